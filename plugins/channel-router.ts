@@ -1,0 +1,46 @@
+// channel-router: which targets serve the request, and in which order. Decides once, before anything is held or sent.
+import { channelsFor } from '../src/channels.ts'
+import type { ChannelConfig, ChannelName, TargetConfig } from '../src/config/config.ts'
+import { GatewayError } from '../src/errors.ts'
+import { ApiKey, type Attempt, Model, Plan } from '../src/facts.ts'
+import { definePlugin, type Hooks } from '../src/plugin.ts'
+
+export const channelRouter = definePlugin<Record<never, never>>({
+  name: 'channel-router',
+  reads: [ApiKey, Model],
+  writes: [Plan],
+  create: () => routeBy(Math.random)
+})
+
+/** @param random from 0 to below 1; tests bring their own */
+export function routeBy (random: () => number): Hooks {
+  return {
+    onRequest (exchange) {
+      if (exchange.route.endpoint.kind !== 'model') return
+      const model = exchange.get(Model)
+      const channels = channelsFor(model, exchange.get(ApiKey))
+      if (channels.kind === 'refused') throw new GatewayError(channels.code)
+      const attempts = attemptsOf(channels.first, model.channels[channels.first]!, random)
+      if (channels.fallback !== undefined) attempts.push(...attemptsOf(channels.fallback, model.channels[channels.fallback]!, random))
+      exchange.set(Plan, { attempts })
+    }
+  }
+}
+
+function attemptsOf (channel: ChannelName, sold: ChannelConfig, random: () => number): Attempt[] {
+  return shuffle(sold.targets, random).map(({ upstream, model }) => ({ upstream, model, channel, sold }))
+}
+
+/** Each place is drawn among those that are left, by weight: when the first fails, its load spreads as the weights say. */
+function shuffle (targets: readonly TargetConfig[], random: () => number): readonly TargetConfig[] {
+  if (targets.length === 1) return targets
+  const left = [...targets]
+  const order: TargetConfig[] = []
+  while (left.length > 0) {
+    let point = random() * left.reduce((sum, { weight }) => sum + weight, 0)
+    // Not found: all that is left weighs nothing, and is tried in the order of the file.
+    const drawn = left.findIndex(({ weight }) => (point -= weight) < 0)
+    order.push(...left.splice(Math.max(0, drawn), 1))
+  }
+  return order
+}

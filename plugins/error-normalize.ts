@@ -1,0 +1,178 @@
+// error-normalize: the bottom of the list. Names every failure of an upstream by a row of the catalogue, and shapes every
+// error for the client. What an upstream wrote reaches a client only from here, and only where the client can act on it.
+import type { UpstreamConfig } from '../src/config/config.ts'
+import { type ErrorCode, GatewayError, shapeError } from '../src/errors.ts'
+import { Charge, Model, Plan } from '../src/facts.ts'
+import type { Exchange } from '../src/exchange.ts'
+import { formatUsd } from '../src/money/nanos.ts'
+import { definePlugin, type UpstreamFailure } from '../src/plugin.ts'
+import { scrub } from '../src/scrub.ts'
+
+export const errorNormalize = definePlugin<Record<never, never>>({
+  name: 'error-normalize',
+  // Reads Charge and Model where they happen to be written: an error may come before either.
+  create (_options, config, { now }) {
+    const secrets = new Map(Object.entries(config.upstreams).map(([name, upstream]) => [name, secretsOf(upstream)]))
+    return {
+      onUpstreamFailure: (failure, exchange, upstream) => name(failure, now, (text) => scrub(withPublicId(text, exchange), secrets.get(upstream) ?? [])),
+      onError (error, exchange) {
+        const charge = exchange.find(Charge)
+        return shapeError(error, exchange.route.style, exchange.id, charge === undefined ? '0' : formatUsd(charge.nanos))
+      }
+    }
+  }
+})
+
+/** What upstreams of all vendors say, in its parts. */
+interface Said {
+  /** type and code, lower case */
+  readonly words: readonly string[]
+  readonly text: string
+  readonly param: string | undefined
+}
+
+type Clean = (text: string) => string
+
+/** The cause is for the log. Before the commit all is retryable but what the request itself is guilty of (K 4.6b). */
+function name (failure: UpstreamFailure, now: () => number, clean: Clean): GatewayError {
+  switch (failure.kind) {
+    case 'status': return nameStatus(failure, now, clean)
+    case 'error_event': return nameEvent(failure, clean)
+    case 'empty': return new GatewayError('empty_response', { cause: failure })
+    case 'incomplete': return new GatewayError('stream_incomplete', { cause: failure, retryable: true })
+    default: return new GatewayError('upstream_error', { cause: failure })
+  }
+}
+
+function nameStatus (failure: UpstreamFailure & { kind: 'status' }, now: () => number, clean: Clean): GatewayError {
+  const { status, headers, body } = failure
+  const said = read(body)
+  switch (status) {
+    case 400:
+    case 422: return nameRefusal(said, failure, clean)
+    // 413 comes from a proxy as often as from the API, as HTML: the status says all.
+    case 413: return isAbout(said, CONTEXT) ? nameRefusal(said, failure, clean) : new GatewayError('request_too_large', { cause: failure })
+    case 429:
+    case 503:
+    case 529: return overloaded(failure, readRetryAfter(headers, now))
+    // 401, 402, 403: our credentials and our bill. 404: our configuration. Never passed on (design.md part 8).
+    default: return isAbout(said, OVERLOAD) && status >= 500 ? overloaded(failure, readRetryAfter(headers, now)) : new GatewayError('upstream_error', { cause: failure })
+  }
+}
+
+function nameEvent (failure: UpstreamFailure & { kind: 'error_event' }, clean: Clean): GatewayError {
+  const said = read(failure.body)
+  if (isAbout(said, OVERLOAD)) return overloaded(failure, undefined)
+  if (said.words.includes('request_too_large')) return new GatewayError('request_too_large', { cause: failure })
+  if (said.words.includes('invalid_request_error')) return nameRefusal(said, failure, clean)
+  return new GatewayError('upstream_error', { cause: failure })
+}
+
+function overloaded (cause: UpstreamFailure, retryAfter: number | undefined): GatewayError {
+  return new GatewayError('model_overloaded', { cause, ...(retryAfter !== undefined && { retryAfter }) })
+}
+
+/** The upstream refused the request itself. Its sentence helps: Claude Code computes with the numbers of one (protocol.md A10). */
+function nameRefusal (said: Said, cause: UpstreamFailure, clean: Clean): GatewayError {
+  // HTML or nothing (K 7.0g), and what is the operator's to mend although it came as a 400.
+  if (said.text === '' || isAbout(said, OPERATOR)) return new GatewayError('upstream_error', { cause })
+  const code = classify(said)
+  if (code === 'image_input_not_supported' || code === 'content_policy_violation') return new GatewayError(code, { cause })
+  const message = clean(said.text)
+  const param = said.param === undefined ? '' : clean(said.param)
+  return new GatewayError(code, { cause, ...(message !== '' && { message }), ...(param !== '' && { param }) })
+}
+
+function classify (said: Said): ErrorCode {
+  if (isAbout(said, CONTEXT)) return 'context_length_exceeded'
+  if (isAbout(said, POLICY)) return 'content_policy_violation'
+  if (isAbout(said, IMAGE) && !/format|media[ _]type|mime|\bsize\b|dimension|pixel/i.test(said.text)) return 'image_input_not_supported'
+  return 'invalid_request'
+}
+
+interface Topic {
+  readonly words: readonly string[]
+  readonly text: RegExp
+}
+
+const CONTEXT: Topic = {
+  words: ['context_length_exceeded'],
+  text: /context[ _-]?(?:length|window|limit|size)|maximum context|(?:prompt|input) is too long|(?:input|prompt) (?:token count|tokens|length)[^.]{0,60}exceed|too many (?:input |prompt )?tokens/i
+}
+const POLICY: Topic = {
+  words: ['content_policy_violation', 'content_filter', 'moderation_blocked', 'data_inspection_failed'],
+  text: /content[ _-]?(?:policy|filter|management polic|moderation)|usage polic|safety (?:system|polic|filter|guideline)|violat\w{0,5}\b[^.]{0,60}polic|flagged (?:as|for|by)\b/i
+}
+const IMAGE: Topic = {
+  words: ['image_input_not_supported'],
+  text: /\b(?:images?|vision|multimodal)\b[^.]{0,60}(?:not supported|unsupported|n't supported|not enabled)|(?:not|n't) (?:support|accept)\b[^.]{0,40}\b(?:images?|vision|multimodal)\b|image_url is only supported/i
+}
+const OPERATOR: Topic = {
+  words: ['insufficient_quota', 'billing_hard_limit_reached', 'billing_error', 'invalid_api_key', 'api_key_invalid', 'authentication_error', 'permission_error', 'account_deactivated', 'model_not_found', 'not_found_error'],
+  text: /credit balance|billing (?:hard )?limit|(?:invalid|incorrect|expired|missing) (?:x-)?api[ _-]?key|api[ _-]?key (?:is |was |has )?(?:not|in)[ -]?(?:valid|found)|api[ _-]?key expired|insufficient (?:quota|funds|balance)|\byour (?:account|project|workspace|organi[sz]ation|plan|subscription)\b|organi[sz]ation must be verified|unknown model|\bmodel:? ?[`'"]?[\w./:-]{1,80}[`'"]? (?:does not exist|not found|is not found)/i
+}
+const OVERLOAD: Topic = {
+  words: ['overloaded_error', 'overloaded', 'engine_overloaded', 'rate_limit_error', 'rate_limit_exceeded', 'rate_limit_reached', 'resource_exhausted'],
+  text: /\boverloaded\b/i
+}
+
+function isAbout ({ words, text }: Said, topic: Topic): boolean {
+  return topic.words.some((word) => words.includes(word)) || topic.text.test(text)
+}
+
+/** `{error: {type, code, message}}` of Anthropic and OpenAI, `{message}`, `{detail}` of FastAPI, plain text; of HTML nothing. */
+function read (body: unknown): Said {
+  if (typeof body === 'string') return { words: [], text: /^\s*</.test(body) ? '' : body.trim().slice(0, LONGEST_READ), param: undefined }
+  const outer = asObject(body)
+  const inner = typeof outer.error === 'object' ? asObject(outer.error) : outer
+  const details = asObject(inner.details)
+  const texts = [inner.message, outer.error, outer.message, outer.detail]
+  return {
+    words: [inner.type, inner.code, inner.status, details.error_code].filter((word) => typeof word === 'string').map((word) => word.toLowerCase()),
+    text: (texts.find((text) => typeof text === 'string')?.trim() ?? '').slice(0, LONGEST_READ),
+    param: typeof inner.param === 'string' ? inner.param : undefined
+  }
+}
+
+/** An upstream may send 64 KiB; the patterns read the beginning. */
+const LONGEST_READ = 8000
+
+function asObject (value: unknown): Readonly<Record<string, unknown>> {
+  return typeof value === 'object' && value !== null ? value as Readonly<Record<string, unknown>> : {}
+}
+
+/** @returns seconds, not yet limited to 1 … 60 */
+function readRetryAfter (headers: Readonly<Record<string, string | string[] | undefined>>, now: () => number): number | undefined {
+  const ms = first(headers['retry-after-ms'])
+  if (ms !== undefined && /^\d+(?:\.\d+)?$/.test(ms)) return Number(ms) / 1000
+  const value = first(headers['retry-after'])
+  if (value === undefined) return undefined
+  if (/^\d+(?:\.\d+)?$/.test(value)) return Number(value)
+  const date = Date.parse(value)                                    // RFC 9110 10.2.3
+  return /[a-z]/i.test(value) && !Number.isNaN(date) ? (date - now()) / 1000 : undefined
+}
+
+function first (value: string | string[] | undefined): string | undefined {
+  return (typeof value === 'string' ? value : value?.[0])?.trim()
+}
+
+/** The client knows the model by its public id alone (K 2.3d). */
+function withPublicId (text: string, exchange: Exchange): string {
+  const publicId = exchange.find(Model)?.id
+  const upstreamId = exchange.find(Plan)?.attempts[exchange.attempts - 1]?.model
+  if (publicId === undefined || upstreamId === undefined || publicId === upstreamId) return text
+  return text.replace(new RegExp(`(?<![\\w-])${upstreamId.replace(/[^\w]/g, '\\$&')}(?![\\w-])`, 'g'), () => publicId)
+}
+
+/** Longest first, so that none is cut in two by a shorter one. Short values and dates are no secrets and would hit plain words. */
+function secretsOf (upstream: UpstreamConfig): readonly string[] {
+  const found = new Set<string>()
+  if (URL.canParse(upstream.url)) {
+    const { host, hostname, username, password } = new URL(upstream.url)
+    for (const part of [host, hostname, username, password]) if (part.length >= 4) found.add(part)
+  }
+  for (const value of Object.values(upstream.headers)) {
+    for (const part of [value, ...value.split(/[\s,]+/)]) if (part.length >= 8 && !/^\d{4}-\d\d-\d\d$/.test(part)) found.add(part)
+  }
+  return [...found].sort((a, b) => b.length - a.length)
+}

@@ -1,0 +1,268 @@
+// One try at one target: from the request in messages style to the commit. Its state is fresh; what failed before left nothing.
+import type { IncomingHttpHeaders } from 'node:http'
+import { GatewayError, isGatewayError, toGatewayError } from './errors.ts'
+import type { Exchange } from './exchange.ts'
+import type { Attempt } from './facts.ts'
+import { nameFailure, settleHook } from './hooks.ts'
+import { commits, isEmptyReply, isError, isTerminal } from './messages.ts'
+import type { AttemptHooks, UpstreamFailure } from './plugin.ts'
+import { json, type JsonReply } from './reply.ts'
+import { SseDecoder, type SseEvent } from './sse.ts'
+import { UpstreamCall } from './upstream/call.ts'
+import type { Upstream } from './upstream/upstream.ts'
+
+/** What a committed attempt gives. */
+export type Answer =
+  | { readonly kind: 'json', readonly attempt: Attempt, readonly reply: JsonReply }
+  | { readonly kind: 'stream', readonly attempt: Attempt, readonly stream: CommittedStream }
+
+/** Hears the events of a committed stream. Exactly one of a terminal event and `onCut` comes last. */
+export interface StreamListener {
+  /** all events of one chunk from the upstream; a terminal event is the last one ever */
+  onEvents (events: readonly SseEvent[]): void
+  /** the stream broke: cut by the upstream, or by a plugin that threw */
+  onCut (error: GatewayError, by: 'upstream' | 'gateway'): void
+}
+
+export interface CommittedStream {
+  /** Hands over what was held, then what comes. Once. */
+  listen (listener: StreamListener): void
+  pause (): void
+  resume (): void
+  abort (): void
+}
+
+/** Bytes of events that wait for the commit (design.md part 2). */
+const HELD_LIMIT = 64 * 1024
+/** Bytes of a JSON answer; more is not an answer of a model. */
+const REPLY_LIMIT = 64 * 1024 * 1024
+/** Bytes kept of an error's body. */
+const ERROR_LIMIT = 64 * 1024
+
+/**
+ * Sends the request and waits for the commit: the first content event, or a complete, parsed, non-empty body.
+ * @throws {GatewayError} the attempt failed, nothing was committed; `retryable` says whether another may be tried
+ */
+export async function tryAttempt (exchange: Exchange, attempt: Attempt): Promise<Answer> {
+  const upstream = exchange.snapshot.upstreams.get(attempt.upstream)!
+  const hooks = exchange.route.hooks.perAttempt.map(({ plugin, call }) => ({ plugin, hooks: call(attempt, exchange) }))
+  const request = upstream.dialect.encode(exchange, attempt, upstream)
+  for (const { plugin, hooks: { onUpstreamRequest } } of hooks) {
+    if (onUpstreamRequest === undefined) continue
+    const told = settleHook(onUpstreamRequest(request), plugin, exchange)
+    if (told !== undefined) await told
+  }
+  exchange.signal.throwIfAborted()
+  if (exchange.attempts++ === 0) exchange.times.dispatched = performance.now()
+  const upward = hooks.map((own) => own.hooks).reverse()
+  return await new Promise<Answer>((resolve, reject) => {
+    const receiver = new Receiver(exchange, attempt, upstream, upward, resolve, reject)
+    receiver.start({ method: request.method, path: request.path, headers: request.headers, body: JSON.stringify(request.body) })
+  })
+}
+
+class Receiver implements CommittedStream {
+  readonly #exchange: Exchange
+  readonly #attempt: Attempt
+  readonly #upstream: Upstream
+  readonly #hooks: readonly AttemptHooks[]
+  readonly #resolve: (answer: Answer) => void
+  readonly #reject: (error: unknown) => void
+  #call: UpstreamCall | undefined
+
+  #status = 0
+  #headers: IncomingHttpHeaders = {}
+  #chunks: Buffer[] = []
+  #size = 0
+
+  #decoder: SseDecoder | undefined
+  #decode: ReturnType<Upstream['dialect']['decodeStream']> | undefined
+  #held: SseEvent[] = []
+  #heldBytes = 0
+  #isCommitted = false
+  #isEnded = false
+  #listener: StreamListener | undefined
+  #cut: { readonly error: GatewayError, readonly by: 'upstream' | 'gateway' } | undefined
+
+  constructor (exchange: Exchange, attempt: Attempt, upstream: Upstream, hooks: readonly AttemptHooks[], resolve: (answer: Answer) => void, reject: (error: unknown) => void) {
+    this.#exchange = exchange
+    this.#attempt = attempt
+    this.#upstream = upstream
+    this.#hooks = hooks
+    this.#resolve = resolve
+    this.#reject = reject
+  }
+
+  start (request: { readonly method: string, readonly path: string, readonly headers: Readonly<Record<string, string>>, readonly body: string }): void {
+    this.#exchange.signal.addEventListener('abort', this.#onAbort, { once: true })
+    this.#call = new UpstreamCall(this.#upstream, request, {
+      onHead: (status, headers) => { this.#onHead(status, headers) },
+      onData: (chunk) => { this.#guard(() => { this.#onData(chunk) }) },
+      onEnd: () => { this.#exchange.times.upstreamEnd = performance.now(); this.#guard(() => { this.#onEnd() }) },
+      onFailure: (failure) => { this.#exchange.times.upstreamEnd = performance.now(); this.#fail(failure) }
+    })
+  }
+
+  listen (listener: StreamListener): void {
+    this.#listener = listener
+    this.#deliver()
+  }
+
+  pause (): void { this.#call?.pause() }
+  resume (): void { this.#call?.resume() }
+
+  abort (): void {
+    this.#end()
+    this.#call?.abort()
+  }
+
+  /** Before the commit the exchange's end is ours; after it the listener decides (a drain still lets the end be written). */
+  readonly #onAbort = (): void => {
+    if (this.#isCommitted) return
+    this.abort()
+    this.#reject(this.#exchange.signal.reason)
+  }
+
+  #onHead (status: number, headers: IncomingHttpHeaders): void {
+    this.#status = status
+    this.#headers = headers
+    if (status < 300 && this.#exchange.request.stream && /^text\/event-stream\b/i.test(String(headers['content-type'] ?? ''))) {
+      this.#decoder = new SseDecoder()
+      this.#decode = this.#upstream.dialect.decodeStream(this.#exchange)
+    }
+  }
+
+  #onData (chunk: Buffer): void {
+    if (this.#isEnded) return
+    if (this.#decoder !== undefined) {
+      this.#onEvents(this.#decoder.push(chunk))
+      return
+    }
+    this.#size += chunk.length
+    if (this.#status >= 300) {
+      if (this.#size - chunk.length < ERROR_LIMIT) this.#chunks.push(chunk)
+      return
+    }
+    if (this.#size > REPLY_LIMIT) throw new Error(`the answer is larger than ${REPLY_LIMIT} bytes`)
+    this.#chunks.push(chunk)
+  }
+
+  /** Events before the one that fails are handed on, so that the result does not depend on how the bytes were cut. */
+  #onEvents (raw: readonly SseEvent[]): void {
+    const events: SseEvent[] = []
+    let failure: UpstreamFailure | undefined
+    try {
+      for (const one of raw) {
+        const decoded = this.#decode!(one)
+        if (decoded === undefined) continue
+        for (const event of decoded instanceof Array ? decoded : [decoded]) {
+          if (isError(event)) { failure = { kind: 'error_event', body: event.json }; return }
+          for (const hooks of this.#hooks) this.#asPlugin(() => hooks.onUpstreamEvent?.(event))
+          if (!this.#isCommitted && commits(event)) this.#commit()
+          if (!isTerminal(event)) { events.push(event); continue }
+          if (!this.#isCommitted) { failure = { kind: 'empty' }; return }
+          events.push(event)
+          this.#exchange.times.upstreamEnd = performance.now()
+          this.#end()                                         // whatever still comes is not part of the answer
+          this.#call!.resume()                                // but is read, or a slow client would keep the connection for ever
+          return
+        }
+      }
+    } finally {
+      this.#hand(events)
+      if (failure !== undefined) this.#fail(failure)
+    }
+  }
+
+  /** Gives events to whoever listens, or keeps them until somebody does. */
+  #hand (events: readonly SseEvent[]): void {
+    if (events.length === 0) return
+    if (this.#listener !== undefined) { this.#listener.onEvents(events); return }
+    for (const event of events) { this.#held.push(event); this.#heldBytes += event.bytes.length }
+    if (this.#heldBytes > HELD_LIMIT) this.#commit()
+  }
+
+  #commit (): void {
+    if (this.#isCommitted) return
+    this.#isCommitted = true
+    this.#resolve({ kind: 'stream', attempt: this.#attempt, stream: this })
+  }
+
+  #deliver (): void {
+    const events = this.#held
+    this.#held = []
+    if (events.length > 0) this.#listener!.onEvents(events)
+    if (this.#cut !== undefined) this.#listener!.onCut(this.#cut.error, this.#cut.by)
+  }
+
+  #onEnd (): void {
+    if (this.#isEnded) return
+    if (this.#decoder !== undefined) {
+      this.#fail({ kind: 'incomplete' })
+      return
+    }
+    const text = Buffer.concat(this.#chunks).toString('utf8')
+    if (this.#status >= 300) {
+      this.#fail({ kind: 'status', status: this.#status, headers: this.#headers, body: parseOr(text) })
+      return
+    }
+    if (this.#exchange.request.stream) throw new Error('the answer to a streaming request is not a stream')
+    const body = this.#upstream.dialect.decodeReply(JSON.parse(text), this.#exchange)
+    if (isEmptyReply(body as Parameters<typeof isEmptyReply>[0])) { this.#fail({ kind: 'empty' }); return }
+    const reply = json(body)
+    for (const hooks of this.#hooks) this.#asPlugin(() => hooks.onUpstreamReply?.(reply))
+    this.#end()
+    this.#isCommitted = true
+    this.#resolve({ kind: 'json', attempt: this.#attempt, reply })
+  }
+
+  /** What a plugin throws is its own: it must not look like an upstream that sent nonsense. */
+  #asPlugin (call: () => void): void {
+    try {
+      call()
+    } catch (thrown) {
+      throw toGatewayError(thrown)
+    }
+  }
+
+  /** Whatever throws between two bytes ends the attempt, not the process. */
+  #guard (step: () => void): void {
+    try {
+      step()
+    } catch (thrown) {
+      if (isGatewayError(thrown)) this.#endWith(thrown, 'gateway')
+      else this.#fail({ kind: 'malformed', cause: thrown })
+    }
+  }
+
+  #fail (failure: UpstreamFailure): void {
+    if (this.#isEnded) return
+    const named = nameFailure(failure, this.#exchange, this.#attempt.upstream)
+    // After the commit the code tells only how the stream broke (protocol.md K 6.3b); what the upstream said is the cause.
+    this.#endWith(!this.#isCommitted ? named
+      : new GatewayError(failure.kind === 'incomplete' ? 'stream_incomplete' : 'upstream_stream_interrupted', { cause: named }), 'upstream')
+  }
+
+  #endWith (error: GatewayError, by: 'upstream' | 'gateway'): void {
+    if (this.#isEnded) return
+    this.abort()
+    this.#exchange.snapshot.services.metrics.attempt(this.#attempt.upstream, error.row)
+    if (!this.#isCommitted) { this.#reject(error); return }
+    if (this.#listener === undefined) this.#cut = { error, by }
+    else this.#listener.onCut(error, by)
+  }
+
+  #end (): void {
+    this.#isEnded = true
+    this.#exchange.signal.removeEventListener('abort', this.#onAbort)
+  }
+}
+
+/** JSON where it is JSON, else the text: what upstreams send with an error. */
+export function parseOr (text: string): unknown {
+  try {
+    return JSON.parse(text)
+  } catch {
+    return text
+  }
+}

@@ -1,0 +1,160 @@
+// Reads a JSON request body: limits while reading, decompression, one parse. Nothing of it is kept after the parse.
+import type { IncomingMessage, ServerResponse } from 'node:http'
+import type { Transform } from 'node:stream'
+import { isUtf8 } from 'node:buffer'
+import zlib from 'node:zlib'
+import { GatewayError } from './errors.ts'
+import type { Body } from './facts.ts'
+import { JsonGuard } from './json-guard.ts'
+
+/** Bytes of bodies in flight, over all requests: beyond the limit new ones are refused, not the process killed. */
+export class BodyMemory {
+  readonly #limit: number
+  #used = 0
+
+  constructor (limit: number) {
+    this.#limit = limit
+  }
+
+  get used (): number {
+    return this.#used
+  }
+
+  /** @throws {GatewayError} queue_full */
+  take (bytes: number): void {
+    if (this.#used + bytes > this.#limit) {
+      throw new GatewayError('queue_full', { message: 'The service holds as many request bodies as it can. Wait as long as Retry-After says.' })
+    }
+    this.#used += bytes
+  }
+
+  give (bytes: number): void {
+    this.#used -= bytes
+  }
+}
+
+/** Decoders by the names of RFC 9110 8.4.1; official SDKs may compress what they send (protocol.md A7). */
+const decoders: Readonly<Record<string, () => Transform>> = {
+  gzip: () => zlib.createGunzip(),
+  'x-gzip': () => zlib.createGunzip(),
+  deflate: () => zlib.createInflate(),
+  br: () => zlib.createBrotliDecompress(),
+  zstd: () => zlib.createZstdDecompress()
+}
+
+export interface BodyLimits {
+  /** bytes, before and after decompression */
+  readonly limit: number
+  /** milliseconds between two pieces */
+  readonly idle: number
+  readonly memory: BodyMemory
+}
+
+/**
+ * Refuses from the head alone what the head already shows to be wrong.
+ * @throws {GatewayError} request_too_large, bad_request
+ */
+function checkHead (req: IncomingMessage, limit: number): { readonly length: number | undefined, readonly decoder: Transform | undefined } {
+  const type = req.headers['content-type']
+  // Absent is accepted for curl users (protocol.md K 4.0b).
+  if (type !== undefined && !/^application\/(?:[\w.+-]+\+)?json\s*(?:;|$)/i.test(type)) {
+    throw new GatewayError('bad_request', { message: `The Content-Type is ${JSON.stringify(type.slice(0, 80))}; this address takes JSON. Send the header "Content-Type: application/json".` })
+  }
+  const text = req.headers['content-length']
+  const length = text === undefined ? undefined : Number(text)
+  if (length !== undefined && length > limit) throw tooLarge(limit)
+  const encoding = req.headers['content-encoding']?.trim().toLowerCase() ?? 'identity'
+  if (encoding === 'identity') return { length, decoder: undefined }
+  const decoder = Object.hasOwn(decoders, encoding) ? decoders[encoding] : undefined
+  if (decoder === undefined) {
+    throw new GatewayError('bad_request', { message: `The Content-Encoding ${JSON.stringify(encoding.slice(0, 40))} is not supported. Send ${Object.keys(decoders).join(', ')} or none.` })
+  }
+  return { length: undefined, decoder: decoder() }
+}
+
+function tooLarge (limit: number): GatewayError {
+  return new GatewayError('request_too_large', { message: `The request body is larger than ${limit} bytes (${limit / 1048576} MB). Send a smaller one.` })
+}
+
+/**
+ * Reads and parses the body. The memory that it takes is given back by the caller: `taken` is called with each amount.
+ * @throws {GatewayError} request_too_large, bad_request, request_timeout, queue_full; the signal's reason
+ */
+export async function readBody (req: IncomingMessage, res: ServerResponse, limits: BodyLimits, signal: AbortSignal, taken: (bytes: number) => void): Promise<Body> {
+  const { length, decoder } = checkHead(req, limits.limit)
+  // Content-Length is taken at once: a body that can't be held is refused before it is sent.
+  let reserved = 0
+  const reserve = (bytes: number): void => {
+    if (bytes <= reserved) return
+    limits.memory.take(bytes - reserved)
+    taken(bytes - reserved)
+    reserved = bytes
+  }
+  if (length !== undefined) reserve(length)
+  if (req.headers.expect !== undefined) res.writeContinue()
+
+  const guard = new JsonGuard()
+  const chunks: Buffer[] = []
+  let size = 0
+  let received = 0
+  await new Promise<void>((resolve, reject) => {
+    const source = decoder === undefined ? req : req.pipe(decoder)
+    const timer = setTimeout(() => { fail(new GatewayError('request_timeout', { headers: { connection: 'close' } })) }, limits.idle)
+    const fail = (error: unknown): void => {
+      stop()
+      if (decoder !== undefined) { req.unpipe(decoder); decoder.destroy() }
+      req.resume()                                            // what still comes is thrown away
+      reject(error)
+    }
+    const onReceived = (chunk: Buffer): void => {
+      timer.refresh()
+      received += chunk.length
+      if (received > limits.limit) fail(tooLarge(limits.limit))
+    }
+    const onData = (chunk: Buffer): void => {
+      try {
+        size += chunk.length
+        if (size > limits.limit) throw tooLarge(limits.limit)
+        reserve(size)
+        guard.push(chunk)
+        chunks.push(chunk)
+      } catch (error) {
+        fail(error)
+      }
+    }
+    const onEnd = (): void => { stop(); resolve() }
+    const onBroken = (cause: unknown): void => { fail(new GatewayError('bad_request', { message: 'The request body could not be decompressed. Check the Content-Encoding.', cause })) }
+    const onLeft = (): void => { fail(signal.reason) }
+    const stop = (): void => {
+      clearTimeout(timer)
+      req.off('data', onReceived)
+      source.off('data', onData).off('end', onEnd)
+      decoder?.off('error', onBroken).on('error', () => {})   // zlib may report once more after it was destroyed
+      signal.removeEventListener('abort', onLeft)
+    }
+    req.on('data', onReceived)
+    source.on('data', onData).on('end', onEnd)
+    decoder?.on('error', onBroken)
+    signal.addEventListener('abort', onLeft)
+    if (signal.aborted) onLeft()
+  })
+  return parse(chunks.length === 1 ? chunks[0]! : Buffer.concat(chunks, size))
+}
+
+/** @throws {GatewayError} bad_request */
+function parse (bytes: Buffer): Body {
+  if (bytes.length === 0) throw new GatewayError('bad_request', { message: 'The request body is empty. Send a JSON object.' })
+  if (!isUtf8(bytes)) throw new GatewayError('bad_request', { message: 'The request body is not valid UTF-8.' })
+  let value: unknown
+  try {
+    value = JSON.parse(bytes.toString('utf8'))
+  } catch (cause) {
+    // V8 quotes a piece of the text; the position is enough to find it, and repeats nothing of a prompt.
+    const position = /at position \d+(?: \(line \d+ column \d+\))?/.exec((cause as Error).message)
+    throw new GatewayError('bad_request', { message: `The request body is not valid JSON${position === null ? '' : ` ${position[0]}`}.`, cause: position?.[0] })
+  }
+  if (typeof value !== 'object' || value === null || Array.isArray(value)) {
+    throw new GatewayError('bad_request', { message: 'The request body is JSON, but not an object. Send an object: {"model": …}.' })
+  }
+  return value as Body
+}

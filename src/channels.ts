@@ -1,0 +1,40 @@
+// Which channels of a model a key may use, and in which order: the one answer for the router, the model list and the prices.
+import type { ChannelName, RoutingMode } from './config/config.ts'
+import type { ErrorCode } from './errors.ts'
+import type { ApiKey, Model } from './facts.ts'
+
+export type Channels =
+  | { readonly kind: 'open', readonly first: ChannelName, readonly fallback?: ChannelName }
+  | { readonly kind: 'refused', readonly code: ErrorCode }
+
+/** spec 4.6, generalised to text by protocol.md K 4.6f; `max` differs from `auto_cheap` in nothing yet (K 4.6a). */
+const orders: Readonly<Record<RoutingMode, readonly ChannelName[]>> = {
+  premium: ['premium'],
+  cheap: ['cheap'],
+  auto_cheap: ['cheap', 'premium'],
+  max: ['cheap', 'premium'],
+  auto_premium: ['premium', 'cheap']
+}
+
+/** Pure, so that the list of models shows exactly those that a request would reach. */
+export function channelsFor (model: Model, { key, account }: ApiKey): Channels {
+  const sold = model.channels
+  // spec 4.6: what is not sold in cheap is premium, for keys in cheap mode too.
+  const wanted = key.routing_mode === 'cheap' && sold.cheap === undefined ? orders.premium : orders[key.routing_mode]
+  const onSale = wanted.filter((channel) => sold[channel] !== undefined)
+  const [first, second] = onSale.filter((channel) => key.channels.includes(channel))
+  if (first === undefined) {
+    // A key whose mode asks for one channel while its list holds only the other contradicts itself (K 4.6i);
+    // choosing for its owner could choose the dearer one. All else: nothing that it may use sells the model (K 4.6g).
+    const isContradiction = onSale.length > 0 && key.channels.some((channel) => sold[channel] !== undefined)
+    return refused(isContradiction ? 'channel_not_allowed' : 'model_not_in_channel')
+  }
+  const works = (channel: ChannelName | undefined): channel is ChannelName => channel !== undefined && sold[channel]!.enabled
+  if (works(first)) return works(second) && account.allow_fallback ? { kind: 'open', first, fallback: second } : { kind: 'open', first }
+  if (!works(second)) return refused('channel_unavailable')                                       // K 4.6j
+  return account.allow_fallback ? { kind: 'open', first: second } : refused('fallback_not_allowed')      // K 4.6h
+}
+
+function refused (code: ErrorCode): Channels {
+  return { kind: 'refused', code }
+}

@@ -1,0 +1,218 @@
+// Writes one answer to one client: JSON, bytes, or events with back-pressure and pings. The only file that touches the response.
+import { type IncomingMessage, type ServerResponse, validateHeaderName, validateHeaderValue } from 'node:http'
+import type { Readable } from 'node:stream'
+import { pipeline } from 'node:stream/promises'
+import type { ErrorReply, Style } from './errors.ts'
+import type { Exchange } from './exchange.ts'
+import type { BytesReply, Headers, JsonReply } from './reply.ts'
+import type { SseEvent } from './sse.ts'
+
+/** protocol.md H3 */
+const STREAM_HEADERS: Headers = {
+  'content-type': 'text/event-stream; charset=utf-8',
+  'cache-control': 'no-cache, no-transform',
+  'x-accel-buffering': 'no'
+}
+
+const PINGS: Readonly<Record<Style, Buffer>> = {
+  messages: Buffer.from('event: ping\ndata: {"type":"ping"}\n\n'),
+  chat: Buffer.from(': ping\n\n')
+}
+
+/** Bytes written at once, of a body that is longer. */
+const SLICE = 256 * 1024
+
+/** Bytes of an unread request body that are cheaper to swallow than a new connection. */
+const SMALL_BODY = 64 * 1024
+/** How long a client that is still sending gets to read its error. */
+const DISCARD_MS = 2000
+
+export interface WriterLimits {
+  readonly write_stall: number
+  readonly ping: number
+}
+
+export class ClientWriter {
+  readonly #req: IncomingMessage
+  readonly #res: ServerResponse
+  readonly #exchange: Exchange
+  readonly #limits: WriterLimits
+  /** called when the client takes nothing for `write_stall` */
+  readonly #onStall: () => void
+  #pingTimer: NodeJS.Timeout | undefined
+  #stallTimer: NodeJS.Timeout | undefined
+  #onDrain: (() => void) | undefined
+
+  constructor (req: IncomingMessage, res: ServerResponse, exchange: Exchange, limits: WriterLimits, onStall: () => void) {
+    this.#req = req
+    this.#res = res
+    this.#exchange = exchange
+    this.#limits = limits
+    this.#onStall = onStall
+    res.on('drain', () => { this.#drained() })
+  }
+
+  /** Whether errors must go into the stream: its head is out. */
+  get isStreaming (): boolean {
+    return this.#pingTimer !== undefined
+  }
+
+  get hasHead (): boolean {
+    return this.#res.headersSent
+  }
+
+  async json (reply: JsonReply | ErrorReply, text = encode(reply)): Promise<void> {
+    this.#head(reply.status, { 'content-type': 'application/json', 'cache-control': 'no-store', ...reply.headers, 'content-length': String(Buffer.byteLength(text)) })
+    if (hasMuchUnread(this.#req)) { await this.#endAndDiscard(text); return }
+    // Head and body in one string leave in one packet. Text, not bytes, is what node joins to the head.
+    if (text.length <= SLICE) await this.#end(text)
+    else await this.#slices(Buffer.from(text))
+  }
+
+  async bytes (reply: BytesReply): Promise<void> {
+    this.#head(reply.status, reply.headers)
+    const stall = this.#watchStall(reply.bytes)
+    try {
+      await pipeline(reply.bytes, this.#res)
+    } finally {
+      stall()
+    }
+  }
+
+  /** Sends the head of a stream, and from now on a ping whenever it is silent for too long. */
+  startStream (headers: Headers = {}): void {
+    if (this.isStreaming) return
+    this.#head(200, { ...STREAM_HEADERS, ...headers })
+    this.#pingTimer = setTimeout(() => { this.ping() }, this.#limits.ping)
+  }
+
+  /** One write for all the events of one upstream chunk. @returns false: wait for `onDrain` */
+  events (events: readonly SseEvent[], onDrain: () => void): boolean {
+    if (events.length === 0) return true                      // nothing to wait for; what is waited for stays so
+    this.#pingTimer!.refresh()
+    if (this.#exchange.times.firstByte === 0) this.#exchange.times.firstByte = performance.now()
+    const bytes = events.length === 1 ? events[0]!.bytes : Buffer.concat(events.map((event) => event.bytes))
+    if (this.#res.write(bytes)) return true
+    this.#waitForDrain(onDrain)
+    return false
+  }
+
+  /** The last events, and the end. Resolves when the client's socket has taken all of it. */
+  async endStream (events: readonly SseEvent[]): Promise<void> {
+    clearTimeout(this.#pingTimer)
+    if (this.#exchange.times.firstByte === 0) this.#exchange.times.firstByte = performance.now()
+    await this.#end(events.length === 1 ? events[0]!.bytes : Buffer.concat(events.map((event) => event.bytes)))
+  }
+
+  /** Nobody is there any more: lets go of timers and of the socket. */
+  abandon (): void {
+    clearTimeout(this.#pingTimer)
+    clearTimeout(this.#stallTimer)
+    if (!this.#res.writableFinished) this.#res.destroy()
+  }
+
+  #head (status: number, headers: Headers): void {
+    const { id, snapshot } = this.#exchange
+    this.#exchange.status = status
+    const all: string[] = ['x-request-id', id, 'request-id', id, 'x-gateway-config-generation', String(snapshot.generation)]
+    for (const name in headers) all.push(name, headers[name]!)
+    if (hasMuchUnread(this.#req)) all.push('connection', 'close')
+    this.#res.writeHead(status, all)
+  }
+
+  /** Resolves when the last byte was handed to the system; rejects with what ended the exchange when the client is gone. */
+  #end (last: string | Buffer): Promise<void> {
+    if (this.#exchange.times.firstByte === 0) this.#exchange.times.firstByte = performance.now()
+    const res = this.#res
+    return new Promise((resolve, reject) => {
+      const settled = (): void => {
+        clearTimeout(this.#stallTimer)
+        res.off('finish', settled).off('close', settled)
+        if (res.writableFinished) resolve()
+        else reject(this.#exchange.signal.reason ?? new Error('the connection was closed'))
+      }
+      if (res.destroyed) { settled(); return }
+      this.#stallTimer ??= setTimeout(this.#onStall, this.#limits.write_stall)
+      res.on('finish', settled).on('close', settled)
+      res.end(last)
+    })
+  }
+
+  /**
+   * Answers a client that is still sending. Closing at once would reset the connection, and the answer with it, before
+   * the client reads it (RFC 9112 9.6): so what it sends is thrown away for a moment first.
+   */
+  async #endAndDiscard (text: string): Promise<void> {
+    const { promise, resolve } = Promise.withResolvers<void>()
+    const timer = setTimeout(resolve, DISCARD_MS)
+    this.#res.write(text)
+    this.#req.resume().once('close', resolve).once('end', resolve)
+    this.#res.once('close', resolve)
+    await promise
+    clearTimeout(timer)
+    await this.#end('')
+  }
+
+  /** A long body in pieces, so that a slow client is seen to make progress and a stalled one not to. */
+  async #slices (body: Buffer): Promise<void> {
+    let at = 0
+    for (; at + SLICE < body.length; at += SLICE) {
+      if (this.#res.write(body.subarray(at, at + SLICE))) continue
+      if (this.#res.destroyed) throw this.#exchange.signal.reason           // there will be no `close` any more
+      await new Promise<void>((resolve, reject) => {
+        const left = (): void => { reject(this.#exchange.signal.reason) }
+        this.#res.once('close', left)
+        this.#waitForDrain(() => { this.#res.off('close', left); resolve() })
+      })
+    }
+    await this.#end(body.subarray(at))
+  }
+
+  #waitForDrain (onDrain: () => void): void {
+    this.#onDrain = onDrain
+    this.#stallTimer ??= setTimeout(this.#onStall, this.#limits.write_stall)
+  }
+
+  /** At an event boundary, as every write here. */
+  ping (): void {
+    // A client that does not take what is there gets no ping on top of it.
+    if (!this.#res.writableNeedDrain) this.#res.write(PINGS[this.#exchange.route.style])
+    this.#pingTimer!.refresh()
+  }
+
+  #drained (): void {
+    clearTimeout(this.#stallTimer)
+    this.#stallTimer = undefined
+    const resume = this.#onDrain
+    this.#onDrain = undefined
+    resume?.()
+  }
+
+  /** Back-pressure on piped bytes: the stall timer runs while the response is full. */
+  #watchStall (bytes: Readable): () => void {
+    const check = (): void => {
+      if (this.#res.writableNeedDrain) this.#stallTimer ??= setTimeout(this.#onStall, this.#limits.write_stall)
+    }
+    bytes.on('pause', check)
+    return () => {
+      bytes.off('pause', check)
+      clearTimeout(this.#stallTimer)
+    }
+  }
+}
+
+/**
+ * The text of a JSON answer.
+ * @throws {Error} a plugin made what can't be sent. To be found out before it is settled: then nothing is charged.
+ */
+export function encode ({ status, headers, body }: JsonReply | ErrorReply): string {
+  const text = JSON.stringify(body) as string | undefined
+  if (text === undefined || !(status >= 200 && status <= 599)) throw new TypeError('a reply needs a status from 200 to 599 and a body that is JSON')
+  for (const name in headers) { validateHeaderName(name); validateHeaderValue(name, headers[name]!) }
+  return text
+}
+
+/** The client is still sending, and much: the connection can't be used again. */
+export function hasMuchUnread ({ complete, headers }: IncomingMessage): boolean {
+  return !complete && (headers['transfer-encoding'] !== undefined || headers.expect !== undefined || Number(headers['content-length'] ?? 0) > SMALL_BODY)
+}

@@ -1,0 +1,316 @@
+// The configuration that is live: loads, compiles, swaps one reference, retires the old one. A configuration that does not
+// load or compile changes nothing.
+import { emitWarning } from 'node:process'
+import { parseUsd } from '../money/nanos.ts'
+import type { Plugin } from '../plugin.ts'
+import type { Services } from '../services.ts'
+import type { Config } from './config.ts'
+import type { Env } from './interpolate.ts'
+import { loadConfig, type LoadResult, type Place, type ValidLoad } from './load.ts'
+import { formatPointer, isMap, parsePointer } from './place.ts'
+import { ConfigError, formatProblem, PartError, type Problem, sortProblems } from './problem.ts'
+import { redact } from './redact.ts'
+import type { Snapshot } from './snapshot.ts'
+import { loadUserPlugin, PluginError } from './user-plugin.ts'
+import { type Watcher, watchFiles, type WatchOptions } from './watch.ts'
+
+export type ReloadReason = 'start' | 'file' | 'sighup'
+
+export interface ReloadResult {
+  readonly ok: boolean
+  readonly reason: ReloadReason
+  /** ISO 8601, when it ended */
+  readonly at: string
+  readonly duration_ms: number
+  /** the generation that is live now */
+  readonly generation: number
+  /** a new generation went live */
+  readonly changed: boolean
+  readonly problems: readonly Problem[]
+  readonly warnings: readonly Problem[]
+}
+
+/** GET /admin/v1/config */
+export interface ConfigStatus {
+  readonly generation: number
+  readonly loaded_at: string
+  readonly source: string
+  readonly last_reload: Pick<ReloadResult, 'ok' | 'at' | 'reason' | 'duration_ms'>
+  /** of the last reload, when it was refused */
+  readonly problems: readonly Problem[]
+  readonly warnings: readonly Problem[]
+  /** secrets are *** */
+  readonly config: Config
+}
+
+export interface LiveOptions<Live extends Retirable = Snapshot> {
+  readonly file: string
+  readonly pluginsUrl: string | URL
+  readonly env?: Env
+  /** names for `serve:` */
+  readonly endpoints?: readonly string[]
+  readonly services: { readonly now: () => number } & Partial<{
+    readonly log: Pick<Services['log'], 'info' | 'warn' | 'error'>
+    readonly metrics: Pick<Services['metrics'], 'configLive' | 'configRefused'>
+  }>
+  /**
+   * Makes a snapshot, or throws and leaves nothing open.
+   * @param userPlugins the user's own plugins by their path, which is `use` in config.pipeline
+   */
+  readonly compile: (config: Config, generation: number, userPlugins: ReadonlyMap<string, Plugin>) => Live | Promise<Live>
+  /** After every reload, refused or not, and after the start. */
+  readonly onReload?: (result: ReloadResult) => void
+  readonly watch?: WatchOptions
+  /** how long loading may take, and compiling */
+  readonly timeoutMs?: number
+}
+
+interface Retirable { retire (): unknown }
+
+interface Running<Live> {
+  readonly snapshot: Live
+  readonly generation: number
+  /** as it runs: the parts that need a restart are those of the start */
+  readonly config: Config
+  readonly digest: string
+  readonly secrets: readonly string[]
+  readonly loadedAt: string
+}
+
+interface Pending {
+  readonly reason: ReloadReason
+  readonly promise: Promise<ReloadResult>
+  readonly resolve: (result: ReloadResult) => void
+}
+
+/** A `create` or a connection that never comes to an end must not stop all reloads after it. */
+const TIMEOUT_MS = 30_000
+
+export class LiveConfig<Live extends Retirable = Snapshot> {
+  readonly #options: LiveOptions<Live>
+  #running: Running<Live> | undefined
+  #last: ReloadResult | undefined
+  #stamps = new Map<string, string>()
+  #isReloading = false
+  #pending: Pending | undefined
+  #awaited = Promise.withResolvers<ReloadResult>()
+  #watcher: Watcher | undefined
+  #shown: { readonly generation: number, readonly config: Config } | undefined
+
+  constructor (options: LiveOptions<Live>) {
+    this.#options = options
+  }
+
+  /** @throws {ConfigError} it can't be used: nothing is live */
+  async start (): Promise<void> {
+    const result = await this.reload('start')
+    if (!result.ok) throw new ConfigError(result.problems)
+  }
+
+  /** @throws {Error} before start() */
+  current (): Live {
+    if (this.#running === undefined) throw new Error('no configuration is live yet')
+    return this.#running.snapshot
+  }
+
+  /** Every file that the configuration was read from: what to watch. */
+  files (): readonly string[] {
+    return [...this.#stamps.keys()]
+  }
+
+  /** Reloads when a file changes, until close(). */
+  watch (): Watcher {
+    this.#watcher ??= watchFiles(() => this.files(), () => { void this.reload('file') }, {
+      known: (file) => this.#stamps.get(file), ...this.#options.watch
+    })
+    return this.#watcher
+  }
+
+  /** Stops watching. What is live stays live. */
+  close (): void {
+    this.#watcher?.close()
+    this.#watcher = undefined
+  }
+
+  /** The next reload that ends. */
+  reloaded (): Promise<ReloadResult> {
+    return this.#awaited.promise
+  }
+
+  /** One at a time; what is asked for during one is done once, after it. Never rejects. */
+  async reload (reason: ReloadReason): Promise<ReloadResult> {
+    if (this.#isReloading) {
+      this.#pending ??= { reason, ...Promise.withResolvers<ReloadResult>() }
+      return await this.#pending.promise
+    }
+    this.#isReloading = true
+    const result = await this.#attempt(reason)
+    this.#isReloading = false
+    const pending = this.#pending
+    this.#pending = undefined
+    if (pending !== undefined) void this.reload(pending.reason).then(pending.resolve)
+    return result
+  }
+
+  async #attempt (reason: ReloadReason): Promise<ReloadResult> {
+    const startedAt = performance.now()
+    const outcome = await this.#load().catch((thrown: unknown) => refused([this.#problemOf(thrown)]))
+    const result: ReloadResult = {
+      ...outcome,
+      reason,
+      at: new Date(this.#options.services.now()).toISOString(),
+      duration_ms: Math.round(performance.now() - startedAt),
+      generation: this.#running?.generation ?? 0
+    }
+    this.#last = result
+    this.#tell(result)
+    const awaited = this.#awaited
+    this.#awaited = Promise.withResolvers()
+    awaited.resolve(result)
+    return result
+  }
+
+  async #load (): Promise<Pick<ReloadResult, 'ok' | 'changed' | 'problems' | 'warnings'>> {
+    const { file, pluginsUrl, env, endpoints, timeoutMs } = this.#options
+    const loaded = await loadConfig(file, {
+      pluginsUrl, endpoints, ...(env !== undefined && { env }), ...(timeoutMs !== undefined && { timeoutMs })
+    })
+    this.#noteFiles(loaded)
+    if (loaded.kind === 'invalid') return refused(loaded.problems)
+    const old = this.#running
+    const config = old === undefined ? loaded.config : Object.freeze({ ...loaded.config, server: old.config.server, store: old.config.store })
+    const warnings = old === undefined ? loaded.warnings : [...needsRestart(old.config, loaded), ...changedOpenings(old.config, loaded), ...loaded.warnings]
+    if (old?.digest === loaded.digest) return { ok: true, changed: false, problems: [], warnings }
+    const generation = (old?.generation ?? 0) + 1
+    let snapshot: Live
+    try {
+      snapshot = await this.#compile(config, generation)
+    } catch (thrown) {
+      return refused(thrown instanceof ConfigError ? thrown.problems : [this.#problemOf(thrown, loaded)])
+    }
+    this.#running = { snapshot, generation, config, digest: loaded.digest, secrets: loaded.secrets, loadedAt: new Date(this.#options.services.now()).toISOString() }
+    if (old !== undefined) retire(old.snapshot)
+    return { ok: true, changed: true, problems: [], warnings }
+  }
+
+  async #compile (config: Config, generation: number): Promise<Live> {
+    const userPlugins = new Map<string, Plugin>()
+    for (const { use, version } of config.pipeline) if (version !== undefined) userPlugins.set(use, await loadUserPlugin(use, version))
+    const { promise: timeout, reject } = Promise.withResolvers<never>()
+    const { compile, timeoutMs = TIMEOUT_MS } = this.#options
+    const timer = setTimeout(() => { reject(new Error(`it was not ready within ${timeoutMs / 1000} s`)) }, timeoutMs)
+    const compiling = (async () => await compile(config, generation, userPlugins))()
+    let isLate = false
+    compiling.then((snapshot) => { if (isLate) retire(snapshot) }, () => {})
+    try {
+      return await Promise.race([compiling, timeout])
+    } catch (thrown) {
+      isLate = true
+      throw thrown
+    } finally {
+      clearTimeout(timer)
+    }
+  }
+
+  /** A load that was refused may have stopped before it had seen all files: then the old ones still count. */
+  #noteFiles ({ kind, stamps }: LoadResult): void {
+    this.#stamps = kind === 'valid' ? new Map(stamps) : new Map([...this.#stamps, ...stamps])
+  }
+
+  #problemOf (thrown: unknown, loaded?: ValidLoad): Problem {
+    const text = thrown instanceof Error ? thrown.message : String(thrown)
+    const message = `could not be put to use: ${loaded === undefined ? text : hideSecrets(text, loaded)}`
+    if (thrown instanceof PartError && loaded !== undefined) {
+      return { ...findPlace(parsePointer(thrown.path), loaded.places), path: thrown.path, message, ...(thrown.hint !== undefined && { hint: thrown.hint }) }
+    }
+    const place = thrown instanceof PluginError && thrown.file !== undefined
+      ? { file: thrown.file, line: thrown.line ?? 1, column: thrown.column ?? 1 }
+      : { file: this.#options.file, line: 1, column: 1 }
+    return { ...place, path: '', message }
+  }
+
+  #tell (result: ReloadResult): void {
+    const { log, metrics } = this.#options.services
+    const { onReload, file } = this.#options
+    const facts = { reason: result.reason, generation: result.generation, duration_ms: result.duration_ms }
+    try {
+      if (result.changed) metrics?.configLive(result.generation, this.#running!.config)
+      // a start that fails is no reload, and says why by itself
+      else if (!result.ok && result.reason !== 'start') metrics?.configRefused()
+      else if (result.ok && result.reason !== 'start') metrics?.configLive(result.generation, this.#running!.config)
+      for (const warning of result.warnings) log?.warn(formatProblem(warning))
+      if (result.ok) log?.info(facts, result.changed ? `${file} is live` : `${file} was read again: nothing to apply`)
+      else if (result.reason !== 'start') log?.error({ ...facts, problems: result.problems.map(formatProblem) }, `${file} was refused; generation ${result.generation} stays live`)
+      onReload?.(result)
+    } catch (thrown) {
+      emitWarning(thrown instanceof Error ? thrown : String(thrown))
+    }
+  }
+
+  /** @throws {Error} before start() */
+  status (): ConfigStatus {
+    const running = this.#running
+    const last = this.#last
+    if (running === undefined || last === undefined) throw new Error('no configuration is live yet')
+    if (this.#shown?.generation !== running.generation) this.#shown = { generation: running.generation, config: redact(running.config, running.secrets) }
+    const { ok, at, reason, duration_ms, problems, warnings } = last
+    return {
+      generation: running.generation,
+      loaded_at: running.loadedAt,
+      source: this.#options.file,
+      last_reload: { ok, at, reason, duration_ms },
+      problems,
+      warnings,
+      config: this.#shown.config
+    }
+  }
+}
+
+function refused (problems: readonly Problem[]): Pick<ReloadResult, 'ok' | 'changed' | 'problems' | 'warnings'> {
+  return { ok: false, changed: false, problems, warnings: [] }
+}
+
+function retire (snapshot: Retirable): void {
+  // what is live must not suffer from what no longer is
+  void (async () => { await snapshot.retire() })().catch((thrown: unknown) => { emitWarning(thrown instanceof Error ? thrown : String(thrown)) })
+}
+
+/** A plugin's `create` may put its options into what it throws. */
+function hideSecrets (message: string, { config, secrets: pointers }: ValidLoad): string {
+  const options = pointers.map((pointer) => parsePointer(pointer).reduce<unknown>((value, step) => (value as Readonly<Record<string, unknown>> | undefined)?.[step], config))
+  const secrets = [...options.filter((value) => typeof value === 'string'), config.server.admin.token, ...config.keys.map(({ secret }) => secret), ...Object.values(config.upstreams).flatMap(({ headers }) => Object.values(headers))]
+  return secrets.reduce((text, secret) => secret.length < 4 ? text : text.replaceAll(secret, '***'), message)
+}
+
+/** One warning for each value of server: and store: that differs from what runs. */
+function needsRestart (running: Config, { config, places }: ValidLoad): Problem[] {
+  const changed = [...differences(running.server, config.server, ['server']), ...differences(running.store, config.store, ['store'])]
+  return sortProblems(changed.map((path) => ({
+    ...findPlace(path, places), path: formatPointer(path), message: 'has changed: it needs a restart, and keeps its old value until then'
+  })))
+}
+
+/** An opening balance is credited once, ever: what somebody writes there later does nothing. */
+function changedOpenings (running: Config, { config, places }: ValidLoad): Problem[] {
+  const before = new Map(running.accounts.map(({ id, opening_balance_usd: opening }) => [id, opening]))
+  return config.accounts.flatMap(({ id, opening_balance_usd: opening }, index) => {
+    const credited = before.get(id)
+    if (credited === undefined || parseUsd(credited) === parseUsd(opening)) return []
+    const path = ['accounts', String(index), 'opening_balance_usd']
+    return [{ ...findPlace(path, places), path: formatPointer(path), message: `has changed from ${credited} to ${opening}, which does nothing: it was credited once, when the account was new` }]
+  })
+}
+
+function differences (a: unknown, b: unknown, path: readonly string[]): (readonly string[])[] {
+  if (isMap(a) && isMap(b)) return [...new Set([...Object.keys(a), ...Object.keys(b)])].flatMap((key) => differences(a[key], b[key], [...path, key]))
+  return JSON.stringify(a) === JSON.stringify(b) ? [] : [path]
+}
+
+/** A value that went back to its default stands nowhere: then the nearest part above it. */
+function findPlace (path: readonly string[], places: Readonly<Record<string, Place>>): Place {
+  for (let end = path.length; end >= 0; end--) {
+    const place = places[formatPointer(path.slice(0, end))]
+    if (place !== undefined) return place
+  }
+  throw new Error('the root of a configuration always has a place')
+}

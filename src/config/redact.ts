@@ -1,0 +1,33 @@
+// The configuration as it may be shown: every secret is ***, and an absent one stays visible as absent.
+import type { Config } from './config.ts'
+import { isMap, parsePointer } from './place.ts'
+
+const HIDDEN = '***'
+
+/** An empty secret is no secret, but a mistake that should be seen. */
+function hide (value: unknown): unknown {
+  if (value === '' || value === null || value === undefined) return value
+  if (Array.isArray(value)) return value.map(hide)
+  if (isMap(value)) return Object.fromEntries(Object.entries(value).map(([key, child]) => [key, hide(child)]))
+  return HIDDEN
+}
+
+/** @param secrets JSON pointers of more values to hide: options of plugins that are marked, or came from outside the file */
+export function redact (config: Config, secrets: readonly string[] = []): Config {
+  const { token } = config.server.admin
+  let shown: Config = {
+    ...config,
+    server: { ...config.server, admin: { ...config.server.admin, token: hide(token) as string } },
+    upstreams: Object.fromEntries(Object.entries(config.upstreams).map(([name, upstream]) => [name, { ...upstream, headers: hide(upstream.headers) as Record<string, string> }])),
+    keys: config.keys.map((key) => ({ ...key, secret: hide(key.secret) as string }))
+  }
+  for (const pointer of secrets) shown = hideAt(shown, parsePointer(pointer)) as Config
+  return shown
+}
+
+function hideAt (value: unknown, [step, ...rest]: readonly string[]): unknown {
+  if (step === undefined) return hide(value)
+  if (Array.isArray(value)) return value.map((child: unknown, index) => String(index) === step ? hideAt(child, rest) : child)
+  if (!isMap(value) || !Object.hasOwn(value, step)) return value
+  return { ...value, [step]: hideAt(value[step], rest) }
+}

@@ -1,0 +1,149 @@
+// A configuration in use: compiled once, frozen, leased by each request for as long as it runs.
+import { hookNames, sortHooks } from '../hooks.ts'
+import type { Model } from '../facts.ts'
+import { parsePrice } from '../money/nanos.ts'
+import type { Hooks, Plugin } from '../plugin.ts'
+import { type Endpoint, type Route, RouteTable, styleOf } from '../routes.ts'
+import type { Services } from '../services.ts'
+import type { Upstream } from '../upstream/upstream.ts'
+import type { Config, RouteConfig } from './config.ts'
+import { PartError } from './problem.ts'
+import { suggest } from './suggest.ts'
+import { placeIn } from './user-plugin.ts'
+
+/** The paths of the spec, below the routes of the configuration. */
+export const shippedRoutes: readonly RouteConfig[] = [
+  { match: 'POST /v1/messages', serve: 'messages' },
+  { match: 'GET /v1/models', serve: 'models' },
+  { match: 'GET /v1/models/{id}', serve: 'model' }
+]
+
+/** Plugins that run on every route, whatever its `pipeline`: what costs money is metered, what fails is shaped. */
+const ALWAYS = ['billing-meter', 'error-normalize']
+
+export interface Parts {
+  readonly config: Config
+  readonly generation: number
+  /** one for each item of `config.pipeline`, in its order */
+  readonly plugins: readonly Plugin[]
+  readonly endpoints: Readonly<Record<string, Endpoint>>
+  readonly services: Services
+}
+
+interface Running {
+  readonly name: string
+  readonly hooks: Hooks
+}
+
+export class Snapshot {
+  /** counts up with every configuration that went live: 1, 2, 3 … */
+  readonly generation: number
+  readonly config: Config
+  readonly services: Services
+  readonly models: ReadonlyMap<string, Model>
+  readonly routes: RouteTable
+  readonly upstreams: ReadonlyMap<string, Upstream>
+  readonly #running: Running[] = []
+  #leases = 0
+  #retired = false
+
+  /** @throws {PartError} a plugin's `create` did, or returned no hooks; nothing is left open */
+  constructor ({ config, generation, plugins, endpoints, services }: Parts) {
+    this.generation = generation
+    this.config = config
+    this.services = services
+    this.models = new Map(config.models.map((model) => [model.id, model]))
+    const upstreams = new Map<string, Upstream>()
+    this.upstreams = upstreams
+    try {
+      for (const [i, plugin] of plugins.entries()) this.#running.push({ name: plugin.name, hooks: create(plugin, i, config, services) })
+      this.routes = new RouteTable(this.#compileRoutes(endpoints))
+      for (const [name, upstream] of Object.entries(config.upstreams)) upstreams.set(name, services.upstreams.open(name, upstream))
+    } catch (thrown) {
+      void this.#close()
+      throw thrown
+    }
+  }
+
+  /** For one request; `release` exactly once. */
+  lease (): this {
+    this.#leases++
+    return this
+  }
+
+  release (): void {
+    this.#leases--
+    if (this.#retired && this.#leases === 0) void this.#close()
+  }
+
+  /** Another snapshot took over: this one closes when its last request ends. */
+  retire (): void {
+    this.#retired = true
+    if (this.#leases === 0) void this.#close()
+  }
+
+  async #close (): Promise<void> {
+    // first, so that no connection stays open because of a plugin that takes for ever
+    for (const upstream of this.upstreams.values()) this.services.upstreams.close(upstream)
+    for (const { name, hooks } of this.#running.toReversed()) {
+      try {
+        await hooks.close?.()
+      } catch (err) {
+        this.services.log.error({ err, plugin: name }, 'a plugin failed to close')
+      }
+    }
+  }
+
+  #compileRoutes (endpoints: Readonly<Record<string, Endpoint>>): Route[] {
+    const own = this.config.routes
+    const claimed = new Set(own.map(({ match }) => match))
+    const all = [...own.filter(({ serve }) => serve !== 'none'), ...shippedRoutes.filter(({ match }) => !claimed.has(match))]
+    const sorted = new Map<string, ReturnType<typeof sortHooks>>()
+    return all.map((route) => {
+      const [methods, path] = route.match.split(' ') as [string, string]
+      const chosen = this.#running.filter(({ name }) => route.pipeline === undefined || route.pipeline.includes(name) || ALWAYS.includes(name))
+      const names = chosen.map(({ name }) => name)
+      // Routes with the same plugins share their arrays of hooks.
+      const hooks = sorted.get(names.join()) ?? sortHooks(chosen)
+      sorted.set(names.join(), hooks)
+      return {
+        name: route.match,
+        methods: methods.split(','),
+        path,
+        style: styleOf(path),
+        endpoint: route.forward === undefined
+          ? endpoints[route.serve!]!
+          : { kind: 'forward', upstream: route.forward, price: route.price === undefined || route.price === 'free' ? 0n : parsePrice(route.price.usd) },
+        plugins: names,
+        hooks
+      }
+    })
+  }
+}
+
+/** @throws {PartError} */
+function create (plugin: Plugin, index: number, config: Config, services: Services): Hooks {
+  const { name } = plugin
+  const path = `/pipeline/${index}/use`
+  let hooks: unknown
+  try {
+    hooks = plugin.create(config.pipeline[index]!.with, config, services)
+  } catch (cause) {
+    const place = cause instanceof Error ? placeIn(cause.stack ?? '') : undefined
+    throw new PartError(path, `the plugin ${name} refused its configuration: ${cause instanceof Error ? cause.message : String(cause)}`,
+      place && `thrown at ${place.file}:${place.line}:${place.column ?? 1}`, cause)
+  }
+  if (typeof hooks !== 'object' || hooks === null || 'then' in hooks) {
+    // nobody waits for it: its rejection must not end the process
+    if (hooks instanceof Promise) hooks.catch(() => {})
+    const found = hooks === null || hooks === undefined ? String(hooks) : typeof hooks === 'object' ? 'a promise' : `a ${typeof hooks}`
+    throw new PartError(path, `the "create" of the plugin ${name} must return an object of hooks, and returned ${found}`)
+  }
+  for (const hook of Object.keys(hooks)) {
+    const isKnown = hookNames.includes(hook)
+    if (!isKnown && /^on[A-Z]/.test(hook)) throw new PartError(path, `the plugin ${name} has a hook "${hook}", which does not exist`, suggest(hook, hookNames))
+    const value = (hooks as Readonly<Record<string, unknown>>)[hook]
+    if (isKnown && value !== undefined && typeof value !== 'function') throw new PartError(path, `the hook "${hook}" of the plugin ${name} must be a function`)
+  }
+  return hooks
+}

@@ -1,0 +1,42 @@
+// The data folder: secrets that are generated rather than committed. Files are readable by their owner only.
+import { randomBytes } from 'node:crypto'
+import { mkdirSync, readFileSync, writeFileSync } from 'node:fs'
+import path from 'node:path'
+
+/**
+ * The secret in `folder/name`, made at the first call.
+ * @param create makes it; a file that holds something else is left alone and read as it is
+ * @throws {Error} the folder can't be written: says which and why
+ */
+export function keepSecret (folder: string, name: string, create: () => string): string {
+  const file = path.join(folder, name)
+  try {
+    return readFileSync(file, 'utf8').trim()
+  } catch (error) {
+    if ((error as NodeJS.ErrnoException).code !== 'ENOENT') throw error
+  }
+  mkdirSync(folder, { recursive: true, mode: 0o700 })
+  const secret = create()
+  try {
+    writeFileSync(file, secret + '\n', { mode: 0o600, flag: 'wx' })
+  } catch (error) {
+    // Another process was faster: its secret counts.
+    if ((error as NodeJS.ErrnoException).code === 'EEXIST') return readFileSync(file, 'utf8').trim()
+    throw error
+  }
+  return secret
+}
+
+const ALPHABET = 'ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789'
+
+/** 32 letters and digits, each as likely as the others. */
+export function randomSecret (): string {
+  let text = ''
+  while (text.length < 32) {
+    for (const byte of randomBytes(64)) {
+      // 248 = 4 × 62: the bytes above would make some letters likelier.
+      if (byte < 248 && text.length < 32) text += ALPHABET[byte % 62]
+    }
+  }
+  return text
+}

@@ -1,0 +1,159 @@
+// One request in flight: what came, what the plugins made of it, what they know, and who must be told when it is over.
+import type { Snapshot } from './config/snapshot.ts'
+import type { GatewayError } from './errors.ts'
+import type { Attempt, Fact } from './facts.ts'
+import type { Route } from './routes.ts'
+
+/** What the client sent. Frozen; header names are lower case. */
+export interface ClientRequest {
+  readonly method: string
+  /** without the query */
+  readonly path: string
+  /** with the question mark, or '' */
+  readonly query: string
+  readonly headers: Readonly<Record<string, string | readonly string[] | undefined>>
+  /** the peer of the socket; nothing that a header claims */
+  readonly address: string
+}
+
+/** What the plugins have made of the request, in messages style. Replaced, not mutated. */
+export interface GatewayRequest {
+  readonly body: Readonly<Record<string, unknown>>
+  readonly stream: boolean
+}
+
+/** Who answered: an attempt of the plan, or the upstream of a forward route. */
+export type Served = Attempt | { readonly upstream: string }
+
+export type Outcome =
+  /** the last byte was accepted by the client's socket */
+  | { readonly kind: 'completed', readonly served?: Served }
+  /** cut after the commit */
+  | { readonly kind: 'interrupted', readonly served: Served, readonly by: 'client' | 'upstream' | 'gateway', readonly error: GatewayError }
+  /** nothing of the answer was committed */
+  | { readonly kind: 'failed', readonly error: GatewayError }
+
+type Awaitable<T> = T | Promise<T>
+type Settle = (outcome: Outcome) => Awaitable<void>
+type Finish = (outcome: Outcome) => Awaitable<void>
+
+export class Exchange {
+  /** the request id: `req_` and 24 characters */
+  readonly id: string
+  readonly route: Route
+  readonly received: ClientRequest
+  /** The configuration that this request began with, and ends on. */
+  readonly snapshot: Snapshot
+  /** Aborted when the client has left or the drain's deadline has passed; the reason is a GatewayError. */
+  readonly signal: AbortSignal
+  /** `performance.now()` at arrival */
+  readonly startedAt = performance.now()
+  /** written once by the core: the answer's status, or that of the error */
+  status = 0
+  readonly times: Times = { body: 0, dispatched: 0, firstByte: 0, upstreamEnd: 0 }
+  /** how many attempts were begun */
+  attempts = 0
+
+  #request: GatewayRequest | undefined
+  readonly #facts = new Map<Fact<unknown>, unknown>()
+  readonly #onSettle: Settle[] = []
+  #settled = false
+  readonly #onFinish: Finish[] = []
+  #outcome: Outcome | undefined
+
+  constructor (id: string, route: Route, received: ClientRequest, snapshot: Snapshot, signal: AbortSignal) {
+    this.id = id
+    this.route = route
+    this.received = received
+    this.snapshot = snapshot
+    this.signal = signal
+  }
+
+  /** @throws {Error} before the body was read, or on a route without one */
+  get request (): GatewayRequest {
+    if (this.#request === undefined) throw new Error(`the route ${this.route.name} has no request body to look at in this phase`)
+    return this.#request
+  }
+
+  set request (request: GatewayRequest) {
+    this.#request = Object.freeze(request)
+  }
+
+  /** @throws {Error} nobody has written the fact yet: names it */
+  get<T> (fact: Fact<T>): T {
+    const value = this.#facts.get(fact)
+    if (value === undefined) throw new Error(`the fact "${fact.name}" was read before it was written`)
+    return value as T
+  }
+
+  /** The value of a fact that may not have been written. */
+  find<T> (fact: Fact<T>): T | undefined {
+    return this.#facts.get(fact) as T | undefined
+  }
+
+  /** @throws {Error} the fact has its value already: a fact has one writer */
+  set<T> (fact: Fact<T>, value: T): void {
+    if (this.#facts.has(fact)) throw new Error(`the fact "${fact.name}" was written twice`)
+    this.#facts.set(fact, value)
+  }
+
+  /**
+   * How the answer ends is decided, and nothing of that end is written yet: neither the JSON body, nor the terminal event,
+   * nor the error. The moment to record what it cost, and to give back what was held, on every path, once. A throw on
+   * a `completed` outcome means that the client gets an error instead, and `onFinish` hears `failed`.
+   */
+  onSettle (callback: Settle): void {
+    this.#onSettle.push(callback)
+  }
+
+  /**
+   * The last byte is gone, or will never come. Called once for every exchange, on every path, newest first; a callback
+   * that throws is reported and stops no other. Registered after the end, it is called at once.
+   */
+  onFinish (callback: Finish): void {
+    if (this.#outcome !== undefined) { void this.#tell(callback, this.#outcome); return }
+    this.#onFinish.push(callback)
+  }
+
+  /**
+   * Core only; the second call does nothing. Returns a promise only where a callback did, so that an answer that is
+   * settled in memory leaves in one write.
+   */
+  settle (outcome: Outcome): Awaitable<void> {
+    if (this.#settled) return
+    this.#settled = true
+    const pending: Promise<void>[] = []
+    for (const callback of this.#onSettle) {
+      const told = callback(outcome)
+      if (told !== undefined) pending.push(told)
+    }
+    if (pending.length > 0) return Promise.all(pending).then(() => {})
+  }
+
+  /** Core only. @throws {Error} called twice */
+  async finish (outcome: Outcome): Promise<void> {
+    if (this.#outcome !== undefined) throw new Error(`exchange ${this.id} was finished twice`)
+    this.#outcome = outcome
+    while (this.#onFinish.length > 0) await this.#tell(this.#onFinish.pop()!, outcome)
+  }
+
+  async #tell (callback: Finish, outcome: Outcome): Promise<void> {
+    try {
+      await callback(outcome)
+    } catch (thrown) {
+      this.snapshot.services.log.error({ request_id: this.id, err: thrown }, 'a callback at the end of an exchange failed')
+    }
+  }
+}
+
+/** Moments in `performance.now()` milliseconds; 0: has not happened. */
+export interface Times {
+  /** the body was read and parsed */
+  body: number
+  /** the first attempt was sent */
+  dispatched: number
+  /** the first byte of the answer was written to the client */
+  firstByte: number
+  /** the upstream sent its last byte */
+  upstreamEnd: number
+}

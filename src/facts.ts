@@ -1,0 +1,52 @@
+// What plugins tell each other about one exchange. A fact has one writer and many readers; its type and its key share a name.
+import type { AccountConfig, ChannelConfig, ChannelName, KeyConfig, ModelConfig } from './config/config.ts'
+import type { Nanos } from './money/nanos.ts'
+import type { Usage, UsageSource } from './money/usage.ts'
+
+export interface Fact<T> {
+  readonly name: string
+  /** Never present: carries the type of the value, so that `get(fact)` knows what it returns. */
+  readonly _type?: T
+}
+
+/** Declares a fact. The name is what error messages and `reads`/`writes` checks print. */
+export function fact<T> (name: string): Fact<T> {
+  return Object.freeze({ name })
+}
+
+/** The key that a request came with, and its account. Written by auth. */
+export interface ApiKey {
+  readonly key: KeyConfig
+  readonly account: AccountConfig
+}
+export const ApiKey = fact<ApiKey>('api-key')
+
+/** The parsed JSON body as the client sent it. Written by the core, after onHead. */
+export type Body = Readonly<Record<string, unknown>>
+export const Body = fact<Body>('body')
+
+/** The model that the body names. Written by the core, after Body. */
+export type Model = ModelConfig
+export const Model = fact<Model>('model')
+
+/** One try at one target. */
+export interface Attempt {
+  /** name in `upstreams:` */
+  readonly upstream: string
+  /** the model's id at that upstream */
+  readonly model: string
+  readonly channel: ChannelName
+  readonly sold: ChannelConfig
+}
+
+/** What to try, in order. Written by channel-router; walked by the core. */
+export interface Plan { readonly attempts: readonly Attempt[] }
+export const Plan = fact<Plan>('plan')
+
+/** What the exchange was charged; there only once it is settled. Written by billing-meter. */
+export interface Charge {
+  readonly nanos: Nanos
+  readonly usage: Usage
+  readonly source: UsageSource
+}
+export const Charge = fact<Charge>('charge')

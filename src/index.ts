@@ -1,0 +1,10 @@
+// What a user's own plugin imports as 'model-gateway'.
+export { definePlugin } from './plugin.ts'
+export type { AttemptHooks, Hooks, JsonSchema, Plugin, StreamTransformer, UpstreamFailure, UpstreamRequest } from './plugin.ts'
+export { GatewayError, type ErrorCode, type ErrorReply } from './errors.ts'
+export { ApiKey, type Attempt, Body, Charge, fact, Model, Plan, type Fact } from './facts.ts'
+export type { ClientRequest, Exchange, GatewayRequest, Outcome } from './exchange.ts'
+export { json, type BytesReply, type JsonReply, type Reply } from './reply.ts'
+export { SseEvent } from './sse.ts'
+export type { Config } from './config/config.ts'
+export type { Services } from './services.ts'

@@ -1,0 +1,99 @@
+// The command line: joins the shipped plugins with the commands. The only file of src that imports plugins.
+import { existsSync } from 'node:fs'
+import path from 'node:path'
+import { parseArgs } from 'node:util'
+import { plugins } from '../plugins/index.ts'
+import { createLogger } from './admin/log.ts'
+import { check } from './config/check-command.ts'
+import { ConfigError } from './config/problem.ts'
+import { packageRoot, version } from './package-root.ts'
+import { simulate } from './simulator/simulate-command.ts'
+import { startGateway, type Gateway } from './start.ts'
+
+/** .ts in a checkout, .js in the packed build: as this file. */
+const pluginsUrl = new URL(`../plugins/index${path.extname(import.meta.url)}`, import.meta.url).href
+
+const HELP = `gateway ${version}: a paid gateway to text, image and video models
+
+  gateway start [--config FILE]     serve; FILE is gateway.yaml here, or the shipped one
+  gateway check [FILE] [--json]     validate a configuration offline; exit code 0 or 1
+  gateway simulate [OPTIONS]        the built-in simulator of model vendors by itself (--help lists its options)
+`
+
+const commands: Readonly<Record<string, (args: string[]) => Promise<number>>> = {
+  start: runStart,
+  check: async (args) => {
+    const { values, positionals } = parseArgs({ args, allowPositionals: true, options: { json: { type: 'boolean', default: false } } })
+    return await check(configFile(positionals[0]), { json: values.json, pluginsUrl })
+  },
+  simulate: (args) => simulate(args),
+  help: async () => { process.stdout.write(HELP); return 0 },
+  version: async () => { console.log(version); return 0 }
+}
+
+/** Without a name: gateway.yaml of the working folder, else the shipped example. */
+function configFile (name: string | undefined): string {
+  return path.resolve(name ?? (existsSync('gateway.yaml') ? 'gateway.yaml' : path.join(packageRoot, 'gateway.yaml')))
+}
+
+async function runStart (args: string[]): Promise<number> {
+  const { values } = parseArgs({ args, options: { config: { type: 'string', short: 'c' } } })
+  const file = configFile(values.config)
+  const log = createLogger('info')
+  let gateway: Gateway
+  try {
+    gateway = await startGateway({ file, plugins, pluginsUrl, log })
+  } catch (error) {
+    console.error(error instanceof ConfigError ? `The configuration can't be used:\n${error.message}` : `The gateway did not start: ${(error as Error).message}`)
+    return 1
+  }
+  greet(gateway, file)
+  const { promise, resolve } = Promise.withResolvers<number>()
+  process.on('SIGHUP', () => { void gateway.live.reload('sighup') })
+  let isEnding = false
+  for (const signal of ['SIGTERM', 'SIGINT'] as const) {
+    process.on(signal, () => {
+      if (isEnding) process.exit(1)                           // asked twice: at once
+      isEnding = true
+      log.info({ signal }, 'draining')
+      gateway.drain().then(() => { resolve(0) }, (err: unknown) => { log.error({ err }, 'the drain failed'); resolve(1) })
+    })
+  }
+  return await promise
+}
+
+/** For whoever looks at a terminal: where things are, and a first request. Goes to standard error, the log to output. */
+function greet (gateway: Gateway, file: string): void {
+  const { urls } = gateway
+  const key = gateway.demoKey()
+  const lines = [
+    `model-gateway ${version} on ${path.relative(process.cwd(), file)}`,
+    `  API      ${urls.api}/v1`,
+    `  public   ${urls.public}`,
+    `  admin    ${urls.admin}   (/metrics, /healthz, /readyz, /admin/v1/config)`
+  ]
+  if (gateway.adminTokenFile !== undefined) lines.push(`  admin token generated: ${path.relative(process.cwd(), gateway.adminTokenFile)}`)
+  if (key !== undefined) {
+    const model = gateway.live.current().config.models[0]?.id ?? 'MODEL'
+    lines.push('', 'Try it (the demo key works only while every upstream is the built-in simulator):', '',
+      `curl -N ${urls.api}/v1/messages -H 'x-api-key: ${key}' -H 'content-type: application/json' \\`,
+      `  -d '{"model":"${model}","max_tokens":200,"stream":true,"messages":[{"role":"user","content":"Hello!"}]}'`, '')
+  }
+  process.stderr.write(lines.join('\n') + '\n')
+}
+
+const [name = 'help', ...args] = process.argv.slice(2)
+const command = commands[({ '--help': 'help', '-h': 'help', '--version': 'version', '-v': 'version' } as Record<string, string>)[name] ?? name]
+if (command === undefined) {
+  console.error(`There is no command "${name}".\n\n${HELP}`)
+  process.exitCode = 1
+} else {
+  try {
+    process.exitCode = await command(args)
+  } catch (error) {
+    // parseArgs says in plain words which option it does not know.
+    console.error((error as NodeJS.ErrnoException).code?.startsWith('ERR_PARSE_ARGS') ? `${(error as Error).message}\n\n${HELP}` : error)
+    process.exitCode = 1
+  }
+  process.exit()
+}

@@ -1,0 +1,117 @@
+// How many input tokens a request can have at most, without a tokenizer: that one would be a denial of service on the way in.
+
+/** Input tokens of one image, as the vendor scales it down (about 1,568 pixels on the long edge). */
+const IMAGE = 1600
+/** What the vendor adds of its own: turn markers, and the system prompt that tools bring with them. */
+const FRAME = 64
+const TOOLS = 1024
+/** A tool known by its `type` (bash, text editor, computer) has a description that the vendor adds. */
+const TYPED_TOOL = 1024
+/** Takes the place of a context that is not configured. */
+const NO_CONTEXT = 1_000_000
+
+/** Tools that run at the client: what they bring into the context comes with the next request, and is counted there. */
+const clientTools = /^(custom|bash_|text_editor_|computer_|memory_)/
+
+/**
+ * The most input tokens that a body in messages style can be billed for: the smaller of the model's context and the UTF-8 bytes of
+ * all names and values (a token has at least one byte) plus allowances for media. Base64 of an image is no text.
+ * A document (PDF) has no bound in its bytes, a few of them can be a hundred pages: it counts as the whole context.
+ * So do tools that run at the vendor, which read pages into the context that nobody has seen yet.
+ * Stops at the context, so that its cost is bounded by it, whatever the size of the body.
+ */
+export function boundInput (body: Readonly<Record<string, unknown>>, context = NO_CONTEXT): number {
+  const tools = body['tools']
+  let tokens = FRAME
+  if (body['mcp_servers'] !== undefined || body['container'] !== undefined) return context
+  if (Array.isArray(tools) && tools.length > 0) {
+    tokens += TOOLS
+    for (const tool of tools) {
+      const type: unknown = (tool as { type?: unknown } | null)?.type
+      if (typeof type !== 'string' || type === 'custom') continue
+      if (!clientTools.test(type)) return context
+      tokens += TYPED_TOOL
+    }
+  }
+  return Math.min(context, tokens + weigh(body, 1, context))
+}
+
+/** A guess at the input tokens, for a provider that reports none: four bytes a token. */
+export function estimateInput (body: Readonly<Record<string, unknown>>, context = NO_CONTEXT): number {
+  return Math.min(context, Math.ceil(weigh(body, 4, context)))
+}
+
+/**
+ * Adds up names and values, until `limit` is passed: what it returns may then be anything above it.
+ * Media is looked for where content blocks stand, and nowhere else: the same object inside a tool's input is text to the
+ * model, and must not weigh less by calling itself an image.
+ */
+function weigh (body: Readonly<Record<string, unknown>>, bytesPerToken: number, limit: number): number {
+  let tokens = 0
+  for (const name in body) {
+    const value = body[name]
+    if (name === 'messages' && Array.isArray(value)) visitAll(value, visitMessage)
+    else { addText(name); visit(value) }
+  }
+  return tokens
+
+  function visitMessage (message: unknown): void {
+    if (isRecord(message)) visitFields(message, 'content', visitContent)
+    else visit(message)
+  }
+
+  function visitContent (content: unknown): void {
+    if (Array.isArray(content)) visitAll(content, visitBlock)
+    else visit(content)
+  }
+
+  function visitBlock (block: unknown): void {
+    if (!isRecord(block)) { visit(block); return }
+    if (block['type'] === 'image') {
+      tokens += IMAGE
+      visitFields(block, 'source', (source) => { if (!isRecord(source) || source['type'] !== 'base64') visit(source) })
+    } else if (block['type'] === 'document' && !isTextSource(block['source'])) {
+      tokens += limit
+    } else {
+      visitFields(block, 'content', block['type'] === 'tool_result' ? visitContent : visit)
+    }
+  }
+
+  function visitAll (items: readonly unknown[], visitItem: (item: unknown) => void): void {
+    for (const item of items) {
+      if (tokens > limit) return
+      visitItem(item)
+    }
+  }
+
+  function visitFields (record: Readonly<Record<string, unknown>>, special: string, visitSpecial: (value: unknown) => void): void {
+    for (const name in record) {
+      if (tokens > limit) return
+      addText(name)
+      if (name === special) visitSpecial(record[name])
+      else visit(record[name])
+    }
+  }
+
+  function visit (value: unknown): void {
+    if (typeof value === 'string') addText(value)
+    else if (typeof value === 'number') addText(String(value))
+    else if (Array.isArray(value)) visitAll(value, visit)
+    else if (isRecord(value)) visitFields(value, '', visit)
+    tokens += 2 / bytesPerToken               // brackets, quotes, true, null
+  }
+
+  function addText (text: string): void {
+    // The length is a lower bound of the bytes: what is over the limit already need not be counted.
+    const bytes = text.length / bytesPerToken > limit ? text.length : Buffer.byteLength(text)
+    tokens += (bytes + 1) / bytesPerToken
+  }
+}
+
+function isTextSource (source: unknown): boolean {
+  return isRecord(source) && (source['type'] === 'text' || source['type'] === 'content')
+}
+
+function isRecord (value: unknown): value is Readonly<Record<string, unknown>> {
+  return typeof value === 'object' && value !== null && !Array.isArray(value)
+}

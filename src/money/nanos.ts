@@ -1,0 +1,40 @@
+// Money: integers of nano-dollars (1 USD = 1,000,000,000). Never a float.
+
+/** An amount of money in nano-dollars. */
+export type Nanos = bigint
+
+/** A price in pico-dollars (1 USD = 10^12) per unit, so that 12 decimals of a dollar are exact. */
+export type Price = bigint
+
+const PRICE_DECIMALS = 12
+
+/**
+ * Reads a decimal of US dollars, such as "0.0125" or "3.33", exactly.
+ * @returns pico-dollars
+ * @throws {RangeError} not a plain non-negative decimal, or more than 12 decimals
+ */
+export function parsePrice (text: string): Price {
+  const match = /^(\d{1,15})(?:\.(\d+))?$/.exec(text)
+  if (match === null) throw new RangeError(`not a plain decimal of US dollars: ${JSON.stringify(text)}`)
+  const fraction = (match[2] ?? '').replace(/0+$/, '')
+  if (fraction.length > PRICE_DECIMALS) throw new RangeError(`more than ${PRICE_DECIMALS} decimals: ${text}`)
+  return BigInt(match[1]! + fraction.padEnd(PRICE_DECIMALS, '0'))
+}
+
+/**
+ * Reads a decimal of US dollars as nano-dollars, exactly.
+ * @throws {RangeError} as parsePrice, or finer than a nano-dollar
+ */
+export function parseUsd (text: string): Nanos {
+  const pico = parsePrice(text)
+  if (pico % 1000n !== 0n) throw new RangeError(`finer than a nano-dollar: ${text}`)
+  return pico / 1000n
+}
+
+/** Prints nano-dollars as a decimal of US dollars without trailing zeros: 39000000n is "0.039". */
+export function formatUsd (nanos: Nanos): string {
+  const sign = nanos < 0n ? '-' : ''
+  const digits = (nanos < 0n ? -nanos : nanos).toString().padStart(10, '0')
+  const fraction = digits.slice(-9).replace(/0+$/, '')
+  return sign + digits.slice(0, -9) + (fraction === '' ? '' : '.' + fraction)
+}

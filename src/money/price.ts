@@ -1,0 +1,85 @@
+// What a channel's price makes of usage: exact, in nano-dollars. The only place where money is rounded.
+import type { TokenPrice } from '../config/config.ts'
+import { parsePrice, type Nanos, type Price } from './nanos.ts'
+import type { Usage } from './usage.ts'
+
+/** Rates in pico-dollars per 1M tokens; extras in pico-dollars per 1M uses, so that all of them add up in one unit. */
+export interface CompiledPrice {
+  readonly input: bigint
+  readonly cache_read: bigint
+  readonly cache_write_5m: bigint
+  readonly cache_write_1h: bigint
+  readonly output: bigint
+  readonly extras: ReadonlyMap<string, bigint>
+  /** the highest rate that a token of input can have, whatever its class */
+  readonly dearestInput: bigint
+  /** `price: free` was written out: what has no rate costs nothing on purpose (lesson 28) */
+  readonly isFree: boolean
+}
+
+const MILLION = 1_000_000n
+/** pico-dollars per 1M tokens in a nano-dollar per token: 10^6 tokens × 10^3 pico-dollars */
+const UNIT = 1_000_000_000n
+
+const free: CompiledPrice = Object.freeze({
+  input: 0n, cache_read: 0n, cache_write_5m: 0n, cache_write_1h: 0n, output: 0n, extras: new Map(), dearestInput: 0n, isFree: true
+})
+
+/**
+ * Compiles a price as written in gateway.yaml. A cache class without its own price costs what an uncached token costs
+ * (protocol.md K 1.3); a cache write of a certain life falls back to `cache_write` first.
+ * @throws {RangeError} a price that is no plain decimal of at most 12 decimals
+ */
+export function compilePrice (price: TokenPrice | 'free'): CompiledPrice {
+  if (price === 'free') return free
+  const input = parsePrice(price.input)
+  const read = (text: string | undefined, otherwise: Price): Price => text === undefined ? otherwise : parsePrice(text)
+  const cacheRead = read(price.cache_read, input)
+  const cacheWrite = read(price.cache_write, input)
+  const cacheWrite5m = read(price.cache_write_5m, cacheWrite)
+  const cacheWrite1h = read(price.cache_write_1h, cacheWrite)
+  return Object.freeze({
+    input,
+    cache_read: cacheRead,
+    cache_write_5m: cacheWrite5m,
+    cache_write_1h: cacheWrite1h,
+    output: parsePrice(price.output),
+    extras: new Map(Object.entries(price.extras ?? {}).map(([name, usd]) => [name, parsePrice(usd) * MILLION])),
+    dearestInput: [input, cacheRead, cacheWrite5m, cacheWrite1h].reduce((a, b) => a > b ? a : b),
+    isFree: false
+  })
+}
+
+/** What this usage costs: the exact sum over all classes, rounded once, half up. */
+export function cost (usage: Usage, price: CompiledPrice): Nanos {
+  let sum = 0n
+  // Most classes of most answers are zero; a BigInt made and multiplied for nothing is most of the cost.
+  if (usage.input !== 0) sum += BigInt(usage.input) * price.input
+  if (usage.cache_read !== 0) sum += BigInt(usage.cache_read) * price.cache_read
+  if (usage.cache_write_5m !== 0) sum += BigInt(usage.cache_write_5m) * price.cache_write_5m
+  if (usage.cache_write_1h !== 0) sum += BigInt(usage.cache_write_1h) * price.cache_write_1h
+  if (usage.output !== 0) sum += BigInt(usage.output) * price.output
+  for (const name in usage.extras) sum += BigInt(usage.extras[name]!) * (price.extras.get(name) ?? 0n)
+  return roundHalfUp(sum, UNIT)
+}
+
+/** The most that so many tokens can cost. Rounded as `cost` is, so that no charge within the bounds is larger. */
+export function worstCase (inputTokens: number, outputTokens: number, price: CompiledPrice): Nanos {
+  return roundHalfUp(BigInt(inputTokens) * price.dearestInput + BigInt(outputTokens) * price.output, UNIT)
+}
+
+/** Extras that were used and have no row in the price: given away unless somebody is told (lesson 28). */
+export function unpricedExtras (usage: Usage, price: CompiledPrice): readonly string[] {
+  if (price.isFree) return []
+  return Object.keys(usage.extras).filter((name) => usage.extras[name] !== 0 && !price.extras.has(name))
+}
+
+/** A price per use, such as that of a forward route, as an amount: rounded half up. */
+export function flatCost (price: Price): Nanos {
+  return roundHalfUp(price, 1000n)
+}
+
+/** Of a non-negative amount. */
+function roundHalfUp (amount: bigint, unit: bigint): bigint {
+  return (amount + unit / 2n) / unit
+}

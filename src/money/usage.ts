@@ -1,0 +1,103 @@
+// Usage in disjoint classes: a token is counted in exactly one of them. Lesson 11: vendors differ on what includes what.
+
+export interface Usage {
+  /** input tokens that were neither read from nor written to a cache */
+  readonly input: number
+  readonly cache_read: number
+  /** written with a life of 5 minutes, or of an unknown one */
+  readonly cache_write_5m: number
+  readonly cache_write_1h: number
+  readonly output: number
+  /** counted extras, such as web searches, by the name of their price */
+  readonly extras: Readonly<Record<string, number>>
+}
+
+/** Who counted: the provider, or we (after a cut). */
+export type UsageSource = 'provider' | 'estimated'
+
+export const noUsage: Usage = Object.freeze({ input: 0, cache_read: 0, cache_write_5m: 0, cache_write_1h: 0, output: 0, extras: Object.freeze({}) })
+
+/**
+ * What a provider has said so far, field by field as it said it. A field that is absent was never reported;
+ * a reported zero is a zero (lesson 3).
+ */
+export interface ReportedUsage {
+  readonly input?: number
+  readonly cache_read?: number
+  /** all cache writes, whatever their life */
+  readonly cache_write?: number
+  readonly cache_write_5m?: number
+  readonly cache_write_1h?: number
+  readonly output?: number
+  readonly extras?: Readonly<Record<string, number>>
+}
+
+export const nothingReported: ReportedUsage = Object.freeze({})
+
+/** No answer has a billion tokens: a number above this is a fault of the upstream, and never reaches a bill. */
+const ABSURD = 1e9
+
+/** `usage.server_tool_use` by the name of its price in `extras:`. A list, so that an upstream cannot grow our ledger with names. */
+const EXTRAS = [['web_search_requests', 'web_search'], ['web_fetch_requests', 'web_fetch']] as const
+
+/**
+ * Reads a `usage` object of messages style, where `input_tokens` EXCLUDES what came from or went into a cache (protocol.md A5).
+ * Per field, what is said later overwrites what was said earlier (lesson 12: input may grow between message_start and
+ * message_delta). Null, negative, fractional and absurd numbers are as good as absent.
+ */
+export function readUsage (vendorUsage: unknown, previous: ReportedUsage = nothingReported): ReportedUsage {
+  if (!isRecord(vendorUsage)) return previous
+  const lives = isRecord(vendorUsage['cache_creation']) ? vendorUsage['cache_creation'] : undefined
+  const next: Mutable<ReportedUsage> = { ...previous }
+  set(next, 'input', vendorUsage['input_tokens'])
+  set(next, 'cache_read', vendorUsage['cache_read_input_tokens'])
+  set(next, 'cache_write', vendorUsage['cache_creation_input_tokens'])
+  set(next, 'cache_write_5m', lives?.['ephemeral_5m_input_tokens'])
+  set(next, 'cache_write_1h', lives?.['ephemeral_1h_input_tokens'])
+  set(next, 'output', vendorUsage['output_tokens'])
+  const uses = vendorUsage['server_tool_use']
+  if (isRecord(uses)) {
+    for (const [field, name] of EXTRAS) {
+      const count = uses[field]
+      if (isCount(count)) next.extras = { ...next.extras, [name]: count }
+    }
+  }
+  return next
+}
+
+/**
+ * Input, cache reads and cache writes as reported, in disjoint classes; what was not reported is 0.
+ * Writes are conserved: what the total has beyond its parts has an unknown life, and counts as 5 minutes (the cheaper one).
+ * A total smaller than its parts is the older of the two, for the vendor's counters only grow.
+ */
+export function reportedInput (reported: ReportedUsage): Usage {
+  const oneHour = reported.cache_write_1h ?? 0
+  const parts = (reported.cache_write_5m ?? 0) + oneHour
+  return {
+    ...noUsage,
+    input: reported.input ?? 0,
+    cache_read: reported.cache_read ?? 0,
+    cache_write_5m: Math.max(reported.cache_write ?? 0, parts) - oneHour,
+    cache_write_1h: oneHour
+  }
+}
+
+export function isInputReported (reported: ReportedUsage): boolean {
+  return reported.input !== undefined || reported.cache_read !== undefined || reported.cache_write !== undefined ||
+    reported.cache_write_5m !== undefined || reported.cache_write_1h !== undefined
+}
+
+type Mutable<T> = { -readonly [Key in keyof T]: T[Key] }
+type CountField = Exclude<keyof ReportedUsage, 'extras'>
+
+function set (usage: Mutable<ReportedUsage>, field: CountField, value: unknown): void {
+  if (isCount(value)) usage[field] = value
+}
+
+function isCount (value: unknown): value is number {
+  return Number.isInteger(value) && (value as number) >= 0 && (value as number) <= ABSURD
+}
+
+function isRecord (value: unknown): value is Readonly<Record<string, unknown>> {
+  return typeof value === 'object' && value !== null && !Array.isArray(value)
+}

@@ -1,0 +1,286 @@
+// The life of one request: the only file that knows the order of the phases (the chart is in README.md).
+import { tryAttempt, type Answer } from './attempt.ts'
+import { type ClientWriter, encode } from './client-writer.ts'
+import { type ErrorReply, GatewayError, shapeError, toGatewayError } from './errors.ts'
+import type { Exchange, Outcome, Served } from './exchange.ts'
+import { Body, Model, Plan } from './facts.ts'
+import { settleHook } from './hooks.ts'
+import { isTerminal } from './messages.ts'
+import type { Awaitable, StreamTransformer } from './plugin.ts'
+import type { BytesReply, Reply } from './reply.ts'
+import { SseEvent } from './sse.ts'
+
+export interface Ways {
+  /** Reads and parses the client's body. @throws {GatewayError} */
+  readBody (exchange: Exchange): Promise<Body>
+  /** Sends the client's bytes to the route's upstream, unread. @throws {GatewayError} nothing was committed */
+  forward (exchange: Exchange, upstream: string): Promise<BytesReply>
+}
+
+/** Serves one exchange to its end. Never rejects. */
+export async function serve (exchange: Exchange, writer: ClientWriter, ways: Ways): Promise<void> {
+  let outcome: Outcome
+  try {
+    outcome = await run(exchange, writer, ways)
+  } catch (thrown) {
+    outcome = { kind: 'failed', error: toGatewayError(exchange.signal.aborted ? exchange.signal.reason : thrown) }
+    outcome = await fail(exchange, writer, outcome)
+  }
+  writer.abandon()
+  await exchange.finish(outcome)
+}
+
+async function run (exchange: Exchange, writer: ClientWriter, ways: Ways): Promise<Outcome> {
+  const { route } = exchange
+  let reply: Reply | void
+  for (const { plugin, call } of route.hooks.onHead) {
+    reply = await settleHook(call(exchange), plugin, exchange)
+    if (reply !== undefined) return await respond(exchange, writer, reply)
+  }
+  if (route.endpoint.kind === 'model') await receive(exchange, ways)
+  for (const { plugin, call } of route.hooks.onRequest) {
+    reply = await settleHook(call(exchange), plugin, exchange)
+    if (reply !== undefined) return await respond(exchange, writer, reply)
+  }
+  switch (route.endpoint.kind) {
+    case 'local': return await respond(exchange, writer, route.endpoint.answer(exchange))
+    case 'forward': return await respond(exchange, writer, await ways.forward(exchange, route.endpoint.upstream), { upstream: route.endpoint.upstream })
+    case 'model': return await askUpstreams(exchange, writer)
+  }
+}
+
+/** Reads the body and finds the model: the facts that the core writes. */
+async function receive (exchange: Exchange, ways: Ways): Promise<void> {
+  const body = await ways.readBody(exchange)
+  exchange.times.body = performance.now()
+  exchange.set(Body, body)
+  if (typeof body.model !== 'string' || body.model === '') throw new GatewayError('model_required', { param: 'model' })
+  const model = exchange.snapshot.models.get(body.model)
+  if (model === undefined) {
+    throw new GatewayError('model_not_found', { message: `There is no model ${JSON.stringify(body.model.slice(0, 100))}. GET /v1/models lists the models of your key.`, param: 'model' })
+  }
+  exchange.set(Model, model)
+  if (body.stream !== undefined && body.stream !== null && typeof body.stream !== 'boolean') {
+    throw new GatewayError('invalid_request', { message: `The field "stream" must be true or false, not ${JSON.stringify(body.stream)?.slice(0, 40)}.`, param: 'stream' })
+  }
+  exchange.request = { body, stream: body.stream === true }
+}
+
+/** Walks the plan while the error says that another attempt may help, nothing is committed, and the client is there. */
+async function askUpstreams (exchange: Exchange, writer: ClientWriter): Promise<Outcome> {
+  // Nothing committed for too long: the head and pings keep the client and what is between us from giving up.
+  const holdHead = exchange.request.stream ? setTimeout(() => { writer.startStream(); writer.ping() }, exchange.snapshot.config.server.api.timeouts.hold_head) : undefined
+  try {
+    let last: unknown = new GatewayError('server_error', { cause: new Error('the plan has no attempts') })
+    for (const attempt of exchange.get(Plan).attempts) {
+      let answer: Answer
+      try {
+        answer = await tryAttempt(exchange, attempt)
+      } catch (thrown) {
+        last = thrown
+        if (exchange.signal.aborted || !toGatewayError(thrown).retryable) break
+        continue
+      }
+      clearTimeout(holdHead)
+      return answer.kind === 'json'
+        ? await respond(exchange, writer, answer.reply, answer.attempt)
+        : await relay(exchange, writer, answer)
+    }
+    throw last
+  } finally {
+    clearTimeout(holdHead)
+  }
+}
+
+/** A whole answer: up the list, settled, written. */
+async function respond (exchange: Exchange, writer: ClientWriter, first: Reply, served?: Served): Promise<Outcome> {
+  let reply = first
+  for (const { plugin, call } of exchange.route.hooks.onReply) {
+    reply = await settleHook(call(reply, exchange), plugin, exchange) ?? reply
+  }
+  exchange.signal.throwIfAborted()
+  const completed: Outcome = served === undefined ? { kind: 'completed' } : { kind: 'completed', served }
+  if (reply.kind === 'json') {
+    const text = encode(reply)
+    await settle(exchange, completed)
+    try {
+      await writer.json(reply, text)
+      return completed
+    } catch (thrown) {
+      return interrupted(exchange, served, 'client', thrown)
+    }
+  }
+  try {
+    await writer.bytes(reply)
+  } catch (thrown) {
+    if (!writer.hasHead) throw thrown                         // a plugin made what can't be sent
+    const left = exchange.signal.aborted
+    const cut = interrupted(exchange, served, left ? 'client' : 'upstream', left ? exchange.signal.reason : new GatewayError('upstream_stream_interrupted', { cause: thrown }))
+    await settle(exchange, cut)
+    return cut
+  }
+  // Bytes that pass unread have no terminal event to hold back: they are settled when the last one is out.
+  await settle(exchange, completed)
+  return completed
+}
+
+function interrupted (exchange: Exchange, served: Served | undefined, by: 'client' | 'upstream' | 'gateway', thrown: unknown): Outcome {
+  const error = toGatewayError(thrown)
+  return served === undefined ? { kind: 'failed', error } : { kind: 'interrupted', served, by, error }
+}
+
+/** A committed stream: each event up the list, synchronously; the end only when it is settled. */
+function relay (exchange: Exchange, writer: ClientWriter, { stream, attempt }: Extract<Answer, { kind: 'stream' }>): Promise<Outcome> {
+  return new Promise((resolve) => {
+    let isOver = false
+    const transformers: StreamTransformer[] = []
+
+    const cut = async (by: 'client' | 'upstream' | 'gateway', error: GatewayError): Promise<void> => {
+      if (isOver) return
+      isOver = true
+      exchange.signal.removeEventListener('abort', onAbort)
+      stream.abort()
+      const outcome: Outcome = { kind: 'interrupted', served: attempt, by, error }
+      await settleAnyway(exchange, outcome)
+      exchange.status = 200
+      try {
+        if (by !== 'client') await writer.endStream(shape(error, exchange, outcome).events)
+      } catch {
+        // The client left while it was told: the outcome stays what it was.
+      }
+      resolve(outcome)
+    }
+
+    const complete = async (last: readonly SseEvent[]): Promise<void> => {
+      const outcome: Outcome = { kind: 'completed', served: attempt }
+      try {
+        const settled = settle(exchange, outcome)
+        if (settled !== undefined) await settled
+      } catch (thrown) {
+        // What can't be recorded is not charged, and an answer that is not charged does not end well.
+        exchange.signal.removeEventListener('abort', onAbort)
+        resolve(await fail(exchange, writer, { kind: 'failed', error: toGatewayError(thrown) }))
+        return
+      }
+      try {
+        await writer.endStream(last)
+        resolve(outcome)
+      } catch (thrown) {
+        resolve(interrupted(exchange, attempt, 'client', thrown))
+      }
+      exchange.signal.removeEventListener('abort', onAbort)
+    }
+
+    const onAbort = (): void => {
+      const reason = toGatewayError(exchange.signal.reason)
+      if (reason.row === 'client_closed') void cut('client', reason)
+      else void cut('gateway', new GatewayError('stream_incomplete', { cause: reason }))
+    }
+
+    const onEvents = (events: readonly SseEvent[]): void => {
+      if (isOver) return
+      const out: SseEvent[] = []
+      let isLast = false
+      let good = 0
+      try {
+        for (const event of events) {
+          good = out.length
+          pass(transformers, 0, event, out)
+          isLast = isTerminal(event)
+        }
+        if (isLast) close(transformers, out)
+      } catch (thrown) {
+        // What came before it in the same chunk is the client's: what it gets does not depend on how the bytes were cut.
+        writer.events(out.slice(0, good), () => {})
+        void cut('gateway', toGatewayError(thrown))
+        return
+      }
+      if (isLast) { isOver = true; void complete(out); return }
+      if (!writer.events(out, () => { stream.resume() })) stream.pause()
+    }
+
+    try {
+      for (const { call } of exchange.route.hooks.onStream) {
+        const transformer = call(exchange)
+        if (transformer !== undefined) transformers.push(transformer)
+      }
+    } catch (thrown) {
+      stream.abort()
+      resolve(fail(exchange, writer, { kind: 'failed', error: toGatewayError(thrown) }))
+      return
+    }
+    exchange.signal.addEventListener('abort', onAbort, { once: true })
+    if (exchange.signal.aborted) { onAbort(); return }
+    writer.startStream()
+    stream.listen({ onEvents, onCut: (error, by) => { void cut(by, error) } })
+  })
+}
+
+/** One event through the transformers from `from` on. */
+function pass (transformers: readonly StreamTransformer[], from: number, event: SseEvent, out: SseEvent[]): void {
+  for (let i = from; i < transformers.length; i++) {
+    const made = transformers[i]!.event(event)
+    if (made === undefined) return
+    if (made instanceof Array) {
+      for (const one of made) pass(transformers, i + 1, one, out)
+      return
+    }
+    event = made as SseEvent
+  }
+  // A promise, say: nobody would see that it is not there until the bytes are written.
+  if (!(event instanceof SseEvent)) throw new TypeError('a transformer gave something that is not an event')
+  out.push(event)
+}
+
+/** What each transformer still has to say goes through those above it. */
+function close (transformers: readonly StreamTransformer[], out: SseEvent[]): void {
+  transformers.forEach((transformer, i) => {
+    for (const event of transformer.end?.() ?? []) pass(transformers, i + 1, event, out)
+  })
+}
+
+/** Nothing was committed: gives back what was held, then tells the client, in the stream if its head is out. */
+async function fail (exchange: Exchange, writer: ClientWriter, outcome: Outcome & { readonly kind: 'failed' }): Promise<Outcome> {
+  await settleAnyway(exchange, outcome)
+  const { error } = outcome
+  exchange.status = error.status
+  if (error.row === 'client_closed') return outcome
+  try {
+    const shaped = shape(error, exchange, outcome)
+    if (writer.isStreaming) await writer.endStream(shaped.events)
+    else if (!writer.hasHead) await writer.json(shaped)
+  } catch {
+    // The client left while it was told: the outcome stays what it was.
+  }
+  return outcome
+}
+
+/** Tells whoever asked how the answer ends. A callback that never ends has failed: it can't hang a request. */
+function settle (exchange: Exchange, outcome: Outcome): Awaitable<void> {
+  return settleHook(exchange.settle(outcome), 'onSettle', exchange)
+}
+
+/** Where it did not end well the client must be told whatever that throws. */
+async function settleAnyway (exchange: Exchange, outcome: Outcome): Promise<void> {
+  try {
+    await settle(exchange, outcome)
+  } catch (err) {
+    exchange.snapshot.services.log.error({ request_id: exchange.id, err }, 'an exchange that did not end well could not be settled')
+  }
+}
+
+/** Asks the plugins from the client's side inward; the core's own shape can't throw. */
+function shape (error: GatewayError, exchange: Exchange, outcome: Outcome): ErrorReply {
+  for (const { plugin, call } of exchange.route.hooks.onError) {
+    try {
+      const shaped = call(error, exchange, outcome)
+      if (shaped === undefined) continue
+      encode(shaped)
+      if (!shaped.events.every((event) => event instanceof SseEvent)) throw new TypeError('the events of a shaped error are not events')
+      return shaped
+    } catch (err) {
+      exchange.snapshot.services.log.error({ request_id: exchange.id, plugin, err }, 'a plugin threw while it shaped an error')
+    }
+  }
+  return shapeError(error, exchange.route.style, exchange.id)
+}

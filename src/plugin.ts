@@ -1,0 +1,90 @@
+// The contract between the core and its plugins. Everything that a plugin can do is in this file.
+import type { Config } from './config/config.ts'
+import type { ErrorReply, GatewayError } from './errors.ts'
+import type { Exchange, Outcome } from './exchange.ts'
+import type { Attempt, Fact } from './facts.ts'
+import type { JsonReply, Reply } from './reply.ts'
+import type { Services } from './services.ts'
+import type { SseEvent } from './sse.ts'
+
+export type Awaitable<T> = T | Promise<T>
+
+/** A JSON Schema (draft 2020-12 as ajv reads it) of a plugin's options. Give every property a `description` and a `default`. */
+export type JsonSchema = Readonly<Record<string, unknown>>
+
+export interface Plugin<Options = Record<string, unknown>> {
+  /** file name = name in gateway.yaml = metric label */
+  readonly name: string
+  /** of the options; unknown keys are refused, defaults are filled in. Absent: the plugin takes no options. */
+  readonly schema?: JsonSchema
+  /** Facts that it reads; the loader checks that somebody above it (or the core) writes them. */
+  readonly reads?: readonly Fact<unknown>[]
+  /** Facts that it writes; nobody else may. */
+  readonly writes?: readonly Fact<unknown>[]
+  /** Called once per snapshot of the configuration, synchronously. No I/O. A throw refuses the configuration. */
+  create (options: Options, config: Config, services: Services): Hooks
+}
+
+/** Every hook may be left out. An async hook that takes longer than `hook_timeout` fails the request. */
+export interface Hooks {
+  /** Down the list; the head is known, the body is not read yet. Return a Reply to answer, throw a GatewayError to refuse. */
+  onHead? (exchange: Exchange): Awaitable<Reply | void>
+  /** Down the list; the body is parsed. Read, check, replace `exchange.request`, plan; return a Reply to answer. */
+  onRequest? (exchange: Exchange): Awaitable<Reply | void>
+  /** Called for each attempt: the state in what it returns is fresh. */
+  perAttempt? (attempt: Attempt, exchange: Exchange): AttemptHooks
+  /** Up the list; the JSON answer of an upstream or of a plugin, once. Return another to replace it. */
+  onReply? (reply: Reply, exchange: Exchange): Awaitable<Reply | void>
+  /** Up the list, once per answer that is a stream. Undefined: this plugin leaves the stream alone. */
+  onStream? (exchange: Exchange): StreamTransformer | void
+  /** From the client's side inward, until one returns: shapes an error for the client. */
+  onError? (error: GatewayError, exchange: Exchange, outcome: Outcome): ErrorReply | void
+  /** Up the list until one returns: names what went wrong at an upstream. `retryable` decides whether the next attempt is tried. */
+  onUpstreamFailure? (failure: UpstreamFailure, exchange: Exchange, upstream: string): GatewayError | void
+  /** After the last request of a retired snapshot. */
+  close? (): Awaitable<void>
+}
+
+/** All but the first are synchronous: they run between two bytes of a stream. */
+export interface AttemptHooks {
+  /** Down the list; may change the request to the upstream. */
+  onUpstreamRequest? (request: UpstreamRequest): Awaitable<void>
+  /** Up the list; a whole JSON answer in messages style. A throw fails the attempt. */
+  onUpstreamReply? (reply: JsonReply): void
+  /** Up the list; one event in messages style. A throw fails the attempt, or after the commit cuts the answer. */
+  onUpstreamEvent? (event: SseEvent): void
+}
+
+/** One event in, none or many out. Synchronous: it runs between two bytes of a stream. A throw cuts the answer. */
+export interface StreamTransformer {
+  event (event: SseEvent): SseEvent | readonly SseEvent[] | void
+  /** The stream ends here, whole: what is still to be said. Not called when the answer was cut. */
+  end? (): readonly SseEvent[]
+}
+
+/** The request to an upstream, in its dialect; made from an allow-list, so nothing of the client's head is in it by accident. */
+export interface UpstreamRequest {
+  readonly method: string
+  path: string
+  readonly headers: Record<string, string>
+  body: Readonly<Record<string, unknown>>
+}
+
+/** What an attempt can die of. */
+export type UpstreamFailure =
+  /** an answer with a status of 400 or more; `body` is parsed JSON, or else the text (at most 64 KiB) */
+  | { readonly kind: 'status', readonly status: number, readonly headers: Readonly<Record<string, string | string[] | undefined>>, readonly body: unknown }
+  /** an `error` event in the stream */
+  | { readonly kind: 'error_event', readonly body: unknown }
+  | { readonly kind: 'refused' | 'reset' | 'connect_timeout' | 'first_byte_timeout' | 'idle_timeout', readonly cause: unknown }
+  /** not JSON, not events, or not what the dialect says */
+  | { readonly kind: 'malformed', readonly cause: unknown }
+  /** a whole answer with nothing in it */
+  | { readonly kind: 'empty' }
+  /** ended cleanly, but not at its end */
+  | { readonly kind: 'incomplete' }
+
+/** Keeps the type of the options. */
+export function definePlugin<Options> (plugin: Plugin<Options>): Plugin {
+  return plugin as unknown as Plugin
+}

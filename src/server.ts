@@ -1,0 +1,231 @@
+// The listeners: from a socket to an exchange, and an end for what never becomes one. The only reader of the current snapshot.
+import { createServer, type IncomingMessage, type RequestListener, type Server, type ServerOptions, type ServerResponse } from 'node:http'
+import type { AddressInfo } from 'node:net'
+import type { Duplex } from 'node:stream'
+import { observe } from './admin/log.ts'
+import { BodyMemory, readBody } from './body.ts'
+import { ClientWriter, hasMuchUnread } from './client-writer.ts'
+import type { ServerConfig } from './config/config.ts'
+import type { Snapshot } from './config/snapshot.ts'
+import { type ErrorCode, GatewayError, shapeError } from './errors.ts'
+import { Exchange } from './exchange.ts'
+import { serve } from './pipeline.ts'
+import { createRequestId } from './request-id.ts'
+import { styleOf } from './routes.ts'
+import type { Services } from './services.ts'
+import { forward } from './upstream/forward.ts'
+
+/** Bytes of a request's head (protocol.md K 8.7). */
+const HEADER_LIMIT = 64 * 1024
+/** How long a drain waits after its deadline for the last error frames to leave. */
+const LAST_WORDS_MS = 5000
+
+export interface Listeners {
+  /** such as "http://127.0.0.1:8080" */
+  readonly api: string
+  readonly public: string
+  readonly admin: string
+}
+
+export class GatewayServer {
+  readonly #config: ServerConfig
+  readonly #current: () => Snapshot
+  readonly #services: Services
+  readonly bodyMemory: BodyMemory
+  readonly #servers: readonly Server[]
+  /** what a drain's deadline ends */
+  readonly #running = new Map<Exchange, AbortController>()
+  #idle: (() => void) | undefined
+  #isDraining = false
+
+  /** @param admin serves the admin listener */
+  constructor (config: ServerConfig, current: () => Snapshot, services: Services, admin: RequestListener) {
+    this.#config = config
+    this.#current = current
+    this.#services = services
+    this.bodyMemory = new BodyMemory(config.body_memory)
+    const listener = (handle: RequestListener): Server => this.#listener(handle)
+    this.#servers = [
+      listener((req, res) => { this.#exchange(req, res) }),
+      listener((req, res) => { this.#refuse(req, res, new GatewayError('not_found')) }),
+      listener(admin)
+    ]
+  }
+
+  get isDraining (): boolean {
+    return this.#isDraining
+  }
+
+  get inFlight (): number {
+    return this.#running.size
+  }
+
+  /** @throws {Error} an address can't be listened at: all listeners are closed again */
+  async listen (): Promise<Listeners> {
+    const { api, public: publicly, admin } = this.#config
+    try {
+      const urls: string[] = []
+      for (const [i, { listen }] of [api, publicly, admin].entries()) urls.push(await bind(this.#servers[i]!, listen))
+      return { api: urls[0]!, public: urls[1]!, admin: urls[2]! }
+    } catch (error) {
+      for (const server of this.#servers) server.close()
+      throw error
+    }
+  }
+
+  /**
+   * Ends well: `isDraining` first (readyz fails), after `drain_delay` no new connections, streams may finish within
+   * `drain_timeout`, then they are ended in-band and charged for what was produced. Admin answers until the last.
+   */
+  async drain (): Promise<void> {
+    await this.#end(this.#config.drain_delay, this.#config.drain_timeout)
+  }
+
+  /** The same without patience. */
+  async stop (): Promise<void> {
+    await this.#end(0, 0)
+  }
+
+  async #end (delay: number, patience: number): Promise<void> {
+    this.#isDraining = true
+    await sleep(delay)
+    const [api, publicly, admin] = this.#servers as [Server, Server, Server]
+    api.close()
+    publicly.close()
+    const idle = new Promise<void>((resolve) => { this.#idle = resolve; this.#checkIdle() })
+    await Promise.race([idle, sleep(patience)])
+    for (const controller of this.#running.values()) {
+      controller.abort(new GatewayError('service_unavailable', { message: 'The gateway is restarting. Send the request again.' }))
+    }
+    await Promise.race([idle, sleep(LAST_WORDS_MS)])
+    admin.close()
+    for (const server of this.#servers) server.closeAllConnections()
+  }
+
+  #listener (handle: RequestListener): Server {
+    const options: ServerOptions = {
+      maxHeaderSize: HEADER_LIMIT,
+      headersTimeout: this.#config.api.timeouts.headers,
+      requestTimeout: 0,                                      // bodies have their own timer, which knows about progress
+      connectionsCheckingInterval: Math.min(1000, this.#config.api.timeouts.headers),
+      keepAliveTimeout: 75_000,
+      requireHostHeader: false,                               // node's own 400 has no shape; see #exchange
+      // Other upgrades (h2c by curl --http2) may be ignored, RFC 9110 7.8; WebSockets must be told.
+      shouldUpgradeCallback: (req: IncomingMessage) => req.headers.upgrade?.toLowerCase() === 'websocket'
+    }
+    const server = createServer(options, handle)
+    // Reading the body says "continue"; until then a refused client has sent nothing (RFC 9110 10.1.1).
+    server.on('checkContinue', handle)
+    server.on('checkExpectation', handle)
+    server.on('clientError', (error: NodeJS.ErrnoException, socket) => { this.#refuseBroken(error, socket) })
+    server.on('upgrade', (req: IncomingMessage, socket: Duplex) => { this.#refuseUpgrade(req, socket) })
+    server.on('connect', (req: IncomingMessage, socket: Duplex) => { this.#writeRaw(socket, 'method_not_allowed', req.url ?? '') })
+    return server
+  }
+
+  #exchange (req: IncomingMessage, res: ServerResponse): void {
+    const url = req.url ?? ''
+    const mark = url.indexOf('?')
+    const path = mark === -1 ? url : url.slice(0, mark)
+    if (this.#isDraining) res.shouldKeepAlive = false
+    if (req.headers.host === undefined && req.httpVersion === '1.1') {
+      this.#refuse(req, res, new GatewayError('bad_request', { message: 'The Host header is missing.' }))
+      return
+    }
+    const snapshot = this.#current()
+    const route = snapshot.routes.find(req.method!, path)
+    if (route === undefined) {
+      const methods = snapshot.routes.methodsAt(path)
+      this.#refuse(req, res, methods.length === 0 ? new GatewayError('not_found') : new GatewayError('method_not_allowed', { headers: { allow: methods.join(', ') } }))
+      return
+    }
+    const controller = new AbortController()
+    const exchange = new Exchange(createRequestId(), route, {
+      method: req.method!,
+      path,
+      query: mark === -1 ? '' : url.slice(mark),
+      headers: req.headers,
+      address: req.socket.remoteAddress ?? ''
+    }, snapshot.lease(), controller.signal)
+    observe(exchange, this.#services)
+    this.#running.set(exchange, controller)
+    let taken = 0
+    exchange.onFinish(() => {
+      this.bodyMemory.give(taken)
+      this.#running.delete(exchange)
+      snapshot.release()
+      this.#checkIdle()
+    })
+    // An answer that we broke off ourselves, because its upstream died, was not left by the client, who would pay for it.
+    const leave = (): void => { if (!res.writableFinished && res.errored === null) controller.abort(new GatewayError('client_closed')) }
+    res.on('close', leave)
+    const { timeouts } = this.#config.api
+    const writer = new ClientWriter(req, res, exchange, timeouts, () => { res.destroy() })
+    void serve(exchange, writer, {
+      readBody: (of) => readBody(req, res, { limit: this.#config.body_limit, idle: timeouts.body_idle, memory: this.bodyMemory }, of.signal, (bytes) => { taken += bytes }),
+      forward: (of, upstream) => forward(of, upstream, req, res, this.#config.body_limit, timeouts.body_idle)
+    })
+  }
+
+  /** A request that no route takes: shaped, with an id, before any plugin. */
+  #refuse (req: IncomingMessage, res: ServerResponse, error: GatewayError): void {
+    const id = createRequestId()
+    this.#services.metrics.rejected(error.row)
+    const { status, headers, body } = shapeError(error, styleOf((req.url ?? '').split('?')[0]!), id)
+    const text = JSON.stringify(body)
+    if (hasMuchUnread(req)) res.shouldKeepAlive = false
+    res.writeHead(status, { ...headers, 'content-type': 'application/json', 'content-length': Buffer.byteLength(text), 'x-request-id': id, 'request-id': id })
+    res.end(text)
+  }
+
+  /** What the parser could not read, or what came too slowly: there is no request object, only the socket. */
+  #refuseBroken (error: NodeJS.ErrnoException, socket: Duplex): void {
+    const code: ErrorCode = error.code === 'HPE_HEADER_OVERFLOW' ? 'headers_too_large'
+      : error.code === 'ERR_HTTP_REQUEST_TIMEOUT' ? 'request_timeout' : 'bad_request'
+    // An answer that is already on its way would be corrupted by another one.
+    const underWay = (socket as { _httpMessage?: ServerResponse })._httpMessage?.headersSent === true
+    if (error.code === 'ECONNRESET' || !socket.writable || underWay) { socket.destroy(); return }
+    this.#writeRaw(socket, code, '')
+  }
+
+  #refuseUpgrade (req: IncomingMessage, socket: Duplex): void {
+    const path = (req.url ?? '').split('?')[0]!
+    const isKnown = this.#current().routes.methodsAt(path).length > 0
+    this.#writeRaw(socket, isKnown ? 'invalid_request' : 'not_found', path, isKnown ? 'This address does not take WebSocket connections. Send a plain HTTP request.' : undefined)
+  }
+
+  #writeRaw (socket: Duplex, code: ErrorCode, path: string, message?: string): void {
+    const id = createRequestId()
+    this.#services.metrics.rejected(code)
+    const { status, headers, body } = shapeError(new GatewayError(code, message === undefined ? {} : { message }), styleOf(path), id)
+    const text = JSON.stringify(body)
+    const head = { ...headers, 'content-type': 'application/json', 'content-length': Buffer.byteLength(text), 'x-request-id': id, 'request-id': id, connection: 'close' }
+    socket.on('error', () => {})
+    socket.end(`HTTP/1.1 ${status} ${REASONS[status] ?? 'Error'}\r\n${Object.entries(head).map(([name, value]) => `${name}: ${value}\r\n`).join('')}\r\n${text}`)
+    // `end` waits for the client's own end; one that never comes must not keep the socket.
+    setTimeout(() => { socket.destroy() }, 1000).unref()
+  }
+
+  #checkIdle (): void {
+    if (this.#running.size === 0) this.#idle?.()
+  }
+}
+
+const REASONS: Readonly<Record<number, string>> = { 400: 'Bad Request', 404: 'Not Found', 405: 'Method Not Allowed', 408: 'Request Timeout', 431: 'Request Header Fields Too Large' }
+
+function bind (server: Server, listen: string): Promise<string> {
+  const [, host, port] = /^(.*):(\d+)$/.exec(listen)!
+  const bare = host!.replace(/^\[|\]$/g, '')
+  return new Promise((resolve, reject) => {
+    server.once('error', reject)
+    server.listen(Number(port), bare, () => {
+      server.off('error', reject)
+      resolve(`http://${host}:${(server.address() as AddressInfo).port}`)
+    })
+  })
+}
+
+/** Does not keep the process alive. */
+function sleep (ms: number): Promise<void> {
+  return new Promise((resolve) => { setTimeout(resolve, ms).unref() })
+}

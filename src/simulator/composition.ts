@@ -1,0 +1,161 @@
+// What the simulated model says: the same request gets the same answer, token by token. Knows nothing of events or sockets.
+import { createHmac, randomBytes } from 'node:crypto'
+import { isObject, VendorError } from './dialect.ts'
+import { withoutDirectives, type Faults } from './faults.ts'
+import { exampleOf } from './schema-example.ts'
+import { blocksOf, lastTurn, textOf, type Block, type MessagesBody, type Tool } from './messages-body.ts'
+import { tokensOf } from './tokens.ts'
+
+/** A block of the answer, in the pieces in which it is streamed; each piece is one output token. */
+export type Part =
+  | { readonly kind: 'thinking', readonly tokens: readonly string[], readonly signature: string, readonly isShown: boolean }
+  | { readonly kind: 'text', readonly tokens: readonly string[] }
+  | { readonly kind: 'tool_use', readonly tokens: readonly string[], readonly id: string, readonly name: string }
+
+export interface Composition {
+  readonly parts: readonly Part[]
+  readonly stopReason: 'end_turn' | 'max_tokens' | 'stop_sequence' | 'tool_use' | 'refusal'
+  readonly stopSequence: string | null
+  readonly outputTokens: number
+  readonly thinkingTokens: number
+}
+
+export function compose (body: MessagesBody, faults: Faults): Composition {
+  if (faults.empty === true) return finish([], 'end_turn', null)
+  const turn = lastTurn(body)
+  const thinking = think(body, turn)
+  if (faults.refuse === true) return finish([...thinking, text('I can not help with that.')], 'refusal', null)
+
+  const tools = toolsToCall(body, turn, faults)
+  if (tools.length > 0) {
+    // A forced call has no words before it, at the vendor too.
+    const isForced = body.tool_choice?.type === 'any' || body.tool_choice?.type === 'tool'
+    const words = isForced ? [] : [text(`I will call ${tools.map(({ name }) => name).join(' and ')}.`)]
+    const calls = tools.map((tool): Part => ({ kind: 'tool_use', tokens: tokensOf(JSON.stringify(exampleOf(tool.input_schema, promptOf(turn)))), id: `toolu_${token24()}`, name: tool.name }))
+    return limit([...thinking, ...words, ...calls], 'tool_use', null, body.max_tokens)
+  }
+
+  const { said, stopSequence } = untilStop(sayTo(body, turn, faults), body.stop_sequences ?? [])
+  return limit([...thinking, text(said)], stopSequence === null ? 'end_turn' : 'stop_sequence', stopSequence, body.max_tokens)
+}
+
+/** Six base64url letters per 4 bytes and more: what the vendor's ids look like. */
+export function token24 (): string {
+  return randomBytes(18).toString('base64url').replaceAll(/[-_]/g, 'x')
+}
+
+/**
+ * Thinking must come back as it was sent, or the vendor refuses the turn (lesson 18).
+ * @throws {VendorError}
+ */
+export function checkSignatures (body: MessagesBody): void {
+  for (const [index, message] of body.messages.entries()) {
+    if (message.role !== 'assistant') continue
+    for (const [at, block] of blocksOf(message).entries()) {
+      if (block.type !== 'thinking') continue
+      // Thinking that was not shown comes back empty: only its signature can be known.
+      const isOmitted = block['thinking'] === '' && String(block['signature']).startsWith(omitted)
+      if (!isOmitted && block['signature'] !== sign(String(block['thinking']))) {
+        throw new VendorError(400, `messages.${index}.content.${at}: Invalid \`signature\` in \`thinking\` block`)
+      }
+    }
+  }
+}
+
+const omitted = 'T21pdHRlZC'
+
+function sign (thinking: string): string {
+  return createHmac('sha256', 'the simulator').update(thinking).digest('base64')
+}
+
+function think (body: MessagesBody, turn: readonly Block[]): Part[] {
+  const type = body.thinking?.type ?? 'disabled'
+  const hasResults = turn.some((block) => block.type === 'tool_result')
+  if (type === 'disabled' || (type === 'between_tools' && !hasResults)) return []
+  const thought = `The user says “${shorten(promptOf(turn))}”. ${hasResults ? 'The tool has answered, so I can too.' : 'I answer in a sentence or two.'}`
+  const isShown = body.thinking?.display !== 'omitted'
+  return [{ kind: 'thinking', tokens: tokensOf(thought), signature: isShown ? sign(thought) : omitted + sign(thought), isShown }]
+}
+
+/** Calls tools if it must, if a directive says so, or if the words of the prompt suggest one and no result came yet. */
+function toolsToCall (body: MessagesBody, turn: readonly Block[], faults: Faults): readonly Tool[] {
+  const choice = body.tool_choice
+  const tools = (body.tools ?? []).filter((tool) => isObject(tool.input_schema))
+  const [first] = tools
+  if (first === undefined || choice?.type === 'none') return []
+  if (choice?.type === 'tool') return tools.filter(({ name }) => name === choice.name).slice(0, 1)
+  if (faults.tool_calls !== undefined) return Array.from({ length: faults.tool_calls }, (_, index) => tools[index % tools.length] ?? first)
+  if (choice?.type === 'any') return [first]
+  if (turn.some((block) => block.type === 'tool_result')) return []
+  const prompt = textOf(turn).toLowerCase()
+  const named = tools.find(({ name }) => prompt.includes(name.toLowerCase()))
+  if (named !== undefined) return [named]
+  return /\b(use|call)\b.*\btools?\b|\bweather\b/.test(prompt) ? [first] : []
+}
+
+function sayTo (body: MessagesBody, turn: readonly Block[], faults: Faults): string {
+  if (faults.tokens !== undefined) return Array.from({ length: faults.tokens }, (_, index) => filler[index % filler.length]).join(' ')
+  const schema = body.output_config?.format?.schema
+  if (schema !== undefined) return JSON.stringify(exampleOf(schema, promptOf(turn)))
+
+  const results = turn.filter((block) => block.type === 'tool_result')
+  const images = turn.filter((block) => block.type === 'image').length
+  const sentences = [`You said: “${shorten(promptOf(turn))}”.`]
+  if (images > 0) sentences.push(`I see ${images === 1 ? '1 image' : `${images} images`}.`)
+  for (const result of results) {
+    const { content } = result
+    const answer = typeof content === 'string' ? content : textOf((content ?? []) as readonly Block[])
+    sentences.push(`The tool ${result['is_error'] === true ? 'failed' : 'answered'}: “${shorten(answer)}”.`)
+  }
+  sentences.push('I am the simulator that is built into this gateway: this answer came word by word, like a real one, but no model was asked and no provider charges for it.')
+  return sentences.join(' ')
+}
+
+/** Each of at most 8 characters, so each is one token. */
+const filler = ['one', 'more', 'word', 'of', 'many', 'that', 'mean', 'nothing', 'at', 'all,', 'naïve', 'or', 'not.']
+
+function promptOf (turn: readonly Block[]): string {
+  return withoutDirectives(textOf(turn))
+}
+
+function shorten (words: string, limit = 200): string {
+  const characters = Array.from(words.slice(0, limit * 2).replaceAll(/\s+/g, ' '))
+  return characters.length <= limit ? characters.join('') : characters.slice(0, limit).join('') + '…'
+}
+
+function untilStop (words: string, sequences: readonly string[]): { readonly said: string, readonly stopSequence: string | null } {
+  const [first] = sequences
+    .map((sequence) => ({ sequence, at: words.indexOf(sequence) }))
+    .filter(({ at }) => at !== -1)
+    .toSorted((a, b) => a.at - b.at)
+  return first === undefined ? { said: words, stopSequence: null } : { said: words.slice(0, first.at), stopSequence: first.sequence }
+}
+
+function text (words: string): Part {
+  return { kind: 'text', tokens: tokensOf(words) }
+}
+
+/** Ends the answer where max_tokens are used up. */
+function limit (parts: readonly Part[], stopReason: Composition['stopReason'], stopSequence: string | null, maxTokens: number): Composition {
+  const kept: Part[] = []
+  let left = maxTokens
+  for (const part of parts) {
+    if (part.tokens.length > left) {
+      if (left > 0) kept.push({ ...part, tokens: part.tokens.slice(0, left) })
+      return finish(kept, 'max_tokens', null)
+    }
+    left -= part.tokens.length
+    kept.push(part)
+  }
+  return finish(kept, stopReason, stopSequence)
+}
+
+function finish (parts: readonly Part[], stopReason: Composition['stopReason'], stopSequence: string | null): Composition {
+  return {
+    parts: parts.filter((part) => part.tokens.length > 0),
+    stopReason,
+    stopSequence,
+    outputTokens: parts.reduce((sum, { tokens }) => sum + tokens.length, 0),
+    thinkingTokens: parts.reduce((sum, { kind, tokens }) => sum + (kind === 'thinking' ? tokens.length : 0), 0)
+  }
+}

@@ -1,0 +1,128 @@
+// Puts an answer on the wire: its pace, and the faults that are about bytes and not about words.
+import type { Answer, Dialect, Emission } from './dialect.ts'
+import type { Faults } from './faults.ts'
+import type { Ending, RequestLog, RequestRecord } from './request-log.ts'
+import type { Wire } from './wire.ts'
+
+export interface Delivery {
+  readonly wire: Wire
+  readonly log: RequestLog
+  readonly record: RequestRecord
+  readonly faults: Faults
+  /** milliseconds before the head, and before each token */
+  readonly firstDelayMs: number
+  readonly tokenDelayMs: number
+  /** that every answer carries */
+  readonly headers: Readonly<Record<string, string | readonly string[]>>
+  /** of the server, for a redirect */
+  readonly url: string
+}
+
+/** The faults that replace the answer altogether. Undefined: there is an answer to make. */
+export async function misbehave ({ wire, record, faults, headers, url }: Delivery): Promise<Ending | undefined> {
+  if (faults.first_delay !== undefined) await wire.wait(faults.first_delay)
+  if (faults.stall === true) await wire.silence()
+  if (faults.cut === true) {
+    wire.cut()
+    return 'cut'
+  }
+  const page = pageOf(faults, url)
+  if (page === undefined) return undefined
+  record.status = page.status
+  wire.head(page.status, { ...headers, ...page.headers, 'content-length': String(Buffer.byteLength(page.body)) })
+  await wire.write(Buffer.from(page.body))
+  await wire.end()
+  return 'error'
+}
+
+/** What is no answer of an API. */
+interface Page {
+  readonly status: number
+  readonly headers: Readonly<Record<string, string>>
+  readonly body: string
+}
+
+function pageOf (faults: Faults, url: string): Page | undefined {
+  if (faults.html !== undefined) {
+    return { status: faults.html, headers: { 'content-type': 'text/html; charset=UTF-8' }, body: `<html>\n<head><title>${faults.html}</title></head>\n<body><center><h1>${faults.html}</h1></center><hr><center>cloudflare</center></body>\n</html>\n` }
+  }
+  if (faults.redirect === true) return { status: 302, headers: { location: `${url}/v1/echo` }, body: '' }
+  if (faults.empty_body === true) return { status: 200, headers: { 'content-type': 'application/json' }, body: '' }
+  return undefined
+}
+
+/** The faults of a stream that are other events, not other bytes. */
+export function spoil (emissions: readonly Emission[], faults: Faults, dialect: Dialect, requestId: string): { readonly emissions: readonly Emission[], readonly ending: Ending } {
+  const errorAfter = faults.error_event_first === true ? 0 : faults.error_event_after
+  if (errorAfter !== undefined) {
+    return { emissions: [...emissions.slice(0, errorAfter), dialect.errorEvent(faults.error_type ?? 'overloaded_error', requestId)], ending: 'error' }
+  }
+  if (faults.malformed !== undefined) return { emissions: [...emissions.slice(0, faults.malformed), dialect.brokenEvent()], ending: 'error' }
+  if (faults.end_after !== undefined && faults.end_after < emissions.length) return { emissions: emissions.slice(0, faults.end_after), ending: 'cut' }
+  if (faults.no_terminal === true) return { emissions: emissions.slice(0, -1), ending: 'cut' }
+  if (faults.unknown_event === true) return { emissions: emissions.toSpliced(1, 0, dialect.unknownEvent()), ending: 'complete' }
+  return { emissions, ending: 'complete' }
+}
+
+export async function deliverEvents (emissions: readonly Emission[], { wire, log, record, faults, firstDelayMs, tokenDelayMs, headers }: Delivery): Promise<'whole' | 'cut'> {
+  let held: Emission[] = []
+  async function flush (): Promise<void> {
+    const sending = held
+    held = []
+    if (sending.length === 0) return
+    const bytes = Buffer.concat(sending.map((emission) => bytesOf(emission, faults)))
+    await wire.write(bytes, faults.chunk)
+    for (const emission of sending) log.sent(record, emission)
+  }
+
+  await wire.wait(firstDelayMs)
+  record.status = 200
+  wire.head(200, { ...headers, 'content-type': 'text/event-stream; charset=utf-8', 'cache-control': 'no-cache' })
+  for (const [index, emission] of emissions.entries()) {
+    if (index === faults.stall_after) {
+      await flush()
+      await wire.silence()
+    }
+    if (index === faults.cut_after || index === faults.cut_mid_event) {
+      await flush()
+      const bytes = bytesOf(emission, faults)
+      if (index === faults.cut_mid_event) await wire.write(bytes.subarray(0, bytes.length >> 1), faults.chunk)
+      wire.cut()
+      return 'cut'
+    }
+    if (emission.text !== undefined && faults.burst !== true) await wire.wait(tokenDelayMs)
+    held.push(emission)
+    if (faults.burst !== true) await flush()
+  }
+  await flush()
+  await wire.end()
+  return 'whole'
+}
+
+export async function deliverJson (answer: Extract<Answer, { kind: 'json' }>, { wire, log, record, faults, firstDelayMs, tokenDelayMs, headers }: Delivery): Promise<'whole' | 'cut' | 'broken'> {
+  const whole = Buffer.from(JSON.stringify(answer.body))
+  const half = whole.subarray(0, whole.length >> 1)
+  const isBroken = faults.malformed !== undefined && answer.status < 400
+  const isCut = faults.cut_after !== undefined || faults.cut_mid_event !== undefined
+  const isStalled = faults.stall_after !== undefined
+  const bytes = isBroken || isCut || isStalled ? half : whole
+
+  // A model that streams a token every 20 ms needs as long for them when it sends them in one piece. An error comes at once.
+  if (answer.status < 400) await wire.wait(firstDelayMs + (answer.tokens ?? 0) * tokenDelayMs)
+  record.status = answer.status
+  wire.head(answer.status, { ...headers, ...answer.headers, 'content-type': 'application/json', 'content-length': String(isBroken ? half.length : whole.length) })
+  await wire.write(bytes, faults.chunk)
+  if (isStalled) await wire.silence()
+  if (isCut) {
+    wire.cut()
+    return 'cut'
+  }
+  // Before the end, not after it: a client that has the last byte may look at the log in the same moment.
+  if (!isBroken) log.sent(record, answer, 0)
+  await wire.end()
+  return isBroken ? 'broken' : 'whole'
+}
+
+function bytesOf ({ event }: Emission, faults: Faults): Buffer {
+  return faults.crlf === true ? Buffer.from(event.bytes.toString().replaceAll('\n', '\r\n')) : event.bytes
+}

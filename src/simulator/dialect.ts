@@ -1,0 +1,70 @@
+// What a vendor's API is to the simulator: requests in, answers out, no socket. One sibling file per dialect.
+import type { IncomingHttpHeaders } from 'node:http'
+import type { SseEvent } from '../sse.ts'
+import type { Faults } from './faults.ts'
+
+/** Everything is read: the head, and the body as far as the endpoint wants it. */
+export interface Asked {
+  readonly requestId: string
+  readonly method: string
+  /** without the query */
+  readonly path: string
+  readonly query: string
+  readonly headers: IncomingHttpHeaders
+  /** parsed JSON; undefined where the endpoint does not want the body kept */
+  readonly body: unknown
+  readonly bodyBytes: number
+  readonly bodySha256: string
+  readonly faults: Faults
+}
+
+/** Usage as the vendor spells it, field by field; a later value of a field replaces an earlier one (lesson 12). */
+export type ReportedUsage = Readonly<Record<string, unknown>>
+
+/** An event, and what it is to a bill. */
+export interface Emission {
+  readonly event: SseEvent
+  /** what of the answer it delivers; such an event waits for `delay` */
+  readonly text?: string
+  readonly usage?: ReportedUsage
+}
+
+export type Answer =
+  | { readonly kind: 'json', readonly status: number, readonly headers?: Readonly<Record<string, string>>, readonly body: unknown, readonly text?: string, readonly usage?: ReportedUsage, readonly tokens?: number }
+  | { readonly kind: 'events', readonly emissions: readonly Emission[] }
+
+export interface Endpoint {
+  /** false: the body is counted and hashed, not kept */
+  readonly keepsBody: boolean
+  /** the text that may hold directives */
+  prompt (body: unknown): string
+  /** @throws {VendorError} the vendor refuses the request */
+  answer (asked: Asked): Answer
+}
+
+export interface Dialect {
+  /** by method and path: `POST /v1/messages`; `* /v1/echo` for any method */
+  readonly endpoints: Readonly<Record<string, Endpoint>>
+  errorBody (error: VendorError, requestId: string): unknown
+  /** an error in the stream, after the status was sent */
+  errorEvent (type: string, requestId: string): Emission
+  /** the first event that is content, broken */
+  brokenEvent (): Emission
+  unknownEvent (): Emission
+}
+
+/** The vendor says no. The dialect shapes it. */
+export class VendorError extends Error {
+  readonly status: number
+  readonly headers: Readonly<Record<string, string>>
+
+  constructor (status: number, message: string, headers: Readonly<Record<string, string>> = {}) {
+    super(message)
+    this.status = status
+    this.headers = headers
+  }
+}
+
+export function isObject (value: unknown): value is Readonly<Record<string, unknown>> {
+  return typeof value === 'object' && value !== null && !Array.isArray(value)
+}

@@ -1,0 +1,132 @@
+// The faults that the simulator can be told to have, and how it is told: by options, by the model's name, or in the prompt.
+// The only list of them: `simulate --help` prints it, the parser reads it, the type is made from it.
+
+interface Directive {
+  readonly takes: 'nothing' | 'number' | 'word'
+  /** a number that may be left out */
+  readonly preset?: number
+  readonly does: string
+}
+
+/** Events are counted from the head of the stream on: message_start is the first, the ping after it the second. */
+export const directives = {
+  first_delay: { takes: 'number', does: 'milliseconds before the head, also before an error' },
+  delay: { takes: 'number', does: 'milliseconds before each token' },
+  tokens: { takes: 'number', does: 'the text has exactly so many tokens (max_tokens still ends it)' },
+  tool_calls: { takes: 'number', preset: 1, does: 'calls so many of the request\'s tools in parallel' },
+
+  status: { takes: 'number', does: 'an error with this status, in the vendor\'s words; 401 and 403 name an organization and a key' },
+  retry_after: { takes: 'number', does: 'with status: a retry-after header of so many seconds' },
+  html: { takes: 'number', preset: 502, does: 'an HTML page with this status, as a load balancer writes it' },
+  redirect: { takes: 'nothing', does: '302 to /v1/echo of this simulator' },
+  content_policy: { takes: 'nothing', does: '400: the answer was blocked by a content filter' },
+  context: { takes: 'nothing', does: '400: input length and max_tokens exceed the context limit' },
+  refuse: { takes: 'nothing', does: 'an answer with stop_reason refusal' },
+
+  stall: { takes: 'nothing', does: 'silent before the head, until the client leaves' },
+  stall_after: { takes: 'number', does: 'silent after so many events (JSON: after half of the body), until the client leaves' },
+  cut: { takes: 'nothing', does: 'closes the connection before the head' },
+  cut_after: { takes: 'number', does: 'closes the connection after so many events (JSON: after half of the body)' },
+  cut_mid_event: { takes: 'number', does: 'closes the connection in the middle of the event after so many (JSON: of the body)' },
+  end_after: { takes: 'number', does: 'ends the stream cleanly after so many events' },
+  no_terminal: { takes: 'nothing', does: 'ends the stream cleanly without message_stop' },
+
+  empty: { takes: 'nothing', does: 'a whole answer with no content' },
+  empty_body: { takes: 'nothing', does: '200 with no byte in the body' },
+  malformed: { takes: 'number', preset: 0, does: 'broken JSON: in the event after so many, or the body' },
+  error_event_first: { takes: 'nothing', does: 'the stream begins with an error event (JSON: status 529)' },
+  error_event_after: { takes: 'number', does: 'an error event after so many events (JSON: status 529)' },
+  error_type: { takes: 'word', does: 'with error_event_*: its type; overloaded_error otherwise' },
+  unknown_event: { takes: 'nothing', does: 'an event of a type that nobody knows yet, after message_start' },
+
+  usage_zero: { takes: 'nothing', does: 'all counters of usage are 0' },
+  usage_late: { takes: 'nothing', does: 'message_start reports fewer input tokens than message_delta' },
+  usage_missing: { takes: 'nothing', does: 'no usage anywhere' },
+
+  crlf: { takes: 'nothing', does: 'lines of the stream end in CR LF' },
+  chunk: { takes: 'number', does: 'writes so many bytes at a time' },
+  burst: { takes: 'nothing', does: 'writes all events at once' }
+} as const satisfies Record<string, Directive>
+
+export type FaultName = keyof typeof directives
+
+/** What one request suffers. */
+export type Faults = {
+  readonly [Name in FaultName]?: (typeof directives)[Name]['takes'] extends 'nothing' ? true : (typeof directives)[Name]['takes'] extends 'word' ? string : number
+}
+
+/** A directive that says nothing we know; the message tells what would be understood. */
+export class UnknownDirective extends Error {}
+
+const marker = /\[\[sim:([^\]]*)\]\]/g
+
+/**
+ * The faults in `[[sim: name name=value]]`, wherever the text has it.
+ * @throws {UnknownDirective}
+ */
+export function faultsInText (text: string): Faults {
+  return Array.from(text.matchAll(marker)).reduce<Faults>((faults, match) => ({ ...faults, ...parseFaults(match[1] ?? '') }), {})
+}
+
+export function withoutDirectives (text: string): string {
+  return text.replace(marker, '').trim()
+}
+
+/**
+ * The faults in a model's name: `sim-error-529`, `sim-stall`, `sim-cut-after-5`. Another name has none.
+ * @throws {UnknownDirective} the value does not fit
+ */
+export function faultsInModel (model: string): Faults {
+  const match = /^sim-([a-z-]+?)(?:-(\d+))?$/.exec(model)
+  if (match?.[1] === undefined) return {}
+  const name = match[1] === 'error' ? 'status' : match[1].replaceAll('-', '_')
+  return isName(name) ? parseFaults(match[2] === undefined ? name : `${name}=${match[2]}`) : {}
+}
+
+/**
+ * Reads `name name=value ...`.
+ * @throws {UnknownDirective}
+ */
+export function parseFaults (words: string): Faults {
+  const faults: Record<string, string | number | true> = {}
+  for (const word of words.split(/[\s,]+/)) {
+    if (word === '') continue
+    const [name = '', value] = word.split('=', 2)
+    if (!isName(name)) throw new UnknownDirective(`the simulator does not know the directive "${name}"; it knows ${Object.keys(directives).join(', ')}`)
+    faults[name] = readValue(name, value)
+  }
+  return faults as Faults
+}
+
+function readValue (name: FaultName, value: string | undefined): string | number | true {
+  const directive: Directive = directives[name]
+  if (directive.takes === 'nothing') {
+    if (value !== undefined) throw new UnknownDirective(`the directive "${name}" takes no value`)
+    return true
+  }
+  if (directive.takes === 'word') {
+    if (!value) throw new UnknownDirective(`the directive "${name}" needs a value: ${name}=word`)
+    return value
+  }
+  if (value === undefined && directive.preset !== undefined) return directive.preset
+  if (value === undefined || !/^\d{1,9}$/.test(value)) throw new UnknownDirective(`the directive "${name}" needs a whole number: ${name}=3`)
+  const number = Number(value)
+  if ((name === 'status' || name === 'html') && (number < 400 || number > 599)) throw new UnknownDirective(`the directive "${name}" needs a status from 400 to 599`)
+  if (name === 'chunk' && number === 0) throw new UnknownDirective('the directive "chunk" needs at least 1 byte')
+  return number
+}
+
+function isName (name: string): name is FaultName {
+  return Object.hasOwn(directives, name)
+}
+
+/** For `simulate --help`. */
+export function directiveTable (): string {
+  const rows = Object.entries(directives).map(([name, directive]: [string, Directive]) => {
+    const value = directive.takes === 'nothing' ? '' : directive.takes === 'word' ? '=WORD' : directive.preset === undefined ? '=N' : `[=N]`
+    const preset = directive.preset === undefined ? '' : ` (N: ${directive.preset})`
+    return [name + value, directive.does + preset] as const
+  })
+  const width = Math.max(...rows.map(([left]) => left.length))
+  return rows.map(([left, right]) => `  ${left.padEnd(width)}  ${right}`).join('\n')
+}

@@ -1,0 +1,8 @@
+// What runs inside the simulator's thread; started by thread.ts only.
+import { parentPort, workerData } from 'node:worker_threads'
+import { startSimulator } from './simulator.ts'
+import type { ThreadOptions } from './thread.ts'
+
+// Nobody reads the log across threads.
+const simulator = await startSimulator({ ...workerData as ThreadOptions, keepRequests: 0 })
+parentPort?.postMessage(simulator.url, [])

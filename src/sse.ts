@@ -1,0 +1,128 @@
+// Server-Sent Events (WHATWG HTML 9.2): bytes to events and back. The only file that knows the wire format.
+
+const LF = 10
+const CR = 13
+
+/**
+ * One event. Made from bytes it is a view on them, and is written as those bytes unless somebody replaces it;
+ * text and JSON are made when first asked for.
+ */
+export class SseEvent {
+  /** the `event:` line, or '' without one */
+  readonly event: string
+  readonly data: string
+  #raw: Buffer | undefined
+  #json: unknown
+
+  constructor (event: string, data: string, raw?: Buffer) {
+    this.event = event
+    this.data = data
+    this.#raw = raw
+  }
+
+  /** An event whose data is JSON. */
+  static of (event: string, json: unknown): SseEvent {
+    const made = new SseEvent(event, JSON.stringify(json))
+    made.#json = json
+    return made
+  }
+
+  /** @throws {SyntaxError} the data is not JSON */
+  get json (): unknown {
+    return this.#json ??= JSON.parse(this.data)
+  }
+
+  /** The bytes on the wire, the blank line included; always with LF. */
+  get bytes (): Buffer {
+    return this.#raw ??= Buffer.from((this.event === '' ? '' : `event: ${this.event}\n`) + `data: ${this.data.replaceAll('\n', '\ndata: ')}\n\n`)
+  }
+}
+
+/**
+ * Cuts a stream of bytes into events. Holds at most one unfinished event.
+ * The same events come out however the bytes were cut, and for LF, CRLF and CR (a CR LF split between chunks included).
+ */
+export class SseDecoder {
+  #rest: Buffer | undefined
+  #started = false
+  #afterCr = false
+  readonly #limit: number
+
+  /** @param limit bytes that one event may have */
+  constructor (limit = 16 * 1024 * 1024) {
+    this.#limit = limit
+  }
+
+  /**
+   * @returns the events that this chunk completes; comments and empty records are left out
+   * @throws {Error} an event grew past the limit; what came before it was delivered
+   */
+  push (chunk: Buffer): SseEvent[] {
+    // Not when it grows past the limit but with the bytes after that: what this chunk completed is not lost.
+    if (this.#rest !== undefined && this.#rest.length > this.#limit) throw new Error(`an event of more than ${this.#limit} bytes`)
+    let bytes = this.#normalise(chunk)
+    if (this.#rest !== undefined) bytes = Buffer.concat([this.#rest, bytes])
+    const events: SseEvent[] = []
+    // A blank line can only end at or after the new bytes, or one byte before them.
+    let from = this.#rest === undefined ? 0 : Math.max(0, this.#rest.length - 1)
+    let start = 0
+    for (;;) {
+      const blank = bytes.indexOf('\n\n', from, 'latin1')
+      if (blank === -1) break
+      const end = blank + 2
+      const event = parseEvent(bytes.subarray(start, end))
+      if (event !== undefined) events.push(event)
+      start = from = end
+    }
+    this.#rest = start === bytes.length ? undefined : bytes.subarray(start)
+    return events
+  }
+
+  /** Whether the stream may end here: no event is half received. */
+  get isBetweenEvents (): boolean {
+    return this.#rest === undefined || /^\s*$/.test(this.#rest.toString('latin1'))
+  }
+
+  /** Takes off a byte order mark, turns CRLF and CR into LF. Costs one memchr where the stream has neither. */
+  #normalise (chunk: Buffer): Buffer {
+    let bytes = chunk
+    if (!this.#started && bytes.length > 0) {
+      if (this.#rest !== undefined) { bytes = Buffer.concat([this.#rest, bytes]); this.#rest = undefined }
+      if (bytes[0] === 0xEF && bytes.length < 3) { this.#rest = bytes; return Buffer.alloc(0) }
+      this.#started = true
+      if (bytes[0] === 0xEF && bytes[1] === 0xBB && bytes[2] === 0xBF) bytes = bytes.subarray(3)
+    }
+    if (!this.#afterCr && bytes.indexOf(CR) === -1) return bytes
+    const out = Buffer.allocUnsafe(bytes.length)
+    let length = 0
+    for (const byte of bytes) {
+      if (byte === LF && this.#afterCr) { this.#afterCr = false; continue }
+      this.#afterCr = byte === CR
+      out[length++] = byte === CR ? LF : byte
+    }
+    return out.subarray(0, length)
+  }
+}
+
+/** Reads one record: bytes with LF, ending in a blank line. */
+function parseEvent (raw: Buffer): SseEvent | undefined {
+  const text = raw.toString('utf8')
+  // Nearly all records are "event: x\ndata: y\n\n".
+  if (text.startsWith('event: ')) {
+    const line = text.indexOf('\n')
+    if (text.startsWith('data: ', line + 1) && text.indexOf('\n', line + 1) === text.length - 2) {
+      return new SseEvent(text.slice(7, line), text.slice(line + 7, -2), raw)
+    }
+  }
+  let event = ''
+  let data: string | undefined
+  for (const line of text.split('\n')) {
+    const colon = line.indexOf(':')
+    if (colon === 0) continue                                  // a comment
+    const field = colon === -1 ? line : line.slice(0, colon)
+    const value = colon === -1 ? '' : line.slice(line[colon + 1] === ' ' ? colon + 2 : colon + 1)
+    if (field === 'event') event = value
+    else if (field === 'data') data = data === undefined ? value : data + '\n' + value
+  }
+  return data === undefined ? undefined : new SseEvent(event, data)
+}

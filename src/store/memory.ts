@@ -1,0 +1,131 @@
+// The store that forgets: all state in this process, for tests and demos. Its ledger grows with every request, without a bound.
+// Every method runs to its end without waiting, and changes nothing before its last check: that makes each of them atomic.
+import type { Nanos } from '../money/nanos.ts'
+import type { Balance, Entry, HoldRequest, HoldResult, KeyUsage, Settlement, Store } from './store.ts'
+
+interface Account { balance: Nanos, held: Nanos, open_holds: number }
+interface Key { spent: Nanos, held: Nanos }
+type Line = Omit<Entry, 'id' | 'at'>
+
+/** What `store: { driver: memory }` opens. It answers at once, never with a promise. */
+export class MemoryStore implements Store {
+  readonly #now: () => number
+  readonly #accounts = new Map<string, Account>()
+  readonly #keys = new Map<string, Key>()
+  readonly #holds = new Map<string, HoldRequest>()
+  /** by request id */
+  readonly #charged = new Map<string, Nanos>()
+  readonly #credited = new Set<string>()
+  readonly #entries: Entry[] = []
+  #lastTime = 0
+  #sequence = 0
+
+  /** @param now milliseconds since the epoch */
+  constructor (now: () => number = Date.now) {
+    this.#now = now
+  }
+
+  credit (account: string, reference: string, nanos: Nanos): boolean {
+    refuseNegative(nanos)
+    if (this.#credited.has(reference)) return false
+    this.#credited.add(reference)
+    this.#account(account).balance += nanos
+    this.#write({ kind: 'credit', account, reference, nanos })
+    return true
+  }
+
+  hold (request: HoldRequest): HoldResult {
+    const { request_id: id, nanos } = request
+    refuseNegative(nanos)
+    if (this.#holds.has(id) || this.#charged.has(id)) throw new Error(`the request ${id} has a hold or a settlement already`)
+    const account = this.#account(request.account)
+    const key = this.#key(request.key)
+    const left = request.usage_limit === undefined ? undefined : request.usage_limit - key.spent
+    const refused = (by: 'balance' | 'usage_limit', total: Nanos, held: Nanos): HoldResult =>
+      ({ kind: 'refused', by, needed: nanos, available: total - held, held_by_others: held })
+
+    if (nanos > account.balance) return refused('balance', account.balance, account.held)
+    if (left !== undefined && nanos > left) return refused('usage_limit', left, key.held)
+    if (nanos > account.balance - account.held) return refused('balance', account.balance, account.held)
+    if (left !== undefined && nanos > left - key.held) return refused('usage_limit', left, key.held)
+
+    this.#holds.set(id, { ...request })
+    account.held += nanos
+    account.open_holds++
+    key.held += nanos
+    return { kind: 'held' }
+  }
+
+  settle (settlement: Settlement): Nanos {
+    const { request_id: id, nanos, ...what } = settlement
+    refuseNegative(nanos)
+    const before = this.#charged.get(id)
+    if (before !== undefined) return before
+    const hold = this.#holds.get(id)
+    if (hold === undefined) throw new Error(`the request ${id} has no hold to settle`)
+    const charged = nanos < hold.nanos ? nanos : hold.nanos
+
+    this.#drop(hold)
+    this.#charged.set(id, charged)
+    this.#account(hold.account).balance -= charged
+    this.#key(hold.key).spent += charged
+    const line = { account: hold.account, key: hold.key, reference: id, ...what }
+    this.#write({ kind: 'settle', nanos: -charged, ...line })
+    if (nanos > charged) this.#write({ kind: 'shortfall', nanos: 0n, shortfall: nanos - charged, ...line })
+    return charged
+  }
+
+  release (requestId: string): void {
+    const hold = this.#holds.get(requestId)
+    if (hold !== undefined) this.#drop(hold)
+  }
+
+  balance (account: string): Balance {
+    return { ...this.#accounts.get(account) ?? { balance: 0n, held: 0n, open_holds: 0 } }
+  }
+
+  keyUsage (key: string): KeyUsage {
+    return { ...this.#keys.get(key) ?? { spent: 0n, held: 0n } }
+  }
+
+  openHolds (): number {
+    return this.#holds.size
+  }
+
+  async * entries (): AsyncIterable<Entry> {
+    yield * this.#entries.slice()
+  }
+
+  close (): void {}
+
+  #drop (hold: HoldRequest): void {
+    this.#holds.delete(hold.request_id)
+    const account = this.#account(hold.account)
+    account.held -= hold.nanos
+    account.open_holds--
+    this.#key(hold.key).held -= hold.nanos
+  }
+
+  #account (id: string): Account {
+    let account = this.#accounts.get(id)
+    if (account === undefined) this.#accounts.set(id, account = { balance: 0n, held: 0n, open_holds: 0 })
+    return account
+  }
+
+  #key (id: string): Key {
+    let key = this.#keys.get(id)
+    if (key === undefined) this.#keys.set(id, key = { spent: 0n, held: 0n })
+    return key
+  }
+
+  #write (line: Line): void {
+    // A clock that is set back must not disorder the ledger.
+    this.#lastTime = Math.max(this.#lastTime, this.#now())
+    const id = this.#lastTime.toString(36).padStart(9, '0') + (this.#sequence++).toString(36).padStart(8, '0')
+    this.#entries.push(Object.freeze({ id, at: new Date(this.#lastTime).toISOString(), ...line }))
+  }
+}
+
+function refuseNegative (nanos: Nanos): void {
+  if (nanos < 0n) throw new RangeError(`a negative amount: ${nanos} nano-dollars`)
+}

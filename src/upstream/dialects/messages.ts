@@ -1,0 +1,96 @@
+// The dialect `messages` (Anthropic's Messages API): the inner language itself. Everything passes but what we own.
+import { GatewayError } from '../../errors.ts'
+import type { Exchange } from '../../exchange.ts'
+import type { UpstreamRequest } from '../../plugin.ts'
+import { SseEvent } from '../../sse.ts'
+import { version as gatewayVersion } from '../../package-root.ts'
+import type { DialectModule } from './index.ts'
+
+const DEFAULT_VERSION = '2023-06-01'
+/** The first version that refuses the sampling fields (protocol.md A1). */
+const NO_SAMPLING_VERSION = '2026-10-21'
+const SAMPLING = ['temperature', 'top_p', 'top_k'] as const
+
+export const messages: DialectModule = {
+  encode (exchange, attempt, upstream) {
+    const { body, stream } = exchange.request
+    const configured = upstream.config.headers['anthropic-version']
+    const asked = askedVersion(exchange)
+    const hasSampling = SAMPLING.some((name) => name in body)
+    // The client's version would make the vendor refuse fields that we accept in every version (protocol.md K 9.3, 9.4).
+    const version = configured ?? (hasSampling && asked >= NO_SAMPLING_VERSION ? DEFAULT_VERSION : asked)
+    const headers: Record<string, string> = {
+      'content-type': 'application/json',
+      accept: stream ? 'text/event-stream' : 'application/json',
+      'accept-encoding': 'identity',
+      'user-agent': `model-gateway/${gatewayVersion}`,
+      ...upstream.config.headers,
+      // Set, never appended: a doubled version is a 400 (protocol.md A1).
+      'anthropic-version': version
+    }
+    const beta = betas(exchange, upstream.config.headers['anthropic-beta'])
+    if (beta !== '') headers['anthropic-beta'] = beta
+    const request: UpstreamRequest = {
+      method: 'POST',
+      path: upstream.basePath + '/v1/messages',
+      headers,
+      body: { ...body, model: attempt.model }
+    }
+    if (hasSampling && version >= NO_SAMPLING_VERSION) {
+      request.body = Object.fromEntries(Object.entries(request.body).filter(([name]) => !SAMPLING.includes(name as typeof SAMPLING[number])))
+    }
+    return request
+  },
+
+  decodeReply (body, exchange) {
+    if (!isObject(body) || body.type !== 'message' || !Array.isArray(body.content)) throw new Error('the answer is not a message')
+    return { ...body, model: publicModel(exchange) }
+  },
+
+  decodeStream (exchange) {
+    return (event) => {
+      // Before anybody acts on it: what is not JSON fails the attempt, or breaks the stream, whoever would read it.
+      const data = event.json
+      if (!isObject(data)) throw new Error('an event holds no object')
+      // Official clients drop records without an `event:` line, so the name is put back from the data.
+      const name = event.event === '' ? data.type : event.event
+      if (name === 'message_start') {
+        if (!isObject(data.message)) throw new Error('message_start holds no message')
+        return SseEvent.of('message_start', { ...data, message: { ...data.message, model: publicModel(exchange) } })
+      }
+      if (event.event !== '') return event
+      return typeof name === 'string' ? new SseEvent(name, event.data) : undefined
+    }
+  }
+}
+
+/** The model as the client named it, whatever it is called upstream (protocol.md K 2.3d). */
+function publicModel (exchange: Exchange): unknown {
+  return exchange.request.body.model
+}
+
+/**
+ * The version that the client asked for; without one the default, of several the first (protocol.md K 9.1, 9.2).
+ * @throws {GatewayError} invalid_request: it is not a date
+ */
+function askedVersion (exchange: Exchange): string {
+  const header = exchange.received.headers['anthropic-version']
+  const asked = (typeof header === 'string' ? header : header?.[0])?.split(',')[0]?.trim()
+  if (asked === undefined || asked === '') return DEFAULT_VERSION
+  if (!/^\d{4}-\d{2}-\d{2}$/.test(asked)) {
+    throw new GatewayError('invalid_request', { message: 'The header anthropic-version is not a date. Send "2023-06-01" or "2026-10-21".', param: 'anthropic-version' })
+  }
+  return asked
+}
+
+/** Ours and the client's, each once: the vendor decides which it knows (protocol.md H1, lesson 29). */
+function betas (exchange: Exchange, configured: string | undefined): string {
+  const asked = exchange.received.headers['anthropic-beta']
+  if (asked === undefined) return configured ?? ''
+  const names = [configured ?? '', ...(typeof asked === 'string' ? [asked] : asked)].flatMap((list) => list.split(','))
+  return [...new Set(names.map((name) => name.trim()).filter((name) => name !== ''))].join(',')
+}
+
+function isObject (value: unknown): value is Record<string, unknown> {
+  return typeof value === 'object' && value !== null && !Array.isArray(value)
+}

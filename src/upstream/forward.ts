@@ -1,0 +1,229 @@
+// The second way to an upstream: bytes that nobody here reads. The only file that imports http-proxy-3; its traps
+// (style.md 1.7, all of them reproduce on 2.0.1) are met here, each with its number.
+import type { ClientRequest, IncomingMessage, ServerResponse } from 'node:http'
+import { Transform } from 'node:stream'
+import { createProxyServer } from 'http-proxy-3'
+import { parseOr } from '../attempt.ts'
+import { GatewayError, isGatewayError, toGatewayError } from '../errors.ts'
+import type { Exchange } from '../exchange.ts'
+import { nameFailure } from '../hooks.ts'
+import type { UpstreamFailure } from '../plugin.ts'
+import { version as gatewayVersion } from '../package-root.ts'
+import type { BytesReply } from '../reply.ts'
+import { forwardable, returnable } from './headers.ts'
+
+interface Flight {
+  /** what travels of the client's head */
+  readonly headers: Record<string, string>
+  onRequest (request: ClientRequest): void
+  onResponse (response: IncomingMessage): void
+  onError (error: Error): void
+}
+
+/** Bytes kept of an error's body. */
+const ERROR_LIMIT = 64 * 1024
+
+/** A path that could mean another one upstream than here: dot segments, encoded dots and slashes, empty segments, a fragment. */
+const ESCAPES = /\/\.{1,2}(?:[/;]|$)|%2e|%2f|%5c|[\\#]|\/\//i
+
+const flights = new WeakMap<IncomingMessage, Flight>()
+const proxy = createProxyServer({})
+proxy.on('proxyReq', (request, req) => { flights.get(req)?.onRequest(request) })
+proxy.on('proxyRes', (response, req) => { flights.get(req)?.onResponse(response) })
+// Trap 2: when the client leaves before the head the callback of the call is never called, only this event comes. It may
+// come before `exchange.signal` tells; whose fault it was must not depend on that.
+proxy.on('econnreset', (cause, req) => { flights.get(req)?.onError(new GatewayError('client_closed', { cause })) })
+// Its pass `deleteLength` takes the framing from a chunked DELETE: the body would be read as another request.
+proxy.before('web', 'stream', (req) => { req.headers = { ...flights.get(req)?.headers } })
+
+/**
+ * Sends the request's bytes on, and resolves with the answer's head and its bytes, unread.
+ * @param limit bytes of the request body
+ * @param idle milliseconds between two pieces of the request body
+ * @throws {GatewayError} the upstream failed before its head, or answered with an error; nothing was written to the client
+ */
+export function forward (exchange: Exchange, upstreamName: string, req: IncomingMessage, res: ServerResponse, limit: number, idle: number): Promise<BytesReply> {
+  const upstream = exchange.snapshot.upstreams.get(upstreamName)!
+  const { metrics } = exchange.snapshot.services
+  if (ESCAPES.test(exchange.received.path)) {
+    throw new GatewayError('invalid_request', { message: 'The path holds dot segments, encoded slashes, empty segments or a fragment. Send it in its plain form.' })
+  }
+  // Only `chunked` is a framing of this hop; what else was done to the bytes would reach the upstream unannounced.
+  if ((req.headers['transfer-encoding'] ?? 'chunked').trim().toLowerCase() !== 'chunked') {
+    throw new GatewayError('bad_request', { message: 'The Transfer-Encoding is not supported. Send "chunked" or a Content-Length.' })
+  }
+  const announced = Number(req.headers['content-length'] ?? 0)
+  if (announced > limit) throw tooLarge(limit)
+  if (req.headers.expect !== undefined) res.writeContinue()
+  // Trap 6: this switches every call to `fetch`, which hands over answers without their bodies. It is read at each call.
+  delete process.env['FORCE_FETCH_PATH']
+  exchange.attempts = 1
+  exchange.times.body = exchange.times.dispatched = performance.now()
+
+  return new Promise<BytesReply>((resolve, reject) => {
+    /** the head is handed over, or the failure */
+    let isDecided = false
+    let outgoing: ClientRequest | undefined
+    let incoming: IncomingMessage | undefined
+    let timer: NodeJS.Timeout | undefined
+    const { first_byte: firstByte, idle: silence } = upstream.config.timeouts
+
+    const body = new BoundedBody(limit, idle)
+    /** Whatever is still open; what is over does not notice. */
+    const close = (): void => {
+      clearTimeout(timer)
+      exchange.signal.removeEventListener('abort', onAbort)
+      req.unpipe(body)
+      req.resume()
+      body.destroy()
+      incoming?.destroy()
+      outgoing?.destroy()
+    }
+    const fail = (thrown: GatewayError | UpstreamFailure): void => {
+      if (isDecided) return
+      isDecided = true
+      close()
+      const error = isGatewayError(thrown) ? thrown : nameFailure(thrown, exchange, upstreamName)
+      metrics.attempt(upstreamName, error.row)
+      reject(error)
+    }
+    /** Before the head: a failure. Behind it: an answer that breaks off. */
+    const breakOff = (error: GatewayError): void => { isDecided ? incoming?.destroy(error) : fail(error) }
+    const onAbort = (): void => { breakOff(toGatewayError(exchange.signal.reason)) }
+    exchange.signal.addEventListener('abort', onAbort, { once: true })
+    // On every path: also when a plugin refuses an answer that is there, or the answer is over before the request is.
+    exchange.onFinish(close)
+
+    // Trap 5: proxyTimeout would look like a reset. The upstream's time runs while it has all that the client has sent.
+    const awaitHead = (): void => {
+      timer = setTimeout(() => {
+        if (body.waitsForClient) awaitHead()
+        else fail({ kind: 'first_byte_timeout', cause: new Error(`no answer for ${firstByte} ms`) })
+      }, firstByte)
+    }
+
+    flights.set(req, {
+      headers: forwardable(req.headers),
+      onRequest (request) { outgoing = request; if (isDecided) request.destroy() },
+      onError (error) {
+        // An upstream that refuses early often stops reading too; what it said counts.
+        if (incoming === undefined) fail(isGatewayError(error) ? error : { kind: kindOf(error), cause: error })
+      },
+      onResponse (response) {
+        if (isDecided) { response.destroy(); return }
+        incoming = response
+        clearTimeout(timer)
+        const status = response.statusCode ?? 502
+        if (status >= 400 || (status >= 300 && status !== 304)) {
+          timer = setTimeout(() => { response.destroy() }, silence)
+          void readError(response).then((text) => { fail({ kind: 'status', status, headers: response.headers, body: parseOr(text) }) })
+          return
+        }
+        isDecided = true
+        exchange.times.firstByte = performance.now()
+        metrics.attempt(upstreamName, 'ok')
+        // A listener for data would start the flow before the writer is there to take it.
+        response.pause()
+        // Traps 1 and 5: a dead upstream and a silent one must end the answer; our own timer tells them apart. It rests
+        // while a slow client holds the bytes back.
+        const watch = (): void => {
+          clearTimeout(timer)
+          timer = setTimeout(() => { response.destroy(new Error(`the upstream was silent for ${silence} ms`)) }, silence)
+        }
+        watch()
+        response.on('data', () => { timer!.refresh() }).on('pause', () => { clearTimeout(timer) }).on('resume', watch)
+        response.on('close', () => { clearTimeout(timer); exchange.times.upstreamEnd = performance.now() })
+        resolve({ kind: 'bytes', status, headers: returnable(response.headers), bytes: response })
+      }
+    })
+    if (exchange.signal.aborted) { onAbort(); return }
+
+    req.pipe(body)
+    body.on('error', (error) => { breakOff(toGatewayError(error)) })
+    body.on('data', () => { timer?.refresh() })
+    awaitHead()
+    req.url = upstream.basePath + exchange.received.path + exchange.received.query
+    // Trap 4: http-proxy-3 forwards what is in req.headers, the client's key too. Only the allow-list stays.
+    req.headers = { ...flights.get(req)!.headers }
+    try {
+      proxy.web(req, res, {
+        target: upstream.origin,
+        agent: upstream.agent,
+        changeOrigin: true,
+        // The address as it came: a parsed one is written anew, and means something else to a picky upstream.
+        toProxy: true,
+        // Trap 1: with its own piping a client of a dead upstream waits for ever. Trap 6: `fetch` is never set.
+        selfHandleResponse: true,
+        buffer: body,
+        connectTimeout: upstream.config.timeouts.connect,
+        // Trap 3: setting headers in the proxyReq event throws once the request was queued.
+        headers: { 'user-agent': `model-gateway/${gatewayVersion}`, ...upstream.config.headers }
+      }, (error) => { flights.get(req)?.onError(error) })
+    } catch (thrown) {
+      fail(toGatewayError(thrown))
+    }
+  })
+}
+
+function kindOf (error: Error): 'connect_timeout' | 'refused' | 'reset' {
+  const code = (error as NodeJS.ErrnoException).code ?? ''
+  return code === 'ECONNECT_TIMEOUT' ? 'connect_timeout' : /^(?:ECONNREFUSED|ENOTFOUND|EAI_AGAIN|E(?:HOST|NET)UNREACH)$/.test(code) ? 'refused' : 'reset'
+}
+
+function tooLarge (limit: number): GatewayError {
+  return new GatewayError('request_too_large', { message: `The request body is larger than ${limit} bytes (${limit / 1048576} MB). Send a smaller one.` })
+}
+
+async function readError (response: IncomingMessage): Promise<string> {
+  const chunks: Buffer[] = []
+  let size = 0
+  try {
+    for await (const chunk of response) {
+      chunks.push(chunk as Buffer)
+      size += (chunk as Buffer).length
+      if (size >= ERROR_LIMIT) break
+    }
+  } catch {
+    // The status alone says enough.
+  }
+  return Buffer.concat(chunks).toString('utf8')
+}
+
+/** Passes bytes on up to a limit, and does not wait for ever for the next. */
+class BoundedBody extends Transform {
+  readonly #limit: number
+  #size = 0
+  readonly #timer: NodeJS.Timeout
+
+  constructor (limit: number, idle: number) {
+    super()
+    this.#limit = limit
+    this.#timer = setTimeout(() => {
+      // Bytes that wait here wait for the upstream: then it is not the client who is slow.
+      if (!this.waitsForClient) this.#timer.refresh()
+      else this.destroy(new GatewayError('request_timeout', { headers: { connection: 'close' } }))
+    }, idle)
+  }
+
+  /** All that came was taken, and more is to come. */
+  get waitsForClient (): boolean {
+    return this.readableLength === 0 && !this.readableEnded
+  }
+
+  override _transform (chunk: Buffer, _encoding: string, done: (error?: Error | null, chunk?: Buffer) => void): void {
+    this.#timer.refresh()
+    this.#size += chunk.length
+    if (this.#size > this.#limit) done(tooLarge(this.#limit))
+    else done(null, chunk)
+  }
+
+  override _flush (done: () => void): void {
+    clearTimeout(this.#timer)
+    done()
+  }
+
+  override _destroy (error: Error | null, done: (error?: Error | null) => void): void {
+    clearTimeout(this.#timer)
+    done(error)
+  }
+}

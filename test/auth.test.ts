@@ -1,0 +1,121 @@
+// auth: spec part 5 and protocol.md K 5.3, 5.4.
+import t from 'tap'
+import { auth } from '../plugins/auth.ts'
+import { isGatewayError } from '../src/errors.ts'
+import { ApiKey } from '../src/facts.ts'
+import { ask, config, exchange, key, model, SECRET, services, snapshot } from './exchange.ts'
+
+type Headers = Readonly<Record<string, string | readonly string[] | undefined>>
+
+const OTHER = 'sk-gw-' + 'Z'.repeat(32)
+const WRONG = 'sk-gw-' + 'w'.repeat(32)
+const keys = [key(), key({ id: 'acme-other', secret: OTHER })]
+const options = { use: 'auth', with: { prefix: 'sk-gw-' } }
+const on = snapshot(config({ keys, pipeline: [options], routes: [{ match: 'POST /v1/images/generations', serve: 'messages' }, { match: 'POST /v1/videos', serve: 'messages' }, { match: 'GET /v1/videos/*', serve: 'models' }] }), [auth])
+
+/** The id of the key that the head is taken for, or the code of the refusal. */
+async function tryHead (headers: Headers, path = '/v1/messages', method = 'POST'): Promise<string> {
+  const asked = exchange(on, { headers, path, method })
+  try {
+    await ask(asked)
+    return asked.get(ApiKey).key.id
+  } catch (thrown) {
+    if (!isGatewayError(thrown)) throw thrown
+    return `${thrown.status} ${thrown.code} ${thrown.type}`
+  }
+}
+
+const REFUSED = '401 authentication_error authentication_error'
+
+t.test('both headers work on the main API', async (t) => {
+  t.equal(await tryHead({ 'x-api-key': SECRET }), 'acme-dev')
+  t.equal(await tryHead({ authorization: `Bearer ${SECRET}` }), 'acme-dev')
+  t.equal(await tryHead({ 'x-api-key': OTHER }), 'acme-other')
+})
+
+t.test('x-api-key is looked at first, and a well-formed wrong one is refused whatever the bearer token is', async (t) => {
+  t.equal(await tryHead({ 'x-api-key': SECRET, authorization: `Bearer ${OTHER}` }), 'acme-dev')
+  t.equal(await tryHead({ 'x-api-key': WRONG, authorization: `Bearer ${SECRET}` }), REFUSED)
+})
+
+t.test('an x-api-key that is not in our format gives way to the bearer token: tools send dummies', async (t) => {
+  for (const dummy of ['', ' ', 'dummy', 'sk-ant-api03-abc', 'sk-gw-short', `${SECRET}x`, SECRET.slice(0, -1) + '-', SECRET.toUpperCase()]) {
+    t.equal(await tryHead({ 'x-api-key': dummy, authorization: `Bearer ${OTHER}` }), 'acme-other', JSON.stringify(dummy))
+    t.equal(await tryHead({ 'x-api-key': dummy }), REFUSED, JSON.stringify(dummy))
+  }
+})
+
+t.test('the scheme is read in any case and with any spacing', async (t) => {
+  for (const value of [`bearer ${SECRET}`, `BEARER   ${SECRET}`, `Bearer\t${SECRET}`, `  Bearer ${SECRET}  `]) t.equal(await tryHead({ authorization: value }), 'acme-dev', value)
+  t.equal(await tryHead({ 'x-api-key': ` ${SECRET}\t` }), 'acme-dev')
+})
+
+t.test('nothing else is a key', async (t) => {
+  const bad = ['', 'Bearer', 'Bearer ', SECRET, `Basic ${SECRET}`, `Bearer${SECRET}`, `Bearer ${SECRET} x`, `Bearer ${SECRET},${SECRET}`, `Bearer ${WRONG}`, `Bearer "${SECRET}"`, `Bearer ${SECRET}\u0000`, 'Bearer ' + 'é'.repeat(38)]
+  for (const value of bad) t.equal(await tryHead({ authorization: value }), REFUSED, value)
+  t.equal(await tryHead({}), REFUSED)
+})
+
+t.test('a header that came twice names no key', async (t) => {
+  t.equal(await tryHead({ 'x-api-key': [SECRET, OTHER] }), REFUSED)
+  t.equal(await tryHead({ 'x-api-key': `${SECRET}, ${OTHER}` }), REFUSED, 'as node joins it')
+  t.equal(await tryHead({ authorization: [`Bearer ${SECRET}`, `Bearer ${OTHER}`] }), REFUSED)
+  t.equal(await tryHead({ 'x-api-key': [SECRET] }), 'acme-dev', 'once, in a list')
+})
+
+t.test('a header of any size is answered in no time that depends on its square', async (t) => {
+  for (const value of [' '.repeat(65_536), 'Bearer ' + ' '.repeat(65_536), 'Bearer ' + 'a'.repeat(65_536), 'bearer \t'.repeat(8192), SECRET.repeat(1700)]) {
+    t.equal(await tryHead({ authorization: value, 'x-api-key': value }), REFUSED)
+  }
+})
+
+t.test('on image and video addresses the code is unauthorized and the type stays', async (t) => {
+  const media = '401 unauthorized authentication_error'
+  t.equal(await tryHead({}, '/v1/images/generations'), media)
+  t.equal(await tryHead({ authorization: `Bearer ${WRONG}` }, '/v1/videos'), media)
+  t.equal(await tryHead({}, '/v1/videos/video_1', 'GET'), media)
+  t.equal(await tryHead({}, '/v1/models', 'GET'), REFUSED)
+})
+
+t.test('what the plugins get to know of the key is not its secret', async (t) => {
+  const asked = exchange(on, { headers: { 'x-api-key': SECRET } })
+  await ask(asked)
+  const fact = asked.get(ApiKey)
+  t.equal(fact.key.secret, '***')
+  t.equal(fact.account.id, 'acme')
+  t.notOk(JSON.stringify(fact).includes(SECRET))
+  t.throws(() => { (fact.key as { secret: string }).secret = 'x' }, 'frozen')
+})
+
+t.test('the prefix is an option, and belongs to the format', async (t) => {
+  const secret = 'mine_' + 'a'.repeat(32)
+  const own = snapshot(config({ keys: [key({ secret })], pipeline: [{ use: 'auth', with: { prefix: 'mine_' } }] }), [auth])
+  const asked = exchange(own, { headers: { 'x-api-key': secret } })
+  await ask(asked)
+  t.equal(asked.get(ApiKey).key.id, 'acme-dev')
+  await t.rejects(ask(exchange(own, { headers: { 'x-api-key': SECRET } })), { code: 'authentication_error' })
+})
+
+t.test('a configuration whose keys could never work is refused, and no message holds a secret', async (t) => {
+  const refuse = (more: Parameters<typeof config>[0], expected: RegExp): void => {
+    let message = ''
+    try { snapshot(config({ pipeline: [options], ...more }), [auth]) } catch (thrown) { message = String(thrown) }
+    t.match(message, expected)
+    t.notOk(message.includes(SECRET.slice(6)))
+  }
+  refuse({ keys: [key({ secret: 'sk-gw-too-short' })] }, /the secret of the key acme-dev is not "sk-gw-" and 32 letters or digits/)
+  refuse({ keys: [key({ secret: SECRET.replace('l', '!') })] }, /not "sk-gw-" and 32/)
+  refuse({ keys: [key(), key({ id: 'twin' })] }, /the keys acme-dev and twin have the same secret/)
+  refuse({ accounts: [] }, /the account acme, which does not exist/)
+})
+
+t.test('each of ten thousand keys is found, and no other', async (t) => {
+  const many = Array.from({ length: 10_000 }, (_, i) => key({ id: `key-${i}`, secret: 'sk-gw-' + String(i).padStart(32, 'k') }))
+  const own = snapshot(config({ keys: many, models: [model('m', { premium: 'u/m*1' })], pipeline: [options] }), [auth], services())
+  for (const i of [0, 1, 4999, 9999]) {
+    const asked = exchange(own, { headers: { 'x-api-key': many[i]!.secret } })
+    await ask(asked)
+    t.equal(asked.get(ApiKey).key.id, `key-${i}`)
+  }
+  await t.rejects(ask(exchange(own, { headers: { 'x-api-key': 'sk-gw-' + '10000'.padStart(32, 'k') } })), { code: 'authentication_error' })
+})

@@ -1,0 +1,315 @@
+// What is measured: one burst of each experiment, the columns of its table, and the speed goals that it decides.
+import type { ContenderName, Instance } from './contenders.ts'
+import { openStreams, runOpenLoop, sleep, startClosedLoop, type ClientStreams } from './load.ts'
+import { prompt, toWire, type Dialect } from './payloads.ts'
+import { median, pairs, quantile, seededRandom } from './statistics.ts'
+import { flood, pace, type Upstream } from './upstream.ts'
+
+export type Sample = Readonly<Record<string, number>>
+export type Results = ReadonlyMap<ContenderName, readonly Sample[]>
+
+export interface Bench {
+  readonly upstream: Upstream
+  readonly dialect: Dialect
+  readonly isQuick: boolean
+  /** streams that the memory experiment opens: fewer where file descriptors are scarce */
+  readonly openStreams: number
+}
+
+export interface Column { readonly key: string, readonly title: string, readonly digits: number }
+
+export interface Goal {
+  readonly text: string
+  readonly isMet: boolean
+  /** what was measured */
+  readonly found: string
+}
+
+export interface Experiment {
+  readonly name: string
+  readonly title: string
+  readonly columns: readonly Column[]
+  /** the ratio that the table shows, round by round */
+  readonly ratio?: { readonly key: string, readonly to: ContenderName }
+  /** a new process for each round: a process that had the memory once does not take it twice */
+  readonly isFresh?: true
+  readonly skips?: readonly ContenderName[]
+  rounds (bench: Bench): number
+  /** milliseconds of one burst */
+  lasts (bench: Bench): number
+  burst (bench: Bench, instance: Instance, ms: number): Promise<Sample>
+  goals (of: (name: ContenderName, key: string) => readonly number[], bench: Bench): Goal[]
+}
+
+const rampMs = 100
+const streamEveryMs = 5
+const streamCount = 50
+
+const smallRequest = (dialect: Dialect, stream: boolean): Buffer => toWire(dialect.path, dialect.request({ stream, content: prompt }))
+
+// A base64 image of 5 MB: random bytes, since a run of one letter would be kinder to caches than a picture is.
+let largeBase64 = ''
+function largeRequest (dialect: Dialect): Buffer {
+  if (largeBase64 === '') {
+    const random = seededRandom(5)
+    largeBase64 = Buffer.from(Uint8Array.from({ length: 5_000_000 / 4 * 3 }, () => random() * 256)).toString('base64')
+  }
+  return toWire(dialect.path, dialect.request({ stream: false, content: [dialect.image(largeBase64), { type: 'text', text: 'What is this?' }] }))
+}
+
+/** Between two moments: wall time, the contender's CPU, our own. */
+function startMeter (instance: Instance): () => { readonly seconds: number, readonly cpuUs: number, readonly loadBusy: number } {
+  const cpuNs = instance.child?.cpuNs() ?? NaN
+  const own = process.cpuUsage()
+  const start = performance.now()
+  return () => {
+    const seconds = (performance.now() - start) / 1000
+    const { user, system } = process.cpuUsage(own)
+    return { seconds, cpuUs: ((instance.child?.cpuNs() ?? NaN) - cpuNs) / 1000, loadBusy: (user + system) / 1e6 / seconds * 100 }
+  }
+}
+
+async function measureClosedLoop (instance: Instance, request: Buffer, connections: number, ms: number): Promise<{ perSecond: number, cpuUs: number, loadBusy: number }> {
+  const loop = startClosedLoop(instance.port, request, connections)
+  await sleep(rampMs)
+  const stop = startMeter(instance)
+  const before = loop.completed()
+  await sleep(ms)
+  const done = loop.completed() - before
+  const { seconds, cpuUs, loadBusy } = stop()
+  await loop.stop()
+  if (done === 0) throw new Error(`no answer within ${ms} ms`)
+  return { perSecond: done / seconds, cpuUs: cpuUs / done, loadBusy }
+}
+
+/** Opens streams, lets `body` use them, ends them, and makes sure that no event was lost. */
+async function withStreams<T> ({ upstream, dialect }: Bench, instance: Instance, count: number, body: (streams: ClientStreams) => Promise<T>): Promise<T> {
+  const sentBefore = upstream.sentEvents()
+  const streams = await openStreams(instance.port, smallRequest(dialect, true), count, dialect.terminal)
+  try {
+    const result = await body(streams)
+    upstream.finishStreams()
+    await streams.finished()
+    const sent = upstream.sentEvents() - sentBefore
+    if (sent !== streams.delivered()) throw new Error(`${sent} events were sent, ${streams.delivered()} arrived`)
+    return result
+  } finally {
+    streams.destroy()
+  }
+}
+
+async function measureEvents (instance: Instance, streams: ClientStreams, ms: number): Promise<Sample> {
+  await sleep(rampMs)
+  streams.takeDelays()
+  const stop = startMeter(instance)
+  const before = streams.delivered()
+  await sleep(ms)
+  const events = streams.delivered() - before
+  const { seconds, cpuUs, loadBusy } = stop()
+  const delays = streams.takeDelays()
+  if (events === 0) throw new Error(`no event within ${ms} ms`)
+  return { perSecond: events / seconds, cpuUs: cpuUs / events, p50: quantile(delays, 0.5), p99: quantile(delays, 0.99), loadBusy }
+}
+
+const format = (value: number, digits: number): string => value.toFixed(digits)
+const ratios = (ours: readonly number[], theirs: readonly number[]): number => median(pairs(ours, theirs, (a, b) => a / b))
+const busy: Column = { key: 'loadBusy', title: 'load core busy %', digits: 0 }
+
+const json: Experiment = {
+  name: 'json',
+  title: 'JSON requests of 1 KB, 32 connections, closed loop',
+  columns: [{ key: 'perSecond', title: 'requests/s', digits: 0 }, { key: 'cpuUs', title: 'CPU µs/request', digits: 1 }, busy],
+  ratio: { key: 'perSecond', to: 'http-proxy-3' },
+  rounds: ({ isQuick }) => isQuick ? 3 : 10,
+  lasts: ({ isQuick }) => isQuick ? 400 : 900,
+  burst: async ({ dialect }, instance, ms) => await measureClosedLoop(instance, smallRequest(dialect, false), 32, ms),
+  goals (of) {
+    const ratio = ratios(of('gateway', 'perSecond'), of('http-proxy-3', 'perSecond'))
+    return [{
+      text: 'JSON 1 KB, 32 connections: at least 1.3x the requests/s of bare http-proxy-3',
+      isMet: ratio >= 1.3,
+      found: `${format(ratio, 2)}x (${format(median(of('gateway', 'perSecond')), 0)}/s against ${format(median(of('http-proxy-3', 'perSecond')), 0)}/s)`
+    }]
+  }
+}
+
+const eventColumns: readonly Column[] = [{ key: 'perSecond', title: 'events/s', digits: 0 }, { key: 'cpuUs', title: 'CPU µs/event', digits: 1 }]
+
+function eventGoal (of: (name: ContenderName, key: string) => readonly number[], kind: string): Goal[] {
+  const ratio = ratios(of('gateway', 'cpuUs'), of('undici', 'cpuUs'))
+  return [{
+    text: `SSE event, metered, ${kind}: at most 1.25x the CPU of bare undici translation`,
+    isMet: ratio <= 1.25,
+    found: `${format(ratio, 2)}x (${format(median(of('gateway', 'cpuUs')), 1)} µs against ${format(median(of('undici', 'cpuUs')), 1)} µs)`
+  }]
+}
+
+const paced: Experiment = {
+  name: 'sse',
+  title: `SSE, ${streamCount} streams, an event every ${streamEveryMs} ms each, one event per write`,
+  columns: [...eventColumns, { key: 'p50', title: 'delay p50 ms', digits: 3 }, { key: 'p99', title: 'delay p99 ms', digits: 2 }, busy],
+  ratio: { key: 'cpuUs', to: 'undici' },
+  rounds: ({ isQuick }) => isQuick ? 3 : 10,
+  lasts: ({ isQuick }) => isQuick ? 400 : 1000,
+  burst: async (bench, instance, ms) => await withStreams(bench, instance, streamCount, async (streams) => {
+    const stop = pace(bench.upstream, streamEveryMs)
+    try {
+      return await measureEvents(instance, streams, ms)
+    } finally {
+      stop()
+    }
+  }),
+  goals: (of) => eventGoal(of, 'one event per write')
+}
+
+const flatOut: Experiment = {
+  name: 'sse-flat',
+  title: 'SSE, 20 streams flat out, 4 events per write',
+  columns: [...eventColumns, busy],
+  ratio: { key: 'cpuUs', to: 'undici' },
+  rounds: ({ isQuick }) => isQuick ? 3 : 10,
+  lasts: ({ isQuick }) => isQuick ? 300 : 500,
+  burst: async (bench, instance, ms) => await withStreams(bench, instance, 20, async (streams) => {
+    const stop = flood(bench.upstream, streams.delivered, { perWrite: 4, inFlight: 20 * 32 })
+    try {
+      const { perSecond = NaN, cpuUs = NaN, loadBusy = NaN } = await measureEvents(instance, streams, ms)
+      return { perSecond, cpuUs, loadBusy }    // the delay is that of the queue which we fill ourselves
+    } finally {
+      stop()
+    }
+  }),
+  goals: (of) => eventGoal(of, 'flat out')
+}
+
+const latency: Experiment = {
+  name: 'latency',
+  title: 'JSON requests of 1 KB, 200 arrivals/s (Poisson, the same for all), open loop',
+  columns: [{ key: 'p50', title: 'p50 ms', digits: 3 }, { key: 'p99', title: 'p99 ms', digits: 2 }],
+  ratio: { key: 'p50', to: 'undici' },
+  rounds: ({ isQuick }) => isQuick ? 3 : 10,
+  lasts: ({ isQuick }) => isQuick ? 500 : 1200,
+  async burst ({ dialect }, instance, ms) {
+    const random = seededRandom(1)
+    const arrivals: number[] = []
+    for (let at = 50; at < ms; at += -Math.log(1 - random()) * 5) arrivals.push(at)
+    const latencies = await runOpenLoop(instance.port, smallRequest(dialect, false), arrivals)
+    return { p50: quantile(latencies, 0.5), p99: quantile(latencies, 0.99) }
+  },
+  goals (of) {
+    const more = median(pairs(of('gateway', 'p50'), of('undici', 'p50'), (a, b) => a - b))
+    // What is added, not what is there anyway: without direct's share the ratio is the harder one.
+    const bare = of('direct', 'p50').length > 0 ? median(of('direct', 'p50')) : 0
+    const ratio = ratios(of('gateway', 'p99').map((ms) => ms - bare), of('undici', 'p99').map((ms) => ms - bare))
+    return [{
+      text: 'added latency at 200 requests/s: p50 at most 0.15 ms more than bare undici translation',
+      isMet: more <= 0.15,
+      found: `${format(more, 3)} ms more`
+    }, {
+      text: 'added latency at 200 requests/s: p99 at most 1.5x that of bare undici translation',
+      isMet: ratio <= 1.5,
+      found: `${format(ratio, 2)}x (p99 less direct's p50 of ${format(bare, 3)} ms)`
+    }]
+  }
+}
+
+const memory: Experiment = {
+  name: 'memory',
+  title: 'Memory per open stream, after a garbage collection',
+  columns: [
+    { key: 'kb', title: 'KB/stream', digits: 1 }, { key: 'rssKb', title: 'by RSS', digits: 1 }, { key: 'heapKb', title: 'by heap and buffers', digits: 1 },
+    { key: 'baseMb', title: 'RSS before MB', digits: 0 }
+  ],
+  ratio: { key: 'kb', to: 'undici' },
+  isFresh: true,
+  skips: ['direct'],
+  rounds: ({ isQuick }) => isQuick ? 1 : 3,
+  lasts: ({ isQuick }) => isQuick ? 300 : 700,
+  async burst (bench, instance, ms) {
+    const { child } = instance
+    if (child === undefined) throw new Error('has no process')
+    // Warm first, or compiled code counts as memory of streams; but little: pages that a warm-up freed
+    // and V8 kept would hide what streams take.
+    await withStreams(bench, instance, 50, async () => {})
+    const before = await child.collectedBytes()
+    return await withStreams(bench, instance, bench.openStreams, async () => {
+      const stop = pace(bench.upstream, 1000)
+      try {
+        await sleep(ms)
+      } finally {
+        stop()
+      }
+      const after = await child.collectedBytes()
+      const rssKb = (after.rss - before.rss) / 1024 / bench.openStreams
+      const heapKb = (after.heap - before.heap) / 1024 / bench.openStreams
+      return { kb: Math.max(rssKb, heapKb), rssKb, heapKb, baseMb: before.rss / 1024 / 1024 }
+    })
+  },
+  goals (of, bench) {
+    const kb = median(of('gateway', 'kb'))
+    return [{
+      text: `memory per open stream (${bench.openStreams} open): at most 60 KB`,
+      isMet: kb <= 60,
+      found: `${format(kb, 1)} KB (bare undici translation ${format(median(of('undici', 'kb')), 1)} KB)`
+    }]
+  }
+}
+
+const bodies: Experiment = {
+  name: 'bodies',
+  title: 'Bodies of 5 MB (one base64 image), 4 connections, closed loop',
+  columns: [{ key: 'perSecond', title: 'requests/s', digits: 1 }, { key: 'cpuMs', title: 'CPU ms/request', digits: 1 }, busy],
+  ratio: { key: 'perSecond', to: 'undici' },
+  rounds: ({ isQuick }) => isQuick ? 3 : 10,
+  lasts: ({ isQuick }) => isQuick ? 400 : 800,
+  async burst ({ dialect }, instance, ms) {
+    const { perSecond, cpuUs, loadBusy } = await measureClosedLoop(instance, largeRequest(dialect), 4, ms)
+    return { perSecond, cpuMs: cpuUs / 1000, loadBusy }
+  },
+  goals (of) {
+    const perSecond = median(of('gateway', 'perSecond'))
+    return [{
+      text: '5 MB bodies, 4 connections: at least 45 requests/s (Portkey did 18)',
+      isMet: perSecond >= 45,
+      found: `${format(perSecond, 1)}/s`
+    }]
+  }
+}
+
+const bystanders: Experiment = {
+  name: 'delay',
+  title: '20 streams, an event every 10 ms each, without and with bodies of 5 MB on 4 other connections',
+  columns: [
+    { key: 'p99Without', title: 'event p99 ms without', digits: 2 }, { key: 'p99With', title: 'with', digits: 2 },
+    { key: 'maxWith', title: 'max ms with', digits: 1 }, { key: 'perSecond', title: 'bodies/s', digits: 1 }
+  ],
+  ratio: { key: 'p99With', to: 'undici' },
+  rounds: ({ isQuick }) => isQuick ? 3 : 10,
+  lasts: ({ isQuick }) => isQuick ? 300 : 600,
+  burst: async (bench, instance, ms) => await withStreams(bench, instance, 20, async (streams) => {
+    const stop = pace(bench.upstream, 10)
+    try {
+      const { p99: p99Without = NaN } = await measureEvents(instance, streams, ms)
+      const loop = startClosedLoop(instance.port, largeRequest(bench.dialect), 4)
+      await sleep(rampMs)
+      streams.takeDelays()
+      const before = loop.completed()
+      await sleep(ms)
+      const delays = streams.takeDelays()
+      const perSecond = (loop.completed() - before) / ms * 1000
+      await loop.stop()
+      return { p99Without, p99With: quantile(delays, 0.99), maxWith: quantile(delays, 1), perSecond }
+    } finally {
+      stop()
+    }
+  }),
+  goals (of) {
+    const p99 = median(of('gateway', 'p99With'))
+    return [{
+      text: "other streams while 5 MB bodies arrive: an event's p99 delay at most 30 ms",
+      isMet: p99 <= 30,
+      found: `${format(p99, 1)} ms (without ${format(median(of('gateway', 'p99Without')), 2)} ms)`
+    }]
+  }
+}
+
+export const experiments: readonly Experiment[] = [json, paced, flatOut, latency, memory, bodies, bystanders]

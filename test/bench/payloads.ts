@@ -1,0 +1,94 @@
+// What travels: requests, replies and events of the benchmark, in the two client dialects. Strings are ASCII, so length is bytes.
+
+export type DialectName = 'messages' | 'chat'
+
+export const publicModel = 'bench-model'
+export const upstreamModel = 'bench-upstream-model'
+export const apiKey = 'sk-gw-' + 'BenchKey'.repeat(4)
+
+export interface Dialect {
+  readonly path: string
+  /** a request's body */
+  request (options: { readonly stream: boolean, readonly content: unknown }): string
+  /** an image of so many bytes of base64, as a content block */
+  image (base64: string): unknown
+  /** what an upstream of this dialect answers */
+  readonly reply: string
+  readonly opening: readonly string[]
+  event (text: string): string
+  readonly closing: readonly string[]
+  /** stands in the last event of a stream that ended well */
+  readonly terminal: string
+}
+
+const words = 'the quick brown fox jumps over the lazy dog while a gateway counts every token of it and bills none twice '
+
+/** About 1 KB of request on the wire. */
+export const prompt = words.repeat(7)
+
+// An event carries the time of its sending: upstream and client are one process, so they share the clock.
+const stampDigits = 14
+export const stamp = (nowMs: number): string => `@${nowMs.toFixed(3).padStart(stampDigits, '0')}`
+
+/** @returns the time of sending that an event carries, or NaN: pings and frames carry none */
+export function readStamp (event: string): number {
+  const at = event.indexOf('"@')
+  return at === -1 ? NaN : Number(event.slice(at + 2, at + 2 + stampDigits))
+}
+
+const sse = (json: { readonly type: string }): string => `event: ${json.type}\ndata: ${JSON.stringify(json)}\n\n`
+const chunk = (json: object): string => `data: ${JSON.stringify({ id: 'chatcmpl-1', object: 'chat.completion.chunk', created: 1760000000, model: upstreamModel, ...json })}\n\n`
+
+const message = {
+  id: 'msg_01BenchBenchBenchBenchBe', type: 'message', role: 'assistant', model: upstreamModel,
+  stop_reason: null as string | null, stop_sequence: null,
+  usage: { input_tokens: 180, cache_creation_input_tokens: 0, cache_read_input_tokens: 64, output_tokens: 1 }
+}
+
+export const dialects: Readonly<Record<DialectName, Dialect>> = {
+  messages: {
+    path: '/v1/messages',
+    request: ({ stream, content }) => JSON.stringify({
+      model: publicModel, max_tokens: 1024, stream, system: 'Answer in short sentences.', messages: [{ role: 'user', content }], temperature: 0.7
+    }),
+    image: (base64) => ({ type: 'image', source: { type: 'base64', media_type: 'image/png', data: base64 } }),
+    reply: JSON.stringify({
+      ...message, content: [{ type: 'text', text: words.repeat(4) }], stop_reason: 'end_turn', usage: { ...message.usage, output_tokens: 96 }
+    }),
+    opening: [
+      sse({ type: 'message_start', message: { ...message, content: [] } } as { type: string }),
+      sse({ type: 'content_block_start', index: 0, content_block: { type: 'text', text: '' } } as { type: string })
+    ],
+    event: (text) => sse({ type: 'content_block_delta', index: 0, delta: { type: 'text_delta', text } } as { type: string }),
+    closing: [
+      sse({ type: 'content_block_stop', index: 0 } as { type: string }),
+      sse({ type: 'message_delta', delta: { stop_reason: 'end_turn', stop_sequence: null }, usage: { output_tokens: 96 } } as { type: string }),
+      sse({ type: 'message_stop' })
+    ],
+    terminal: '"message_stop"'
+  },
+  chat: {
+    path: '/v1/chat/completions',
+    request: ({ stream, content }) => JSON.stringify({
+      model: publicModel, max_tokens: 1024, stream, temperature: 0.7,
+      messages: [{ role: 'system', content: 'Answer in short sentences.' }, { role: 'user', content }]
+    }),
+    image: (base64) => ({ type: 'image_url', image_url: { url: `data:image/png;base64,${base64}` } }),
+    reply: JSON.stringify({
+      id: 'chatcmpl-1', object: 'chat.completion', created: 1760000000, model: upstreamModel,
+      choices: [{ index: 0, message: { role: 'assistant', content: words.repeat(4), refusal: null }, logprobs: null, finish_reason: 'stop' }],
+      usage: { prompt_tokens: 244, completion_tokens: 96, total_tokens: 340 }
+    }),
+    opening: [chunk({ choices: [{ index: 0, delta: { role: 'assistant', content: '' }, finish_reason: null }] })],
+    event: (text) => chunk({ choices: [{ index: 0, delta: { content: text }, finish_reason: null }] }),
+    closing: [chunk({ choices: [{ index: 0, delta: {}, finish_reason: 'stop' }] }), 'data: [DONE]\n\n'],
+    terminal: '[DONE]'
+  }
+}
+
+/** A whole request, ready for the socket. */
+export function toWire (path: string, body: string): Buffer {
+  return Buffer.from(
+    `POST ${path} HTTP/1.1\r\nhost: 127.0.0.1\r\nx-api-key: ${apiKey}\r\nanthropic-version: 2023-06-01\r\n` +
+    `user-agent: gateway-bench\r\naccept: */*\r\ncontent-type: application/json\r\ncontent-length: ${body.length}\r\n\r\n${body}`, 'latin1')
+}

@@ -1,0 +1,589 @@
+// What each ending of an exchange costs, and that whatever is held is given back: hooks driven by hand, in the order of the core.
+import fc from 'fast-check'
+import t from 'tap'
+import { billingMeter } from '../plugins/billing-meter.ts'
+import type { Config, KeyConfig, TokenPrice } from '../src/config/config.ts'
+import type { Snapshot } from '../src/config/snapshot.ts'
+import { GatewayError, isGatewayError } from '../src/errors.ts'
+import type { Exchange, Outcome } from '../src/exchange.ts'
+import { ApiKey, Charge, Plan, type Attempt } from '../src/facts.ts'
+import { boundInput, estimateInput } from '../src/money/bound.ts'
+import { formatUsd, type Nanos } from '../src/money/nanos.ts'
+import { Produced } from '../src/money/tokens.ts'
+import type { AttemptHooks, StreamTransformer } from '../src/plugin.ts'
+import { json, type Reply } from '../src/reply.ts'
+import { SseEvent } from '../src/sse.ts'
+import { MemoryStore } from '../src/store/memory.ts'
+import type { Balance, Entry, HoldRequest, HoldResult, KeyUsage, Settlement, Store } from '../src/store/store.ts'
+import { account, ask, asking, config, exchange, key, model, services, snapshot, type TestServices } from './exchange.ts'
+import { all } from './store-conformance.ts'
+
+const MILLION = 1_000_000n
+/** nano-dollars per token at 3 and 15 USD per 1M */
+const [INPUT, OUTPUT] = [3000n, 15_000n]
+const FORWARD = [
+  { match: 'POST /v1/embeddings', forward: 'u1', price: { usd: '0.0001' } },
+  { match: 'POST /v1/free', forward: 'u1', price: 'free' as const }
+]
+const upstreams: Config['upstreams'] = { u1: { url: 'http://127.0.0.1:9', dialect: 'messages', headers: {}, timeouts: { connect: 1000, first_byte: 1000, idle: 1000 } } }
+const textModel = model('m1', { premium: 'u1/a*1', cheap: 'u1/b*1' }, { context: 200_000, max_output: 64_000 })
+const priced = (price: TokenPrice | 'free', channel: 'premium' | 'cheap' = 'premium'): typeof textModel =>
+  ({ ...textModel, channels: { ...textModel.channels, [channel]: { ...textModel.channels[channel]!, price } } })
+
+const question = { model: 'm1', max_tokens: 100, messages: [{ role: 'user', content: 'Hello' }] }
+const start = (usage: unknown): SseEvent => SseEvent.of('message_start', { type: 'message_start', message: { id: 'msg_1', content: [], usage } })
+const delta = (text: string): SseEvent => SseEvent.of('content_block_delta', { type: 'content_block_delta', index: 0, delta: { type: 'text_delta', text } })
+const end = (usage: unknown): SseEvent => SseEvent.of('message_delta', { type: 'message_delta', delta: { stop_reason: 'end_turn' }, usage })
+const tokensOf = (...texts: readonly string[]): number => {
+  const produced = new Produced()
+  for (const text of texts) produced.add(text)
+  return produced.tokens
+}
+const TEXT = 'The quick brown fox jumps over the lazy dog.'
+
+/** One gateway's billing: an account with a balance, and exchanges driven as src/pipeline.ts drives them. */
+class Desk {
+  readonly services: TestServices
+  readonly snapshot: Snapshot
+  readonly owner: Partial<KeyConfig>
+
+  constructor (of: { readonly balance?: Nanos, readonly model?: typeof textModel, readonly key?: Partial<KeyConfig>, readonly store?: Store } = {}) {
+    const made = services()
+    this.services = { ...made, store: of.store ?? made.store }
+    this.owner = of.key ?? {}
+    this.snapshot = snapshot(config({ upstreams, models: [of.model ?? textModel], routes: FORWARD }), [billingMeter], this.services)
+    void this.services.store.credit('acme', 'opening:acme', of.balance ?? 10n * 10n ** 9n)
+  }
+
+  get store (): Store { return this.services.store }
+
+  /** A request to a model that has passed the plugins above. */
+  prepare (body: object = question, channels: readonly ('premium' | 'cheap')[] = ['premium']): Exchange {
+    const made = asking(this.snapshot, 'm1', { key: this.owner })
+    const whole = { ...question, ...body }
+    made.request = { body: whole, stream: (whole as { stream?: unknown }).stream === true }
+    const sold = this.snapshot.models.get('m1')!.channels
+    made.set(Plan, { attempts: channels.map((channel): Attempt => ({ upstream: 'u1', model: channel, channel, sold: sold[channel]! })) })
+    return made
+  }
+
+  forwarding (path = '/v1/embeddings'): Exchange {
+    const made = exchange(this.snapshot, { path })
+    made.set(ApiKey, { key: key(this.owner), account: account() })
+    return made
+  }
+
+  async held (): Promise<Nanos> { return (await this.store.balance('acme')).held }
+
+  /** All but the opening credit. */
+  async entries (): Promise<readonly Entry[]> { return (await all(this.store)).slice(1) }
+
+  async settledOnly (): Promise<Entry> {
+    const entries = await this.entries()
+    if (entries.length !== 1 || await this.held() !== 0n) throw new Error(`${entries.length} entries, ${await this.held()} held`)
+    return entries[0]!
+  }
+}
+
+const attemptOf = (of: Exchange, i = 0): Attempt => of.get(Plan).attempts[i]!
+const begin = (of: Exchange, i = 0): AttemptHooks => of.route.hooks.perAttempt[0]!.call(attemptOf(of, i), of)
+
+async function reply (of: Exchange, answer: Reply): Promise<Reply> {
+  return await of.route.hooks.onReply[0]!.call(answer, of) ?? answer
+}
+
+/** Hands events up to the client, committed with the first content as the core commits. */
+class Stream {
+  readonly #hooks: AttemptHooks
+  readonly #of: Exchange
+  #transformer: StreamTransformer | undefined
+  #held: SseEvent[] = []
+
+  constructor (of: Exchange, attempt = 0) {
+    this.#of = of
+    this.#hooks = begin(of, attempt)
+  }
+
+  see (...events: readonly SseEvent[]): this {
+    for (const event of events) {
+      this.#hooks.onUpstreamEvent!(event)
+      this.#held.push(event)
+      if (event.event === 'content_block_delta') this.#transformer ??= this.#of.route.hooks.onStream[0]!.call(this.#of)!
+      if (this.#transformer === undefined) continue
+      for (const held of this.#held) if (this.#transformer.event(held) !== held) throw new Error('the event was changed')
+      this.#held = []
+    }
+    return this
+  }
+}
+
+const completed = (of: Exchange, attempt = 0): Outcome => ({ kind: 'completed', served: attemptOf(of, attempt) })
+const cut = (of: Exchange, by: 'client' | 'upstream' | 'gateway'): Outcome =>
+  ({ kind: 'interrupted', served: attemptOf(of), by, error: new GatewayError(by === 'client' ? 'client_closed' : 'stream_incomplete') })
+const failed = (error = new GatewayError('upstream_error')): Outcome => ({ kind: 'failed', error })
+
+async function finish (of: Exchange, outcome: Outcome): Promise<void> {
+  await of.settle(outcome)
+  await of.finish(outcome)
+}
+
+const code = (thrown: unknown): string => isGatewayError(thrown) ? thrown.code : String(thrown)
+async function refusal (of: Exchange): Promise<GatewayError> {
+  try {
+    await ask(of)
+  } catch (thrown) {
+    if (isGatewayError(thrown)) return thrown
+    throw thrown
+  }
+  throw new Error('it was let through')
+}
+
+void t.test('the truth table of a stream: what each ending costs (design.md part 6; lessons 1 and 2)', async (t) => {
+  const produced = tokensOf(TEXT)
+  t.ok(produced > 3)
+  const first = start({ input_tokens: 50, cache_read_input_tokens: 1000, output_tokens: 1 })
+  const input = 50n * INPUT + 1000n * 300n
+  const rows: readonly (readonly [string, readonly SseEvent[], (of: Exchange) => Outcome, Nanos | undefined, string?])[] = [
+    ['completed', [first, delta(TEXT), end({ output_tokens: 40 })], completed, input + 40n * OUTPUT, 'provider'],
+    ['failed before anything came', [], () => failed(), undefined],
+    ['failed before the commit, though the upstream reported input', [first], () => failed(), undefined],
+    ['client left before the commit', [first], () => failed(new GatewayError('client_closed')), undefined],
+    ['head and pings were out, nothing else', [first], () => failed(new GatewayError('stream_incomplete')), undefined],
+    ['cut by the upstream', [first, delta(TEXT)], (of) => cut(of, 'upstream'), BigInt(produced) * OUTPUT, 'estimated'],
+    ['cut by the gateway: drained', [first, delta(TEXT)], (of) => cut(of, 'gateway'), BigInt(produced) * OUTPUT, 'estimated'],
+    ['cut after the upstream had reported more than was delivered', [first, delta(TEXT), end({ output_tokens: 40 })], (of) => cut(of, 'upstream'), 40n * OUTPUT, 'provider'],
+    ['client left after some tokens', [first, delta(TEXT)], (of) => cut(of, 'client'), input + BigInt(produced) * OUTPUT, 'estimated'],
+    ['client left after the last token, before message_stop', [first, delta(TEXT), end({ output_tokens: 40 })], (of) => cut(of, 'client'), input + 40n * OUTPUT, 'provider'],
+    ['client left, and nobody had reported its input', [start(null), delta(TEXT)], (of) => cut(of, 'client'), BigInt(produced) * OUTPUT, 'estimated']
+  ]
+  for (const [name, events, outcome, wanted, source] of rows) {
+    const desk = new Desk({ model: priced({ input: '3', output: '15', cache_read: '0.30' }) })
+    const of = desk.prepare({ stream: true })
+    await ask(of)
+    t.ok(await desk.held() > 0n, `${name}: held`)
+    new Stream(of).see(...events)
+    const ending = outcome(of)
+    await of.settle(ending)
+    t.equal(of.find(Charge)?.nanos, wanted, `${name}: known before the end is written`)
+    await of.finish(ending)
+    t.equal(await desk.held(), 0n, `${name}: nothing stays held`)
+    const entries = await desk.entries()
+    t.strictSame(entries.map(({ nanos, usage_source: from }) => [-nanos, from]), wanted === undefined ? [] : [[wanted, source]], name)
+  }
+})
+
+void t.test('the truth table of a JSON answer', async (t) => {
+  const body = { content: [{ type: 'text', text: TEXT }], usage: { input_tokens: 50, output_tokens: 40 } }
+  const charge = 50n * INPUT + 40n * OUTPUT
+  const serve = async (outcomes: readonly ((of: Exchange) => Outcome)[], answer: object | undefined): Promise<readonly [Desk, Exchange, Reply | undefined]> => {
+    const desk = new Desk()
+    const of = desk.prepare()
+    await ask(of)
+    const hooks = begin(of)
+    let told: Reply | undefined
+    if (answer !== undefined) {
+      hooks.onUpstreamReply!(json(answer))
+      told = await reply(of, json(answer, { 'x-kept': '1' }))
+      t.equal(of.find(Charge), undefined, 'the header is told before it is settled')
+    }
+    await of.settle(outcomes[0]!(of))
+    await of.finish(outcomes.at(-1)!(of))
+    return [desk, of, told]
+  }
+
+  const [desk, of, told] = await serve([completed], body)
+  t.strictSame(told!.headers, { 'x-kept': '1', 'x-gateway-cost-usd': formatUsd(charge) })
+  t.match(await desk.settledOnly(), { kind: 'settle', reference: of.id, account: 'acme', key: 'acme-dev', nanos: -charge, model: 'm1', channel: 'premium', usage: { input: 50, output: 40 }, usage_source: 'provider' })
+  t.match(of.get(Charge), { nanos: charge, source: 'provider' })
+
+  const [left] = await serve([completed, (of) => cut(of, 'client')], body)
+  t.equal((await left.settledOnly()).nanos, -charge, 'the client left while it was written: settled before, and once')
+  const [gone] = await serve([() => failed(new GatewayError('client_closed'))], body)
+  t.strictSame([await gone.entries(), await gone.held()], [[], 0n], 'the client left before it: nothing')
+  const [dead] = await serve([() => failed()], undefined)
+  t.strictSame([await dead.entries(), await dead.held()], [[], 0n], 'failed: nothing')
+})
+
+void t.test('what a failed attempt used is never charged, and billing follows the channel that answered', async (t) => {
+  const desk = new Desk({ model: priced({ input: '1', output: '2' }, 'cheap') })
+  const of = desk.prepare({ stream: true }, ['premium', 'cheap'])
+  await ask(of)
+  new Stream(of, 0).see(start({ input_tokens: 9999, output_tokens: 9999, cache_read_input_tokens: 777 }))
+  new Stream(of, 1).see(start({ output_tokens: 1 }), delta('Hi'), end({ input_tokens: 10, output_tokens: 20 }))
+  await finish(of, completed(of, 1))
+  t.match(await desk.settledOnly(), { nanos: -(10n * 1000n + 20n * 2000n), channel: 'cheap', usage: { input: 10, output: 20, cache_read: 0 } })
+})
+
+void t.test('the dearest attempt is held for, by its dearest class of input', async (t) => {
+  const desk = new Desk({ model: priced({ input: '1', output: '20', cache_write_1h: '7' }, 'cheap') })
+  const of = desk.prepare({}, ['premium', 'cheap'])
+  await ask(of)
+  t.equal(await desk.held(), BigInt(boundInput(of.request.body, 200_000)) * 7000n + 100n * 20_000n)
+})
+
+void t.test('output is held up to max_tokens, and up to what the model can where that is no number', async (t) => {
+  const heldFor = async (max_tokens: unknown): Promise<Nanos> => {
+    const desk = new Desk()
+    const of = desk.prepare({ max_tokens })
+    await ask(of)
+    return (await desk.held() - BigInt(boundInput(of.request.body)) * INPUT) / OUTPUT
+  }
+  const told: Nanos[] = []
+  for (const max of [0, 1, 100, 1e300, -5, null, '100', undefined]) told.push(await heldFor(max))
+  t.strictSame(told, [0n, 1n, 100n, 64_000n, 64_000n, 64_000n, 64_000n, 64_000n])
+})
+
+void t.test('usage is overwritten field by field, a zero is a zero, and only the last word counts (lessons 3, 12, 30)', async (t) => {
+  const charged = async (...events: readonly SseEvent[]): Promise<Entry> => {
+    const desk = new Desk()
+    const of = desk.prepare({ stream: true })
+    await ask(of)
+    new Stream(of).see(...events)
+    await finish(of, completed(of))
+    return await desk.settledOnly()
+  }
+  t.match(await charged(start({ input_tokens: 43, output_tokens: 1 }), delta(TEXT), end({ input_tokens: 61, output_tokens: 9 })), { usage: { input: 61, output: 9 }, usage_source: 'provider' })
+  t.match(await charged(start({ input_tokens: 0, output_tokens: 0 }), delta(TEXT), end({ output_tokens: 0 })), { nanos: 0n, usage: { input: 0, output: 0 }, usage_source: 'provider' })
+  t.match(await charged(start({ input_tokens: 5, output_tokens: 1 }), delta(TEXT), end(null), end({ output_tokens: 9 })), { usage: { input: 5, output: 9 }, usage_source: 'provider' }, 'two finish events, usage on the second')
+  t.match(await charged(start({ input_tokens: 5, cache_creation_input_tokens: 9, cache_creation: { ephemeral_1h_input_tokens: 4 } }), delta(TEXT), end({ output_tokens: 9 })),
+    { usage: { input: 5, cache_write_5m: 5, cache_write_1h: 4, output: 9 } })
+})
+
+void t.test('an answer whose provider counted nothing is estimated, and says so', async (t) => {
+  const desk = new Desk()
+  const of = desk.prepare({ stream: true, messages: [{ role: 'user', content: 'x'.repeat(4000) }] })
+  await ask(of)
+  new Stream(of).see(start(undefined), delta('The quick brown '), delta('fox'), end(undefined))
+  await finish(of, completed(of))
+  const { usage, usage_source: source } = await desk.settledOnly()
+  t.equal(source, 'estimated')
+  t.equal(usage!.input, estimateInput(of.request.body, 200_000))
+  t.ok(usage!.input >= 1000 && usage!.input < 1100)
+  t.equal(usage!.output, tokensOf('The quick brown fox'))
+
+  const whole = desk.prepare()
+  await ask(whole)
+  begin(whole).onUpstreamReply!(json({ content: [{ type: 'thinking', thinking: 'Hm. ' }, { type: 'text', text: TEXT }, { type: 'tool_use', name: 'f', input: { city: 'Oslo' } }], usage: { input_tokens: 7 } }))
+  await finish(whole, completed(whole))
+  t.match((await desk.entries()).at(-1), { usage: { input: 7, output: tokensOf('Hm. ', TEXT, '{"city":"Oslo"}') }, usage_source: 'estimated' })
+})
+
+void t.test('what counts as produced is text, thinking and the input of tools; not signatures, and not what was never sent on', async (t) => {
+  const desk = new Desk()
+  const of = desk.prepare({ stream: true })
+  await ask(of)
+  const block = (kind: string, field: string, text: string): SseEvent => SseEvent.of('content_block_delta', { type: 'content_block_delta', index: 0, delta: { type: kind, [field]: text } })
+  new Stream(of).see(start({ input_tokens: 5, output_tokens: 0 }), block('thinking_delta', 'thinking', 'Let me think. '),
+    block('signature_delta', 'signature', 'c2lnbmF0dXJl'.repeat(50)), delta('It rains. '), block('input_json_delta', 'partial_json', '{"city":"Oslo"}'))
+  await finish(of, cut(of, 'upstream'))
+  t.equal((await desk.settledOnly()).usage!.output, tokensOf('Let me think. It rains. {"city":"Oslo"}'))
+
+  const held = desk.prepare({ stream: true })
+  await ask(held)
+  const hooks = begin(held)
+  const transformer = held.route.hooks.onStream[0]!.call(held)!
+  for (const event of [start({ input_tokens: 5 }), delta('sent'), delta('from the upstream, but not to the client')]) hooks.onUpstreamEvent!(event)
+  transformer.event(delta('sent'))
+  await finish(held, cut(held, 'upstream'))
+  t.equal((await desk.entries()).at(-1)!.usage!.output, tokensOf('sent'))
+})
+
+void t.test('events without a name are read by their type; a broken one is the upstream\'s fault', async (t) => {
+  const desk = new Desk()
+  const of = desk.prepare({ stream: true })
+  await ask(of)
+  const hooks = begin(of)
+  const transformer = of.route.hooks.onStream[0]!.call(of)!
+  hooks.onUpstreamEvent!(new SseEvent('', start({ input_tokens: 8 }).data))
+  transformer.event(new SseEvent('', delta('Hi').data))
+  hooks.onUpstreamEvent!(new SseEvent('', end({ output_tokens: 3 }).data))
+  t.throws(() => hooks.onUpstreamEvent!(new SseEvent('message_delta', '{"usage":')), { code: 'server_error', status: 502, retryable: true })
+  t.throws(() => transformer.event(new SseEvent('content_block_delta', '{')), { code: 'upstream_stream_interrupted' })
+  t.doesNotThrow(() => hooks.onUpstreamEvent!(new SseEvent('message_start', 'null')))
+  t.doesNotThrow(() => transformer.event(new SseEvent('content_block_delta', '{"delta":null}')))
+  await finish(of, completed(of))
+  t.match(await desk.settledOnly(), { usage: { input: 8, output: 3 } })
+})
+
+void t.test('what an answer costs beyond its hold is the operator\'s: told in the ledger, a metric and the log', async (t) => {
+  const desk = new Desk()
+  const of = desk.prepare()
+  await ask(of)
+  const held = await desk.held()
+  begin(of).onUpstreamReply!(json({ content: [], usage: { input_tokens: 50_000, output_tokens: 40 } }))
+  t.equal((await reply(of, json({}))).headers['x-gateway-cost-usd'], formatUsd(held))
+  await finish(of, completed(of))
+  const short = 50_000n * INPUT + 40n * OUTPUT - held
+  t.match(await desk.entries(), [{ kind: 'settle', nanos: -held }, { kind: 'shortfall', nanos: 0n, shortfall: short }])
+  t.equal(of.get(Charge).nanos, held)
+  t.match(await desk.services.metrics.print(), new RegExp(`gateway_shortfall_nanodollars_total ${short}`))
+  t.match(desk.services.lines, [{ request_id: of.id, model: 'm1', shortfall_usd: formatUsd(short) }])
+})
+
+void t.test('extras are charged by their price; one without a price is an alarm (lesson 28)', async (t) => {
+  const desk = new Desk({ model: priced({ input: '3', output: '15', extras: { web_search: '0.0001' } }) })
+  const of = desk.prepare()
+  await ask(of)
+  begin(of).onUpstreamReply!(json({ content: [], usage: { input_tokens: 1, output_tokens: 1, server_tool_use: { web_search_requests: 2, web_fetch_requests: 3 } } }))
+  await finish(of, completed(of))
+  t.match(await desk.settledOnly(), { nanos: -(INPUT + OUTPUT + 200_000n), usage: { extras: { web_search: 2, web_fetch: 3 } } })
+  t.match(desk.services.lines, [{ request_id: of.id, extras: ['web_fetch'] }])
+})
+
+void t.test('too little is 402, and says which limit and both numbers (lesson 9)', async (t) => {
+  const poor = new Desk({ balance: MILLION })
+  const needed = formatUsd(BigInt(boundInput(poor.prepare().request.body)) * INPUT + 100n * OUTPUT)
+  const noMoney = await refusal(poor.prepare())
+  t.match(noMoney, { status: 402, code: 'insufficient_quota', type: 'billing_error' })
+  t.ok(noMoney.message.includes(`$${needed}`) && noMoney.message.includes('$0.001 left') && noMoney.message.includes('balance of the account'), noMoney.message)
+
+  const limited = new Desk({ key: { usage_limit_usd: '0.0005' } })
+  const noLimit = await refusal(limited.prepare())
+  t.match(noLimit, { status: 402, code: 'insufficient_quota' })
+  t.ok(noLimit.message.includes(`$${needed}`) && noLimit.message.includes('$0.0005 left') && noLimit.message.includes('usage limit of the key'), noLimit.message)
+  for (const desk of [poor, limited]) t.strictSame([await desk.held(), await desk.entries()], [0n, []])
+})
+
+void t.test('what only running requests stand in the way of is 429, and passes when they end', async (t) => {
+  for (const limit of [{ balance: 3n * MILLION }, { key: { usage_limit_usd: '0.003' } }]) {
+    const desk = new Desk(limit)
+    const [one, two] = [desk.prepare(), desk.prepare()]
+    await ask(one)
+    const held = await desk.held()
+    const busy = await refusal(two)
+    t.match(busy, { status: 429, code: 'low_balance', retryAfter: 1 })
+    t.ok(busy.message.includes(`hold $${formatUsd(held)} of the $0.003`), busy.message)
+    await finish(two, failed(busy))
+    t.equal(await desk.held(), held, 'the refused one gives nothing back that it never had')
+    await finish(one, failed())
+    await t.resolves(ask(desk.prepare()))
+  }
+})
+
+void t.test('a forward route: whole, or left by the client after its head, costs its price; anything else nothing', async (t) => {
+  const served = { upstream: 'u1' }
+  const interrupted = (by: 'client' | 'upstream' | 'gateway'): Outcome => ({ kind: 'interrupted', served, by, error: new GatewayError('stream_incomplete') })
+  const rows: readonly (readonly [string, number, Outcome, Nanos | undefined])[] = [
+    ['completed', 200, { kind: 'completed', served }, 100_000n],
+    ['left by the client', 200, interrupted('client'), 100_000n],
+    ['cut by the upstream', 200, interrupted('upstream'), undefined],
+    ['cut by the gateway', 200, interrupted('gateway'), undefined],
+    ['failed', 0, failed(), undefined],
+    ['an error, passed through whole', 429, { kind: 'completed', served }, undefined],
+    ['an error, and the client left', 500, interrupted('client'), undefined]
+  ]
+  for (const [name, status, outcome, wanted] of rows) {
+    const desk = new Desk()
+    const of = desk.forwarding()
+    await ask(of)
+    t.equal(await desk.held(), 100_000n, name)
+    if (status !== 0) {
+      const bytes = { kind: 'bytes', status, headers: {}, bytes: undefined as never } as const
+      t.equal(await reply(of, bytes), bytes, 'bytes pass as they are')
+    }
+    await finish(of, outcome)
+    t.equal(await desk.held(), 0n, name)
+    t.strictSame((await desk.entries()).map(({ nanos, model, usage_source: source }) => [-nanos, model, source]), wanted === undefined ? [] : [[wanted, 'POST /v1/embeddings', 'provider']], name)
+    t.equal(of.find(Charge)?.nanos, wanted)
+  }
+})
+
+void t.test('what is free needs no balance, and has its entry all the same (lesson 8)', async (t) => {
+  const desk = new Desk({ balance: 0n, model: priced('free') })
+  const of = desk.prepare()
+  await ask(of)
+  begin(of).onUpstreamReply!(json({ content: [], usage: { input_tokens: 5, output_tokens: 6, server_tool_use: { web_search_requests: 1 } } }))
+  t.equal((await reply(of, json({}))).headers['x-gateway-cost-usd'], '0')
+  await finish(of, completed(of))
+  t.match(await desk.settledOnly(), { nanos: 0n, usage: { input: 5, output: 6 } })
+  t.strictSame(desk.services.lines, [])
+  const forwarded = desk.forwarding('/v1/free')
+  await ask(forwarded)
+  await finish(forwarded, { kind: 'completed', served: { upstream: 'u1' } })
+  t.equal((await desk.entries()).length, 2)
+})
+
+void t.test('an exchange that nobody pays for is left alone, unless it has a price', async (t) => {
+  const desk = new Desk()
+  const local = exchange(desk.snapshot, { method: 'GET', path: '/v1/models' })
+  await ask(local)
+  const answer = json({})
+  t.equal(await reply(local, answer), answer)
+  const free = exchange(desk.snapshot, { path: '/v1/free' })
+  await ask(free)
+  for (const unpaid of [local, free]) await finish(unpaid, { kind: 'completed' })
+  await t.rejects(ask(exchange(desk.snapshot, { path: '/v1/embeddings' })), /nobody to charge: put auth into its pipeline/)
+  t.strictSame([await desk.entries(), await desk.held()], [[], 0n])
+})
+
+void t.test('an answer that a plugin gave costs nothing', async (t) => {
+  const desk = new Desk()
+  const of = desk.prepare()
+  await ask(of)
+  t.equal((await reply(of, json({ cached: true }))).headers['x-gateway-cost-usd'], '0')
+  await finish(of, { kind: 'completed' })
+  t.strictSame([await desk.entries(), await desk.held(), of.find(Charge)], [[], 0n, undefined])
+})
+
+void t.test('a price or a limit that cannot be read refuses the configuration, not a request', async (t) => {
+  const create = (of: Partial<Config>): unknown => billingMeter.create({}, config(of), services())
+  t.throws(() => create({ models: [priced({ input: '3', output: 'fifteen' })] }), /fifteen/)
+  t.throws(() => create({ keys: [key({ usage_limit_usd: '0.0000000001' })] }), /finer than a nano-dollar/)
+  t.doesNotThrow(() => create({ models: [textModel] }))
+})
+
+/** Answers later, when its gate opens, and may fail first: what a store over a network does. */
+class RemoteStore implements Store {
+  readonly #inner = new MemoryStore()
+  readonly failures: { hold?: 'before' | 'after', settle?: number, release?: number } = {}
+  gate: Promise<void> = Promise.resolve()
+  onRelease = (): void => {}
+
+  credit (...call: Parameters<Store['credit']>): boolean { return this.#inner.credit(...call) }
+  balance (of: string): Balance { return this.#inner.balance(of) }
+  keyUsage (of: string): KeyUsage { return this.#inner.keyUsage(of) }
+  openHolds (): number { return this.#inner.openHolds() }
+  entries (): AsyncIterable<Entry> { return this.#inner.entries() }
+  close (): void {}
+
+  async hold (request: HoldRequest): Promise<HoldResult> {
+    await this.gate
+    if (this.failures.hold === 'before') throw new Error('hold: the store is away')
+    const result = this.#inner.hold(request)
+    if (this.failures.hold === 'after') throw new Error('hold: the answer of the store was lost')
+    return result
+  }
+
+  async settle (settlement: Settlement): Promise<Nanos> {
+    await this.gate
+    this.#fail('settle')
+    return this.#inner.settle(settlement)
+  }
+
+  async release (requestId: string): Promise<void> {
+    await this.gate
+    this.#fail('release')
+    this.#inner.release(requestId)
+    this.onRelease()
+  }
+
+  #fail (call: 'settle' | 'release'): void {
+    const left = this.failures[call] ?? 0
+    if (left === 0) return
+    this.failures[call] = left - 1
+    throw new Error(`${call}: the store is away`)
+  }
+}
+
+void t.test('a store that answers later is waited for', async (t) => {
+  const store = new RemoteStore()
+  const desk = new Desk({ store })
+  const of = desk.prepare()
+  await ask(of)
+  begin(of).onUpstreamReply!(json({ content: [], usage: { input_tokens: 5, output_tokens: 6 } }))
+  await of.settle(completed(of))
+  t.equal(of.get(Charge).nanos, 5n * INPUT + 6n * OUTPUT)
+  await of.finish(completed(of))
+  t.equal((await desk.settledOnly()).nanos, -(5n * INPUT + 6n * OUTPUT))
+  t.equal(code(await refusal(new Desk({ store: new RemoteStore(), balance: 0n }).prepare())), 'insufficient_quota')
+})
+
+void t.test('a hold whose answer was lost, or that lands after the request was given up, is given back (lesson 6)', async (t) => {
+  for (const when of ['before', 'after'] as const) {
+    const store = new RemoteStore()
+    store.failures.hold = when
+    const desk = new Desk({ store })
+    const of = desk.prepare()
+    await t.rejects(ask(of), /store/)
+    await finish(of, failed())
+    t.equal(await desk.held(), 0n, `lost ${when} it was taken`)
+  }
+
+  const store = new RemoteStore()
+  const desk = new Desk({ store })
+  const of = desk.prepare()
+  const { promise, resolve } = Promise.withResolvers<void>()
+  store.gate = promise
+  const asked = ask(of)
+  const released = new Promise<void>((done) => { store.onRelease = done })
+  await finish(of, failed(new GatewayError('server_error')))          // hook_timeout: it does not wait for the store
+  t.equal(await store.openHolds(), 0)
+  resolve()
+  await asked
+  await released
+  t.equal(await desk.held(), 0n)
+})
+
+void t.test('a settlement that failed is tried again at the end; an answer that ended in an error for it is not charged', async (t) => {
+  for (const ending of ['completed', 'cut'] as const) {
+    const store = new RemoteStore()
+    store.failures.settle = 1
+    const desk = new Desk({ store })
+    const of = desk.prepare({ stream: true })
+    await ask(of)
+    new Stream(of).see(start({ input_tokens: 5, output_tokens: 1 }), delta('Hi'))
+    const outcome = ending === 'completed' ? completed(of) : cut(of, 'upstream')
+    await t.rejects(async () => { await of.settle(outcome) }, /settle: the store is away/)
+    await of.finish(ending === 'completed' ? failed() : outcome)
+    t.equal(await desk.held(), 0n)
+    t.equal((await desk.entries()).length, ending === 'completed' ? 0 : 1)
+  }
+})
+
+void t.test('a release that failed is tried again at the end', async (t) => {
+  const store = new RemoteStore()
+  store.failures.release = 1
+  const desk = new Desk({ store })
+  const of = desk.prepare()
+  await ask(of)
+  await t.rejects(async () => { await of.settle(failed()) }, /release: the store is away/)
+  await of.finish(failed())
+  t.equal(await desk.held(), 0n)
+})
+
+void t.test('whatever runs in parallel and however it ends: amounts equal an oracle, once each, and no limit is passed (lessons 4 and 5)', async (t) => {
+  const request = fc.record({
+    max: fc.integer({ min: 1, max: 300 }), input: fc.nat(400), output: fc.nat(600), texts: fc.array(fc.lorem({ maxCount: 5 }), { minLength: 1, maxLength: 4 }),
+    ending: fc.constantFrom('completed', 'failed', 'client', 'upstream', 'gateway'), retried: fc.boolean(), twice: fc.boolean()
+  })
+  await t.resolves(fc.assert(fc.asyncProperty(fc.array(request, { maxLength: 15 }), fc.bigInt(0n, 40n * MILLION), fc.integer({ min: 0, max: 30 }), async (requests, balance, limit) => {
+    const desk = new Desk({ balance, key: { usage_limit_usd: `0.0${String(limit).padStart(2, '0')}` } })
+    let wanted = 0n
+    const all = requests.map(async (request) => {
+      const of = desk.prepare({ stream: true, max_tokens: request.max }, ['premium', 'premium'])
+      const refused = await refusalOrNone(of)
+      if (refused !== undefined) { await finish(of, failed(refused)); return }
+      const held = BigInt(boundInput(of.request.body, 200_000)) * INPUT + BigInt(request.max) * OUTPUT
+      if (request.retried) new Stream(of, 0).see(start({ input_tokens: 99_999, output_tokens: 99_999 }))
+      const stream = new Stream(of, 1)
+      for (const event of [start({ input_tokens: request.input, output_tokens: 0 }), ...request.texts.map(delta)]) { stream.see(event); await Promise.resolve() }
+      const produced = BigInt(tokensOf(...request.texts))
+      let cost = 0n
+      if (request.ending === 'completed') { stream.see(end({ output_tokens: request.output })); cost = BigInt(request.input) * INPUT + BigInt(request.output) * OUTPUT }
+      else if (request.ending === 'client') cost = BigInt(request.input) * INPUT + produced * OUTPUT
+      else if (request.ending !== 'failed') cost = produced * OUTPUT
+      wanted += cost < held ? cost : held
+      const outcome = request.ending === 'completed' ? completed(of) : request.ending === 'failed' ? failed() : cut(of, request.ending)
+      await of.settle(outcome)
+      await of.finish(request.twice && outcome.kind === 'completed' ? cut(of, 'client') : outcome)
+    })
+    await Promise.all(all)
+    const state = await desk.store.balance('acme')
+    const { spent, held } = await desk.store.keyUsage('acme-dev')
+    if (balance - state.balance !== wanted) throw new Error(`${balance - state.balance} charged, not ${wanted}`)
+    if (state.held !== 0n || held !== 0n || await desk.store.openHolds() !== 0) throw new Error('something stays held')
+    if (state.balance < 0n || spent !== wanted || spent > BigInt(limit) * MILLION) throw new Error('a limit was passed')
+    const settled = (await desk.entries()).filter(({ kind }) => kind === 'settle')
+    if (new Set(settled.map(({ reference }) => reference)).size !== settled.length) throw new Error('a request was settled twice')
+  }), { numRuns: 150 }))
+})
+
+async function refusalOrNone (of: Exchange): Promise<GatewayError | undefined> {
+  try {
+    await ask(of)
+    return undefined
+  } catch (thrown) {
+    if (isGatewayError(thrown)) return thrown
+    throw thrown
+  }
+}

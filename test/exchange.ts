@@ -1,0 +1,118 @@
+// A real Exchange on a real Snapshot, without sockets: for tests of plugins and of what watches exchanges.
+import { Writable } from 'node:stream'
+import { createLogger } from '../src/admin/log.ts'
+import { createMetrics, type Metrics } from '../src/admin/metrics.ts'
+import type { AccountConfig, Config, KeyConfig, ModelConfig, UpstreamConfig } from '../src/config/config.ts'
+import { Snapshot } from '../src/config/snapshot.ts'
+import { endpoints } from '../src/endpoints.ts'
+import { Exchange, type ClientRequest } from '../src/exchange.ts'
+import { ApiKey, Model, Plan } from '../src/facts.ts'
+import type { Plugin } from '../src/plugin.ts'
+import { createRequestId } from '../src/request-id.ts'
+import type { Services } from '../src/services.ts'
+import { MemoryStore } from '../src/store/memory.ts'
+import { Upstreams } from '../src/upstream/upstream.ts'
+
+export const SECRET = 'sk-gw-0123456789abcdefghijABCDEFGHIJkl'
+
+export function account (more: Partial<AccountConfig> = {}): AccountConfig {
+  return { id: 'acme', name: 'Acme', opening_balance_usd: '25', allow_fallback: true, ...more }
+}
+
+export function key (more: Partial<KeyConfig> = {}): KeyConfig {
+  return { id: 'acme-dev', account: 'acme', secret: SECRET, routing_mode: 'premium', channels: ['premium', 'cheap'], ...more }
+}
+
+export function upstreamConfig (more: Partial<UpstreamConfig> = {}): UpstreamConfig {
+  return { url: 'http://127.0.0.1:9', dialect: 'messages', headers: {}, timeouts: { connect: 1000, first_byte: 1000, idle: 1000 }, ...more }
+}
+
+/** @param channels name to targets `upstream/model*weight`; a leading "!" switches the channel off */
+export function model (id: string, channels: Readonly<Record<string, string>>, more: Partial<ModelConfig> = {}): ModelConfig {
+  return {
+    id,
+    name: id.toUpperCase(),
+    provider: 'anthropic',
+    kind: 'text',
+    created: '2025-09-29',
+    accepts: ['text'],
+    channels: Object.fromEntries(Object.entries(channels).map(([name, text]) => [name, {
+      enabled: !text.startsWith('!'),
+      price: { input: '3', output: '15' },
+      targets: text.replace('!', '').split(' ').map((target) => {
+        const [, upstream, upstreamModel, weight] = /^(\w+)\/([\w-]+)\*(\d+)$/.exec(target)!
+        return { upstream: upstream!, model: upstreamModel!, weight: Number(weight) }
+      })
+    }])),
+    ...more
+  }
+}
+
+export function config (more: Partial<Config> = {}): Config {
+  const listener = { listen: '127.0.0.1:0' }
+  return {
+    server: {
+      api: { ...listener, timeouts: { headers: 10_000, body_idle: 15_000, write_stall: 60_000, hold_head: 10_000, ping: 15_000 } },
+      public: listener,
+      admin: { ...listener, token: 'admin-token' },
+      trusted_proxies: [],
+      body_limit: 33_554_432,
+      body_memory: 536_870_912,
+      drain_delay: 0,
+      drain_timeout: 30_000
+    },
+    store: { driver: 'memory', path: './data' },
+    log: { level: 'info' },
+    hook_timeout: 5000,
+    pipeline: [],
+    upstreams: {},
+    models: [],
+    routes: [],
+    accounts: [account()],
+    keys: [key()],
+    ...more
+  }
+}
+
+export interface TestServices extends Services {
+  readonly metrics: Metrics
+  /** what was logged, parsed */
+  readonly lines: readonly Readonly<Record<string, unknown>>[]
+}
+
+export function services (now: () => number = Date.now): TestServices {
+  const lines: Record<string, unknown>[] = []
+  const log = createLogger('trace', new Writable({ write (chunk: Buffer, _encoding, done) { lines.push(JSON.parse(String(chunk)) as Record<string, unknown>); done() } }))
+  return { log, metrics: createMetrics(now), store: new MemoryStore(now), upstreams: new Upstreams(), now, lines }
+}
+
+/** @param plugins with their options in the pipeline, `{}` if it names none */
+export function snapshot (of: Config, plugins: readonly Plugin[] = [], own: Services = services()): Snapshot {
+  const pipeline = plugins.map((plugin, i) => of.pipeline[i] ?? { use: plugin.name, with: {} })
+  return new Snapshot({ config: { ...of, pipeline }, generation: 7, plugins, endpoints, services: own })
+}
+
+export function exchange (on: Snapshot, received: Partial<ClientRequest> = {}, signal = new AbortController().signal): Exchange {
+  const request = { method: 'POST', path: '/v1/messages', query: '', headers: {}, address: '127.0.0.1', ...received }
+  const route = on.routes.find(request.method, request.path)
+  if (route === undefined) throw new Error(`no route takes ${request.method} ${request.path}`)
+  return new Exchange(createRequestId(), route, request, on, signal)
+}
+
+/** With what auth and the core would have written by now. */
+export function asking (on: Snapshot, modelId: string, more: { readonly key?: Partial<KeyConfig>, readonly account?: Partial<AccountConfig> } = {}): Exchange {
+  const made = exchange(on)
+  made.set(ApiKey, { key: key(more.key), account: account(more.account) })
+  made.set(Model, on.models.get(modelId)!)
+  return made
+}
+
+/** Runs what plugins do before an upstream is asked, as the core does. */
+export async function ask (of: Exchange): Promise<void> {
+  for (const { call } of of.route.hooks.onHead) await call(of)
+  for (const { call } of of.route.hooks.onRequest) await call(of)
+}
+
+export function planOf (of: Exchange): string {
+  return of.get(Plan).attempts.map(({ upstream, model: name, channel }) => `${channel}:${upstream}/${name}`).join(' ')
+}

@@ -1,0 +1,37 @@
+// Preloaded into a gateway by gateway-process.ts: tells over IPC how long its event loop stood still, and what it keeps in
+// memory. Ends the process when the test is gone, however that died.
+import { monitorEventLoopDelay } from 'node:perf_hooks'
+import { isMainThread } from 'node:worker_threads'
+
+export type Question = 'delay' | 'heap'
+
+export interface Answers {
+  /** milliseconds since the last time it was asked */
+  readonly delay: { readonly max: number, readonly p99: number }
+  /** bytes after a garbage collection */
+  readonly heap: number
+}
+
+const RESOLUTION_MS = 1
+
+async function collect (): Promise<number> {
+  // Three times, a turn apart: the first finds what only finalizers hold.
+  for (let round = 0; round < 3; round++) {
+    void globalThis.gc!()
+    await new Promise(setImmediate)
+  }
+  return process.memoryUsage().heapUsed
+}
+
+if (isMainThread && process.send !== undefined) {
+  const histogram = monitorEventLoopDelay({ resolution: RESOLUTION_MS })
+  histogram.enable()
+  process.on('message', async (question: Question) => {
+    if (question === 'heap') { process.send!(await collect()); return }
+    const ms = (ns: number): number => Math.max(0, ns / 1e6 - RESOLUTION_MS)
+    process.send!({ max: ms(histogram.max), p99: ms(histogram.percentile(99)) })
+    histogram.reset()
+  })
+  process.on('disconnect', () => process.exit(1))
+  process.channel!.unref()
+}

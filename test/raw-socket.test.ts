@@ -1,0 +1,230 @@
+// What never reaches the pipeline, on raw sockets: parser errors, slow and huge heads, refused upgrades, bodies that are
+// refused while they are sent. Each gets an answer with a request id, and no other connection notices.
+import { once } from 'node:events'
+import { connect, type Socket } from 'node:net'
+import { brotliCompressSync, deflateSync, gzipSync, zstdCompressSync } from 'node:zlib'
+import t, { type Test } from 'tap'
+import { gateway, KEY, messagesRequest, yaml } from './gateway.ts'
+import { answer, upstream } from './upstream.ts'
+
+interface RawAnswer {
+  readonly status: number
+  readonly headers: Readonly<Record<string, string>>
+  readonly body: string
+}
+
+function open (t: Test, url: string): Socket {
+  const { hostname, port } = new URL(url)
+  const socket = connect(Number(port), hostname)
+  socket.on('error', () => {})
+  t.teardown(() => socket.destroy())
+  return socket
+}
+
+/** Everything until the server closes. */
+async function readAll (socket: Socket): Promise<string> {
+  const chunks: Buffer[] = []
+  socket.on('data', (chunk: Buffer) => { chunks.push(chunk) })
+  await once(socket, 'close')
+  return Buffer.concat(chunks).toString('utf8')
+}
+
+function parse (text: string): RawAnswer {
+  const [head, ...rest] = text.split('\r\n\r\n')
+  const [line, ...fields] = head!.split('\r\n')
+  return {
+    status: Number(line!.split(' ')[1]),
+    headers: Object.fromEntries(fields.map((field) => [field.slice(0, field.indexOf(':')).toLowerCase(), field.slice(field.indexOf(':') + 1).trim()])),
+    body: rest.join('\r\n\r\n')
+  }
+}
+
+async function send (t: Test, url: string, bytes: string | Buffer): Promise<RawAnswer> {
+  const socket = open(t, url)
+  const all = readAll(socket)
+  socket.write(bytes)
+  return parse(await all)
+}
+
+/** The id in three places (spec 7), the code, and the type. */
+function isShaped (t: Test, { headers, body }: RawAnswer, code: string): void {
+  const id = headers['x-request-id']!
+  t.match(id, /^req_[0-9A-Za-z]{24}$/)
+  t.equal(headers['request-id'], id)
+  const { error } = JSON.parse(body) as { error: { code: string, message: string, request_id: string, charged_usd: string } }
+  t.equal(error.code, code)
+  t.equal(error.request_id, id)
+  t.ok(error.message.endsWith(` Request ID: ${id}`), error.message)
+  t.equal(error.charged_usd, '0')
+}
+
+function head (headers: Readonly<Record<string, string | number>>, path = '/v1/messages', method = 'POST'): string {
+  const all = { host: 'gateway', 'x-api-key': KEY, 'content-type': 'application/json', ...headers }
+  return `${method} ${path} HTTP/1.1\r\n${Object.entries(all).map(([name, value]) => `${name}: ${value}\r\n`).join('')}\r\n`
+}
+
+const close = { connection: 'close' }
+
+t.test('what the parser can not read', async (t) => {
+  const { url } = await gateway(t, yaml([await upstream(t, answer('hi')).then(({ url }) => url)]).replace('hold_head: 10s', 'headers: 1s'))
+
+  await t.test('garbage is 400 bad_request', async (t) => {
+    const got = await send(t, url, 'GARBAGE\r\n\r\n')
+    t.equal(got.status, 400)
+    isShaped(t, got, 'bad_request')
+  })
+  await t.test('a head over 64 KiB is 431', async (t) => {
+    const got = await send(t, url, head({ 'x-large': 'x'.repeat(70_000) }))
+    t.equal(got.status, 431)
+    isShaped(t, got, 'bad_request')
+  })
+  await t.test('a head of 60 KiB is accepted', async (t) => {
+    t.equal((await send(t, url, head({ 'x-large': 'x'.repeat(60_000), ...close }, '/v1/models', 'GET'))).status, 200)
+  })
+  await t.test('a head that never ends is 408', async (t) => {
+    const got = await send(t, url, 'POST /v1/messages HTTP/1.1\r\nhost: gateway\r\n')
+    t.equal(got.status, 408)
+    isShaped(t, got, 'bad_request')
+  })
+  await t.test('HTTP/1.1 without Host is 400', async (t) => {
+    const got = await send(t, url, 'GET /v1/models HTTP/1.1\r\nconnection: close\r\n\r\n')
+    t.equal(got.status, 400)
+    isShaped(t, got, 'bad_request')
+  })
+  await t.test('CONNECT is 405', async (t) => {
+    const got = await send(t, url, 'CONNECT example.com:443 HTTP/1.1\r\nhost: example.com\r\n\r\n')
+    t.equal(got.status, 405)
+    isShaped(t, got, 'bad_request')
+  })
+  await t.test('a WebSocket upgrade is refused: 404 where nothing is, 400 where something else is', async (t) => {
+    const upgrade = { connection: 'Upgrade', upgrade: 'websocket', 'sec-websocket-key': 'dGhlIHNhbXBsZSBub25jZQ==', 'sec-websocket-version': '13' }
+    const nowhere = await send(t, url, head(upgrade, '/v1/realtime', 'GET'))
+    t.equal(nowhere.status, 404)
+    isShaped(t, nowhere, 'not_found')
+    const elsewhere = await send(t, url, head(upgrade, '/v1/models', 'GET'))
+    t.equal(elsewhere.status, 400)
+    isShaped(t, elsewhere, 'invalid_request')
+  })
+  await t.test('an upgrade to h2c, as curl --http2 asks for, is ignored', async (t) => {
+    const got = await send(t, url, head({ connection: 'Upgrade, HTTP2-Settings, close', upgrade: 'h2c', 'http2-settings': 'AAMAAABkAAQAAP__' }, '/v1/models', 'GET'))
+    t.equal(got.status, 200)
+  })
+  await t.test('unknown addresses are 404 before any key is asked for, in the style of the path', async (t) => {
+    const chat = await send(t, url, 'GET /nowhere HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n')
+    t.equal(chat.status, 404)
+    isShaped(t, chat, 'not_found')
+    const messages = await send(t, url, 'POST /v1/messages/nowhere HTTP/1.1\r\nhost: x\r\nconnection: close\r\ncontent-length: 0\r\n\r\n')
+    t.equal(messages.status, 404)
+    const body = JSON.parse(messages.body) as { type: string, error: { type: string, details: unknown }, request_id: string }
+    t.equal(body.type, 'error')
+    t.equal(body.error.type, 'not_found_error')
+    t.equal(body.request_id, messages.headers['x-request-id'])
+  })
+  await t.test('a wrong method is 405 with Allow', async (t) => {
+    const got = await send(t, url, head({ ...close, 'content-length': 0 }, '/v1/messages', 'PUT'))
+    t.equal(got.status, 405)
+    t.equal(got.headers['allow'], 'POST')
+  })
+})
+
+t.test('bodies are limited while they are read', async (t) => {
+  const up = await upstream(t, answer('hi'))
+  const { url } = await gateway(t, yaml([up.url]).replace('drain_timeout: 5s', 'drain_timeout: 5s\n  body_limit: 1MB\n  body_memory: 3MB').replace('hold_head: 10s', 'body_idle: 500ms'))
+  const body = JSON.stringify(messagesRequest)
+
+  await t.test('a large Content-Length is 413 at once, before the body is sent', async (t) => {
+    const socket = open(t, url)
+    const [first] = await Promise.all([once(socket, 'data') as Promise<[Buffer]>, socket.write(head({ 'content-length': 2_000_000 }))])
+    const got = parse(first[0].toString())
+    t.equal(got.status, 413)
+    t.equal(got.headers['connection'], 'close')
+    t.match(got.body, /"request_too_large"/)
+  })
+  await t.test('a client that is still sending can read its 413', async (t) => {
+    const got = await send(t, url, Buffer.concat([Buffer.from(head({ 'content-length': 2_000_000 })), Buffer.alloc(2_000_000, 32)]))
+    t.equal(got.status, 413)
+  })
+  await t.test('a chunked body over the limit is 413', async (t) => {
+    const got = await send(t, url, Buffer.concat([Buffer.from(head({ 'transfer-encoding': 'chunked' }) + (1_500_000).toString(16) + '\r\n'), Buffer.alloc(1_500_000, 32), Buffer.from('\r\n0\r\n\r\n')]))
+    t.equal(got.status, 413)
+  })
+  const encoders = { gzip: gzipSync, deflate: deflateSync, br: brotliCompressSync, zstd: zstdCompressSync }
+  for (const [encoding, encode] of Object.entries(encoders)) {
+    await t.test(`${encoding}: is decoded; a bomb of 20 MB is 413; broken is 400`, async (t) => {
+      const good = encode(Buffer.from(body))
+      t.equal((await send(t, url, Buffer.concat([Buffer.from(head({ ...close, 'content-encoding': encoding, 'content-length': good.length })), good]))).status, 200)
+      const bomb = encode(Buffer.alloc(20_000_000, 32))
+      t.equal((await send(t, url, Buffer.concat([Buffer.from(head({ ...close, 'content-encoding': encoding, 'content-length': bomb.length })), bomb]))).status, 413)
+      const broken = await send(t, url, head({ ...close, 'content-encoding': encoding, 'content-length': body.length }) + body)
+      t.equal(broken.status, 400)
+      t.match(broken.body, /bad_request/)
+    })
+  }
+  await t.test('an unknown Content-Encoding and a wrong Content-Type are 400 that name what is taken', async (t) => {
+    t.match((await send(t, url, head({ ...close, 'content-encoding': 'compress', 'content-length': body.length }) + body)).body, /gzip, x-gzip, deflate, br, zstd/)
+    t.match((await send(t, url, head({ ...close, 'content-type': 'application/x-www-form-urlencoded', 'content-length': body.length }) + body)).body, /Content-Type: application\/json/)
+  })
+  await t.test('a client that stops sending is told 408', async (t) => {
+    const got = await send(t, url, head({ 'content-length': 5000 }) + '{"model":')
+    t.equal(got.status, 408)
+  })
+  await t.test('64 levels pass, 65 are 400', async (t) => {
+    const nested = (levels: number): string => JSON.stringify({ ...messagesRequest, x: 0 }).replace('"x":0', `"x":${'['.repeat(levels - 1)}${']'.repeat(levels - 1)}`)
+    for (const [levels, status] of [[64, 200], [65, 400]] as const) {
+      t.equal((await send(t, url, head({ ...close, 'content-length': nested(levels).length }) + nested(levels))).status, status, `${levels} levels`)
+    }
+  })
+  await t.test('brackets and quotes in strings are no levels', async (t) => {
+    const tricky = JSON.stringify({ ...messagesRequest, messages: [{ role: 'user', content: '["\\'.repeat(200) + '\\"' }] })
+    t.equal((await send(t, url, head({ ...close, 'content-length': Buffer.byteLength(tricky) }) + tricky)).status, 200)
+  })
+  await t.test('not JSON, not an object, not UTF-8, nothing at all: 400 bad_request', async (t) => {
+    for (const bad of [Buffer.from('{"model": oops}'), Buffer.from('[1]'), Buffer.from('"x"'), Buffer.from([0x7b, 0x22, 0xff, 0x22, 0x7d]), Buffer.alloc(0)]) {
+      const got = await send(t, url, Buffer.concat([Buffer.from(head({ ...close, 'content-length': bad.length })), bad]))
+      t.equal(got.status, 400)
+      const { error, request_id: id } = JSON.parse(got.body) as { error: { type: string, details: { error_code: string } }, request_id: string }
+      t.equal(error.details.error_code, 'bad_request')
+      t.equal(id, got.headers['request-id'])
+    }
+  })
+  await t.test('Expect: 100-continue: a refused client sends no body', async (t) => {
+    const got = await send(t, url, head({ 'x-api-key': 'wrong', expect: '100-continue', 'content-length': 900_000 }))
+    t.equal(got.status, 401)
+  })
+  await t.test('Expect: 100-continue: an accepted one is told to go on', async (t) => {
+    const socket = open(t, url)
+    const all = readAll(socket)
+    socket.write(head({ ...close, expect: '100-continue', 'content-length': body.length }))
+    const [first] = await once(socket, 'data') as [Buffer]
+    t.match(first.toString(), /^HTTP\/1\.1 100 Continue\r\n\r\n/)
+    socket.write(body)
+    t.equal(parse((await all).replace(/^HTTP\/1\.1 100 Continue\r\n\r\n/, '')).status, 200)
+  })
+  await t.test('bodies beyond body_memory are 429 queue_full with Retry-After, and the memory comes back', async (t) => {
+    const waiting = Array.from({ length: 3 }, () => {
+      const socket = open(t, url)
+      socket.write(head({ 'content-length': 1_000_000 }) + ' '.repeat(10))
+      return socket
+    })
+    let refused: RawAnswer
+    do refused = await send(t, url, head({ ...close, 'content-length': body.length + 1_000_000 - body.length }) + body.padEnd(1_000_000))
+    while (refused.status === 200)                            // until the three have arrived
+    t.equal(refused.status, 429)
+    t.match(refused.body, /queue_full/)
+    t.match(refused.headers['retry-after'], /^[1-9]\d?$/)
+    for (const socket of waiting) socket.destroy()
+    let again: RawAnswer
+    do again = await send(t, url, head({ ...close, 'content-length': 1_000_000 }) + body.padEnd(1_000_000))
+    while (again.status === 429)
+    t.equal(again.status, 200)
+  })
+})
+
+t.test('garbage behind a request on the same connection does not corrupt the answer that is under way', async (t) => {
+  const up = await upstream(t, answer('hi'))
+  const { url } = await gateway(t, yaml([up.url]))
+  const body = JSON.stringify(messagesRequest)
+  const got = await send(t, url, head({ 'content-length': body.length }) + body + '\0\0 nonsense\r\n\r\n')
+  t.ok(got.status === 200 || got.status === 400, String(got.status))
+  t.equal(got.body.match(/HTTP\/1\.1/g), null, 'one answer, or none inside another')
+})
