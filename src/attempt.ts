@@ -52,12 +52,12 @@ export async function tryAttempt (exchange: Exchange, attempt: Attempt): Promise
     const told = settleHook(onUpstreamRequest(request), plugin, exchange)
     if (told !== undefined) await told
   }
-  exchange.signal.throwIfAborted()
+  exchange.throwIfAborted()
   if (exchange.attempts++ === 0) exchange.times.dispatched = performance.now()
   const upward = hooks.map((own) => own.hooks).reverse()
   return await new Promise<Answer>((resolve, reject) => {
     const receiver = new Receiver(exchange, attempt, upstream, upward, resolve, reject)
-    receiver.start({ method: request.method, path: request.path, headers: request.headers, body: JSON.stringify(request.body) })
+    receiver.start({ method: request.method, path: request.path, headers: request.headers, body: exchange.blobs.join(JSON.stringify(request.body)) })
   })
 }
 
@@ -65,7 +65,8 @@ class Receiver implements CommittedStream {
   readonly #exchange: Exchange
   readonly #attempt: Attempt
   readonly #upstream: Upstream
-  readonly #hooks: readonly AttemptHooks[]
+  readonly #onUpstreamReply: ReadonlyArray<NonNullable<AttemptHooks['onUpstreamReply']>>
+  readonly #onUpstreamEvent: ReadonlyArray<NonNullable<AttemptHooks['onUpstreamEvent']>>
   readonly #resolve: (answer: Answer) => void
   readonly #reject: (error: unknown) => void
   #call: UpstreamCall | undefined
@@ -88,13 +89,14 @@ class Receiver implements CommittedStream {
     this.#exchange = exchange
     this.#attempt = attempt
     this.#upstream = upstream
-    this.#hooks = hooks
+    this.#onUpstreamReply = hooks.flatMap((own) => own.onUpstreamReply?.bind(own) ?? [])
+    this.#onUpstreamEvent = hooks.flatMap((own) => own.onUpstreamEvent?.bind(own) ?? [])
     this.#resolve = resolve
     this.#reject = reject
   }
 
-  start (request: { readonly method: string, readonly path: string, readonly headers: Readonly<Record<string, string>>, readonly body: string }): void {
-    this.#exchange.signal.addEventListener('abort', this.#onAbort, { once: true })
+  start (request: { readonly method: string, readonly path: string, readonly headers: Readonly<Record<string, string>>, readonly body: string | Buffer }): void {
+    this.#exchange.onAbort(this.#onAbort)
     this.#call = new UpstreamCall(this.#upstream, request, {
       onHead: (status, headers) => { this.#onHead(status, headers) },
       onData: (chunk) => { this.#guard(() => { this.#onData(chunk) }) },
@@ -120,7 +122,7 @@ class Receiver implements CommittedStream {
   readonly #onAbort = (): void => {
     if (this.#isCommitted) return
     this.abort()
-    this.#reject(this.#exchange.signal.reason)
+    this.#reject(this.#exchange.abortReason)
   }
 
   #onHead (status: number, headers: IncomingHttpHeaders): void {
@@ -157,7 +159,7 @@ class Receiver implements CommittedStream {
         if (decoded === undefined) continue
         for (const event of decoded instanceof Array ? decoded : [decoded]) {
           if (isError(event)) { failure = { kind: 'error_event', body: event.json }; return }
-          for (const hooks of this.#hooks) this.#asPlugin(() => hooks.onUpstreamEvent?.(event))
+          tell(this.#onUpstreamEvent, event)
           if (!this.#isCommitted && commits(event)) this.#commit()
           if (!isTerminal(event)) { events.push(event); continue }
           if (!this.#isCommitted) { failure = { kind: 'empty' }; return }
@@ -210,19 +212,10 @@ class Receiver implements CommittedStream {
     const body = this.#upstream.dialect.decodeReply(JSON.parse(text), this.#exchange)
     if (isEmptyReply(body as Parameters<typeof isEmptyReply>[0])) { this.#fail({ kind: 'empty' }); return }
     const reply = json(body)
-    for (const hooks of this.#hooks) this.#asPlugin(() => hooks.onUpstreamReply?.(reply))
+    tell(this.#onUpstreamReply, reply)
     this.#end()
     this.#isCommitted = true
     this.#resolve({ kind: 'json', attempt: this.#attempt, reply })
-  }
-
-  /** What a plugin throws is its own: it must not look like an upstream that sent nonsense. */
-  #asPlugin (call: () => void): void {
-    try {
-      call()
-    } catch (thrown) {
-      throw toGatewayError(thrown)
-    }
   }
 
   /** Whatever throws between two bytes ends the attempt, not the process. */
@@ -240,7 +233,7 @@ class Receiver implements CommittedStream {
     const named = nameFailure(failure, this.#exchange, this.#attempt.upstream)
     // After the commit the code tells only how the stream broke (protocol.md K 6.3b); what the upstream said is the cause.
     this.#endWith(!this.#isCommitted ? named
-      : new GatewayError(failure.kind === 'incomplete' ? 'stream_incomplete' : 'upstream_stream_interrupted', { cause: named }), 'upstream')
+      : new GatewayError(failure.kind === 'incomplete' ? 'stream_incomplete' : 'upstream_stream_interrupted', { cause: named, ...(named.type === 'overloaded_error' && { type: named.type }) }), 'upstream')
   }
 
   #endWith (error: GatewayError, by: 'upstream' | 'gateway'): void {
@@ -254,7 +247,16 @@ class Receiver implements CommittedStream {
 
   #end (): void {
     this.#isEnded = true
-    this.#exchange.signal.removeEventListener('abort', this.#onAbort)
+    this.#exchange.offAbort(this.#onAbort)
+  }
+}
+
+/** What a plugin throws is its own: it must not look like an upstream that sent nonsense. */
+function tell <T> (hooks: ReadonlyArray<(what: T) => void>, what: T): void {
+  try {
+    for (const call of hooks) call(what)
+  } catch (thrown) {
+    throw toGatewayError(thrown)
   }
 }
 

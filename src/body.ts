@@ -4,6 +4,7 @@ import type { Transform } from 'node:stream'
 import { isUtf8 } from 'node:buffer'
 import zlib from 'node:zlib'
 import { GatewayError } from './errors.ts'
+import type { Exchange } from './exchange.ts'
 import type { Body } from './facts.ts'
 import { JsonGuard } from './json-guard.ts'
 
@@ -78,9 +79,9 @@ function tooLarge (limit: number): GatewayError {
 
 /**
  * Reads and parses the body. The memory that it takes is given back by the caller: `taken` is called with each amount.
- * @throws {GatewayError} request_too_large, bad_request, request_timeout, queue_full; the signal's reason
+ * @throws {GatewayError} request_too_large, bad_request, request_timeout, queue_full; the reason of an abort
  */
-export async function readBody (req: IncomingMessage, res: ServerResponse, limits: BodyLimits, signal: AbortSignal, taken: (bytes: number) => void): Promise<Body> {
+export async function readBody (req: IncomingMessage, res: ServerResponse, limits: BodyLimits, exchange: Exchange, taken: (bytes: number) => void): Promise<Body> {
   const { length, decoder } = checkHead(req, limits.limit)
   // Content-Length is taken at once: a body that can't be held is refused before it is sent.
   let reserved = 0
@@ -124,21 +125,22 @@ export async function readBody (req: IncomingMessage, res: ServerResponse, limit
     }
     const onEnd = (): void => { stop(); resolve() }
     const onBroken = (cause: unknown): void => { fail(new GatewayError('bad_request', { message: 'The request body could not be decompressed. Check the Content-Encoding.', cause })) }
-    const onLeft = (): void => { fail(signal.reason) }
+    const onLeft = (): void => { fail(exchange.abortReason) }
     const stop = (): void => {
       clearTimeout(timer)
       req.off('data', onReceived)
       source.off('data', onData).off('end', onEnd)
       decoder?.off('error', onBroken).on('error', () => {})   // zlib may report once more after it was destroyed
-      signal.removeEventListener('abort', onLeft)
+      exchange.offAbort(onLeft)
     }
     req.on('data', onReceived)
     source.on('data', onData).on('end', onEnd)
     decoder?.on('error', onBroken)
-    signal.addEventListener('abort', onLeft)
-    if (signal.aborted) onLeft()
+    exchange.onAbort(onLeft)
+    if (exchange.abortReason !== undefined) onLeft()
   })
-  return parse(chunks.length === 1 ? chunks[0]! : Buffer.concat(chunks, size))
+  const bytes = chunks.length === 1 ? chunks[0]! : Buffer.concat(chunks, size)
+  return parse(guard.longStrings.length === 0 ? bytes : exchange.blobs.lift(bytes, guard.longStrings))
 }
 
 /** @throws {GatewayError} bad_request */

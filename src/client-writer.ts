@@ -2,7 +2,7 @@
 import { type IncomingMessage, type ServerResponse, validateHeaderName, validateHeaderValue } from 'node:http'
 import type { Readable } from 'node:stream'
 import { pipeline } from 'node:stream/promises'
-import type { ErrorReply, Style } from './errors.ts'
+import { type ErrorReply, GatewayError, type Style } from './errors.ts'
 import type { Exchange } from './exchange.ts'
 import type { BytesReply, Headers, JsonReply } from './reply.ts'
 import type { SseEvent } from './sse.ts'
@@ -48,7 +48,11 @@ export class ClientWriter {
     this.#res = res
     this.#exchange = exchange
     this.#limits = limits
-    this.#onStall = onStall
+    this.#onStall = () => {
+      // Said here: a socket that we destroy ourselves does not look like one that the client closed.
+      exchange.abort(new GatewayError('client_closed'))
+      onStall()
+    }
     res.on('drain', () => { this.#drained() })
   }
 
@@ -62,10 +66,11 @@ export class ClientWriter {
   }
 
   async json (reply: JsonReply | ErrorReply, text = encode(reply)): Promise<void> {
-    this.#head(reply.status, { 'content-type': 'application/json', 'cache-control': 'no-store', ...reply.headers, 'content-length': String(Buffer.byteLength(text)) })
+    const length = Buffer.byteLength(text)
+    this.#head(reply.status, { 'content-type': 'application/json', 'cache-control': 'no-store', ...reply.headers, 'content-length': String(length) })
     if (hasMuchUnread(this.#req)) { await this.#endAndDiscard(text); return }
-    // Head and body in one string leave in one packet. Text, not bytes, is what node joins to the head.
-    if (text.length <= SLICE) await this.#end(text)
+    // Head and body in one string leave in one packet. Text, not bytes, is what node joins to the head; ASCII needs no encoding.
+    if (text.length <= SLICE) await this.#end(text, length === text.length ? 'latin1' : 'utf8')
     else await this.#slices(Buffer.from(text))
   }
 
@@ -121,7 +126,7 @@ export class ClientWriter {
   }
 
   /** Resolves when the last byte was handed to the system; rejects with what ended the exchange when the client is gone. */
-  #end (last: string | Buffer): Promise<void> {
+  #end (last: string | Buffer, encoding: 'latin1' | 'utf8' = 'utf8'): Promise<void> {
     if (this.#exchange.times.firstByte === 0) this.#exchange.times.firstByte = performance.now()
     const res = this.#res
     return new Promise((resolve, reject) => {
@@ -129,12 +134,13 @@ export class ClientWriter {
         clearTimeout(this.#stallTimer)
         res.off('finish', settled).off('close', settled)
         if (res.writableFinished) resolve()
-        else reject(this.#exchange.signal.reason ?? new Error('the connection was closed'))
+        else reject(this.#exchange.abortReason ?? new Error('the connection was closed'))
       }
       if (res.destroyed) { settled(); return }
-      this.#stallTimer ??= setTimeout(this.#onStall, this.#limits.write_stall)
       res.on('finish', settled).on('close', settled)
-      res.end(last)
+      res.end(last, encoding)
+      // What the system has taken already can't stall.
+      if (res.writableLength > 0) this.#stallTimer ??= setTimeout(this.#onStall, this.#limits.write_stall)
     })
   }
 
@@ -158,9 +164,9 @@ export class ClientWriter {
     let at = 0
     for (; at + SLICE < body.length; at += SLICE) {
       if (this.#res.write(body.subarray(at, at + SLICE))) continue
-      if (this.#res.destroyed) throw this.#exchange.signal.reason           // there will be no `close` any more
+      if (this.#res.destroyed) throw this.#exchange.abortReason           // there will be no `close` any more
       await new Promise<void>((resolve, reject) => {
-        const left = (): void => { reject(this.#exchange.signal.reason) }
+        const left = (): void => { reject(this.#exchange.abortReason) }
         this.#res.once('close', left)
         this.#waitForDrain(() => { this.#res.off('close', left); resolve() })
       })

@@ -11,17 +11,36 @@ import path from 'node:path'
 export function keepSecret (folder: string, name: string, create: () => string): string {
   const file = path.join(folder, name)
   try {
-    return readFileSync(file, 'utf8').trim()
-  } catch (error) {
-    if ((error as NodeJS.ErrnoException).code !== 'ENOENT') throw error
+    return read(file) ?? write(folder, file, create())
+  } catch (cause) {
+    if (cause instanceof EmptySecret) throw cause
+    throw new Error(`the data folder ${folder} can't be used (${(cause as Error).message}). Make it writable for this user, or name another one in store.path.`, { cause })
   }
+}
+
+class EmptySecret extends Error {}
+
+/** Undefined: there is no such file. */
+function read (file: string): string | undefined {
+  let secret: string
+  try {
+    secret = readFileSync(file, 'utf8').trim()
+  } catch (error) {
+    if ((error as NodeJS.ErrnoException).code === 'ENOENT') return undefined
+    throw error
+  }
+  // What a full disk, or the death of whoever wrote it, leaves behind. Nobody may be let in with nothing.
+  if (secret === '') throw new EmptySecret(`the file ${file} is empty. Delete it: a new secret is generated at the next start.`)
+  return secret
+}
+
+function write (folder: string, file: string, secret: string): string {
   mkdirSync(folder, { recursive: true, mode: 0o700 })
-  const secret = create()
   try {
     writeFileSync(file, secret + '\n', { mode: 0o600, flag: 'wx' })
   } catch (error) {
     // Another process was faster: its secret counts.
-    if ((error as NodeJS.ErrnoException).code === 'EEXIST') return readFileSync(file, 'utf8').trim()
+    if ((error as NodeJS.ErrnoException).code === 'EEXIST') return read(file)!
     throw error
   }
   return secret

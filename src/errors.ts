@@ -73,6 +73,8 @@ export interface ErrorOptions {
   readonly cause?: unknown
   /** another attempt may succeed; default: the table's */
   readonly retryable?: boolean
+  /** replaces the table's: an answer that was cut because the model is overloaded says so (protocol.md K 6.3c) */
+  readonly type?: ErrorType
   /** JSON path of the field that is wrong, such as "messages[0].role" */
   readonly param?: string
   /** seconds until a retry can succeed; default: the table's */
@@ -104,7 +106,7 @@ export class GatewayError extends Error {
     this.name = 'GatewayError'
     this.row = code
     this.status = row.status
-    this.type = row.type
+    this.type = options.type ?? row.type
     this.code = row.code ?? code
     this.retryable = options.retryable ?? row.retryable ?? false
     this.param = options.param ?? null

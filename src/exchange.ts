@@ -1,8 +1,10 @@
 // One request in flight: what came, what the plugins made of it, what they know, and who must be told when it is over.
+import { Blobs } from './blobs.ts'
 import type { Snapshot } from './config/snapshot.ts'
 import type { GatewayError } from './errors.ts'
 import type { Attempt, Fact } from './facts.ts'
 import type { Route } from './routes.ts'
+import { within } from './within.ts'
 
 /** What the client sent. Frozen; header names are lower case. */
 export interface ClientRequest {
@@ -44,13 +46,13 @@ export class Exchange {
   readonly received: ClientRequest
   /** The configuration that this request began with, and ends on. */
   readonly snapshot: Snapshot
-  /** Aborted when the client has left or the drain's deadline has passed; the reason is a GatewayError. */
-  readonly signal: AbortSignal
   /** `performance.now()` at arrival */
   readonly startedAt = performance.now()
   /** written once by the core: the answer's status, or that of the error */
   status = 0
   readonly times: Times = { body: 0, dispatched: 0, firstByte: 0, upstreamEnd: 0 }
+  /** base64 that stayed bytes; see blobs.ts */
+  readonly blobs = new Blobs()
   /** how many attempts were begun */
   attempts = 0
 
@@ -60,13 +62,50 @@ export class Exchange {
   #settled = false
   readonly #onFinish: Finish[] = []
   #outcome: Outcome | undefined
+  #abortReason: GatewayError | undefined
+  readonly #onAbort = new Set<() => void>()
+  #controller: AbortController | undefined
 
-  constructor (id: string, route: Route, received: ClientRequest, snapshot: Snapshot, signal: AbortSignal) {
+  constructor (id: string, route: Route, received: ClientRequest, snapshot: Snapshot) {
     this.id = id
     this.route = route
     this.received = received
     this.snapshot = snapshot
-    this.signal = signal
+  }
+
+  /** Why it can't go on: the client has left, or the drain's deadline has passed. Undefined while it can. */
+  get abortReason (): GatewayError | undefined {
+    return this.#abortReason
+  }
+
+  /** The same for whatever takes a signal; made when first asked for, because it costs as much as all hooks together. */
+  get signal (): AbortSignal {
+    if (this.#controller === undefined) {
+      this.#controller = new AbortController()
+      if (this.#abortReason !== undefined) this.#controller.abort(this.#abortReason)
+    }
+    return this.#controller.signal
+  }
+
+  /** Core only. The first reason counts. */
+  abort (reason: GatewayError): void {
+    if (this.#abortReason !== undefined) return
+    this.#abortReason = reason
+    for (const listener of [...this.#onAbort]) listener()
+    this.#controller?.abort(reason)
+  }
+
+  /** @throws {GatewayError} the reason, once aborted */
+  throwIfAborted (): void {
+    if (this.#abortReason !== undefined) throw this.#abortReason
+  }
+
+  onAbort (listener: () => void): void {
+    this.#onAbort.add(listener)
+  }
+
+  offAbort (listener: () => void): void {
+    this.#onAbort.delete(listener)
   }
 
   /** @throws {Error} before the body was read, or on a route without one */
@@ -134,14 +173,21 @@ export class Exchange {
   async finish (outcome: Outcome): Promise<void> {
     if (this.#outcome !== undefined) throw new Error(`exchange ${this.id} was finished twice`)
     this.#outcome = outcome
-    while (this.#onFinish.length > 0) await this.#tell(this.#onFinish.pop()!, outcome)
+    while (this.#onFinish.length > 0) {
+      const told = this.#tell(this.#onFinish.pop()!, outcome)
+      if (told !== undefined) await told
+    }
   }
 
-  async #tell (callback: Finish, outcome: Outcome): Promise<void> {
+  /** Never throws, and is over after `hook_timeout`: who comes after it must be told too. */
+  #tell (callback: Finish, outcome: Outcome): Awaitable<void> {
+    const { config: { hook_timeout: limit }, services: { log } } = this.snapshot
+    const report = (err: unknown): void => { log.error({ request_id: this.id, err }, 'a callback at the end of an exchange failed') }
     try {
-      await callback(outcome)
+      const told = callback(outcome)
+      if (told !== undefined) return within(told, limit, () => new Error(`it took longer than hook_timeout (${limit} ms)`)).catch(report)
     } catch (thrown) {
-      this.snapshot.services.log.error({ request_id: this.id, err: thrown }, 'a callback at the end of an exchange failed')
+      report(thrown)
     }
   }
 }

@@ -21,7 +21,10 @@ export interface ApiKey {
 }
 export const ApiKey = fact<ApiKey>('api-key')
 
-/** The parsed JSON body as the client sent it. Written by the core, after onHead. */
+/**
+ * The parsed JSON body as the client sent it; base64 of 64 KiB and more is a placeholder at the end of its string (blobs.ts).
+ * Written by the core, after onHead.
+ */
 export type Body = Readonly<Record<string, unknown>>
 export const Body = fact<Body>('body')
 

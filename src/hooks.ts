@@ -2,6 +2,7 @@
 import { GatewayError, toGatewayError } from './errors.ts'
 import type { Exchange } from './exchange.ts'
 import type { Awaitable, Hooks, UpstreamFailure } from './plugin.ts'
+import { within } from './within.ts'
 
 export interface NamedHook<F> {
   readonly plugin: string
@@ -50,12 +51,9 @@ export function sortHooks (plugins: ReadonlyArray<{ readonly name: string, reado
 export function settleHook<T> (result: Awaitable<T>, plugin: string, exchange: Exchange): Awaitable<T> {
   if (!isPromise(result)) return result
   const limit = exchange.snapshot.config.hook_timeout
-  return new Promise<T>((resolve, reject) => {
-    const timer = setTimeout(() => {
-      exchange.snapshot.services.metrics.hookTimeout(plugin)
-      reject(new GatewayError('server_error', { cause: new Error(`the plugin ${plugin} took longer than hook_timeout (${limit} ms)`) }))
-    }, limit)
-    Promise.resolve(result).then(resolve, reject).finally(() => { clearTimeout(timer) })
+  return within(result, limit, () => {
+    exchange.snapshot.services.metrics.hookTimeout(plugin)
+    return new GatewayError('server_error', { cause: new Error(`the plugin ${plugin} took longer than hook_timeout (${limit} ms)`) })
   })
 }
 

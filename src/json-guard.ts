@@ -1,5 +1,6 @@
-// Looks at the bytes of a JSON text while they arrive, before anything parses them: how deep and how many.
+// Looks at the bytes of a JSON text while they arrive, before anything parses them: how deep, how many, and which are long.
 // 32 MB of "[[[[" would become a gigabyte of arrays, and 32 MB of "1,1,1," stop the loop for half a second.
+import { BLOB_BYTES, type LongString } from './blobs.ts'
 import { GatewayError } from './errors.ts'
 
 const QUOTE = 34
@@ -15,6 +16,11 @@ export class JsonGuard {
   #escaped = false
   #depth = 0
   #values = 0
+  /** bytes of the chunks before this one */
+  #offset = 0
+  #stringStart = 0
+  /** strings of BLOB_BYTES and more, in order */
+  readonly longStrings: LongString[] = []
 
   /** @throws {GatewayError} bad_request: too deep, or too many values */
   push (chunk: Buffer): void {
@@ -25,7 +31,7 @@ export class JsonGuard {
         continue
       }
       switch (chunk[i++]) {
-        case QUOTE: this.#inString = true; break
+        case QUOTE: this.#inString = true; this.#stringStart = this.#offset + i; break
         case 91: case 123:                                    // [ {
           if (++this.#depth > MAX_DEPTH) throw new GatewayError('bad_request', { message: `The request body is nested deeper than ${MAX_DEPTH} levels. Flatten it.` })
           this.#values++
@@ -35,6 +41,7 @@ export class JsonGuard {
           if (++this.#values > MAX_VALUES) throw new GatewayError('bad_request', { message: `The request body holds more than ${MAX_VALUES} values. Send fewer.` })
       }
     }
+    this.#offset += chunk.length
   }
 
   /** Goes on behind the end of the string; base64 of megabytes costs one memchr. */
@@ -50,6 +57,8 @@ export class JsonGuard {
       return end
     }
     this.#inString = backslashes % 2 === 1
+    const stringEnd = this.#offset + quote
+    if (!this.#inString && stringEnd - this.#stringStart >= BLOB_BYTES) this.longStrings.push({ start: this.#stringStart, end: stringEnd })
     return quote + 1
   }
 }

@@ -47,7 +47,6 @@ async function runStart (args: string[]): Promise<number> {
     console.error(error instanceof ConfigError ? `The configuration can't be used:\n${error.message}` : `The gateway did not start: ${(error as Error).message}`)
     return 1
   }
-  greet(gateway, file)
   const { promise, resolve } = Promise.withResolvers<number>()
   process.on('SIGHUP', () => { void gateway.live.reload('sighup') })
   let isEnding = false
@@ -59,6 +58,8 @@ async function runStart (args: string[]): Promise<number> {
       gateway.drain().then(() => { resolve(0) }, (err: unknown) => { log.error({ err }, 'the drain failed'); resolve(1) })
     })
   }
+  // Last: who reads it may send a signal at once.
+  greet(gateway, file)
   return await promise
 }
 

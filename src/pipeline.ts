@@ -23,7 +23,7 @@ export async function serve (exchange: Exchange, writer: ClientWriter, ways: Way
   try {
     outcome = await run(exchange, writer, ways)
   } catch (thrown) {
-    outcome = { kind: 'failed', error: toGatewayError(exchange.signal.aborted ? exchange.signal.reason : thrown) }
+    outcome = { kind: 'failed', error: exchange.abortReason ?? toGatewayError(thrown) }
     outcome = await fail(exchange, writer, outcome)
   }
   writer.abandon()
@@ -34,12 +34,14 @@ async function run (exchange: Exchange, writer: ClientWriter, ways: Ways): Promi
   const { route } = exchange
   let reply: Reply | void
   for (const { plugin, call } of route.hooks.onHead) {
-    reply = await settleHook(call(exchange), plugin, exchange)
+    const answered = settleHook(call(exchange), plugin, exchange)
+    reply = answered instanceof Promise ? await answered : answered
     if (reply !== undefined) return await respond(exchange, writer, reply)
   }
   if (route.endpoint.kind === 'model') await receive(exchange, ways)
   for (const { plugin, call } of route.hooks.onRequest) {
-    reply = await settleHook(call(exchange), plugin, exchange)
+    const answered = settleHook(call(exchange), plugin, exchange)
+    reply = answered instanceof Promise ? await answered : answered
     if (reply !== undefined) return await respond(exchange, writer, reply)
   }
   switch (route.endpoint.kind) {
@@ -71,14 +73,14 @@ async function askUpstreams (exchange: Exchange, writer: ClientWriter): Promise<
   // Nothing committed for too long: the head and pings keep the client and what is between us from giving up.
   const holdHead = exchange.request.stream ? setTimeout(() => { writer.startStream(); writer.ping() }, exchange.snapshot.config.server.api.timeouts.hold_head) : undefined
   try {
-    let last: unknown = new GatewayError('server_error', { cause: new Error('the plan has no attempts') })
+    let last: unknown
     for (const attempt of exchange.get(Plan).attempts) {
       let answer: Answer
       try {
         answer = await tryAttempt(exchange, attempt)
       } catch (thrown) {
         last = thrown
-        if (exchange.signal.aborted || !toGatewayError(thrown).retryable) break
+        if (exchange.abortReason !== undefined || !toGatewayError(thrown).retryable) break
         continue
       }
       clearTimeout(holdHead)
@@ -86,7 +88,7 @@ async function askUpstreams (exchange: Exchange, writer: ClientWriter): Promise<
         ? await respond(exchange, writer, answer.reply, answer.attempt)
         : await relay(exchange, writer, answer)
     }
-    throw last
+    throw last ?? new Error('the plan has no attempts')
   } finally {
     clearTimeout(holdHead)
   }
@@ -96,9 +98,10 @@ async function askUpstreams (exchange: Exchange, writer: ClientWriter): Promise<
 async function respond (exchange: Exchange, writer: ClientWriter, first: Reply, served?: Served): Promise<Outcome> {
   let reply = first
   for (const { plugin, call } of exchange.route.hooks.onReply) {
-    reply = await settleHook(call(reply, exchange), plugin, exchange) ?? reply
+    const changed = settleHook(call(reply, exchange), plugin, exchange)
+    reply = (changed instanceof Promise ? await changed : changed) ?? reply
   }
-  exchange.signal.throwIfAborted()
+  exchange.throwIfAborted()
   const completed: Outcome = served === undefined ? { kind: 'completed' } : { kind: 'completed', served }
   if (reply.kind === 'json') {
     const text = encode(reply)
@@ -114,8 +117,8 @@ async function respond (exchange: Exchange, writer: ClientWriter, first: Reply, 
     await writer.bytes(reply)
   } catch (thrown) {
     if (!writer.hasHead) throw thrown                         // a plugin made what can't be sent
-    const left = exchange.signal.aborted
-    const cut = interrupted(exchange, served, left ? 'client' : 'upstream', left ? exchange.signal.reason : new GatewayError('upstream_stream_interrupted', { cause: thrown }))
+    const left = exchange.abortReason
+    const cut = interrupted(exchange, served, left === undefined ? 'upstream' : 'client', left ?? new GatewayError('upstream_stream_interrupted', { cause: thrown }))
     await settle(exchange, cut)
     return cut
   }
@@ -138,7 +141,7 @@ function relay (exchange: Exchange, writer: ClientWriter, { stream, attempt }: E
     const cut = async (by: 'client' | 'upstream' | 'gateway', error: GatewayError): Promise<void> => {
       if (isOver) return
       isOver = true
-      exchange.signal.removeEventListener('abort', onAbort)
+      exchange.offAbort(onAbort)
       stream.abort()
       const outcome: Outcome = { kind: 'interrupted', served: attempt, by, error }
       await settleAnyway(exchange, outcome)
@@ -158,7 +161,7 @@ function relay (exchange: Exchange, writer: ClientWriter, { stream, attempt }: E
         if (settled !== undefined) await settled
       } catch (thrown) {
         // What can't be recorded is not charged, and an answer that is not charged does not end well.
-        exchange.signal.removeEventListener('abort', onAbort)
+        exchange.offAbort(onAbort)
         resolve(await fail(exchange, writer, { kind: 'failed', error: toGatewayError(thrown) }))
         return
       }
@@ -168,11 +171,11 @@ function relay (exchange: Exchange, writer: ClientWriter, { stream, attempt }: E
       } catch (thrown) {
         resolve(interrupted(exchange, attempt, 'client', thrown))
       }
-      exchange.signal.removeEventListener('abort', onAbort)
+      exchange.offAbort(onAbort)
     }
 
     const onAbort = (): void => {
-      const reason = toGatewayError(exchange.signal.reason)
+      const reason = exchange.abortReason!
       if (reason.row === 'client_closed') void cut('client', reason)
       else void cut('gateway', new GatewayError('stream_incomplete', { cause: reason }))
     }
@@ -209,8 +212,8 @@ function relay (exchange: Exchange, writer: ClientWriter, { stream, attempt }: E
       resolve(fail(exchange, writer, { kind: 'failed', error: toGatewayError(thrown) }))
       return
     }
-    exchange.signal.addEventListener('abort', onAbort, { once: true })
-    if (exchange.signal.aborted) { onAbort(); return }
+    exchange.onAbort(onAbort)
+    if (exchange.abortReason !== undefined) { onAbort(); return }
     writer.startStream()
     stream.listen({ onEvents, onCut: (error, by) => { void cut(by, error) } })
   })

@@ -34,7 +34,7 @@ export class GatewayServer {
   readonly bodyMemory: BodyMemory
   readonly #servers: readonly Server[]
   /** what a drain's deadline ends */
-  readonly #running = new Map<Exchange, AbortController>()
+  readonly #running = new Set<Exchange>()
   #idle: (() => void) | undefined
   #isDraining = false
 
@@ -65,7 +65,7 @@ export class GatewayServer {
     const { api, public: publicly, admin } = this.#config
     try {
       const urls: string[] = []
-      for (const [i, { listen }] of [api, publicly, admin].entries()) urls.push(await bind(this.#servers[i]!, listen))
+      for (const [i, { listen }] of [api, publicly, admin].entries()) urls.push(await bind(this.#servers[i]!, listen, `server.${NAMES[i]!}.listen`))
       return { api: urls[0]!, public: urls[1]!, admin: urls[2]! }
     } catch (error) {
       for (const server of this.#servers) server.close()
@@ -94,8 +94,8 @@ export class GatewayServer {
     publicly.close()
     const idle = new Promise<void>((resolve) => { this.#idle = resolve; this.#checkIdle() })
     await Promise.race([idle, sleep(patience)])
-    for (const controller of this.#running.values()) {
-      controller.abort(new GatewayError('service_unavailable', { message: 'The gateway is restarting. Send the request again.' }))
+    for (const exchange of this.#running) {
+      exchange.abort(new GatewayError('service_unavailable', { message: 'The gateway is restarting. Send the request again.' }))
     }
     await Promise.race([idle, sleep(LAST_WORDS_MS)])
     admin.close()
@@ -139,16 +139,15 @@ export class GatewayServer {
       this.#refuse(req, res, methods.length === 0 ? new GatewayError('not_found') : new GatewayError('method_not_allowed', { headers: { allow: methods.join(', ') } }))
       return
     }
-    const controller = new AbortController()
     const exchange = new Exchange(createRequestId(), route, {
       method: req.method!,
       path,
       query: mark === -1 ? '' : url.slice(mark),
       headers: req.headers,
       address: req.socket.remoteAddress ?? ''
-    }, snapshot.lease(), controller.signal)
+    }, snapshot.lease())
     observe(exchange, this.#services)
-    this.#running.set(exchange, controller)
+    this.#running.add(exchange)
     let taken = 0
     exchange.onFinish(() => {
       this.bodyMemory.give(taken)
@@ -157,12 +156,12 @@ export class GatewayServer {
       this.#checkIdle()
     })
     // An answer that we broke off ourselves, because its upstream died, was not left by the client, who would pay for it.
-    const leave = (): void => { if (!res.writableFinished && res.errored === null) controller.abort(new GatewayError('client_closed')) }
+    const leave = (): void => { if (!res.writableFinished && res.errored === null) exchange.abort(new GatewayError('client_closed')) }
     res.on('close', leave)
     const { timeouts } = this.#config.api
     const writer = new ClientWriter(req, res, exchange, timeouts, () => { res.destroy() })
     void serve(exchange, writer, {
-      readBody: (of) => readBody(req, res, { limit: this.#config.body_limit, idle: timeouts.body_idle, memory: this.bodyMemory }, of.signal, (bytes) => { taken += bytes }),
+      readBody: (of) => readBody(req, res, { limit: this.#config.body_limit, idle: timeouts.body_idle, memory: this.bodyMemory }, of, (bytes) => { taken += bytes }),
       forward: (of, upstream) => forward(of, upstream, req, res, this.#config.body_limit, timeouts.body_idle)
     })
   }
@@ -213,16 +212,29 @@ export class GatewayServer {
 
 const REASONS: Readonly<Record<number, string>> = { 400: 'Bad Request', 404: 'Not Found', 405: 'Method Not Allowed', 408: 'Request Timeout', 431: 'Request Header Fields Too Large' }
 
-function bind (server: Server, listen: string): Promise<string> {
+const NAMES: ReadonlyArray<keyof Listeners> = ['api', 'public', 'admin']
+
+/** @param name where the address stands in gateway.yaml */
+function bind (server: Server, listen: string, name: string): Promise<string> {
   const [, host, port] = /^(.*):(\d+)$/.exec(listen)!
   const bare = host!.replace(/^\[|\]$/g, '')
   return new Promise((resolve, reject) => {
-    server.once('error', reject)
+    const refuse = (cause: NodeJS.ErrnoException): void => {
+      reject(new Error(`${UNBOUND[cause.code ?? ''] ?? `it can't listen at this address (${cause.message})`}: ${listen}. Change ${name}, or free the address.`, { cause }))
+    }
+    server.once('error', refuse)
     server.listen(Number(port), bare, () => {
-      server.off('error', reject)
+      server.off('error', refuse)
       resolve(`http://${host}:${(server.address() as AddressInfo).port}`)
     })
   })
+}
+
+const UNBOUND: Readonly<Record<string, string>> = {
+  EADDRINUSE: 'another process listens at this address already',
+  EACCES: 'this user may not listen at this address',
+  EADDRNOTAVAIL: 'this machine does not have this address',
+  ENOTFOUND: 'this host name is not known here'
 }
 
 /** Does not keep the process alive. */

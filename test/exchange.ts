@@ -92,11 +92,11 @@ export function snapshot (of: Config, plugins: readonly Plugin[] = [], own: Serv
   return new Snapshot({ config: { ...of, pipeline }, generation: 7, plugins, endpoints, services: own })
 }
 
-export function exchange (on: Snapshot, received: Partial<ClientRequest> = {}, signal = new AbortController().signal): Exchange {
+export function exchange (on: Snapshot, received: Partial<ClientRequest> = {}): Exchange {
   const request = { method: 'POST', path: '/v1/messages', query: '', headers: {}, address: '127.0.0.1', ...received }
   const route = on.routes.find(request.method, request.path)
   if (route === undefined) throw new Error(`no route takes ${request.method} ${request.path}`)
-  return new Exchange(createRequestId(), route, request, on, signal)
+  return new Exchange(createRequestId(), route, request, on)
 }
 
 /** With what auth and the core would have written by now. */

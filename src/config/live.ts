@@ -1,12 +1,13 @@
 // The configuration that is live: loads, compiles, swaps one reference, retires the old one. A configuration that does not
 // load or compile changes nothing.
 import { emitWarning } from 'node:process'
+import type { Worker } from 'node:worker_threads'
 import { parseUsd } from '../money/nanos.ts'
 import type { Plugin } from '../plugin.ts'
 import type { Services } from '../services.ts'
 import type { Config } from './config.ts'
 import type { Env } from './interpolate.ts'
-import { loadConfig, type LoadResult, type Place, type ValidLoad } from './load.ts'
+import { loadConfig, type LoadResult, type Place, type ValidLoad, warmUp } from './load.ts'
 import { formatPointer, isMap, parsePointer } from './place.ts'
 import { ConfigError, formatProblem, PartError, type Problem, sortProblems } from './problem.ts'
 import { redact } from './redact.ts'
@@ -95,6 +96,7 @@ export class LiveConfig<Live extends Retirable = Snapshot> {
   #pending: Pending | undefined
   #awaited = Promise.withResolvers<ReloadResult>()
   #watcher: Watcher | undefined
+  #warmed: Worker | undefined
   #shown: { readonly generation: number, readonly config: Config } | undefined
 
   constructor (options: LiveOptions<Live>) {
@@ -121,7 +123,7 @@ export class LiveConfig<Live extends Retirable = Snapshot> {
   /** Reloads when a file changes, until close(). */
   watch (): Watcher {
     this.#watcher ??= watchFiles(() => this.files(), () => { void this.reload('file') }, {
-      known: (file) => this.#stamps.get(file), ...this.#options.watch
+      known: (file) => this.#stamps.get(file), onStir: () => { this.#warm() }, ...this.#options.watch
     })
     return this.#watcher
   }
@@ -130,6 +132,17 @@ export class LiveConfig<Live extends Retirable = Snapshot> {
   close (): void {
     this.#watcher?.close()
     this.#watcher = undefined
+    this.#warmed?.terminate().catch(() => {})
+    this.#warmed = undefined
+  }
+
+  /** While the files come to rest. */
+  #warm (): void {
+    try {
+      this.#warmed ??= warmUp(this.#options.pluginsUrl)
+    } catch {
+      // no thread now: the reload tries again, and says why
+    }
   }
 
   /** The next reload that ends. */
@@ -172,8 +185,10 @@ export class LiveConfig<Live extends Retirable = Snapshot> {
 
   async #load (): Promise<Pick<ReloadResult, 'ok' | 'changed' | 'problems' | 'warnings'>> {
     const { file, pluginsUrl, env, endpoints, timeoutMs } = this.#options
+    const warm = this.#warmed
+    this.#warmed = undefined
     const loaded = await loadConfig(file, {
-      pluginsUrl, endpoints, ...(env !== undefined && { env }), ...(timeoutMs !== undefined && { timeoutMs })
+      pluginsUrl, endpoints, warm, ...(env !== undefined && { env }), ...(timeoutMs !== undefined && { timeoutMs })
     })
     this.#noteFiles(loaded)
     if (loaded.kind === 'invalid') return refused(loaded.problems)

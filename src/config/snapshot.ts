@@ -6,6 +6,7 @@ import type { Hooks, Plugin } from '../plugin.ts'
 import { type Endpoint, type Route, RouteTable, styleOf } from '../routes.ts'
 import type { Services } from '../services.ts'
 import type { Upstream } from '../upstream/upstream.ts'
+import { within } from '../within.ts'
 import type { Config, RouteConfig } from './config.ts'
 import { PartError } from './problem.ts'
 import { suggest } from './suggest.ts'
@@ -87,7 +88,8 @@ export class Snapshot {
     for (const upstream of this.upstreams.values()) this.services.upstreams.close(upstream)
     for (const { name, hooks } of this.#running.toReversed()) {
       try {
-        await hooks.close?.()
+        const closing = hooks.close?.()
+        if (closing !== undefined) await within(closing, this.config.hook_timeout, () => new Error('it took longer than hook_timeout'))
       } catch (err) {
         this.services.log.error({ err, plugin: name }, 'a plugin failed to close')
       }

@@ -1,4 +1,5 @@
 // How many input tokens a request can have at most, without a tokenizer: that one would be a denial of service on the way in.
+import { hiddenBytes } from '../blobs.ts'
 
 /** Input tokens of one image, as the vendor scales it down (about 1,568 pixels on the long edge). */
 const IMAGE = 1600
@@ -103,7 +104,7 @@ function weigh (body: Readonly<Record<string, unknown>>, bytesPerToken: number, 
 
   function addText (text: string): void {
     // The length is a lower bound of the bytes: what is over the limit already need not be counted.
-    const bytes = text.length / bytesPerToken > limit ? text.length : Buffer.byteLength(text)
+    const bytes = text.length / bytesPerToken > limit ? text.length : Buffer.byteLength(text) + hiddenBytes(text)
     tokens += (bytes + 1) / bytesPerToken
   }
 }

@@ -12,8 +12,11 @@ setMergeCacheSize(2000)
 // Without this an answer that quotes "<|endoftext|>" makes the tokenizer throw.
 const asPlainText = { disallowedSpecial: new Set<string>() }
 
+/** Most streams end well, and nobody asks how much they produced: so text waits for a while before it is counted. */
+const WAITING = 8 * 1024
+
 /**
- * Counts the tokens of a text that arrives in pieces. Keeps at most one slice of it.
+ * Counts the tokens of a text that arrives in pieces. Keeps at most 8 K characters of it.
  * The count depends on the text alone, not on how it was cut into pieces. It is the tokenizer's own for the whole text where
  * every slice could be cut before a space; each cut elsewhere (no space in 256 characters) moves it by a token or two.
  */
@@ -23,6 +26,10 @@ export class Produced {
 
   add (text: string): void {
     this.#rest += text
+    if (this.#rest.length >= WAITING) this.#count()
+  }
+
+  #count (): void {
     while (this.#rest.length >= SLICE) {
       const cut = findCut(this.#rest)
       this.#tokens += countTokens(this.#rest.slice(0, cut), asPlainText)
@@ -32,6 +39,7 @@ export class Produced {
 
   /** Counts what is left each time: ask at the end. */
   get tokens (): number {
+    this.#count()
     return this.#tokens + countTokens(this.#rest, asPlainText)
   }
 }

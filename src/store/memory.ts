@@ -6,6 +6,8 @@ import type { Balance, Entry, HoldRequest, HoldResult, KeyUsage, Settlement, Sto
 interface Account { balance: Nanos, held: Nanos, open_holds: number }
 interface Key { spent: Nanos, held: Nanos }
 type Line = Omit<Entry, 'id' | 'at'>
+/** A date is a number until somebody reads it. */
+type Written = Line & { readonly id: string, readonly time: number }
 
 /** What `store: { driver: memory }` opens. It answers at once, never with a promise. */
 export class MemoryStore implements Store {
@@ -16,7 +18,7 @@ export class MemoryStore implements Store {
   /** by request id */
   readonly #charged = new Map<string, Nanos>()
   readonly #credited = new Set<string>()
-  readonly #entries: Entry[] = []
+  readonly #entries: Written[] = []
   #lastTime = 0
   #sequence = 0
 
@@ -93,7 +95,7 @@ export class MemoryStore implements Store {
   }
 
   async * entries (): AsyncIterable<Entry> {
-    yield * this.#entries.slice()
+    for (const { time, ...entry } of this.#entries.slice()) yield Object.freeze({ ...entry, at: new Date(time).toISOString() })
   }
 
   close (): void {}
@@ -122,7 +124,7 @@ export class MemoryStore implements Store {
     // A clock that is set back must not disorder the ledger.
     this.#lastTime = Math.max(this.#lastTime, this.#now())
     const id = this.#lastTime.toString(36).padStart(9, '0') + (this.#sequence++).toString(36).padStart(8, '0')
-    this.#entries.push(Object.freeze({ id, at: new Date(this.#lastTime).toISOString(), ...line }))
+    this.#entries.push({ id, time: this.#lastTime, ...line })
   }
 }
 

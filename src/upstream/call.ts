@@ -8,7 +8,7 @@ export interface CallRequest {
   readonly method: string
   readonly path: string
   readonly headers: Readonly<Record<string, string>>
-  readonly body: string
+  readonly body: string | Buffer
 }
 
 export interface CallListener {

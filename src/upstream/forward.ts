@@ -72,7 +72,7 @@ export function forward (exchange: Exchange, upstreamName: string, req: Incoming
     /** Whatever is still open; what is over does not notice. */
     const close = (): void => {
       clearTimeout(timer)
-      exchange.signal.removeEventListener('abort', onAbort)
+      exchange.offAbort(onAbort)
       req.unpipe(body)
       req.resume()
       body.destroy()
@@ -89,8 +89,8 @@ export function forward (exchange: Exchange, upstreamName: string, req: Incoming
     }
     /** Before the head: a failure. Behind it: an answer that breaks off. */
     const breakOff = (error: GatewayError): void => { isDecided ? incoming?.destroy(error) : fail(error) }
-    const onAbort = (): void => { breakOff(toGatewayError(exchange.signal.reason)) }
-    exchange.signal.addEventListener('abort', onAbort, { once: true })
+    const onAbort = (): void => { breakOff(exchange.abortReason!) }
+    exchange.onAbort(onAbort)
     // On every path: also when a plugin refuses an answer that is there, or the answer is over before the request is.
     exchange.onFinish(close)
 
@@ -136,7 +136,7 @@ export function forward (exchange: Exchange, upstreamName: string, req: Incoming
         resolve({ kind: 'bytes', status, headers: returnable(response.headers), bytes: response })
       }
     })
-    if (exchange.signal.aborted) { onAbort(); return }
+    if (exchange.abortReason !== undefined) { onAbort(); return }
 
     req.pipe(body)
     body.on('error', (error) => { breakOff(toGatewayError(error)) })

@@ -1,0 +1,12 @@
+// Waits, but not for ever.
+
+/**
+ * @param ms milliseconds
+ * @param late makes what is thrown when the time is over; the promise goes on unheard
+ */
+export function within <T> (pending: Promise<T>, ms: number, late: () => unknown): Promise<T> {
+  return new Promise<T>((resolve, reject) => {
+    const timer = setTimeout(() => { reject(late()) }, ms)
+    pending.then(resolve, reject).finally(() => { clearTimeout(timer) })
+  })
+}
