@@ -35,8 +35,9 @@ export const billingMeter = definePlugin({
         const meter = new Meter(exchange, services, worst)
         exchange.set(Metered, meter)
         // Before the hold is taken (lesson 6). The second finds work only where the first threw.
-        exchange.onSettle((outcome) => meter.end(outcome))
-        exchange.onFinish((outcome) => meter.end(outcome))
+        const end = (outcome: Outcome): Awaitable<void> => meter.end(outcome)
+        exchange.onSettle(end)
+        exchange.onFinish(end)
         return meter.hold(owner)
       },
 

@@ -8,7 +8,7 @@ import { commits, isEmptyReply, isError, isTerminal } from './messages.ts'
 import type { AttemptHooks, UpstreamFailure } from './plugin.ts'
 import { json, type JsonReply } from './reply.ts'
 import { SseDecoder, type SseEvent } from './sse.ts'
-import { UpstreamCall } from './upstream/call.ts'
+import { type CallListener, UpstreamCall } from './upstream/call.ts'
 import type { Upstream } from './upstream/upstream.ts'
 
 /** What a committed attempt gives. */
@@ -61,12 +61,11 @@ export async function tryAttempt (exchange: Exchange, attempt: Attempt): Promise
   })
 }
 
-class Receiver implements CommittedStream {
+class Receiver implements CommittedStream, CallListener {
   readonly #exchange: Exchange
   readonly #attempt: Attempt
   readonly #upstream: Upstream
-  readonly #onUpstreamReply: ReadonlyArray<NonNullable<AttemptHooks['onUpstreamReply']>>
-  readonly #onUpstreamEvent: ReadonlyArray<NonNullable<AttemptHooks['onUpstreamEvent']>>
+  readonly #hooks: readonly AttemptHooks[]
   readonly #resolve: (answer: Answer) => void
   readonly #reject: (error: unknown) => void
   #call: UpstreamCall | undefined
@@ -89,20 +88,14 @@ class Receiver implements CommittedStream {
     this.#exchange = exchange
     this.#attempt = attempt
     this.#upstream = upstream
-    this.#onUpstreamReply = hooks.flatMap((own) => own.onUpstreamReply?.bind(own) ?? [])
-    this.#onUpstreamEvent = hooks.flatMap((own) => own.onUpstreamEvent?.bind(own) ?? [])
+    this.#hooks = hooks
     this.#resolve = resolve
     this.#reject = reject
   }
 
   start (request: { readonly method: string, readonly path: string, readonly headers: Readonly<Record<string, string>>, readonly body: string | Buffer }): void {
     this.#exchange.onAbort(this.#onAbort)
-    this.#call = new UpstreamCall(this.#upstream, request, {
-      onHead: (status, headers) => { this.#onHead(status, headers) },
-      onData: (chunk) => { this.#guard(() => { this.#onData(chunk) }) },
-      onEnd: () => { this.#exchange.times.upstreamEnd = performance.now(); this.#guard(() => { this.#onEnd() }) },
-      onFailure: (failure) => { this.#exchange.times.upstreamEnd = performance.now(); this.#fail(failure) }
-    })
+    this.#call = new UpstreamCall(this.#upstream, request, this)
   }
 
   listen (listener: StreamListener): void {
@@ -125,7 +118,7 @@ class Receiver implements CommittedStream {
     this.#reject(this.#exchange.abortReason)
   }
 
-  #onHead (status: number, headers: IncomingHttpHeaders): void {
+  onHead (status: number, headers: IncomingHttpHeaders): void {
     this.#status = status
     this.#headers = headers
     if (status < 300 && this.#exchange.request.stream && /^text\/event-stream\b/i.test(String(headers['content-type'] ?? ''))) {
@@ -134,7 +127,29 @@ class Receiver implements CommittedStream {
     }
   }
 
-  #onData (chunk: Buffer): void {
+  onData (chunk: Buffer): void {
+    try {
+      this.#read(chunk)
+    } catch (thrown) {
+      this.#broke(thrown)
+    }
+  }
+
+  onEnd (): void {
+    this.#exchange.times.upstreamEnd = performance.now()
+    try {
+      this.#readEnd()
+    } catch (thrown) {
+      this.#broke(thrown)
+    }
+  }
+
+  onFailure (failure: UpstreamFailure): void {
+    this.#exchange.times.upstreamEnd = performance.now()
+    this.#fail(failure)
+  }
+
+  #read (chunk: Buffer): void {
     if (this.#isEnded) return
     if (this.#decoder !== undefined) {
       this.#onEvents(this.#decoder.push(chunk))
@@ -159,7 +174,7 @@ class Receiver implements CommittedStream {
         if (decoded === undefined) continue
         for (const event of decoded instanceof Array ? decoded : [decoded]) {
           if (isError(event)) { failure = { kind: 'error_event', body: event.json }; return }
-          tell(this.#onUpstreamEvent, event)
+          this.#tellEvent(event)
           if (!this.#isCommitted && commits(event)) this.#commit()
           if (!isTerminal(event)) { events.push(event); continue }
           if (!this.#isCommitted) { failure = { kind: 'empty' }; return }
@@ -197,13 +212,13 @@ class Receiver implements CommittedStream {
     if (this.#cut !== undefined) this.#listener!.onCut(this.#cut.error, this.#cut.by)
   }
 
-  #onEnd (): void {
+  #readEnd (): void {
     if (this.#isEnded) return
     if (this.#decoder !== undefined) {
       this.#fail({ kind: 'incomplete' })
       return
     }
-    const text = Buffer.concat(this.#chunks).toString('utf8')
+    const text = (this.#chunks.length === 1 ? this.#chunks[0]! : Buffer.concat(this.#chunks)).toString('utf8')
     if (this.#status >= 300) {
       this.#fail({ kind: 'status', status: this.#status, headers: this.#headers, body: parseOr(text) })
       return
@@ -212,20 +227,34 @@ class Receiver implements CommittedStream {
     const body = this.#upstream.dialect.decodeReply(JSON.parse(text), this.#exchange)
     if (isEmptyReply(body as Parameters<typeof isEmptyReply>[0])) { this.#fail({ kind: 'empty' }); return }
     const reply = json(body)
-    tell(this.#onUpstreamReply, reply)
+    this.#tellReply(reply)
     this.#end()
     this.#isCommitted = true
     this.#resolve({ kind: 'json', attempt: this.#attempt, reply })
   }
 
-  /** Whatever throws between two bytes ends the attempt, not the process. */
-  #guard (step: () => void): void {
+  // What a plugin throws is its own: it must not look like an upstream that sent nonsense.
+
+  #tellEvent (event: SseEvent): void {
     try {
-      step()
+      for (const hooks of this.#hooks) hooks.onUpstreamEvent?.(event)
     } catch (thrown) {
-      if (isGatewayError(thrown)) this.#endWith(thrown, 'gateway')
-      else this.#fail({ kind: 'malformed', cause: thrown })
+      throw toGatewayError(thrown)
     }
+  }
+
+  #tellReply (reply: JsonReply): void {
+    try {
+      for (const hooks of this.#hooks) hooks.onUpstreamReply?.(reply)
+    } catch (thrown) {
+      throw toGatewayError(thrown)
+    }
+  }
+
+  /** Whatever throws between two bytes ends the attempt, not the process. */
+  #broke (thrown: unknown): void {
+    if (isGatewayError(thrown)) this.#endWith(thrown, 'gateway')
+    else this.#fail({ kind: 'malformed', cause: thrown })
   }
 
   #fail (failure: UpstreamFailure): void {
@@ -248,15 +277,6 @@ class Receiver implements CommittedStream {
   #end (): void {
     this.#isEnded = true
     this.#exchange.offAbort(this.#onAbort)
-  }
-}
-
-/** What a plugin throws is its own: it must not look like an upstream that sent nonsense. */
-function tell <T> (hooks: ReadonlyArray<(what: T) => void>, what: T): void {
-  try {
-    for (const call of hooks) call(what)
-  } catch (thrown) {
-    throw toGatewayError(thrown)
   }
 }
 

@@ -139,6 +139,7 @@ export async function readBody (req: IncomingMessage, res: ServerResponse, limit
     exchange.onAbort(onLeft)
     if (exchange.abortReason !== undefined) onLeft()
   })
+  exchange.times.body = performance.now()
   const bytes = chunks.length === 1 ? chunks[0]! : Buffer.concat(chunks, size)
   return parse(guard.longStrings.length === 0 ? bytes : exchange.blobs.lift(bytes, guard.longStrings))
 }

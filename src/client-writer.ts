@@ -53,7 +53,6 @@ export class ClientWriter {
       exchange.abort(new GatewayError('client_closed'))
       onStall()
     }
-    res.on('drain', () => { this.#drained() })
   }
 
   /** Whether errors must go into the stream: its head is out. */
@@ -65,13 +64,13 @@ export class ClientWriter {
     return this.#res.headersSent
   }
 
-  async json (reply: JsonReply | ErrorReply, text = encode(reply)): Promise<void> {
+  json (reply: JsonReply | ErrorReply, text = encode(reply)): Promise<void> {
     const length = Buffer.byteLength(text)
     this.#head(reply.status, { 'content-type': 'application/json', 'cache-control': 'no-store', ...reply.headers, 'content-length': String(length) })
-    if (hasMuchUnread(this.#req)) { await this.#endAndDiscard(text); return }
+    if (hasMuchUnread(this.#req)) return this.#endAndDiscard(text)
     // Head and body in one string leave in one packet. Text, not bytes, is what node joins to the head; ASCII needs no encoding.
-    if (text.length <= SLICE) await this.#end(text, length === text.length ? 'latin1' : 'utf8')
-    else await this.#slices(Buffer.from(text))
+    if (text.length <= SLICE) return this.#end(text, length === text.length ? 'latin1' : 'utf8')
+    return this.#slices(Buffer.from(text))
   }
 
   async bytes (reply: BytesReply): Promise<void> {
@@ -130,14 +129,14 @@ export class ClientWriter {
     if (this.#exchange.times.firstByte === 0) this.#exchange.times.firstByte = performance.now()
     const res = this.#res
     return new Promise((resolve, reject) => {
-      const settled = (): void => {
+      // `close` comes on every path, right behind `finish` where the answer is whole.
+      const closed = (): void => {
         clearTimeout(this.#stallTimer)
-        res.off('finish', settled).off('close', settled)
         if (res.writableFinished) resolve()
         else reject(this.#exchange.abortReason ?? new Error('the connection was closed'))
       }
-      if (res.destroyed) { settled(); return }
-      res.on('finish', settled).on('close', settled)
+      if (res.destroyed) { closed(); return }
+      res.once('close', closed)
       res.end(last, encoding)
       // What the system has taken already can't stall.
       if (res.writableLength > 0) this.#stallTimer ??= setTimeout(this.#onStall, this.#limits.write_stall)
@@ -176,6 +175,7 @@ export class ClientWriter {
 
   #waitForDrain (onDrain: () => void): void {
     this.#onDrain = onDrain
+    this.#res.once('drain', () => { this.#drained() })
     this.#stallTimer ??= setTimeout(this.#onStall, this.#limits.write_stall)
   }
 

@@ -63,7 +63,7 @@ export class Exchange {
   readonly #onFinish: Finish[] = []
   #outcome: Outcome | undefined
   #abortReason: GatewayError | undefined
-  readonly #onAbort = new Set<() => void>()
+  #onAbort: (() => void)[] = []
   #controller: AbortController | undefined
 
   constructor (id: string, route: Route, received: ClientRequest, snapshot: Snapshot) {
@@ -91,7 +91,7 @@ export class Exchange {
   abort (reason: GatewayError): void {
     if (this.#abortReason !== undefined) return
     this.#abortReason = reason
-    for (const listener of [...this.#onAbort]) listener()
+    for (const listener of this.#onAbort) listener()
     this.#controller?.abort(reason)
   }
 
@@ -101,11 +101,11 @@ export class Exchange {
   }
 
   onAbort (listener: () => void): void {
-    this.#onAbort.add(listener)
+    this.#onAbort.push(listener)
   }
 
   offAbort (listener: () => void): void {
-    this.#onAbort.delete(listener)
+    this.#onAbort = this.#onAbort.filter((other) => other !== listener)
   }
 
   /** @throws {Error} before the body was read, or on a route without one */
@@ -155,18 +155,16 @@ export class Exchange {
   }
 
   /**
-   * Core only; the second call does nothing. Returns a promise only where a callback did, so that an answer that is
-   * settled in memory leaves in one write.
+   * Core only; the second call does nothing. One after the other, in the order of the list: what throws above billing-meter
+   * is heard before anything is charged. Returns a promise only where a callback did, so that an answer that is settled in
+   * memory leaves in one write.
    */
   settle (outcome: Outcome): Awaitable<void> {
     if (this.#settled) return
     this.#settled = true
-    const pending: Promise<void>[] = []
-    for (const callback of this.#onSettle) {
-      const told = callback(outcome)
-      if (told !== undefined) pending.push(told)
-    }
-    if (pending.length > 0) return Promise.all(pending).then(() => {})
+    let told: Awaitable<void> = undefined
+    for (const callback of this.#onSettle) told = told === undefined ? callback(outcome) : told.then(() => callback(outcome))
+    return told
   }
 
   /** Core only. @throws {Error} called twice */
@@ -194,7 +192,7 @@ export class Exchange {
 
 /** Moments in `performance.now()` milliseconds; 0: has not happened. */
 export interface Times {
-  /** the body was read and parsed */
+  /** the last byte of the request's body had come */
   body: number
   /** the first attempt was sent */
   dispatched: number

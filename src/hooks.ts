@@ -51,7 +51,7 @@ export function sortHooks (plugins: ReadonlyArray<{ readonly name: string, reado
 export function settleHook<T> (result: Awaitable<T>, plugin: string, exchange: Exchange): Awaitable<T> {
   if (!isPromise(result)) return result
   const limit = exchange.snapshot.config.hook_timeout
-  return within(result, limit, () => {
+  return within(Promise.resolve(result), limit, () => {
     exchange.snapshot.services.metrics.hookTimeout(plugin)
     return new GatewayError('server_error', { cause: new Error(`the plugin ${plugin} took longer than hook_timeout (${limit} ms)`) })
   })

@@ -13,6 +13,9 @@ import { startGateway, type Gateway } from './start.ts'
 /** .ts in a checkout, .js in the packed build: as this file. */
 const pluginsUrl = new URL(`../plugins/index${path.extname(import.meta.url)}`, import.meta.url).href
 
+/** Two signals this close together are one. */
+const SAME_SIGNAL_MS = 500
+
 const HELP = `gateway ${version}: a paid gateway to text, image and video models
 
   gateway start [--config FILE]     serve; FILE is gateway.yaml here, or the shipped one
@@ -49,11 +52,17 @@ async function runStart (args: string[]): Promise<number> {
   }
   const { promise, resolve } = Promise.withResolvers<number>()
   process.on('SIGHUP', () => { void gateway.live.reload('sighup') })
-  let isEnding = false
+  // A plugin's stray promise must not end everybody's streams.
+  process.on('unhandledRejection', (err) => { log.error({ err }, 'a promise was rejected and nobody listened: look for a missing await in a plugin') })
+  let first: { readonly signal: string, readonly at: number } | undefined
   for (const signal of ['SIGTERM', 'SIGINT'] as const) {
     process.on(signal, () => {
-      if (isEnding) process.exit(1)                           // asked twice: at once
-      isEnding = true
+      if (first !== undefined) {
+        // Asked twice: at once. But npm passes a Ctrl-C on that the terminal has sent to us already.
+        if (signal === first.signal && performance.now() - first.at < SAME_SIGNAL_MS) return
+        process.exit(1)
+      }
+      first = { signal, at: performance.now() }
       log.info({ signal }, 'draining')
       gateway.drain().then(() => { resolve(0) }, (err: unknown) => { log.error({ err }, 'the drain failed'); resolve(1) })
     })

@@ -54,7 +54,6 @@ async function run (exchange: Exchange, writer: ClientWriter, ways: Ways): Promi
 /** Reads the body and finds the model: the facts that the core writes. */
 async function receive (exchange: Exchange, ways: Ways): Promise<void> {
   const body = await ways.readBody(exchange)
-  exchange.times.body = performance.now()
   exchange.set(Body, body)
   if (typeof body.model !== 'string' || body.model === '') throw new GatewayError('model_required', { param: 'model' })
   const model = exchange.snapshot.models.get(body.model)
@@ -118,7 +117,8 @@ async function respond (exchange: Exchange, writer: ClientWriter, first: Reply, 
   } catch (thrown) {
     if (!writer.hasHead) throw thrown                         // a plugin made what can't be sent
     const left = exchange.abortReason
-    const cut = interrupted(exchange, served, left === undefined ? 'upstream' : 'client', left ?? new GatewayError('upstream_stream_interrupted', { cause: thrown }))
+    const by = left === undefined ? 'upstream' : left.row === 'client_closed' ? 'client' : 'gateway'
+    const cut = interrupted(exchange, served, by, left ?? new GatewayError('upstream_stream_interrupted', { cause: thrown }))
     await settle(exchange, cut)
     return cut
   }

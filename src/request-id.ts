@@ -9,16 +9,17 @@ const pool = Buffer.alloc(RANDOM_LENGTH * 256)
 let used = pool.length
 let lastMicros = 0
 
+const text = Buffer.from('req_'.padEnd(4 + TIME_LENGTH + RANDOM_LENGTH, '0'))
+const codes = Buffer.from(ALPHABET)
+
 export function createRequestId (): string {
   // Microseconds of which only the milliseconds are real: the rest counts, so that ids of one process never go back.
   lastMicros = Math.max(Date.now() * 1000, lastMicros + 1)
-  let time = ''
-  for (let rest = lastMicros, i = 0; i < TIME_LENGTH; i++) {
-    time = ALPHABET[rest % 62] + time
+  for (let rest = lastMicros, i = 3 + TIME_LENGTH; i > 3; i--) {
+    text[i] = codes[rest % 62]!
     rest = Math.floor(rest / 62)
   }
   if (used === pool.length) { randomFillSync(pool); used = 0 }
-  let random = ''
-  for (const end = used + RANDOM_LENGTH; used < end; used++) random += ALPHABET[pool[used]! % 62]
-  return `req_${time}${random}`
+  for (let i = 4 + TIME_LENGTH; i < text.length; i++) text[i] = codes[pool[used++]! % 62]!
+  return text.toString('latin1')
 }

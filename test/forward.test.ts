@@ -694,6 +694,19 @@ t.test('a route with a pipeline of its own still meters, and shapes its errors',
   t.equal(errorOf(t, open).code, 'model_overloaded')
 })
 
+t.test('an answer that a plugin refuses is let go upstream, and costs nothing', async (t) => {
+  const up = await upstream(t, [status(200, { 'content-length': '1000' }), raw('abc'), stall()])
+  const gw = await gateway(t, forwardYaml(up.url).replace('pipeline: [auth, channel-router, billing-meter, error-normalize]', 'pipeline: [auth, channel-router, billing-meter, { use: ./refuse.ts }, error-normalize]'), {
+    files: { 'refuse.ts': 'export default { name: "refuse", create: () => ({ onReply () { throw new Error("no") } }) }' }
+  })
+  const got = await ask(gw.url, '/v1/echo')
+  t.equal(got.status, 500)
+  t.equal(errorOf(t, got).code, 'server_error')
+  t.equal(await (await up.nextRequest()).closed, 'left')
+  await finished(gw)
+  t.equal(await charged(t, gw), 0n)
+})
+
 t.test('a reload that removes the upstream does not cut a download from it', async (t) => {
   const reloaded = Promise.withResolvers<void>()
   const up = await upstream(t, [status(200, { 'content-length': '6' }), raw('abc'), wait(reloaded.promise), raw('def')])

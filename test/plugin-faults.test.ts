@@ -105,7 +105,7 @@ const always = [
   ...each('onRequest', ['refuse'], overloaded),
   ...each('perAttempt', ['throw'], refused),
   ...each('onUpstreamRequest', waiting, refused),
-  ...each('onFinish', ['throw', 'reject'], fine)
+  ...each('onFinish', waiting, fine)
 ]
 const cases: Readonly<Record<'JSON' | 'SSE', readonly [string, Expected][]>> = {
   JSON: [
@@ -184,8 +184,6 @@ for (const [where, place] of Object.entries({
   })
 }
 
-t.test('a callback of onFinish that never ends hangs nothing', { todo: 'Exchange.finish waits for it for ever: no log line, and the lease is kept' }, () => {})
-
 t.test('events before the one that a transformer throws at are the client\'s, however they came', async (t) => {
   const own = await setup(t, (list) => list.replace('[', '[{ use: ./faulty.ts }, '))
   const got = await client(t, own).post({ ...messagesRequest, stream: true }, { 'x-fault': 'event throw 4' }).whole()
@@ -202,8 +200,8 @@ export default definePlugin({
   create: () => ({
     onHead (exchange) {
       exchange.onSettle(() => new Promise((resolve) => {
-        exchange.signal.addEventListener('abort', () => { resolve() });
-        (globalThis as Record<string, unknown>).isSettling = true
+        exchange.signal.addEventListener('abort', () => { resolve() })
+        Object.assign(globalThis, { isSettling: true })
       }))
     }
   })
@@ -216,12 +214,12 @@ export default definePlugin({
 })
 
 t.test('a plugin that fails to close does not keep what its configuration used', async (t) => {
-  for (const kind of ['throw', 'reject']) {
+  for (const kind of waiting) {
     await t.test(kind, async (t) => {
       const sockets: Socket[] = []
       const before = await upstream(t, [step(({ response }) => { sockets.push(response.socket!) }), answer('before')])
       const after = await upstream(t, answer('after'))
-      const config = (url: string): string => yaml([url]).replace('[auth', '[{ use: ./faulty.ts }, auth')
+      const config = (url: string): string => yaml([url], 'hook_timeout: 100ms\n').replace('[auth', '[{ use: ./faulty.ts }, auth')
       const own = await gateway(t, config(before.url), { files: { 'faulty.ts': faulty } })
       const { post } = client(t, own)
       t.equal((await post(messagesRequest, { 'x-fault': `close ${kind}` }).whole()).status, 200)
@@ -229,11 +227,10 @@ t.test('a plugin that fails to close does not keep what its configuration used',
       await own.rewrite(config(after.url))
       await closed
       t.equal((globalThis as Record<string, unknown>)['closedFaulty'], kind)
-      t.match(own.logged.filter(({ msg }) => msg === 'a plugin failed to close'), [{ plugin: 'faulty' }])
+      t.match(await until(() => own.logged.find(({ msg }) => msg === 'a plugin failed to close')), { plugin: 'faulty' })
       t.match((await post(messagesRequest).whole()).json, { content: [{ text: 'after' }] })
     })
   }
-  t.test('hang', { todo: 'Snapshot.#close waits for it for ever, and its upstreams stay open' }, () => {})
 })
 
 /** Does what the header x-do says: all that the contract promises. */

@@ -318,7 +318,16 @@ for (const { name, SDK, exported, isNew } of sdks) {
     })
 
     await t.test('an answer that breaks off throws an APIError with the type and the id', async (t) => {
-      for (const [directive, code] of [['cut_after=8', 'upstream_stream_interrupted'], ['cut_mid_event=8', 'upstream_stream_interrupted'], ['error_event_after=8', 'upstream_stream_interrupted'], ['end_after=8', 'stream_incomplete'], ['no_terminal', 'stream_incomplete']] as const) {
+      const endings = [
+        ['cut_after=8', 'upstream_stream_interrupted', 'api_error'],
+        ['cut_mid_event=8', 'upstream_stream_interrupted', 'api_error'],
+        // The word by which clients know that a retry can help (protocol.md K 6.3c).
+        ['error_event_after=8', 'upstream_stream_interrupted', 'overloaded_error'],
+        ['error_event_after=8 error_type=api_error', 'upstream_stream_interrupted', 'api_error'],
+        ['end_after=8', 'stream_incomplete', 'api_error'],
+        ['no_terminal', 'stream_incomplete', 'api_error']
+      ] as const
+      for (const [directive, code, type] of endings) {
         const asking = { ...hello, messages: turn(`Hello [[sim: ${directive}]]`) }
         const { data: stream, response } = await client.messages.create({ ...asking, stream: true }).withResponse()
         let text = ''
@@ -329,8 +338,8 @@ for (const { name, SDK, exported, isNew } of sdks) {
         t.ok(error instanceof SDK.APIError, directive)
         t.equal(error.status, undefined)
         t.equal(error.requestID, response.headers.get('request-id'))
-        t.equal((error.error as { error: { type: string } }).error.type, 'api_error')
-        t.equal(error.type, 'api_error' as string)
+        t.equal((error.error as { error: { type: string } }).error.type, type)
+        t.equal(error.type, type as string)
         t.match(error.message, code)
         t.match(error.message, `Request ID: ${error.requestID}`)
         if (isNew) t.equal(error.errorCode, code)

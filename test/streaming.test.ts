@@ -326,14 +326,14 @@ t.test('a client that leaves ends the upstream call at once', async (t) => {
 
 t.test('a stream that breaks after the commit ends in-band, and costs what was produced', async (t) => {
   const begun: Script = [opening, textDelta(0, 'one two three')]
-  const cases: Readonly<Record<string, { readonly script: Script, readonly code: string, readonly type?: string, readonly todo?: string }>> = {
+  const cases: Readonly<Record<string, { readonly script: Script, readonly code: string, readonly type?: RegExp }>> = {
     'the upstream cuts the connection': { script: cut(), code: 'upstream_stream_interrupted' },
     'the upstream cuts in the middle of an event': { script: [raw('event: content_block_delta\ndata: {"type":"conte'), cut()], code: 'upstream_stream_interrupted' },
     'a clean end without message_stop': { script: end(), code: 'stream_incomplete' },
     'a clean end in the middle of an event': { script: [raw('event: message_stop\ndata: {"type":"message_stop"}\n'), end()], code: 'stream_incomplete' },
     'an error event': { script: errorEvent('api_error', 'Internal sk-ant-secret'), code: 'upstream_stream_interrupted' },
     // protocol.md K 6.3c: Claude Code looks for the literal "overloaded_error"
-    'an error event that says overloaded': { script: errorEvent(), code: 'upstream_stream_interrupted', type: 'overloaded_error' },
+    'an error event that says overloaded': { script: errorEvent(), code: 'upstream_stream_interrupted', type: /^overloaded_error$/ },
     'an error event without its line': { script: raw('data: {"type":"error","error":{"type":"api_error","message":"x"}}\n\n'), code: 'upstream_stream_interrupted' },
     'a delta that is not JSON': { script: [raw('event: content_block_delta\ndata: {"type":"content_block_delta","del\n\n'), closing], code: 'upstream_stream_interrupted' },
     'another event that is not JSON': { script: [raw('event: content_block_stop\ndata: oops\n\n'), closing], code: 'upstream_stream_interrupted' },
@@ -345,11 +345,11 @@ t.test('a stream that breaks after the commit ends in-band, and costs what was p
   const up = await upstream(t, ({ body }) => body?.['case'] === undefined ? answer('fine') : [begun, cases[String(body['case'])]!.script])
   const own = await gateway(t, config([up.url], '', 'idle: 200ms'))
   const { post } = client(t, own)
-  for (const [name, { code, type = 'api_error', todo }] of Object.entries(cases)) {
+  for (const [name, { code, type = /^api_error$/ }] of Object.entries(cases)) {
     await t.test(name, async (t) => {
       const got = await post(playing(name)).whole()
       isTold(t, got, code)
-      t.equal(errorOf(got).type, type, todo === undefined ? {} : { todo })
+      t.match(errorOf(got).type, type)
       t.match(namesOf(got.text), /^message_start content_block_start content_block_delta error$/)
       t.equal(said(got.text), 'one two three')
       t.notMatch(got.text, /sk-ant|Internal/)

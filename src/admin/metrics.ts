@@ -17,26 +17,26 @@ export interface FinishedExchange {
   readonly code: string
   readonly outcome: 'completed' | 'interrupted' | 'failed'
   /** who cut it */
-  readonly by?: 'client' | 'upstream' | 'gateway'
-  readonly key_id?: string
-  readonly account?: string
-  readonly model?: string
-  readonly provider?: string
-  readonly channel?: string
+  readonly by?: 'client' | 'upstream' | 'gateway' | undefined
+  readonly key_id?: string | undefined
+  readonly account?: string | undefined
+  readonly model?: string | undefined
+  readonly provider?: string | undefined
+  readonly channel?: string | undefined
   /** that served, or was tried last */
-  readonly upstream?: string
+  readonly upstream?: string | undefined
   readonly attempts: number
   readonly stream: boolean
-  readonly nanos?: Nanos
-  readonly usage?: Usage
-  readonly usage_source?: UsageSource
-  readonly first_byte_ms?: number
+  readonly nanos?: Nanos | undefined
+  readonly usage?: Usage | undefined
+  readonly usage_source?: UsageSource | undefined
+  readonly first_byte_ms?: number | undefined
   readonly duration_ms: number
   /** how much of the duration was the gateway's */
   readonly own_ms: number
   readonly config_generation: number
   /** user agent, cut */
-  readonly client?: string
+  readonly client?: string | undefined
 }
 
 /** A number that somebody else knows; asked for at each scrape. */

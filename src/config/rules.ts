@@ -235,7 +235,7 @@ function checkRoutes (input: RuleInput, report: Report): void {
       else if (item.price !== 'free' && used !== undefined && !used.includes('auth')) {
         report(Array.isArray(item.pipeline) ? here('pipeline') : path, 'a route with a price needs auth in its pipeline: else nobody pays', 'add auth, or write "price: free"')
       }
-    } else if (item.price !== undefined) {
+    } else if (item.price !== undefined && item.serve !== undefined) {
       report(here('price'), 'only a forward route has a price; models have their own', 'remove it', true)
     }
   }
@@ -309,6 +309,10 @@ function checkKeys (input: RuleInput, report: Report, warn: Report): void {
   const keys = items(value.keys, 'keys')
   checkUnique(keys, 'id', 'keys', input, report)
   const prefix = keyPrefix(input)
+  const real = Object.entries(isMap(value.upstreams) ? value.upstreams : {}).find(([, upstream]) => !['simulator:', undefined].includes(at(upstream, 'url') as string | undefined))
+  if (keys.length === 0 && real !== undefined) {
+    warn(['upstreams', real[0], 'url'], 'is not the built-in simulator, so the demo key is off; and there are no keys: nobody can use the models', 'add accounts: and keys:')
+  }
   const secrets = new Map<string, Path>()
   for (const { item, path } of keys) {
     const account = text(item.account, tree, [...path, 'account'])

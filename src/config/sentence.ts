@@ -106,7 +106,9 @@ function toSentence (error: ErrorObject, root: Tree): Sentence {
     case 'unevaluatedProperties': {
       const key = String(params.additionalProperty ?? params.unevaluatedProperty)
       const known = isMap(schema.properties) ? Object.keys(schema.properties) : []
-      const more = known.length === 0 ? 'nothing can be set here' : suggest(key, known.filter((name) => !(isMap(error.data) && name in error.data && tree.children?.has(name))))
+      // "0,30" in a { }
+      const isDecimal = /^\d+$/.test(key) && isMap(error.data) && error.data[key] === null
+      const more = isDecimal ? 'a decimal is written with a point, such as 0.30' : known.length === 0 ? 'nothing can be set here' : suggest(key, known.filter((name) => !(isMap(error.data) && name in error.data && tree.children?.has(name))))
       return { path: [...path, key], atKey: true, message: `unknown key ${quote(key)}`, ...(more !== undefined && { hint: more }) }
     }
     case 'type': {

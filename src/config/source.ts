@@ -5,7 +5,7 @@ import { type Env, interpolate, resolveCore } from './interpolate.ts'
 import { formatPointer, isMap, locate, type Part, type Path, printSpot, problemAt, type Spot, type TextFile } from './place.ts'
 import type { Problem } from './problem.ts'
 import { textReader } from './read-text.ts'
-import { explainYaml, isHarmless, isOpenQuote } from './yaml-error.ts'
+import { explainYaml, isConsequence, isHarmless, isOpenQuote, openBracket } from './yaml-error.ts'
 
 export interface Source extends Part {
   /** the main file */
@@ -75,8 +75,12 @@ export function readSource (name: string, env: Env, note: (path: string, stamp: 
       return undefined
     }
     const lines = new Set<number>()
-    for (const error of [...document.errors, ...document.warnings]) {
-      const spot = { file, offset: isOpenQuote(error) ? lastQuote(document.contents) ?? error.pos[0] : error.pos[0] }
+    const errors = [...document.errors, ...document.warnings]
+    for (const [index, error] of errors.entries()) {
+      if (isConsequence(error, errors.slice(0, index))) continue
+      const bracket = openBracket(error)
+      const opened = isOpenQuote(error) ? lastQuote(document.contents) : bracket === undefined ? undefined : lastOpen(document.contents, text, bracket, error.pos[0])
+      const spot = { file, offset: opened ?? error.pos[0] }
       const { line } = locate(spot)
       // one broken bracket makes the parser stumble over the rest of its line
       if (!isHarmless(error) && lines.has(line)) continue
@@ -94,6 +98,18 @@ export function readSource (name: string, env: Env, note: (path: string, stamp: 
   function lastQuote (contents: ParsedNode | null): number | undefined {
     let last: number | undefined
     visit(contents, { Scalar (_, node) { if (node.type?.startsWith('QUOTE') === true) last = node.range?.[0] } })
+    return last
+  }
+
+  /** The same for a bracket. */
+  function lastOpen (contents: ParsedNode | null, text: string, bracket: '{' | '[', before: number): number | undefined {
+    let last: number | undefined
+    visit(contents, {
+      Collection (_, { flow, range }) {
+        const isOpen = flow === true && range != null && text[range[0]] === bracket && text[range[1] - 1] !== (bracket === '{' ? '}' : ']')
+        if (isOpen && range[0] < before) last = range[0]
+      }
+    })
     return last
   }
 

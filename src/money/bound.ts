@@ -42,70 +42,86 @@ export function estimateInput (body: Readonly<Record<string, unknown>>, context 
   return Math.min(context, Math.ceil(weigh(body, 4, context)))
 }
 
+function weigh (body: Readonly<Record<string, unknown>>, bytesPerToken: number, limit: number): number {
+  const scale = new Scale(bytesPerToken, limit)
+  scale.addBody(body)
+  return scale.tokens
+}
+
 /**
- * Adds up names and values, until `limit` is passed: what it returns may then be anything above it.
+ * Adds up names and values, until `limit` is passed: `tokens` may then be anything above it.
  * Media is looked for where content blocks stand, and nowhere else: the same object inside a tool's input is text to the
  * model, and must not weigh less by calling itself an image.
  */
-function weigh (body: Readonly<Record<string, unknown>>, bytesPerToken: number, limit: number): number {
-  let tokens = 0
-  for (const name in body) {
-    const value = body[name]
-    if (name === 'messages' && Array.isArray(value)) visitAll(value, visitMessage)
-    else { addText(name); visit(value) }
-  }
-  return tokens
+class Scale {
+  tokens = 0
+  readonly #bytesPerToken: number
+  readonly #limit: number
 
-  function visitMessage (message: unknown): void {
-    if (isRecord(message)) visitFields(message, 'content', visitContent)
-    else visit(message)
+  constructor (bytesPerToken: number, limit: number) {
+    this.#bytesPerToken = bytesPerToken
+    this.#limit = limit
   }
 
-  function visitContent (content: unknown): void {
-    if (Array.isArray(content)) visitAll(content, visitBlock)
-    else visit(content)
+  addBody (body: Readonly<Record<string, unknown>>): void {
+    for (const name in body) {
+      const value = body[name]
+      if (name !== 'messages' || !Array.isArray(value)) { this.#addText(name); this.#add(value); continue }
+      for (const message of value) {
+        if (this.tokens > this.#limit) return
+        if (isRecord(message)) this.#addRecord(message, 'content')
+        else this.#add(message)
+      }
+    }
   }
 
-  function visitBlock (block: unknown): void {
-    if (!isRecord(block)) { visit(block); return }
+  #addContent (content: unknown): void {
+    if (!Array.isArray(content)) { this.#add(content); return }
+    for (const block of content) {
+      if (this.tokens > this.#limit) return
+      if (isRecord(block)) this.#addBlock(block)
+      else this.#add(block)
+    }
+  }
+
+  #addBlock (block: Readonly<Record<string, unknown>>): void {
     if (block['type'] === 'image') {
-      tokens += IMAGE
-      visitFields(block, 'source', (source) => { if (!isRecord(source) || source['type'] !== 'base64') visit(source) })
-    } else if (block['type'] === 'document' && !isTextSource(block['source'])) {
-      tokens += limit
-    } else {
-      visitFields(block, 'content', block['type'] === 'tool_result' ? visitContent : visit)
-    }
+      this.tokens += IMAGE
+      this.#addRecord(block, undefined, 'source')
+    } else if (block['type'] === 'document' && !isTextSource(block['source'])) this.tokens += this.#limit
+    else this.#addRecord(block, block['type'] === 'tool_result' ? 'content' : undefined)
   }
 
-  function visitAll (items: readonly unknown[], visitItem: (item: unknown) => void): void {
-    for (const item of items) {
-      if (tokens > limit) return
-      visitItem(item)
-    }
-  }
-
-  function visitFields (record: Readonly<Record<string, unknown>>, special: string, visitSpecial: (value: unknown) => void): void {
+  /**
+   * @param content the field that holds content blocks
+   * @param source the field that holds an image, whose base64 is no text
+   */
+  #addRecord (record: Readonly<Record<string, unknown>>, content?: string, source?: string): void {
     for (const name in record) {
-      if (tokens > limit) return
-      addText(name)
-      if (name === special) visitSpecial(record[name])
-      else visit(record[name])
+      if (this.tokens > this.#limit) return
+      const value = record[name]
+      this.#addText(name)
+      if (name === content) this.#addContent(value)
+      else if (name !== source || !isRecord(value) || value['type'] !== 'base64') this.#add(value)
     }
   }
 
-  function visit (value: unknown): void {
-    if (typeof value === 'string') addText(value)
-    else if (typeof value === 'number') addText(String(value))
-    else if (Array.isArray(value)) visitAll(value, visit)
-    else if (isRecord(value)) visitFields(value, '', visit)
-    tokens += 2 / bytesPerToken               // brackets, quotes, true, null
+  #add (value: unknown): void {
+    if (typeof value === 'string') this.#addText(value)
+    else if (typeof value === 'number') this.#addText(String(value))
+    else if (Array.isArray(value)) {
+      for (const item of value) {
+        if (this.tokens > this.#limit) return
+        this.#add(item)
+      }
+    } else if (isRecord(value)) this.#addRecord(value)
+    this.tokens += 2 / this.#bytesPerToken                    // brackets, quotes, true, null
   }
 
-  function addText (text: string): void {
+  #addText (text: string): void {
     // The length is a lower bound of the bytes: what is over the limit already need not be counted.
-    const bytes = text.length / bytesPerToken > limit ? text.length : Buffer.byteLength(text) + hiddenBytes(text)
-    tokens += (bytes + 1) / bytesPerToken
+    const bytes = text.length / this.#bytesPerToken > this.#limit ? text.length : Buffer.byteLength(text) + hiddenBytes(text)
+    this.tokens += (bytes + 1) / this.#bytesPerToken
   }
 }
 

@@ -30,8 +30,11 @@ export class Upstreams {
   simulatorUrl: string | undefined
 
   /** Each `open` has one `close`. */
-  open (name: string, config: UpstreamConfig): Upstream {
-    const url = new URL(config.url === 'simulator:' ? this.simulatorUrl! : config.url)
+  open (name: string, configured: UpstreamConfig): Upstream {
+    // The simulator wants a key, as vendors do; any will do.
+    const config = configured.url !== 'simulator:' ? configured
+      : { ...configured, url: this.simulatorUrl!, headers: { 'x-api-key': 'simulated', ...configured.headers } }
+    const url = new URL(config.url)
     const connections = this.#connect(url.origin, config.timeouts.connect)
     connections.users++
     return {

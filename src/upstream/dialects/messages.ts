@@ -44,7 +44,8 @@ export const messages: DialectModule = {
 
   decodeReply (body, exchange) {
     if (!isObject(body) || body.type !== 'message' || !Array.isArray(body.content)) throw new Error('the answer is not a message')
-    return { ...body, model: publicModel(exchange) }
+    body.model = publicModel(exchange)                        // just parsed: nobody else has it
+    return body
   },
 
   decodeStream (exchange) {
