@@ -93,7 +93,7 @@ class Receiver implements CommittedStream, CallListener {
     this.#reject = reject
   }
 
-  start (request: { readonly method: string, readonly path: string, readonly headers: Readonly<Record<string, string>>, readonly body: string | Buffer }): void {
+  start (request: { readonly method: string, readonly path: string, readonly headers: Readonly<Record<string, string>>, readonly body: string | readonly Buffer[] }): void {
     this.#exchange.onAbort(this.#onAbort)
     this.#call = new UpstreamCall(this.#upstream, request, this)
   }

@@ -22,43 +22,70 @@ const CARRIER = /"(?:data|url|image_url|file_data)"\s*:\s*"$/
 const CARRIER_LENGTH = 40
 /** Before the base64 of a data URL. */
 const DATA_URL = /^data:[\w.+/;=-]{1,100};base64,/
+const DATA_URL_LENGTH = 120
 
-/** The blobs of one request. In its parsed body each is a placeholder, at the end of its string. */
+/** The blobs of one request, in the pieces that they came in. In its parsed body each is a placeholder, at the end of its string. */
 export class Blobs {
-  readonly #blobs: Buffer[] = []
+  readonly #blobs: (readonly Buffer[])[] = []
 
   /** @returns the JSON text with a placeholder for every long string that is base64 */
-  lift (json: Buffer, strings: readonly LongString[]): Buffer {
-    const pieces: Buffer[] = []
+  lift (json: readonly Buffer[], strings: readonly LongString[]): Buffer {
+    const text = new Pieces(json)
+    const kept: Buffer[] = []
     let at = 0
     for (const { start: quoted, end } of strings) {
-      if (!CARRIER.test(json.toString('latin1', Math.max(0, quoted - CARRIER_LENGTH), quoted))) continue
-      const start = quoted + (DATA_URL.exec(json.toString('latin1', quoted, quoted + 120))?.[0].length ?? 0)
-      const blob = json.subarray(start, end)
+      if (!CARRIER.test(text.read(Math.max(0, quoted - CARRIER_LENGTH), quoted))) continue
+      const start = quoted + (DATA_URL.exec(text.read(quoted, Math.min(end, quoted + DATA_URL_LENGTH)))?.[0].length ?? 0)
+      const blob = text.slice(start, end)
       // Neither escapes nor spaces nor letters beyond ASCII: base64, and no text that a plugin would want to read.
-      if (blob.includes(92) || blob.includes(32) || !isAscii(blob)) continue
-      pieces.push(json.subarray(at, start), Buffer.from(`${NONCE}:${this.#blobs.length}:${blob.length}${MARK}`))
+      if (!blob.every((piece) => isAscii(piece) && !piece.includes(92) && !piece.includes(32))) continue
+      kept.push(...text.slice(at, start), Buffer.from(`${NONCE}:${this.#blobs.length}:${end - start}${MARK}`))
       this.#blobs.push(blob)
       at = end
     }
-    if (pieces.length === 0) return json
-    pieces.push(json.subarray(at))
-    return Buffer.concat(pieces)
+    kept.push(...text.slice(at, text.length))
+    return Buffer.concat(kept)
   }
 
-  /** The JSON text with the blobs where their placeholders stand. */
-  join (json: string): string | Buffer {
+  /** The JSON text with the blobs where their placeholders stand; in pieces, if there are any. */
+  join (json: string): string | readonly Buffer[] {
     if (this.#blobs.length === 0) return json
     const pieces: Buffer[] = []
     let at = 0
     for (const match of json.matchAll(placeholder)) {
       const blob = this.#blobs[Number(match[1])]
       if (blob === undefined) continue
-      pieces.push(Buffer.from(json.slice(at, match.index)), blob)
+      pieces.push(Buffer.from(json.slice(at, match.index)), ...blob)
       at = match.index + match[0].length
     }
     pieces.push(Buffer.from(json.slice(at)))
-    return Buffer.concat(pieces)
+    return pieces
+  }
+}
+
+/** Buffers in a row, read as one without making one of them: copies of megabytes are most of what a large body costs. */
+class Pieces {
+  readonly length: number
+  readonly #pieces: readonly { readonly at: number, readonly bytes: Buffer }[]
+
+  constructor (buffers: readonly Buffer[]) {
+    let at = 0
+    this.#pieces = buffers.map((bytes) => {
+      const piece = { at, bytes }
+      at += bytes.length
+      return piece
+    })
+    this.length = at
+  }
+
+  slice (start: number, end: number): Buffer[] {
+    return this.#pieces
+      .filter(({ at, bytes }) => at < end && at + bytes.length > start)
+      .map(({ at, bytes }) => bytes.subarray(Math.max(0, start - at), end - at))
+  }
+
+  read (start: number, end: number): string {
+    return Buffer.concat(this.slice(start, end)).toString('latin1')
   }
 }
 

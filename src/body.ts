@@ -140,8 +140,8 @@ export async function readBody (req: IncomingMessage, res: ServerResponse, limit
     if (exchange.abortReason !== undefined) onLeft()
   })
   exchange.times.body = performance.now()
-  const bytes = chunks.length === 1 ? chunks[0]! : Buffer.concat(chunks, size)
-  return parse(guard.longStrings.length === 0 ? bytes : exchange.blobs.lift(bytes, guard.longStrings))
+  return parse(guard.longStrings.length > 0 ? exchange.blobs.lift(chunks, guard.longStrings)
+    : chunks.length === 1 ? chunks[0]! : Buffer.concat(chunks, size))
 }
 
 /** @throws {GatewayError} bad_request */

@@ -9,6 +9,7 @@ import { Snapshot } from './config/snapshot.ts'
 import { keepSecret, randomSecret } from './data-folder.ts'
 import { endpoints } from './endpoints.ts'
 import { parseUsd } from './money/nanos.ts'
+import { loadTokenizer } from './money/tokens.ts'
 import type { Plugin } from './plugin.ts'
 import { GatewayServer, type Listeners } from './server.ts'
 import type { Services } from './services.ts'
@@ -78,6 +79,7 @@ export async function startGateway ({ file, plugins, pluginsUrl, log, env = proc
     onReload: ({ changed }) => { if (changed) log.level = live.current().config.log.level }
   })
   await live.start()
+  loadTokenizer()
 
   const { config } = live.current()
   const { server: serverConfig } = config

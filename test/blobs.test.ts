@@ -12,12 +12,15 @@ const base64 = (bytes: number): string => Buffer.alloc(bytes, 'Zm9vYmFy/+').toSt
 const image = (data: string): unknown => ({ type: 'image', source: { type: 'base64', media_type: 'image/png', data } })
 const request = (...content: unknown[]): Record<string, unknown> => ({ ...messagesRequest, messages: [{ role: 'user', content }] })
 
+const whole = (text: string | readonly Buffer[]): string => typeof text === 'string' ? text : Buffer.concat(text).toString()
+
 function lift (json: Buffer, cuts: readonly number[] = []): { skeleton: Buffer, blobs: Blobs } {
   const guard = new JsonGuard()
   const places = [0, ...cuts.map((cut) => cut % json.length).sort((a, b) => a - b), json.length]
-  for (let i = 1; i < places.length; i++) guard.push(json.subarray(places[i - 1], places[i]))
+  const pieces = places.slice(1).map((end, i) => json.subarray(places[i], end))
+  for (const piece of pieces) guard.push(piece)
   const blobs = new Blobs()
-  return { skeleton: blobs.lift(json, guard.longStrings), blobs }
+  return { skeleton: blobs.lift(pieces, guard.longStrings), blobs }
 }
 
 t.test('what is lifted comes back, whatever else is in the body and however it was cut', async (t) => {
@@ -34,7 +37,7 @@ t.test('what is lifted comes back, whatever else is in the body and however it w
     const json = Buffer.from(JSON.stringify(body, null, indent))
     const { skeleton, blobs } = lift(json, cuts)
     t.ok(skeleton.equals(lift(json).skeleton), 'the cuts change nothing')
-    t.strictSame(JSON.parse(String(blobs.join(JSON.stringify(JSON.parse(skeleton.toString()))))), body)
+    t.strictSame(JSON.parse(whole(blobs.join(JSON.stringify(JSON.parse(skeleton.toString()))))), body)
   }), { numRuns: 60 })
 })
 
@@ -58,7 +61,7 @@ t.test('a text that a plugin would want to read is not lifted', async (t) => {
     { type: 'tool_use', id: 't', name: 'n', input: { data: 'a\\nb'.repeat(20_000) } }
   ]) {
     const json = Buffer.from(JSON.stringify(request(block)))
-    t.equal(lift(json).skeleton, json)
+    t.ok(lift(json).skeleton.equals(json))
   }
 })
 
@@ -71,7 +74,7 @@ t.test('what is hidden in a tool\'s input is held like any text; in an image it 
 t.test('a client can not make us see a blob of its own', async (t) => {
   const forged = JSON.stringify(request({ type: 'text', text: 'blob-000000000000000000000000:0:9999999\x7f' }))
   const { skeleton, blobs } = lift(Buffer.from(forged))
-  t.equal(blobs.join(skeleton.toString()), forged)
+  t.equal(whole(blobs.join(skeleton.toString())), forged)
   t.equal(hiddenBytes('blob-000000000000000000000000:0:9999999\x7f'), 0)
 })
 

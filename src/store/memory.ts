@@ -3,8 +3,10 @@
 import type { Nanos } from '../money/nanos.ts'
 import type { Balance, Entry, HoldRequest, HoldResult, KeyUsage, Settlement, Store } from './store.ts'
 
-interface Account { balance: Nanos, held: Nanos, open_holds: number }
-interface Key { spent: Nanos, held: Nanos }
+interface Account { readonly id: string, balance: Nanos, held: Nanos, open_holds: number }
+interface Key { readonly id: string, spent: Nanos, held: Nanos }
+/** A hold, until it is settled; then it stays to know what was charged. */
+interface Request { readonly account: Account, readonly key: Key, readonly nanos: Nanos, charged: Nanos | undefined }
 type Line = Omit<Entry, 'id' | 'at'>
 /** A date is a number until somebody reads it. */
 type Written = Line & { readonly id: string, readonly time: number }
@@ -14,9 +16,8 @@ export class MemoryStore implements Store {
   readonly #now: () => number
   readonly #accounts = new Map<string, Account>()
   readonly #keys = new Map<string, Key>()
-  readonly #holds = new Map<string, HoldRequest>()
-  /** by request id */
-  readonly #charged = new Map<string, Nanos>()
+  readonly #requests = new Map<string, Request>()
+  #openHolds = 0
   readonly #credited = new Set<string>()
   readonly #entries: Written[] = []
   #lastTime = 0
@@ -39,7 +40,7 @@ export class MemoryStore implements Store {
   hold (request: HoldRequest): HoldResult {
     const { request_id: id, nanos } = request
     refuseNegative(nanos)
-    if (this.#holds.has(id) || this.#charged.has(id)) throw new Error(`the request ${id} has a hold or a settlement already`)
+    if (this.#requests.has(id)) throw new Error(`the request ${id} has a hold or a settlement already`)
     const account = this.#account(request.account)
     const key = this.#key(request.key)
     const left = request.usage_limit === undefined ? undefined : request.usage_limit - key.spent
@@ -51,7 +52,8 @@ export class MemoryStore implements Store {
     if (nanos > account.balance - account.held) return refused('balance', account.balance, account.held)
     if (left !== undefined && nanos > left - key.held) return refused('usage_limit', left, key.held)
 
-    this.#holds.set(id, { ...request })
+    this.#requests.set(id, { account, key, nanos, charged: undefined })
+    this.#openHolds++
     account.held += nanos
     account.open_holds++
     key.held += nanos
@@ -61,37 +63,41 @@ export class MemoryStore implements Store {
   settle (settlement: Settlement): Nanos {
     const { request_id: id, nanos, ...what } = settlement
     refuseNegative(nanos)
-    const before = this.#charged.get(id)
-    if (before !== undefined) return before
-    const hold = this.#holds.get(id)
-    if (hold === undefined) throw new Error(`the request ${id} has no hold to settle`)
-    const charged = nanos < hold.nanos ? nanos : hold.nanos
+    const request = this.#requests.get(id)
+    if (request === undefined) throw new Error(`the request ${id} has no hold to settle`)
+    if (request.charged !== undefined) return request.charged
+    const { account, key } = request
+    const charged = nanos < request.nanos ? nanos : request.nanos
 
-    this.#drop(hold)
-    this.#charged.set(id, charged)
-    this.#account(hold.account).balance -= charged
-    this.#key(hold.key).spent += charged
-    const line = { account: hold.account, key: hold.key, reference: id, ...what }
+    this.#drop(request)
+    request.charged = charged
+    account.balance -= charged
+    key.spent += charged
+    const line = { account: account.id, key: key.id, reference: id, ...what }
     this.#write({ kind: 'settle', nanos: -charged, ...line })
     if (nanos > charged) this.#write({ kind: 'shortfall', nanos: 0n, shortfall: nanos - charged, ...line })
     return charged
   }
 
   release (requestId: string): void {
-    const hold = this.#holds.get(requestId)
-    if (hold !== undefined) this.#drop(hold)
+    const request = this.#requests.get(requestId)
+    if (request === undefined || request.charged !== undefined) return
+    this.#drop(request)
+    this.#requests.delete(requestId)
   }
 
   balance (account: string): Balance {
-    return { ...this.#accounts.get(account) ?? { balance: 0n, held: 0n, open_holds: 0 } }
+    const { balance, held, open_holds } = this.#accounts.get(account) ?? { balance: 0n, held: 0n, open_holds: 0 }
+    return { balance, held, open_holds }
   }
 
   keyUsage (key: string): KeyUsage {
-    return { ...this.#keys.get(key) ?? { spent: 0n, held: 0n } }
+    const { spent, held } = this.#keys.get(key) ?? { spent: 0n, held: 0n }
+    return { spent, held }
   }
 
   openHolds (): number {
-    return this.#holds.size
+    return this.#openHolds
   }
 
   async * entries (): AsyncIterable<Entry> {
@@ -100,23 +106,22 @@ export class MemoryStore implements Store {
 
   close (): void {}
 
-  #drop (hold: HoldRequest): void {
-    this.#holds.delete(hold.request_id)
-    const account = this.#account(hold.account)
-    account.held -= hold.nanos
+  #drop ({ account, key, nanos }: Request): void {
+    this.#openHolds--
+    account.held -= nanos
     account.open_holds--
-    this.#key(hold.key).held -= hold.nanos
+    key.held -= nanos
   }
 
   #account (id: string): Account {
     let account = this.#accounts.get(id)
-    if (account === undefined) this.#accounts.set(id, account = { balance: 0n, held: 0n, open_holds: 0 })
+    if (account === undefined) this.#accounts.set(id, account = { id, balance: 0n, held: 0n, open_holds: 0 })
     return account
   }
 
   #key (id: string): Key {
     let key = this.#keys.get(id)
-    if (key === undefined) this.#keys.set(id, key = { spent: 0n, held: 0n })
+    if (key === undefined) this.#keys.set(id, key = { id, spent: 0n, held: 0n })
     return key
   }
 

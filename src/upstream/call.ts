@@ -1,5 +1,6 @@
 // One request to an upstream through undici, as bytes: exactly one of `onEnd` and `onFailure` comes, once, and nothing after it.
 import type { IncomingHttpHeaders } from 'node:http'
+import type { Readable } from 'node:stream'
 import type { Dispatcher } from 'undici'
 import type { UpstreamFailure } from '../plugin.ts'
 import type { Upstream } from './upstream.ts'
@@ -8,7 +9,8 @@ export interface CallRequest {
   readonly method: string
   readonly path: string
   readonly headers: Readonly<Record<string, string>>
-  readonly body: string | Buffer
+  /** in pieces, it is written piece by piece: others' events pass between them */
+  readonly body: string | readonly Buffer[]
 }
 
 export interface CallListener {
@@ -35,11 +37,14 @@ export class UpstreamCall implements Dispatcher.DispatchHandler {
     this.#firstByte = upstream.config.timeouts.first_byte
     this.#idle = upstream.config.timeouts.idle
     // undici does not follow redirects, so credentials never travel with one (lesson 26).
+    const { body } = request
+    const isWhole = typeof body === 'string'
     upstream.pool.dispatch({
       method: request.method as Dispatcher.HttpMethod,
       path: request.path,
-      headers: request.headers,
-      body: request.body
+      headers: isWhole ? request.headers : { ...request.headers, 'content-length': String(body.reduce((length, piece) => length + piece.length, 0)) },
+      // undici takes any iterable; its types name only some.
+      body: isWhole ? body : body as unknown as Readable
     }, this)
   }
 
