@@ -5,7 +5,7 @@ import { pipeline } from 'node:stream/promises'
 import { type ErrorReply, GatewayError, type Style } from './errors.ts'
 import type { Exchange } from './exchange.ts'
 import type { BytesReply, Headers, JsonReply } from './reply.ts'
-import type { SseEvent } from './sse.ts'
+import { SseEvent } from './sse.ts'
 
 /** protocol.md H3 */
 const STREAM_HEADERS: Headers = {
@@ -95,8 +95,7 @@ export class ClientWriter {
     if (events.length === 0) return true                      // nothing to wait for; what is waited for stays so
     this.#pingTimer!.refresh()
     if (this.#exchange.times.firstByte === 0) this.#exchange.times.firstByte = performance.now()
-    const bytes = events.length === 1 ? events[0]!.bytes : Buffer.concat(events.map((event) => event.bytes))
-    if (this.#res.write(bytes)) return true
+    if (this.#res.write(SseEvent.join(events))) return true
     this.#waitForDrain(onDrain)
     return false
   }
@@ -105,7 +104,7 @@ export class ClientWriter {
   async endStream (events: readonly SseEvent[]): Promise<void> {
     clearTimeout(this.#pingTimer)
     if (this.#exchange.times.firstByte === 0) this.#exchange.times.firstByte = performance.now()
-    await this.#end(events.length === 1 ? events[0]!.bytes : Buffer.concat(events.map((event) => event.bytes)))
+    await this.#end(SseEvent.join(events))
   }
 
   /** Nobody is there any more: lets go of timers and of the socket. */

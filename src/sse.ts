@@ -1,5 +1,7 @@
 // Server-Sent Events (WHATWG HTML 9.2): bytes to events and back. The only file that knows the wire format.
 
+import { isAscii } from 'node:buffer'
+
 const LF = 10
 const CR = 13
 
@@ -11,13 +13,18 @@ export class SseEvent {
   /** the `event:` line, or '' without one */
   readonly event: string
   readonly data: string
-  #raw: Buffer | undefined
+  #source: Buffer | undefined
+  #start: number
+  #end: number
   #json: unknown
 
-  constructor (event: string, data: string, raw?: Buffer) {
+  /** @param source holds the event's bytes from `start` to `end`, the blank line included, with LF */
+  constructor (event: string, data: string, source?: Buffer, start = 0, end = source?.length ?? 0) {
     this.event = event
     this.data = data
-    this.#raw = raw
+    this.#source = source
+    this.#start = start
+    this.#end = end
   }
 
   /** An event whose data is JSON. */
@@ -27,6 +34,20 @@ export class SseEvent {
     return made
   }
 
+  /** The bytes of events in a row. Those that came in a row leave as they came, without a copy. */
+  static join (events: readonly SseEvent[]): Buffer {
+    const [first] = events
+    if (first === undefined) return Buffer.alloc(0)
+    const source = first.#source
+    if (source === undefined) return Buffer.concat(events.map(({ bytes }) => bytes))
+    let end = first.#start
+    for (const event of events) {
+      if (event.#source !== source || event.#start !== end) return Buffer.concat(events.map(({ bytes }) => bytes))
+      end = event.#end
+    }
+    return first.#start === 0 && end === source.length ? source : source.subarray(first.#start, end)
+  }
+
   /** @throws {SyntaxError} the data is not JSON */
   get json (): unknown {
     return this.#json ??= JSON.parse(this.data)
@@ -34,7 +55,11 @@ export class SseEvent {
 
   /** The bytes on the wire, the blank line included; always with LF. */
   get bytes (): Buffer {
-    return this.#raw ??= Buffer.from((this.event === '' ? '' : `event: ${this.event}\n`) + `data: ${this.data.replaceAll('\n', '\ndata: ')}\n\n`)
+    if (this.#source === undefined) {
+      this.#source = Buffer.from((this.event === '' ? '' : `event: ${this.event}\n`) + `data: ${this.data.replaceAll('\n', '\ndata: ')}\n\n`)
+      this.#end = this.#source.length
+    }
+    return this.#source.subarray(this.#start, this.#end)
   }
 }
 
@@ -60,8 +85,12 @@ export class SseDecoder {
   push (chunk: Buffer): SseEvent[] {
     // Not when it grows past the limit but with the bytes after that: what this chunk completed is not lost.
     if (this.#rest !== undefined && this.#rest.length > this.#limit) throw new Error(`an event of more than ${this.#limit} bytes`)
-    let bytes = this.#normalise(chunk)
-    if (this.#rest !== undefined) bytes = Buffer.concat([this.#rest, bytes])
+    if (this.#started && this.#rest === undefined && !this.#afterCr && isAscii(chunk)) return this.#pushAscii(chunk)
+    return this.#push(this.#normalise(chunk))
+  }
+
+  #push (normalised: Buffer): SseEvent[] {
+    const bytes = this.#rest === undefined ? normalised : Buffer.concat([this.#rest, normalised])
     const events: SseEvent[] = []
     // A blank line can only end at or after the new bytes, or one byte before them.
     let from = this.#rest === undefined ? 0 : Math.max(0, this.#rest.length - 1)
@@ -75,6 +104,22 @@ export class SseDecoder {
       start = from = end
     }
     this.#rest = start === bytes.length ? undefined : bytes.subarray(start)
+    return events
+  }
+
+  /** Nearly all chunks: whole events in ASCII. One text for all of them, whose places are those of the bytes. */
+  #pushAscii (chunk: Buffer): SseEvent[] {
+    const text = chunk.toString('latin1')
+    if (text.includes('\r')) return this.#push(this.#normalise(chunk))
+    const events: SseEvent[] = []
+    let start = 0
+    for (let blank = text.indexOf('\n\n'); blank !== -1; blank = text.indexOf('\n\n', start)) {
+      const end = blank + 2
+      const event = parsePlain(text, start, blank, chunk) ?? parseEvent(chunk.subarray(start, end))
+      if (event !== undefined) events.push(event)
+      start = end
+    }
+    if (start < chunk.length) this.#rest = start === 0 ? chunk : chunk.subarray(start)
     return events
   }
 
@@ -104,16 +149,19 @@ export class SseDecoder {
   }
 }
 
+/** Reads "event: x\ndata: y" without a further line, which nearly all records are. */
+function parsePlain (text: string, start: number, blank: number, source: Buffer): SseEvent | undefined {
+  if (!text.startsWith('event: ', start)) return undefined
+  const line = text.indexOf('\n', start)
+  if (!text.startsWith('data: ', line + 1) || text.indexOf('\n', line + 1) !== blank) return undefined
+  return new SseEvent(text.slice(start + 7, line), text.slice(line + 7, blank), source, start, blank + 2)
+}
+
 /** Reads one record: bytes with LF, ending in a blank line. */
 function parseEvent (raw: Buffer): SseEvent | undefined {
   const text = raw.toString('utf8')
-  // Nearly all records are "event: x\ndata: y\n\n".
-  if (text.startsWith('event: ')) {
-    const line = text.indexOf('\n')
-    if (text.startsWith('data: ', line + 1) && text.indexOf('\n', line + 1) === text.length - 2) {
-      return new SseEvent(text.slice(7, line), text.slice(line + 7, -2), raw)
-    }
-  }
+  const plain = parsePlain(text, 0, text.length - 2, raw)
+  if (plain !== undefined) return new SseEvent(plain.event, plain.data, raw)
   let event = ''
   let data: string | undefined
   for (const line of text.split('\n')) {

@@ -1,7 +1,8 @@
 // Counts tokens of text that was produced: an estimate for answers whose provider did not say. The only user of the tokenizer.
 import { createRequire } from 'node:module'
+import type * as o200k from 'gpt-tokenizer/encoding/o200k_base'
 
-type Tokenizer = typeof import('gpt-tokenizer/encoding/o200k_base')
+type Tokenizer = typeof o200k
 
 let tokenizer: Tokenizer | undefined
 
