@@ -9,9 +9,9 @@ import type { FinishedExchange } from './metrics.ts'
 
 /** A reader that stands still must not fill our memory: beyond it lines are dropped. */
 const BACKLOG_BYTES = 16 * 1024 * 1024
-/** Lines wait for each other for so long, or until they are so many. */
+/** Lines wait for each other for so long, or until they fill a page. */
 const GATHER_MS = 100
-const GATHER_CHARACTERS = 64 * 1024
+const PAGE_BYTES = 64 * 1024
 const CLIENT_LENGTH = 120
 /** Nobody should log these. If somebody does, it stays a secret. */
 const CENSORED = new Set(['secret', 'token', 'password', 'authorization', 'x-api-key', 'api-key', 'cookie', 'set-cookie', 'headers', 'body'])
@@ -43,28 +43,32 @@ export function createLogger (level: LogLevel, destination: DestinationStream = 
 
 /**
  * Written off the event loop, many lines at once; what is left is written when the process exits. pino's own `minLength`
- * measures all that it holds again at every line: 20 µs a line, and half of all garbage of a request (measured).
+ * measures all that it holds again at every line (20 µs each), and lines kept as strings are trees of 60 small ones that
+ * every garbage collection copies (a fifth of the CPU of a request): so a line becomes bytes at once. All measured.
  */
 function standardOutput (): DestinationStream {
-  const output = pino.destination({ dest: 1, sync: false, maxLength: BACKLOG_BYTES })
-  let lines: string[] = []
-  let characters = 0
+  const output = pino.destination({ dest: 1, sync: false, maxLength: BACKLOG_BYTES, contentMode: 'buffer' })
+  let page = Buffer.allocUnsafe(PAGE_BYTES)
+  let used = 0
   let timer: NodeJS.Timeout | undefined
   const flush = (): void => {
     clearTimeout(timer)
     timer = undefined
-    if (lines.length === 0) return
-    output.write(lines.join(''))
-    lines = []
-    characters = 0
+    if (used === 0) return
+    write(page.subarray(0, used))
+    page = Buffer.allocUnsafe(PAGE_BYTES)
+    used = 0
   }
+  /** In this mode it takes bytes; its types know only text. */
+  const write = (bytes: Buffer): void => { output.write(bytes as unknown as string) }
   process.on('exit', () => { flush(); output.flushSync() })
   return {
     write (line) {
-      lines.push(line)
-      characters += line.length
-      if (characters >= GATHER_CHARACTERS) flush()
-      else timer ??= setTimeout(flush, GATHER_MS).unref()
+      const most = line.length * 3                            // UTF-8 of a UTF-16 unit
+      if (used + most > PAGE_BYTES) flush()
+      if (most > PAGE_BYTES) { write(Buffer.from(line)); return }
+      used += page.write(line, used)
+      timer ??= setTimeout(flush, GATHER_MS).unref()
     }
   }
 }
