@@ -1,4 +1,5 @@
 // Holds the worst case before an upstream is called, counts what was used, and settles once. The only plugin that moves money.
+import { after } from '../src/after.ts'
 import type { ChannelConfig, Config } from '../src/config/config.ts'
 import { GatewayError } from '../src/errors.ts'
 import type { Exchange, Outcome } from '../src/exchange.ts'
@@ -56,7 +57,7 @@ export const billingMeter = definePlugin({
         if (meter === undefined) return
         meter.status = reply.status
         if (reply.kind !== 'json') return
-        return { ...reply, headers: { ...reply.headers, 'x-gateway-cost-usd': formatUsd(meter.completedCharge) } }
+        return after(meter.completedCharge, (nanos) => ({ ...reply, headers: { ...reply.headers, 'x-gateway-cost-usd': formatUsd(nanos) } }))
       },
 
       onStream (exchange) {
@@ -87,7 +88,9 @@ class Meter {
   #price: CompiledPrice | undefined
   /** a hold that the store has not answered yet */
   #holding: Promise<void> | undefined
-  #completed: Bill | undefined
+  #completed: Awaitable<Bill | undefined>
+  /** what was said last about how it ends */
+  #outcome: Outcome | undefined
   #isOver = false
 
   constructor (exchange: Exchange, services: Services, worst: Nanos) {
@@ -114,30 +117,37 @@ class Meter {
   begin (attempt: Attempt, price: CompiledPrice): Tally {
     this.#attempt = attempt
     this.#price = price
-    return this.tally = new Tally()
+    this.tally?.drop()
+    return this.tally = new Tally(this.#services.tokens)
   }
 
   /** What the client pays if nothing goes wrong from here: never more than what is held. */
-  get completedCharge (): Nanos {
-    const nanos = this.#billOf('completed')?.nanos ?? 0n
-    return nanos < this.#worst ? nanos : this.#worst
+  get completedCharge (): Awaitable<Nanos> {
+    return after(this.#billOf('completed'), (bill) => {
+      const nanos = bill?.nanos ?? 0n
+      return nanos < this.#worst ? nanos : this.#worst
+    })
   }
 
-  /** Settles or releases, once; after a throw it may be tried again. Returns a promise only where the store does. */
+  /** Settles or releases, once; after a throw it may be tried again. Returns a promise only where the store or the count does. */
   end (outcome: Outcome): Awaitable<void> {
     if (this.#isOver) return
     if (this.#holding !== undefined) { this.#releaseAfter(this.#holding); return }
-    const id = this.#exchange.id
-    const bill = outcome.kind === 'failed' ? undefined : this.#billOf(outcome.kind === 'completed' ? 'completed' : `cut by ${outcome.by}`)
-    if (bill === undefined) {
-      const released = this.#services.store.release(id)
-      if (released instanceof Promise) return released.then(() => { this.#isOver = true })
-      this.#isOver = true
-      return
+    this.#outcome = outcome
+    if (outcome.kind === 'failed') {
+      this.tally?.drop()
+      return this.#release()
     }
-    const charged = this.#services.store.settle({ request_id: id, ...bill })
-    if (charged instanceof Promise) return charged.then((charged) => { this.#note(bill, charged) })
-    this.#note(bill, charged)
+    return after(this.#billOf(outcome.kind === 'completed' ? 'completed' : `cut by ${outcome.by}`), (bill) => {
+      // While it was counted, hook_timeout made a failure of it: what is given back must not be charged after all.
+      if (this.#isOver || this.#outcome !== outcome) return
+      if (bill === undefined) return this.#release()
+      return after(this.#services.store.settle({ request_id: this.#exchange.id, ...bill }), (charged) => { this.#note(bill, charged) })
+    })
+  }
+
+  #release (): Awaitable<void> {
+    return after(this.#services.store.release(this.#exchange.id), () => { this.#isOver = true })
   }
 
   /** The request was given up while its hold was on the way: a release now could be overtaken by it. Nobody waits for this one. */
@@ -164,12 +174,12 @@ class Meter {
   }
 
   /** Undefined: there is nothing to charge for. */
-  #billOf (ending: Ending): Bill | undefined {
+  #billOf (ending: Ending): Awaitable<Bill | undefined> {
     if (ending !== 'completed') return this.#makeBill(ending)
     return this.#completed ??= this.#makeBill(ending)
   }
 
-  #makeBill (ending: Ending): Bill | undefined {
+  #makeBill (ending: Ending): Awaitable<Bill | undefined> {
     const { endpoint, name } = this.#exchange.route
     if (endpoint.kind === 'forward') {
       // Its bytes are not counted: a whole answer, or one that the client did not want whole. An error is no answer (spec 1).
@@ -178,8 +188,9 @@ class Meter {
     }
     if (this.tally === undefined) return undefined                          // a plugin answered, not an upstream
     const model = this.#exchange.get(Model)
-    const { usage, source } = this.tally.count(ending, () => estimateInput(this.#exchange.request.body, model.context))
-    return { nanos: cost(usage, this.#price!), model: model.id, channel: this.#attempt!.channel, usage, usage_source: source }
+    const [price, channel] = [this.#price!, this.#attempt!.channel]
+    const counted = this.tally.count(ending, () => estimateInput(this.#exchange.request.body, model.context))
+    return after(counted, ({ usage, source }) => ({ nanos: cost(usage, price), model: model.id, channel, usage, usage_source: source }))
   }
 }
 

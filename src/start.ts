@@ -9,7 +9,7 @@ import { Snapshot } from './config/snapshot.ts'
 import { keepSecret, randomSecret } from './data-folder.ts'
 import { endpoints } from './endpoints.ts'
 import { parseUsd } from './money/nanos.ts'
-import { loadTokenizer } from './money/tokens.ts'
+import { Tokens } from './money/tokens.ts'
 import type { Plugin } from './plugin.ts'
 import { GatewayServer, type Listeners } from './server.ts'
 import type { Services } from './services.ts'
@@ -52,7 +52,8 @@ export async function startGateway ({ file, plugins, pluginsUrl, log, env = proc
   const metrics = createMetrics(now)
   const store = new MemoryStore(now)
   const upstreams = new Upstreams()
-  const services: Services = { log, metrics, store, upstreams, now }
+  const tokens = new Tokens(log)
+  const services: Services = { log, metrics, store, upstreams, tokens, now }
   const shipped = new Map(plugins.map((plugin) => [plugin.name, plugin]))
   let simulator: SimulatorThread | undefined
 
@@ -79,7 +80,7 @@ export async function startGateway ({ file, plugins, pluginsUrl, log, env = proc
     onReload: ({ changed }) => { if (changed) log.level = live.current().config.log.level }
   })
   await live.start()
-  loadTokenizer()
+  await tokens.start()
 
   const { config } = live.current()
   const { server: serverConfig } = config
@@ -99,6 +100,7 @@ export async function startGateway ({ file, plugins, pluginsUrl, log, env = proc
     live.close()
     await upstreams.destroy()
     await simulator?.close()
+    await tokens.end()
     await store.close()
   }
   let urls: Listeners

@@ -58,6 +58,8 @@ await t.test('after traffic of all kinds the metrics have the right numbers, and
   await send(say('overloaded'))
   await send(say('cut', true))
   await send(say('leave', true), { leaveAfter: 5 })
+  // Nobody waits for its end but the log: what it produced is counted on another thread.
+  await until(() => linesOf(running).length === 7)
   await send(say('x'), { headers: { 'x-api-key': 'none' } })
   await send({ ...messagesRequest, model: 'nobody-has-it' })
   await (await fetch(url + '/v1/models', { headers })).text()

@@ -1,5 +1,6 @@
 // What each ending of an exchange costs, and that whatever is held is given back: hooks driven by hand, in the order of the core.
 import fc from 'fast-check'
+import { countTokens } from 'gpt-tokenizer/encoding/o200k_base'
 import t from 'tap'
 import { billingMeter } from '../plugins/billing-meter.ts'
 import type { Config, KeyConfig, TokenPrice } from '../src/config/config.ts'
@@ -9,12 +10,13 @@ import type { Exchange, Outcome } from '../src/exchange.ts'
 import { ApiKey, Charge, Plan, type Attempt } from '../src/facts.ts'
 import { boundInput, estimateInput } from '../src/money/bound.ts'
 import { formatUsd, type Nanos } from '../src/money/nanos.ts'
-import { Produced } from '../src/money/tokens.ts'
+import { Tokens } from '../src/money/tokens.ts'
 import type { AttemptHooks, StreamTransformer } from '../src/plugin.ts'
 import { json, type Reply } from '../src/reply.ts'
 import { SseEvent } from '../src/sse.ts'
 import { MemoryStore } from '../src/store/memory.ts'
 import type { Balance, Entry, HoldRequest, HoldResult, KeyUsage, Settlement, Store } from '../src/store/store.ts'
+import { until } from './client.ts'
 import { account, ask, asking, config, exchange, key, model, services, snapshot, type TestServices } from './exchange.ts'
 import { all } from './store-conformance.ts'
 
@@ -34,12 +36,13 @@ const question = { model: 'm1', max_tokens: 100, messages: [{ role: 'user', cont
 const start = (usage: unknown): SseEvent => SseEvent.of('message_start', { type: 'message_start', message: { id: 'msg_1', content: [], usage } })
 const delta = (text: string): SseEvent => SseEvent.of('content_block_delta', { type: 'content_block_delta', index: 0, delta: { type: 'text_delta', text } })
 const end = (usage: unknown): SseEvent => SseEvent.of('message_delta', { type: 'message_delta', delta: { stop_reason: 'end_turn' }, usage })
-const tokensOf = (...texts: readonly string[]): number => {
-  const produced = new Produced()
-  for (const text of texts) produced.add(text)
-  return produced.tokens
-}
+/** Where every slice can be cut before a space, the count is the tokenizer's own. */
+const tokensOf = (...texts: readonly string[]): number => countTokens(texts.join(''))
 const TEXT = 'The quick brown fox jumps over the lazy dog.'
+
+const counting = new Tokens(services().log)
+t.teardown(() => counting.end())
+await counting.start()
 
 /** One gateway's billing: an account with a balance, and exchanges driven as src/pipeline.ts drives them. */
 class Desk {
@@ -47,9 +50,9 @@ class Desk {
   readonly snapshot: Snapshot
   readonly owner: Partial<KeyConfig>
 
-  constructor (of: { readonly balance?: Nanos, readonly model?: typeof textModel, readonly key?: Partial<KeyConfig>, readonly store?: Store } = {}) {
+  constructor (of: { readonly balance?: Nanos, readonly model?: typeof textModel, readonly key?: Partial<KeyConfig>, readonly store?: Store, readonly tokens?: Tokens } = {}) {
     const made = services()
-    this.services = { ...made, store: of.store ?? made.store }
+    this.services = { ...made, store: of.store ?? made.store, tokens: of.tokens ?? counting }
     this.owner = of.key ?? {}
     this.snapshot = snapshot(config({ upstreams, models: [of.model ?? textModel], routes: FORWARD }), [billingMeter], this.services)
     void this.services.store.credit('acme', 'opening:acme', of.balance ?? 10n * 10n ** 9n)
@@ -474,6 +477,88 @@ class RemoteStore implements Store {
     throw new Error(`${call}: the store is away`)
   }
 }
+
+const LONG = (TEXT + ' ').repeat(1000)
+
+void t.test('who is told what was used by its provider waits for nothing: no promise, and nothing is counted', async (t) => {
+  const desk = new Desk()
+  const of = desk.prepare({ stream: true })
+  await ask(of)
+  new Stream(of).see(start({ input_tokens: 5, output_tokens: 1 }), delta(LONG), end({ output_tokens: 40 }))
+  t.equal(of.settle(completed(of)), undefined)
+  const whole = desk.prepare()
+  await ask(whole)
+  const answer = json({ content: [{ type: 'text', text: LONG }], usage: { input_tokens: 5, output_tokens: 6 } })
+  begin(whole).onUpstreamReply!(answer)
+  t.notOk(whole.route.hooks.onReply[0]!.call(answer, whole) instanceof Promise)
+  t.equal(whole.settle(completed(whole)), undefined)
+  const dead = desk.prepare()
+  await ask(dead)
+  t.equal(dead.settle(failed()), undefined)
+})
+
+void t.test('nothing stays in the thread that counts, however a stream ends', async (t) => {
+  const store = new RemoteStore()
+  const endings: readonly ((of: Exchange) => Promise<void>)[] = [
+    (of) => finish(of, completed(of)), (of) => finish(of, failed()), (of) => finish(of, cut(of, 'client')), (of) => finish(of, cut(of, 'upstream')),
+    (of) => finish(of, cut(of, 'gateway')), (of) => of.finish(failed()), (of) => of.finish(cut(of, 'gateway')),
+    async (of) => { begin(of, 1); await finish(of, failed()) },
+    async (of) => {
+      store.failures.settle = store.failures.release = 2
+      await t.rejects(async () => { await of.settle(completed(of)) }, /away/)
+      await of.finish(failed())
+      store.failures.settle = store.failures.release = 0
+    }
+  ]
+  await until(() => counting.thread!.backlog === 0 && counting.thread!.open === 0)
+  const desk = new Desk({ store })
+  for (const usage of [{ output_tokens: 40 }, undefined]) {
+    for (const ending of endings) {
+      const of = desk.prepare({ stream: true }, ['premium', 'cheap'])
+      await ask(of)
+      new Stream(of).see(start({ input_tokens: 5 }), delta(LONG), end(usage))
+      await until(() => counting.thread!.backlog === 0)
+      t.equal(counting.thread!.open, 1)
+      await ending(of)
+      await until(() => counting.thread!.open === 0)
+    }
+  }
+  const used = (await desk.entries()).filter(({ kind }) => kind === 'settle').map(({ usage }) => usage!.output)
+  t.strictSame(used, [40, ...Array.from({ length: 9 }, () => tokensOf(LONG))])
+})
+
+void t.test('the thread that counts dies in the middle of a stream: a quarter of its bytes is charged, once', async (t) => {
+  const tokens = new Tokens(services().log, new URL('./mortal-tokens-worker.ts', import.meta.url))
+  t.teardown(() => tokens.end())
+  await tokens.start()
+  const desk = new Desk({ tokens, store: new MemoryStore() })
+  for (const text of ['DIE', 'after it']) {
+    const of = desk.prepare({ stream: true, max_tokens: 60_000 })
+    await ask(of)
+    new Stream(of).see(start({ input_tokens: 50, output_tokens: 1 }), delta(LONG), delta(text), delta(LONG))
+    await finish(of, cut(of, 'client'))
+    const output = Math.ceil((2 * LONG.length + text.length) / 4)
+    t.match((await desk.entries()).at(-1), { nanos: -(50n * INPUT + BigInt(output) * OUTPUT), usage: { input: 50, output }, usage_source: 'estimated' })
+  }
+  const whole = desk.prepare()
+  await ask(whole)
+  begin(whole).onUpstreamReply!(json({ content: [{ type: 'text', text: TEXT }], usage: { input_tokens: 7 } }))
+  const charge = 7n * INPUT + BigInt(Math.ceil(TEXT.length / 4)) * OUTPUT
+  t.equal((await reply(whole, json({}))).headers['x-gateway-cost-usd'], formatUsd(charge))
+  await finish(whole, completed(whole))
+  t.strictSame([(await desk.entries()).length, (await desk.entries()).at(-1)!.nanos, await desk.held()], [3, -charge, 0n])
+})
+
+void t.test('what was given back while it was counted is not charged any more', async (t) => {
+  const desk = new Desk()
+  const of = desk.prepare({ stream: true })
+  await ask(of)
+  new Stream(of).see(start(undefined), delta(LONG))
+  const settled = of.settle(completed(of))
+  await of.finish(failed(new GatewayError('server_error')))           // hook_timeout: it does not wait for the count
+  await settled
+  t.strictSame([await desk.entries(), await desk.held()], [[], 0n])
+})
 
 void t.test('a store that answers later is waited for', async (t) => {
   const store = new RemoteStore()

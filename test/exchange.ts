@@ -7,6 +7,7 @@ import { Snapshot } from '../src/config/snapshot.ts'
 import { endpoints } from '../src/endpoints.ts'
 import { Exchange, type ClientRequest } from '../src/exchange.ts'
 import { ApiKey, Model, Plan } from '../src/facts.ts'
+import { Tokens } from '../src/money/tokens.ts'
 import type { Plugin } from '../src/plugin.ts'
 import { createRequestId } from '../src/request-id.ts'
 import type { Services } from '../src/services.ts'
@@ -80,10 +81,11 @@ export interface TestServices extends Services {
   readonly lines: readonly Readonly<Record<string, unknown>>[]
 }
 
+/** Its tokens are not started: what is asked of them is estimated. */
 export function services (now: () => number = Date.now): TestServices {
   const lines: Record<string, unknown>[] = []
   const log = createLogger('trace', new Writable({ write (chunk: Buffer, _encoding, done) { lines.push(JSON.parse(String(chunk)) as Record<string, unknown>); done() } }))
-  return { log, metrics: createMetrics(now), store: new MemoryStore(now), upstreams: new Upstreams(), now, lines }
+  return { log, metrics: createMetrics(now), store: new MemoryStore(now), upstreams: new Upstreams(), tokens: new Tokens(log), now, lines }
 }
 
 /** @param plugins with their options in the pipeline, `{}` if it names none */

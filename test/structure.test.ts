@@ -36,6 +36,11 @@ t.test('only forward.ts knows http-proxy-3, so its traps are met once', async (t
   t.strictSame(arrows.filter(({ from }) => from !== 'src/upstream/forward.ts'), [])
 })
 
+t.test('only the thread that counts tokens knows the tokenizer, and nobody imports that thread', async (t) => {
+  const arrows = shipped.flatMap(importsOf).filter(({ to }) => packageOf(to) === 'gpt-tokenizer' || to === 'src/money/tokens-worker.ts')
+  t.strictSame(arrows.map(({ from }) => from), ['src/money/tokens-worker.ts'])
+})
+
 t.test('only the store knows SQLite and Redis', async (t) => {
   const arrows = shipped.flatMap(importsOf).filter(({ to }) => ['node:sqlite', 'ioredis'].includes(packageOf(to)))
   t.strictSame(arrows.filter(({ from }) => !from.startsWith('src/store/')), [])

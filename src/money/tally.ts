@@ -1,8 +1,11 @@
 // What one attempt used: what its provider said, and a count of what went to the client. One per attempt, so that the usage of
 // an attempt that failed can never be charged. Decides what each ending costs (design.md part 6).
+import { after } from '../after.ts'
 import { GatewayError } from '../errors.ts'
+import type { Awaitable } from '../plugin.ts'
 import type { SseEvent } from '../sse.ts'
-import { Produced } from './tokens.ts'
+import { Produced } from './produced.ts'
+import type { Tokens } from './tokens.ts'
 import { isInputReported, noUsage, nothingReported, readUsage, reportedInput, type ReportedUsage, type Usage, type UsageSource } from './usage.ts'
 
 export type Ending = 'completed' | 'cut by client' | 'cut by upstream' | 'cut by gateway'
@@ -15,10 +18,14 @@ export interface Counted {
 
 export class Tally {
   #reported: ReportedUsage = nothingReported
-  readonly #produced = new Produced()
+  readonly #produced: Produced
   #reply: unknown
   /** what an event that is not JSON is: a failed attempt until content came, a broken stream after it (protocol.md K 6.3b) */
   #malformed: Malformed = 'upstream_error'
+
+  constructor (tokens: Tokens) {
+    this.#produced = new Produced(tokens)
+  }
 
   /** Each event of the upstream, delivered or not. @throws {GatewayError} one that holds usage is not JSON */
   see (event: SseEvent): void {
@@ -45,10 +52,24 @@ export class Tally {
     this.#reported = readUsage(fieldOf(body, 'usage'), this.#reported)
   }
 
-  /** @param estimateInput asked only where the provider said nothing about a completed answer's input */
-  count (ending: Ending, estimateInput: () => number): Counted {
-    if (ending === 'completed') return this.#whole(estimateInput)
-    const produced = this.#producedTokens()
+  /**
+   * Returns a promise only where tokens must be counted. Ask when it has ended: what comes later is not counted.
+   * @param estimateInput asked only where the provider said nothing about a completed answer's input
+   */
+  count (ending: Ending, estimateInput: () => number): Awaitable<Counted> {
+    const { output } = this.#reported
+    if (ending !== 'completed') return after(this.#countProduced(), (produced) => this.#cut(ending, produced))
+    if (output === undefined) return after(this.#countProduced(), (produced) => this.#whole(produced, estimateInput))
+    this.drop()
+    return this.#whole(output, estimateInput)
+  }
+
+  /** It costs nothing: nobody will ask. */
+  drop (): void {
+    this.#produced.drop()
+  }
+
+  #cut (ending: Ending, produced: number): Counted {
     const reported = this.#reported.output ?? 0
     // Spec 7.4 rule 2, literally: a cut that is not the client's doing costs the tokens produced and nothing else. A client
     // that cuts it itself pays for its input too, or prompts would be read for free (lesson 1).
@@ -56,27 +77,27 @@ export class Tally {
     return { usage: { ...input, output: Math.max(reported, produced) }, source: reported >= produced ? 'provider' : 'estimated' }
   }
 
-  #whole (estimateInput: () => number): Counted {
+  #whole (output: number, estimateInput: () => number): Counted {
     const reported = this.#reported
     const hasInput = isInputReported(reported)
     return {
       usage: {
         ...reportedInput(reported),
         ...(!hasInput && { input: estimateInput() }),
-        output: reported.output ?? this.#producedTokens(),
+        output,
         extras: reported.extras ?? noUsage.extras
       },
       source: hasInput && reported.output !== undefined ? 'provider' : 'estimated'
     }
   }
 
-  #producedTokens (): number {
+  #countProduced (): Promise<number> {
     const content = fieldOf(this.#reply, 'content')
     if (Array.isArray(content)) {
       this.#reply = undefined
       content.forEach((block) => this.#add(block))
     }
-    return this.#produced.tokens
+    return this.#produced.count()
   }
 
   /** A delta, or a content block. */
