@@ -16,8 +16,8 @@ export type FromThread = 'ready' | { readonly id: number, readonly tokens: numbe
 export const DONE = 0
 export const OPEN = 1
 
-/** Characters that may wait for the thread: 2 MB. It counts 16,000 of prose in a millisecond, of random Han characters 250 (measured). */
-const BACKLOG = 1024 * 1024
+/** Characters that may wait for the thread: 1 MB, which even noise lets it count in time. It counts 16,000 of prose in a millisecond, of random Han characters 250 (measured). */
+const BACKLOG = 512 * 1024
 /** How long a count may take: the client waits for it. Less than a millisecond, but behind a backlog of noise. */
 const PATIENCE_MS = 2000
 /** How long it may load: 200 ms on a machine with nothing else to do. */
