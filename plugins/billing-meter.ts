@@ -8,6 +8,7 @@ import { boundInput, estimateInput } from '../src/money/bound.ts'
 import { formatUsd, parseUsd, type Nanos } from '../src/money/nanos.ts'
 import { compilePrice, cost, flatCost, unpricedExtras, worstCase, type CompiledPrice } from '../src/money/price.ts'
 import { Tally, type Ending } from '../src/money/tally.ts'
+import { refuseSurcharges } from '../src/money/surcharges.ts'
 import { noUsage } from '../src/money/usage.ts'
 import { definePlugin, type Awaitable } from '../src/plugin.ts'
 import type { Services } from '../src/services.ts'
@@ -211,10 +212,12 @@ function compilePrices (config: Config): (sold: ChannelConfig) => CompiledPrice 
 function dearest (exchange: Exchange, priceOf: (sold: ChannelConfig) => CompiledPrice): Nanos {
   const model = exchange.get(Model)
   const { body } = exchange.request
-  const input = boundInput(body, model.context)
+  const { attempts } = exchange.get(Plan)
+  refuseSurcharges(body, attempts.map(({ sold }) => sold.price))
+  const input = boundInput(body, model.context, exchange.blobs)
   const output = boundOutput(body['max_tokens'], model)
   let held = 0n
-  for (const attempt of exchange.get(Plan).attempts) {
+  for (const attempt of attempts) {
     const nanos = worstCase(input, output, priceOf(attempt.sold))
     if (nanos > held) held = nanos
   }

@@ -38,6 +38,8 @@ const HELD_LIMIT = 64 * 1024
 const REPLY_LIMIT = 64 * 1024 * 1024
 /** Bytes kept of an error's body. */
 const ERROR_LIMIT = 64 * 1024
+/** How long an upstream may take to end an answer whose last event has come. */
+const LAST_BYTES_MS = 1000
 
 /**
  * Sends the request and waits for the commit: the first content event, or a complete, parsed, non-empty body.
@@ -121,6 +123,7 @@ class Receiver implements CommittedStream, CallListener {
   onHead (status: number, headers: IncomingHttpHeaders): void {
     this.#status = status
     this.#headers = headers
+    if (status >= 300) this.#call?.finishWithin(this.#upstream.config.timeouts.idle)
     if (status < 300 && this.#exchange.request.stream && /^text\/event-stream\b/i.test(String(headers['content-type'] ?? ''))) {
       this.#decoder = new SseDecoder()
       this.#decode = this.#upstream.dialect.decodeStream(this.#exchange)
@@ -145,8 +148,11 @@ class Receiver implements CommittedStream, CallListener {
   }
 
   onFailure (failure: UpstreamFailure): void {
+    if (this.#isEnded) return
     this.#exchange.times.upstreamEnd = performance.now()
-    this.#fail(failure)
+    // Whatever happens to the body of an error, its status is known.
+    if (this.#status >= 300) this.#failWithStatus()
+    else this.#fail(failure)
   }
 
   #read (chunk: Buffer): void {
@@ -157,7 +163,8 @@ class Receiver implements CommittedStream, CallListener {
     }
     this.#size += chunk.length
     if (this.#status >= 300) {
-      if (this.#size - chunk.length < ERROR_LIMIT) this.#chunks.push(chunk)
+      this.#chunks.push(chunk)
+      if (this.#size >= ERROR_LIMIT) this.#failWithStatus()   // the rest of an error is not worth waiting for
       return
     }
     if (this.#size > REPLY_LIMIT) throw new Error(`the answer is larger than ${REPLY_LIMIT} bytes`)
@@ -181,7 +188,8 @@ class Receiver implements CommittedStream, CallListener {
           events.push(event)
           this.#exchange.times.upstreamEnd = performance.now()
           this.#end()                                         // whatever still comes is not part of the answer
-          this.#call!.resume()                                // but is read, or a slow client would keep the connection for ever
+          this.#call!.resume()                                // but is read for a moment, so that the connection can be used again
+          this.#call!.finishWithin(LAST_BYTES_MS)
           return
         }
       }
@@ -218,19 +226,23 @@ class Receiver implements CommittedStream, CallListener {
       this.#fail({ kind: 'incomplete' })
       return
     }
-    const text = (this.#chunks.length === 1 ? this.#chunks[0]! : Buffer.concat(this.#chunks)).toString('utf8')
-    if (this.#status >= 300) {
-      this.#fail({ kind: 'status', status: this.#status, headers: this.#headers, body: parseOr(text) })
-      return
-    }
+    if (this.#status >= 300) { this.#failWithStatus(); return }
     if (this.#exchange.request.stream) throw new Error('the answer to a streaming request is not a stream')
-    const body = this.#upstream.dialect.decodeReply(JSON.parse(text), this.#exchange)
+    const body = this.#upstream.dialect.decodeReply(JSON.parse(this.#text()), this.#exchange)
     if (isEmptyReply(body as Parameters<typeof isEmptyReply>[0])) { this.#fail({ kind: 'empty' }); return }
     const reply = json(body)
     this.#tellReply(reply)
     this.#end()
     this.#isCommitted = true
     this.#resolve({ kind: 'json', attempt: this.#attempt, reply })
+  }
+
+  #text (): string {
+    return (this.#chunks.length === 1 ? this.#chunks[0]! : Buffer.concat(this.#chunks)).toString('utf8')
+  }
+
+  #failWithStatus (): void {
+    this.#fail({ kind: 'status', status: this.#status, headers: this.#headers, body: parseOr(this.#text().slice(0, ERROR_LIMIT)) })
   }
 
   // What a plugin throws is its own: it must not look like an upstream that sent nonsense.

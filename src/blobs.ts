@@ -9,13 +9,14 @@ export interface LongString {
   readonly end: number
 }
 
+/** Backslash, space, and the control characters that stand in texts: JSON allows none of these in a string as they are. */
+const NOT_BASE64 = [92, 32, 0, 9, 10, 13]
+
 /** Shorter strings are parsed like all others. */
 export const BLOB_BYTES = 64 * 1024
 
-/** Nobody can know it, so nobody can make us see a blob where there is none. The mark at the end finds it quickly. */
-const NONCE = `blob-${randomBytes(12).toString('hex')}`
+/** Ends a placeholder, and makes it quick to find. */
 const MARK = '\x7f'
-const placeholder = new RegExp(`${NONCE}:(\\d+):(\\d+)${MARK}`, 'g')
 
 /** The names that vendors give to base64: `source.data` (messages style), `image_url.url` and `file_data` (chat style). */
 const CARRIER = /"(?:data|url|image_url|file_data)"\s*:\s*"$/
@@ -26,10 +27,15 @@ const DATA_URL_LENGTH = 120
 
 /** The blobs of one request, in the pieces that they came in. In its parsed body each is a placeholder, at the end of its string. */
 export class Blobs {
-  readonly #blobs: (readonly Buffer[])[] = []
+  readonly #blobs: { readonly pieces: readonly Buffer[], readonly length: number }[] = []
+  #nonce = ''
+  #placeholder = /(?!)/g
 
   /** @returns the JSON text with a placeholder for every long string that is base64 */
   lift (json: readonly Buffer[], strings: readonly LongString[]): Buffer {
+    // Made when the body is here: its sender can't know it, and can't make us see a blob where there is none.
+    this.#nonce = `blob-${randomBytes(12).toString('hex')}`
+    this.#placeholder = new RegExp(`${this.#nonce}:(\\d+)${MARK}`, 'g')
     const text = new Pieces(json)
     const kept: Buffer[] = []
     let at = 0
@@ -37,10 +43,10 @@ export class Blobs {
       if (!CARRIER.test(text.read(Math.max(0, quoted - CARRIER_LENGTH), quoted))) continue
       const start = quoted + (DATA_URL.exec(text.read(quoted, Math.min(end, quoted + DATA_URL_LENGTH)))?.[0].length ?? 0)
       const blob = text.slice(start, end)
-      // Neither escapes nor spaces nor letters beyond ASCII: base64, and no text that a plugin would want to read.
-      if (!blob.every((piece) => isAscii(piece) && !piece.includes(92) && !piece.includes(32))) continue
-      kept.push(...text.slice(at, start), Buffer.from(`${NONCE}:${this.#blobs.length}:${end - start}${MARK}`))
-      this.#blobs.push(blob)
+      // Neither letters beyond ASCII nor escapes nor white space: base64, and no text that a plugin would want to read.
+      if (!blob.every((piece) => isAscii(piece) && NOT_BASE64.every((byte) => !piece.includes(byte)))) continue
+      kept.push(...text.slice(at, start), Buffer.from(`${this.#nonce}:${this.#blobs.length}${MARK}`))
+      this.#blobs.push({ pieces: blob, length: end - start })
       at = end
     }
     kept.push(...text.slice(at, text.length))
@@ -52,14 +58,22 @@ export class Blobs {
     if (this.#blobs.length === 0) return json
     const pieces: Buffer[] = []
     let at = 0
-    for (const match of json.matchAll(placeholder)) {
+    for (const match of json.matchAll(this.#placeholder)) {
       const blob = this.#blobs[Number(match[1])]
       if (blob === undefined) continue
-      pieces.push(Buffer.from(json.slice(at, match.index)), ...blob)
+      pieces.push(Buffer.from(json.slice(at, match.index)), ...blob.pieces)
       at = match.index + match[0].length
     }
     pieces.push(Buffer.from(json.slice(at)))
     return pieces
+  }
+
+  /** How many bytes of a parsed string are not in it, because a placeholder stands for them. */
+  hiddenBytes (text: string): number {
+    if (this.#blobs.length === 0 || !text.endsWith(MARK)) return 0
+    let bytes = 0
+    for (const match of text.matchAll(this.#placeholder)) bytes += this.#blobs[Number(match[1])]?.length ?? 0
+    return bytes
   }
 }
 
@@ -87,12 +101,4 @@ class Pieces {
   read (start: number, end: number): string {
     return Buffer.concat(this.slice(start, end)).toString('latin1')
   }
-}
-
-/** How many bytes of a parsed string are not in it, because a placeholder stands for them. */
-export function hiddenBytes (text: string): number {
-  if (!text.endsWith(MARK)) return 0
-  let bytes = 0
-  for (const match of text.matchAll(placeholder)) bytes += Number(match[2])
-  return bytes
 }

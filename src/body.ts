@@ -21,11 +21,16 @@ export class BodyMemory {
     return this.#used
   }
 
-  /** @throws {GatewayError} queue_full */
-  take (bytes: number): void {
+  /** @throws {GatewayError} queue_full: so many more do not fit now */
+  check (bytes: number): void {
     if (this.#used + bytes > this.#limit) {
       throw new GatewayError('queue_full', { message: 'The service holds as many request bodies as it can. Wait as long as Retry-After says.' })
     }
+  }
+
+  /** @throws {GatewayError} queue_full */
+  take (bytes: number): void {
+    this.check(bytes)
     this.#used += bytes
   }
 
@@ -83,7 +88,7 @@ function tooLarge (limit: number): GatewayError {
  */
 export async function readBody (req: IncomingMessage, res: ServerResponse, limits: BodyLimits, exchange: Exchange, taken: (bytes: number) => void): Promise<Body> {
   const { length, decoder } = checkHead(req, limits.limit)
-  // Content-Length is taken at once: a body that can't be held is refused before it is sent.
+  // A body that can't be held is refused before it is sent; but a mere announcement takes no memory from others.
   let reserved = 0
   const reserve = (bytes: number): void => {
     if (bytes <= reserved) return
@@ -91,11 +96,11 @@ export async function readBody (req: IncomingMessage, res: ServerResponse, limit
     taken(bytes - reserved)
     reserved = bytes
   }
-  if (length !== undefined) reserve(length)
+  if (length !== undefined) limits.memory.check(length)
   if (req.headers.expect !== undefined) res.writeContinue()
 
   const guard = new JsonGuard()
-  const chunks: Buffer[] = []
+  const pages = new Pages()
   let size = 0
   let received = 0
   await new Promise<void>((resolve, reject) => {
@@ -118,7 +123,7 @@ export async function readBody (req: IncomingMessage, res: ServerResponse, limit
         if (size > limits.limit) throw tooLarge(limits.limit)
         reserve(size)
         guard.push(chunk)
-        chunks.push(chunk)
+        pages.add(chunk)
       } catch (error) {
         fail(error)
       }
@@ -140,8 +145,47 @@ export async function readBody (req: IncomingMessage, res: ServerResponse, limit
     if (exchange.abortReason !== undefined) onLeft()
   })
   exchange.times.body = performance.now()
+  const chunks = pages.all()
   return parse(guard.longStrings.length > 0 ? exchange.blobs.lift(chunks, guard.longStrings)
     : chunks.length === 1 ? chunks[0]! : Buffer.concat(chunks, size))
+}
+
+const PAGE_BYTES = 64 * 1024
+/** Chunks of this size stay as they are; a buffer of one byte takes 300. */
+const LARGE_CHUNK = 4 * 1024
+
+/** Bytes in the order that they came, in few buffers, however small the chunks were. */
+class Pages {
+  readonly #chunks: Buffer[] = []
+  #page = Buffer.alloc(0)
+  /** of the page, where the part begins that is in no chunk yet, and where it ends */
+  #start = 0
+  #end = 0
+
+  add (chunk: Buffer): void {
+    // The first is nearly always the only one.
+    if (chunk.length >= LARGE_CHUNK || (this.#chunks.length === 0 && this.#end === 0)) {
+      this.#flush()
+      this.#chunks.push(chunk)
+      return
+    }
+    if (this.#end + chunk.length > this.#page.length) {
+      this.#flush()
+      this.#page = Buffer.allocUnsafe(PAGE_BYTES)
+      this.#start = this.#end = 0
+    }
+    this.#end += chunk.copy(this.#page, this.#end)
+  }
+
+  all (): readonly Buffer[] {
+    this.#flush()
+    return this.#chunks
+  }
+
+  #flush (): void {
+    if (this.#end > this.#start) this.#chunks.push(this.#page.subarray(this.#start, this.#end))
+    this.#start = this.#end
+  }
 }
 
 /** @throws {GatewayError} bad_request */

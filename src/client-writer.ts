@@ -42,6 +42,7 @@ export class ClientWriter {
   #pingTimer: NodeJS.Timeout | undefined
   #stallTimer: NodeJS.Timeout | undefined
   #onDrain: (() => void) | undefined
+  #isBrokenOff = false
 
   constructor (req: IncomingMessage, res: ServerResponse, exchange: Exchange, limits: WriterLimits, onStall: () => void) {
     this.#req = req
@@ -60,6 +61,11 @@ export class ClientWriter {
     return this.#pingTimer !== undefined
   }
 
+  /** The bytes came to an early end, and with them the connection: the client did not leave. */
+  get isBrokenOff (): boolean {
+    return this.#isBrokenOff
+  }
+
   get hasHead (): boolean {
     return this.#res.headersSent
   }
@@ -75,6 +81,7 @@ export class ClientWriter {
 
   async bytes (reply: BytesReply): Promise<void> {
     this.#head(reply.status, reply.headers)
+    reply.bytes.once('error', () => { this.#isBrokenOff = true })   // heard before `pipeline` destroys the response for it
     const stall = this.#watchStall(reply.bytes)
     try {
       await pipeline(reply.bytes, this.#res)
@@ -95,9 +102,19 @@ export class ClientWriter {
     if (events.length === 0) return true                      // nothing to wait for; what is waited for stays so
     this.#pingTimer!.refresh()
     if (this.#exchange.times.firstByte === 0) this.#exchange.times.firstByte = performance.now()
-    if (this.#res.write(SseEvent.join(events))) return true
+    if (this.#write(SseEvent.join(events))) return true
     this.#waitForDrain(onDrain)
     return false
+  }
+
+  /** A large event in slices: each that is taken shows that the client has not left. */
+  #write (bytes: Buffer): boolean {
+    if (bytes.length <= SLICE) return this.#res.write(bytes)
+    let isTaken = true
+    for (let at = 0; at < bytes.length; at += SLICE) {
+      isTaken = this.#res.write(bytes.subarray(at, at + SLICE), () => { this.#stallTimer?.refresh() })
+    }
+    return isTaken
   }
 
   /** The last events, and the end. Resolves when the client's socket has taken all of it. */
@@ -198,9 +215,15 @@ export class ClientWriter {
     const check = (): void => {
       if (this.#res.writableNeedDrain) this.#stallTimer ??= setTimeout(this.#onStall, this.#limits.write_stall)
     }
+    const moved = (): void => {
+      clearTimeout(this.#stallTimer)
+      this.#stallTimer = undefined
+    }
     bytes.on('pause', check)
+    this.#res.on('drain', moved)
     return () => {
       bytes.off('pause', check)
+      this.#res.off('drain', moved)
       clearTimeout(this.#stallTimer)
     }
   }

@@ -62,7 +62,7 @@ async function receive (exchange: Exchange, ways: Ways): Promise<void> {
   }
   exchange.set(Model, model)
   if (body.stream !== undefined && body.stream !== null && typeof body.stream !== 'boolean') {
-    throw new GatewayError('invalid_request', { message: `The field "stream" must be true or false, not ${JSON.stringify(body.stream)?.slice(0, 40)}.`, param: 'stream' })
+    throw new GatewayError('invalid_request', { message: `The field "stream" must be true or false, not of type ${typeof body.stream}.`, param: 'stream' })
   }
   exchange.request = { body, stream: body.stream === true }
 }
@@ -246,7 +246,7 @@ function close (transformers: readonly StreamTransformer[], out: SseEvent[]): vo
 async function fail (exchange: Exchange, writer: ClientWriter, outcome: Outcome & { readonly kind: 'failed' }): Promise<Outcome> {
   await settleAnyway(exchange, outcome)
   const { error } = outcome
-  exchange.status = error.status
+  exchange.status = writer.hasHead ? 200 : error.status
   if (error.row === 'client_closed') return outcome
   try {
     const shaped = shape(error, exchange, outcome)

@@ -68,7 +68,10 @@ export class SseEvent {
  * The same events come out however the bytes were cut, and for LF, CRLF and CR (a CR LF split between chunks included).
  */
 export class SseDecoder {
+  /** an unfinished event; what came behind it without ending it is joined only when its end comes */
   #rest: Buffer | undefined
+  #more: Buffer[] = []
+  #restLength = 0
   #started = false
   #afterCr = false
   readonly #limit: number
@@ -84,16 +87,22 @@ export class SseDecoder {
    */
   push (chunk: Buffer): SseEvent[] {
     // Not when it grows past the limit but with the bytes after that: what this chunk completed is not lost.
-    if (this.#rest !== undefined && this.#rest.length > this.#limit) throw new Error(`an event of more than ${this.#limit} bytes`)
+    if (this.#restLength > this.#limit) throw new Error(`an event of more than ${this.#limit} bytes`)
     if (this.#started && this.#rest === undefined && !this.#afterCr && isAscii(chunk)) return this.#pushAscii(chunk)
     return this.#push(this.#normalise(chunk))
   }
 
-  #push (normalised: Buffer): SseEvent[] {
-    const bytes = this.#rest === undefined ? normalised : Buffer.concat([this.#rest, normalised])
+  #push (chunk: Buffer): SseEvent[] {
+    if (chunk.length === 0) return []
+    if (this.#rest !== undefined && !this.#endsIn(chunk)) {
+      this.#more.push(chunk)
+      this.#restLength += chunk.length
+      return []
+    }
+    const bytes = this.#rest === undefined ? chunk : Buffer.concat([this.#rest, ...this.#more, chunk])
     const events: SseEvent[] = []
     // A blank line can only end at or after the new bytes, or one byte before them.
-    let from = this.#rest === undefined ? 0 : Math.max(0, this.#rest.length - 1)
+    let from = Math.max(0, this.#restLength - 1)
     let start = 0
     for (;;) {
       const blank = bytes.indexOf('\n\n', from, 'latin1')
@@ -103,8 +112,20 @@ export class SseDecoder {
       if (event !== undefined) events.push(event)
       start = from = end
     }
-    this.#rest = start === bytes.length ? undefined : bytes.subarray(start)
+    this.#keep(bytes, start)
     return events
+  }
+
+  /** Whether the unfinished event ends in this chunk, or between it and the one before. */
+  #endsIn (chunk: Buffer): boolean {
+    const last = this.#more.at(-1) ?? this.#rest!
+    return chunk.includes('\n\n', 0, 'latin1') || (chunk[0] === LF && last[last.length - 1] === LF)
+  }
+
+  #keep (bytes: Buffer, start: number): void {
+    this.#rest = start === bytes.length ? undefined : start === 0 ? bytes : bytes.subarray(start)
+    this.#more = []
+    this.#restLength = bytes.length - start
   }
 
   /** Nearly all chunks: whole events in ASCII. One text for all of them, whose places are those of the bytes. */
@@ -119,21 +140,21 @@ export class SseDecoder {
       if (event !== undefined) events.push(event)
       start = end
     }
-    if (start < chunk.length) this.#rest = start === 0 ? chunk : chunk.subarray(start)
+    this.#keep(chunk, start)
     return events
   }
 
   /** Whether the stream may end here: no event is half received. */
   get isBetweenEvents (): boolean {
-    return this.#rest === undefined || /^\s*$/.test(this.#rest.toString('latin1'))
+    return this.#rest === undefined || /^\s*$/.test(Buffer.concat([this.#rest, ...this.#more]).toString('latin1'))
   }
 
   /** Takes off a byte order mark, turns CRLF and CR into LF. Costs one memchr where the stream has neither. */
   #normalise (chunk: Buffer): Buffer {
     let bytes = chunk
     if (!this.#started && bytes.length > 0) {
-      if (this.#rest !== undefined) { bytes = Buffer.concat([this.#rest, bytes]); this.#rest = undefined }
-      if (bytes[0] === 0xEF && bytes.length < 3) { this.#rest = bytes; return Buffer.alloc(0) }
+      if (this.#rest !== undefined) { bytes = Buffer.concat([this.#rest, bytes]); this.#rest = undefined; this.#restLength = 0 }
+      if (bytes[0] === 0xEF && bytes.length < 3) { this.#rest = bytes; this.#restLength = bytes.length; return Buffer.alloc(0) }
       this.#started = true
       if (bytes[0] === 0xEF && bytes[1] === 0xBB && bytes[2] === 0xBF) bytes = bytes.subarray(3)
     }

@@ -2,7 +2,7 @@
 import { createHash } from 'node:crypto'
 import fc from 'fast-check'
 import t from 'tap'
-import { BLOB_BYTES, Blobs, hiddenBytes } from '../src/blobs.ts'
+import { BLOB_BYTES, Blobs } from '../src/blobs.ts'
 import { JsonGuard } from '../src/json-guard.ts'
 import { boundInput } from '../src/money/bound.ts'
 import { gateway, messagesRequest, yaml } from './gateway.ts'
@@ -11,6 +11,9 @@ import { answer, upstream } from './upstream.ts'
 const base64 = (bytes: number): string => Buffer.alloc(bytes, 'Zm9vYmFy/+').toString('latin1')
 const image = (data: string): unknown => ({ type: 'image', source: { type: 'base64', media_type: 'image/png', data } })
 const request = (...content: unknown[]): Record<string, unknown> => ({ ...messagesRequest, messages: [{ role: 'user', content }] })
+
+/** The secret of the placeholders differs from request to request. */
+const masked = (skeleton: Buffer): string => skeleton.toString().replaceAll(/blob-[0-9a-f]{24}/g, 'blob')
 
 const whole = (text: string | readonly Buffer[]): string => typeof text === 'string' ? text : Buffer.concat(text).toString()
 
@@ -36,7 +39,7 @@ t.test('what is lifted comes back, whatever else is in the body and however it w
     const body = request(...content)
     const json = Buffer.from(JSON.stringify(body, null, indent))
     const { skeleton, blobs } = lift(json, cuts)
-    t.ok(skeleton.equals(lift(json).skeleton), 'the cuts change nothing')
+    t.equal(masked(skeleton), masked(lift(json).skeleton), 'the cuts change nothing')
     t.strictSame(JSON.parse(whole(blobs.join(JSON.stringify(JSON.parse(skeleton.toString()))))), body)
   }), { numRuns: 60 })
 })
@@ -45,10 +48,10 @@ t.test('images are lifted, and their bytes are still known', async (t) => {
   const data = base64(5_000_000)
   for (const block of [image(data), { type: 'image_url', image_url: { url: `data:image/png;base64,${data}` } }]) {
     const json = Buffer.from(JSON.stringify(request(block)))
-    const { skeleton } = lift(json)
+    const { skeleton, blobs } = lift(json)
     t.ok(skeleton.length < 1000, `${skeleton.length} bytes to parse`)
     const hidden: number[] = []
-    JSON.parse(skeleton.toString(), (_, value) => { if (typeof value === 'string' && hiddenBytes(value) > 0) hidden.push(hiddenBytes(value)); return value as unknown })
+    JSON.parse(skeleton.toString(), (_, value) => { if (typeof value === 'string' && blobs.hiddenBytes(value) > 0) hidden.push(blobs.hiddenBytes(value)); return value as unknown })
     t.strictSame(hidden, [5_000_000])
   }
 })
@@ -66,16 +69,27 @@ t.test('a text that a plugin would want to read is not lifted', async (t) => {
 })
 
 t.test('what is hidden in a tool\'s input is held like any text; in an image it is an image', async (t) => {
-  const parse = (block: unknown): Record<string, unknown> => JSON.parse(lift(Buffer.from(JSON.stringify(request(block)))).skeleton.toString()) as Record<string, unknown>
-  t.ok(boundInput(parse({ type: 'tool_use', id: 't', name: 'n', input: { data: base64(100_000) } })) > 100_000)
-  t.ok(boundInput(parse(image(base64(100_000)))) < 2000)
+  const bound = (block: unknown): number => {
+    const { skeleton, blobs } = lift(Buffer.from(JSON.stringify(request(block))))
+    return boundInput(JSON.parse(skeleton.toString()) as Record<string, unknown>, 200_000, blobs)
+  }
+  t.ok(bound({ type: 'tool_use', id: 't', name: 'n', input: { data: base64(100_000) } }) > 100_000)
+  t.ok(bound(image(base64(100_000))) < 2000)
 })
 
-t.test('a client can not make us see a blob of its own', async (t) => {
-  const forged = JSON.stringify(request({ type: 'text', text: 'blob-000000000000000000000000:0:9999999\x7f' }))
-  const { skeleton, blobs } = lift(Buffer.from(forged))
-  t.equal(whole(blobs.join(skeleton.toString())), forged)
-  t.equal(hiddenBytes('blob-000000000000000000000000:0:9999999\x7f'), 0)
+t.test('a client that has seen a placeholder can not use it in its next request', async (t) => {
+  const seen = lift(Buffer.from(JSON.stringify(request(image(base64(100_000)))))).skeleton.toString()
+  const placeholder = /blob-[0-9a-f]{24}:0\x7f/.exec(seen)![0]
+  const { skeleton, blobs } = lift(Buffer.from(JSON.stringify(request(image(base64(100_000)), { type: 'text', text: placeholder }))))
+  t.equal(blobs.hiddenBytes(placeholder), 0)
+  t.equal(whole(blobs.join(skeleton.toString())).length, JSON.stringify(request(image(base64(100_000)), { type: 'text', text: placeholder })).length)
+})
+
+t.test('what JSON does not allow in a string is parsed, and refused', async (t) => {
+  for (const byte of ['\n', '\0', '\t', '\r']) {
+    const json = Buffer.from(JSON.stringify(request(image('DATA'))).replace('DATA', base64(70_000) + byte))
+    t.throws(() => JSON.parse(lift(json).skeleton.toString()), SyntaxError)
+  }
 })
 
 t.test('5 MB of image arrive upstream as they were sent', async (t) => {

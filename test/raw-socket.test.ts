@@ -5,7 +5,7 @@ import { connect, type Socket } from 'node:net'
 import { brotliCompressSync, deflateSync, gzipSync, zstdCompressSync } from 'node:zlib'
 import t, { type Test } from 'tap'
 import { gateway, KEY, messagesRequest, yaml } from './gateway.ts'
-import { answer, upstream } from './upstream.ts'
+import { answer, upstream, wait } from './upstream.ts'
 
 interface RawAnswer {
   readonly status: number
@@ -203,7 +203,7 @@ t.test('bodies are limited while they are read', async (t) => {
   await t.test('bodies beyond body_memory are 429 queue_full with Retry-After, and the memory comes back', async (t) => {
     const waiting = Array.from({ length: 3 }, () => {
       const socket = open(t, url)
-      socket.write(head({ 'content-length': 1_000_000 }) + ' '.repeat(10))
+      socket.write(head({ 'content-length': 1_000_000 }) + ' '.repeat(999_999))
       return socket
     })
     let refused: RawAnswer
@@ -218,6 +218,38 @@ t.test('bodies are limited while they are read', async (t) => {
     while (again.status === 429)
     t.equal(again.status, 200)
   })
+})
+
+t.test('an announced body takes no memory from others until it comes', async (t) => {
+  const { url } = await gateway(t, yaml([(await upstream(t, answer('hi'))).url]).replace('drain_timeout: 5s', 'drain_timeout: 5s\n  body_memory: 3MB\n  body_limit: 1MB'))
+  for (let i = 0; i < 5; i++) open(t, url).write(head({ 'content-length': 1_000_000 }) + '{')
+  const body = JSON.stringify(messagesRequest)
+  t.equal((await send(t, url, head({ ...close, 'content-length': body.length }) + body)).status, 200)
+})
+
+t.test('a body in chunks of one byte is put together as it was', async (t) => {
+  const up = await upstream(t, answer('hi'))
+  const { url } = await gateway(t, yaml([up.url]))
+  const bytes = Buffer.from(JSON.stringify({ ...messagesRequest, messages: [{ role: 'user', content: 'é🌍'.repeat(5_000) }] }))
+  const chunked = Buffer.concat([...bytes].map((byte) => Buffer.from([0x31, 13, 10, byte, 13, 10])))
+  const got = await send(t, url, Buffer.concat([Buffer.from(head({ ...close, 'transfer-encoding': 'chunked' })), chunked, Buffer.from('0\r\n\r\n')]))
+  t.equal(got.status, 200)
+  t.strictSame((up.requests[0]!.body as { messages: unknown }).messages, (JSON.parse(bytes.toString()) as { messages: unknown }).messages)
+})
+
+t.test('a client that sends many requests at once and leaves pays for none of them', async (t) => {
+  const held = Promise.withResolvers<void>()
+  const up = await upstream(t, [wait(held.promise), answer('hi')])
+  const own = await gateway(t, yaml([up.url]))
+  const body = JSON.stringify(messagesRequest)
+  const socket = open(t, own.url)
+  socket.write((head({ 'content-length': body.length }) + body).repeat(10))
+  while (up.requests.length < 10) await up.nextRequest()
+  socket.destroy()
+  for (const request of up.requests) t.equal(await request.closed, 'left')
+  while (own.server.inFlight > 0) await new Promise(setImmediate)
+  held.resolve()
+  t.match(await own.services.store.balance('acme'), { balance: 100_000_000_000n, held: 0n, open_holds: 0 })
 })
 
 t.test('garbage behind a request on the same connection does not corrupt the answer that is under way', async (t) => {

@@ -26,6 +26,7 @@ const CORE_FACTS = ['body', 'model']
 const METHODS = ['GET', 'HEAD', 'POST', 'PUT', 'PATCH', 'DELETE', 'OPTIONS']
 /** Belong to one connection, or are counted by the client: an upstream's headers cannot set them (RFC 9110 7.6.1). */
 const OWN_HEADERS = ['connection', 'content-length', 'host', 'keep-alive', 'proxy-connection', 'te', 'trailer', 'transfer-encoding', 'upgrade']
+const METER = 'billing-meter'
 /** protocol.md K 2.1a */
 const KEY_PREFIX = 'sk-gw-'
 
@@ -165,6 +166,7 @@ function checkPipeline (input: RuleInput, report: Report): void {
       else writers.set(name, index)
     }
   }
+  checkMeter(input, names, report)
   for (const [index, { plugin, path }] of list.entries()) {
     if (names.get(plugin.name) !== path) continue
     for (const { name } of plugin.reads ?? []) {
@@ -175,6 +177,15 @@ function checkPipeline (input: RuleInput, report: Report): void {
       else report(path, `${plugin.name} reads ${name}, which nothing above it writes`, addWriter(name, input.plugins))
     }
   }
+}
+
+/** What has a price must be charged for (lesson 28). */
+function checkMeter ({ value, plugins }: RuleInput, names: ReadonlyMap<string, Path>, report: Report): void {
+  const isShipped = [...plugins.values()].some(({ name }) => name === METER)
+  if (!isShipped || names.has(METER) || !Array.isArray(value.pipeline)) return
+  const channels = items(value.models, 'models').flatMap(({ item }) => isMap(item.channels) ? Object.values(item.channels) : [])
+  const isPriced = [...channels, ...items(value.routes, 'routes').map(({ item }) => item)].some((sold) => isMap(at(sold, 'price')))
+  if (isPriced) report(['pipeline'], `lacks ${METER}: there are prices, and nobody would be charged`, `add ${METER} below channel-router`)
 }
 
 function addWriter (fact: string, plugins: ReadonlyMap<string, Plugin>): string | undefined {

@@ -1,5 +1,5 @@
 // How many input tokens a request can have at most, without a tokenizer: that one would be a denial of service on the way in.
-import { hiddenBytes } from '../blobs.ts'
+import type { Blobs } from '../blobs.ts'
 
 /** Input tokens of one image, as the vendor scales it down (about 1,568 pixels on the long edge). */
 const IMAGE = 1600
@@ -19,9 +19,10 @@ const clientTools = /^(custom|bash_|text_editor_|computer_|memory_)/
  * all names and values (a token has at least one byte) plus allowances for media. Base64 of an image is no text.
  * A document (PDF) has no bound in its bytes, a few of them can be a hundred pages: it counts as the whole context.
  * So do tools that run at the vendor, which read pages into the context that nobody has seen yet.
+ * Base64 that stayed bytes (blobs.ts) counts like any text, except in an image.
  * Stops at the context, so that its cost is bounded by it, whatever the size of the body.
  */
-export function boundInput (body: Readonly<Record<string, unknown>>, context = NO_CONTEXT): number {
+export function boundInput (body: Readonly<Record<string, unknown>>, context = NO_CONTEXT, blobs?: Blobs): number {
   const tools = body['tools']
   let tokens = FRAME
   if (body['mcp_servers'] !== undefined || body['container'] !== undefined) return context
@@ -34,7 +35,7 @@ export function boundInput (body: Readonly<Record<string, unknown>>, context = N
       tokens += TYPED_TOOL
     }
   }
-  return Math.min(context, tokens + weigh(body, 1, context))
+  return Math.min(context, tokens + weigh(body, 1, context, blobs))
 }
 
 /** A guess at the input tokens, for a provider that reports none: four bytes a token. */
@@ -42,8 +43,8 @@ export function estimateInput (body: Readonly<Record<string, unknown>>, context 
   return Math.min(context, Math.ceil(weigh(body, 4, context)))
 }
 
-function weigh (body: Readonly<Record<string, unknown>>, bytesPerToken: number, limit: number): number {
-  const scale = new Scale(bytesPerToken, limit)
+function weigh (body: Readonly<Record<string, unknown>>, bytesPerToken: number, limit: number, blobs?: Blobs): number {
+  const scale = new Scale(bytesPerToken, limit, blobs)
   scale.addBody(body)
   return scale.tokens
 }
@@ -57,8 +58,10 @@ class Scale {
   tokens = 0
   readonly #bytesPerToken: number
   readonly #limit: number
+  readonly #blobs: Blobs | undefined
 
-  constructor (bytesPerToken: number, limit: number) {
+  constructor (bytesPerToken: number, limit: number, blobs?: Blobs) {
+    this.#blobs = blobs
     this.#bytesPerToken = bytesPerToken
     this.#limit = limit
   }
@@ -120,7 +123,7 @@ class Scale {
 
   #addText (text: string): void {
     // The length is a lower bound of the bytes: what is over the limit already need not be counted.
-    const bytes = text.length / this.#bytesPerToken > this.#limit ? text.length : Buffer.byteLength(text) + hiddenBytes(text)
+    const bytes = text.length / this.#bytesPerToken > this.#limit ? text.length : Buffer.byteLength(text) + (this.#blobs?.hiddenBytes(text) ?? 0)
     this.tokens += (bytes + 1) / this.#bytesPerToken
   }
 }

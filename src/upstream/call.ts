@@ -30,6 +30,7 @@ export class UpstreamCall implements Dispatcher.DispatchHandler {
   #controller: Dispatcher.DispatchController | undefined
   #timer: NodeJS.Timeout | undefined
   #over = false
+  #hasDeadline = false
   #hasHead = false
 
   constructor (upstream: Upstream, request: CallRequest, listener: CallListener) {
@@ -57,8 +58,15 @@ export class UpstreamCall implements Dispatcher.DispatchHandler {
 
   resume (): void {
     if (this.#over || this.#controller === undefined) return
-    this.#startTimer(this.#idle, 'idle_timeout')
+    if (!this.#hasDeadline) this.#startTimer(this.#idle, 'idle_timeout')
     this.#controller.resume()
+  }
+
+  /** What still comes is not worth more than this: it may not take longer, however busily it comes. */
+  finishWithin (ms: number): void {
+    if (this.#over) return
+    this.#startTimer(ms, 'idle_timeout')
+    this.#hasDeadline = true
   }
 
   /** Ends the call; the listener hears nothing more. */
@@ -78,12 +86,12 @@ export class UpstreamCall implements Dispatcher.DispatchHandler {
     if (this.#over || status < 200) return                    // 1xx: the real head comes later
     this.#hasHead = true
     this.#listener.onHead(status, headers)
-    if (!this.#over) this.#startTimer(this.#idle, 'idle_timeout')
+    if (!this.#over && !this.#hasDeadline) this.#startTimer(this.#idle, 'idle_timeout')
   }
 
   onResponseData (_: Dispatcher.DispatchController, chunk: Buffer): void {
     if (this.#over) return
-    this.#timer?.refresh()
+    if (!this.#hasDeadline) this.#timer?.refresh()
     this.#listener.onData(chunk)
   }
 
