@@ -1,25 +1,31 @@
 // The store that forgets: all state in this process, for tests and demos. Its ledger grows with every request, without a bound.
 // Every method runs to its end without waiting, and changes nothing before its last check: that makes each of them atomic.
 import type { Nanos } from '../money/nanos.ts'
+import { Pages } from './pages.ts'
 import type { Balance, Entry, HoldRequest, HoldResult, KeyUsage, Settlement, Store } from './store.ts'
 
 interface Account { readonly id: string, balance: Nanos, held: Nanos, open_holds: number }
 interface Key { readonly id: string, spent: Nanos, held: Nanos }
-/** A hold, until it is settled; then it stays to know what was charged. */
-interface Request { readonly account: Account, readonly key: Key, readonly nanos: Nanos, charged: Nanos | undefined }
+interface Hold { readonly account: Account, readonly key: Key, readonly nanos: Nanos }
 type Line = Omit<Entry, 'id' | 'at'>
-/** A date is a number until somebody reads it. */
-type Written = Line & { readonly id: string, readonly time: number }
+
+/** An entry as it is kept: JSON has no integers of any size, and a date is a number until somebody reads it. */
+type Written = Omit<Entry, 'at' | 'nanos' | 'shortfall'> & { readonly time: number, readonly nanos: string, readonly shortfall?: string }
+
+/** At least so many settled requests are remembered, so that settling one again changes nothing. Nobody does after minutes. */
+const REMEMBERED = 50_000
 
 /** What `store: { driver: memory }` opens. It answers at once, never with a promise. */
 export class MemoryStore implements Store {
   readonly #now: () => number
   readonly #accounts = new Map<string, Account>()
   readonly #keys = new Map<string, Key>()
-  readonly #requests = new Map<string, Request>()
-  #openHolds = 0
+  readonly #holds = new Map<string, Hold>()
+  /** by request id; the full one before it is kept beside it, and then forgotten */
+  #charged = new Map<string, Nanos>()
+  #chargedBefore: ReadonlyMap<string, Nanos> = new Map()
   readonly #credited = new Set<string>()
-  readonly #entries: Written[] = []
+  readonly #entries = new Pages()
   #lastTime = 0
   #sequence = 0
 
@@ -40,7 +46,7 @@ export class MemoryStore implements Store {
   hold (request: HoldRequest): HoldResult {
     const { request_id: id, nanos } = request
     refuseNegative(nanos)
-    if (this.#requests.has(id)) throw new Error(`the request ${id} has a hold or a settlement already`)
+    if (this.#holds.has(id) || this.#chargeOf(id) !== undefined) throw new Error(`the request ${id} has a hold or a settlement already`)
     const account = this.#account(request.account)
     const key = this.#key(request.key)
     const left = request.usage_limit === undefined ? undefined : request.usage_limit - key.spent
@@ -52,8 +58,7 @@ export class MemoryStore implements Store {
     if (nanos > account.balance - account.held) return refused('balance', account.balance, account.held)
     if (left !== undefined && nanos > left - key.held) return refused('usage_limit', left, key.held)
 
-    this.#requests.set(id, { account, key, nanos, charged: undefined })
-    this.#openHolds++
+    this.#holds.set(id, { account, key, nanos })
     account.held += nanos
     account.open_holds++
     key.held += nanos
@@ -63,14 +68,15 @@ export class MemoryStore implements Store {
   settle (settlement: Settlement): Nanos {
     const { request_id: id, nanos, ...what } = settlement
     refuseNegative(nanos)
-    const request = this.#requests.get(id)
-    if (request === undefined) throw new Error(`the request ${id} has no hold to settle`)
-    if (request.charged !== undefined) return request.charged
-    const { account, key } = request
-    const charged = nanos < request.nanos ? nanos : request.nanos
+    const before = this.#chargeOf(id)
+    if (before !== undefined) return before
+    const hold = this.#holds.get(id)
+    if (hold === undefined) throw new Error(`the request ${id} has no hold to settle`)
+    const { account, key } = hold
+    const charged = nanos < hold.nanos ? nanos : hold.nanos
 
-    this.#drop(request)
-    request.charged = charged
+    this.#drop(id, hold)
+    this.#remember(id, charged)
     account.balance -= charged
     key.spent += charged
     const line = { account: account.id, key: key.id, reference: id, ...what }
@@ -80,10 +86,8 @@ export class MemoryStore implements Store {
   }
 
   release (requestId: string): void {
-    const request = this.#requests.get(requestId)
-    if (request === undefined || request.charged !== undefined) return
-    this.#drop(request)
-    this.#requests.delete(requestId)
+    const hold = this.#holds.get(requestId)
+    if (hold !== undefined) this.#drop(requestId, hold)
   }
 
   balance (account: string): Balance {
@@ -97,20 +101,34 @@ export class MemoryStore implements Store {
   }
 
   openHolds (): number {
-    return this.#openHolds
+    return this.#holds.size
   }
 
   async * entries (): AsyncIterable<Entry> {
-    for (const { time, ...entry } of this.#entries.slice()) yield Object.freeze({ ...entry, at: new Date(time).toISOString() })
+    for (const line of this.#entries.lines()) {
+      const { time, nanos, shortfall, ...entry } = JSON.parse(line) as Written
+      yield Object.freeze({ ...entry, nanos: BigInt(nanos), ...(shortfall !== undefined && { shortfall: BigInt(shortfall) }), at: new Date(time).toISOString() })
+    }
   }
 
   close (): void {}
 
-  #drop ({ account, key, nanos }: Request): void {
-    this.#openHolds--
+  #drop (id: string, { account, key, nanos }: Hold): void {
+    this.#holds.delete(id)
     account.held -= nanos
     account.open_holds--
     key.held -= nanos
+  }
+
+  #remember (id: string, charged: Nanos): void {
+    this.#charged.set(id, charged)
+    if (this.#charged.size < REMEMBERED) return
+    this.#chargedBefore = this.#charged
+    this.#charged = new Map()
+  }
+
+  #chargeOf (id: string): Nanos | undefined {
+    return this.#charged.get(id) ?? this.#chargedBefore.get(id)
   }
 
   #account (id: string): Account {
@@ -129,7 +147,8 @@ export class MemoryStore implements Store {
     // A clock that is set back must not disorder the ledger.
     this.#lastTime = Math.max(this.#lastTime, this.#now())
     const id = this.#lastTime.toString(36).padStart(9, '0') + (this.#sequence++).toString(36).padStart(8, '0')
-    this.#entries.push({ id, time: this.#lastTime, ...line })
+    const { nanos, shortfall, ...what } = line
+    this.#entries.add(JSON.stringify({ id, time: this.#lastTime, nanos: nanos.toString(), shortfall: shortfall?.toString(), ...what }))
   }
 }
 
