@@ -45,7 +45,9 @@ async function runStart (args: string[]): Promise<number> {
   const log = createLogger('info')
   let gateway: Gateway
   try {
-    gateway = await startGateway({ file, plugins, pluginsUrl, log })
+    // The shipped example lies in the package, which is no place for secrets.
+    const isShipped = file === path.join(packageRoot, 'gateway.yaml')
+    gateway = await startGateway({ file, plugins, pluginsUrl, log, ...(isShipped && { base: process.cwd() }) })
   } catch (error) {
     console.error(error instanceof ConfigError ? `The configuration can't be used:\n${error.message}` : `The gateway did not start: ${(error as Error).message}`)
     return 1
@@ -77,9 +79,9 @@ function greet (gateway: Gateway, file: string): void {
   const { urls } = gateway
   const key = gateway.demoKey()
   const lines = [
-    `model-gateway ${version} on ${path.relative(process.cwd(), file)}`,
+    `model-gateway ${version} on ${path.relative(process.cwd(), file)}, pid ${process.pid}`,
     `  API      ${urls.api}/v1`,
-    `  public   ${urls.public}`,
+    `  public   ${urls.public}   (nothing yet)`,
     `  admin    ${urls.admin}   (/metrics, /healthz, /readyz, /admin/v1/config)`
   ]
   if (gateway.adminTokenFile !== undefined) lines.push(`  admin token generated: ${path.relative(process.cwd(), gateway.adminTokenFile)}`)

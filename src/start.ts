@@ -24,6 +24,8 @@ export interface GatewayOptions {
   /** the module that exports them: the thread that checks configurations loads it again */
   readonly pluginsUrl: string
   readonly log: Logger
+  /** what `store.path` is relative to; default: the folder of the file */
+  readonly base?: string
   readonly env?: NodeJS.ProcessEnv
   readonly now?: () => number
 }
@@ -48,7 +50,7 @@ export interface Gateway {
  * @throws {ConfigError} the configuration can't be used
  * @throws {Error} an address or the data folder can't be
  */
-export async function startGateway ({ file, plugins, pluginsUrl, log, env = process.env, now = Date.now }: GatewayOptions): Promise<Gateway> {
+export async function startGateway ({ file, plugins, pluginsUrl, log, base = path.dirname(file), env = process.env, now = Date.now }: GatewayOptions): Promise<Gateway> {
   const metrics = createMetrics(now)
   const store = new MemoryStore(now)
   const upstreams = new Upstreams()
@@ -65,7 +67,7 @@ export async function startGateway ({ file, plugins, pluginsUrl, log, env = proc
         simulator ??= await startSimulatorThread({}, (err) => { log.error({ err }, 'the built-in simulator died') })
         upstreams.simulatorUrl = simulator.url
       }
-      const config = withDemo(loaded, dataFolder(loaded, file))
+      const config = withDemo(loaded, path.resolve(base, loaded.store.path))
       const inUse = config.pipeline.map(({ use }) => shipped.get(use) ?? userPlugins.get(use)!)
       const snapshot = new Snapshot({ config, generation, plugins: inUse, endpoints, services })
       try {
@@ -84,7 +86,7 @@ export async function startGateway ({ file, plugins, pluginsUrl, log, env = proc
 
   const { config } = live.current()
   const { server: serverConfig } = config
-  const folder = dataFolder(config, file)
+  const folder = path.resolve(base, config.store.path)
   const token = serverConfig.admin.token === '' ? keepSecret(folder, 'admin-token', randomSecret) : serverConfig.admin.token
   log.level = config.log.level
 
@@ -124,11 +126,6 @@ export async function startGateway ({ file, plugins, pluginsUrl, log, env = proc
       await end()
     }
   }
-}
-
-/** Beside the file that names it. */
-function dataFolder (config: Config, file: string): string {
-  return path.resolve(path.dirname(file), config.store.path)
 }
 
 const DEMO = 'demo'

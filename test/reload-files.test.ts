@@ -223,7 +223,7 @@ t.test('a configuration that is wrong changes nothing, and says why; the next go
   t.equal(compiled.length, 2)
   t.strictSame(counted, ['live 1', 'refused', 'live 1', 'live 2'])
   t.strictSame(logged, [
-    `info: ${file} is live`, `error: ${file} was refused; generation 1 stays live`, `info: ${file} was read again: nothing to apply`, `info: ${file} is live`
+    `info: ${file} was loaded`, `error: ${file} was refused; generation 1 stays live`, `info: ${file} was read again: nothing to apply`, `info: ${file} is live`
   ])
 })
 

@@ -104,6 +104,7 @@ export function logExchange (log: Logger, finished: FinishedExchange, error?: Ga
   // Our own failure: the stack is the first thing that whoever is on call asks for.
   if (error?.row === 'server_error') log.error({ ...line, err: error.cause ?? error }, 'request')
   else if (error === undefined) log.info(line, 'request')
+  else if (refusesUs(error.cause)) log.warn({ ...line, cause: nameCause(error.cause), hint: `the upstream refuses the gateway's credentials: look at upstreams.${finished.upstream}.headers` }, 'request')
   else log.info({ ...line, cause: nameCause(error.cause) }, 'request')
 }
 
@@ -115,7 +116,8 @@ export function summarise (exchange: Exchange, outcome: Outcome, status: number,
   const charge = exchange.find(Charge)
   const served = outcome.kind === 'failed' ? undefined : outcome.served
   const tried = exchange.find(Plan)?.attempts[exchange.attempts - 1]
-  const upstream = served?.upstream ?? tried?.upstream
+  const { endpoint } = exchange.route
+  const upstream = served?.upstream ?? tried?.upstream ?? (endpoint.kind === 'forward' && exchange.attempts > 0 ? endpoint.upstream : undefined)
   const client = received.headers['user-agent']
   // One literal, without spreads: it has one shape, and this runs for every request. What is undefined is not printed.
   return {
@@ -158,6 +160,12 @@ function ownTime ({ times, startedAt }: Exchange, now: number): number {
 /** Microseconds matter in own_ms, and no digit behind them. */
 function round (ms: number): number {
   return Math.round(ms * 1000) / 1000
+}
+
+/** A client is told that the provider failed; the operator, that it is not the provider. */
+function refusesUs (cause: unknown): boolean {
+  const { kind, status } = (cause ?? {}) as { readonly kind?: unknown, readonly status?: unknown }
+  return kind === 'status' && (status === 401 || status === 403)
 }
 
 /** Names only: the message of a SyntaxError quotes the body that it could not read. */

@@ -254,7 +254,7 @@ export class LiveConfig<Live extends Retirable = Snapshot> {
       else if (!result.ok && result.reason !== 'start') metrics?.configRefused()
       else if (result.ok && result.reason !== 'start') metrics?.configLive(result.generation, this.#running!.config)
       for (const warning of result.warnings) log?.warn(formatProblem(warning))
-      if (result.ok) log?.info(facts, result.changed ? `${file} is live` : `${file} was read again: nothing to apply`)
+      if (result.ok) log?.info(facts, result.changed ? `${file} ${result.reason === 'start' ? 'was loaded' : 'is live'}` : `${file} was read again: nothing to apply`)
       else if (result.reason !== 'start') log?.error({ ...facts, problems: result.problems.map(formatProblem) }, `${file} was refused; generation ${result.generation} stays live`)
       onReload?.(result)
     } catch (thrown) {
