@@ -100,7 +100,7 @@ export async function readBody (req: IncomingMessage, res: ServerResponse, limit
   if (req.headers.expect !== undefined) res.writeContinue()
 
   const guard = new JsonGuard()
-  const pages = new Pages()
+  const body = new Chunks()
   let size = 0
   let received = 0
   await new Promise<void>((resolve, reject) => {
@@ -123,7 +123,7 @@ export async function readBody (req: IncomingMessage, res: ServerResponse, limit
         if (size > limits.limit) throw tooLarge(limits.limit)
         reserve(size)
         guard.push(chunk)
-        pages.add(chunk)
+        body.add(chunk)
       } catch (error) {
         fail(error)
       }
@@ -145,7 +145,7 @@ export async function readBody (req: IncomingMessage, res: ServerResponse, limit
     if (exchange.abortReason !== undefined) onLeft()
   })
   exchange.times.body = performance.now()
-  const chunks = pages.all()
+  const chunks = body.all()
   return parse(guard.longStrings.length > 0 ? exchange.blobs.lift(chunks, guard.longStrings)
     : chunks.length === 1 ? chunks[0]! : Buffer.concat(chunks, size))
 }
@@ -155,7 +155,7 @@ const PAGE_BYTES = 64 * 1024
 const LARGE_CHUNK = 4 * 1024
 
 /** Bytes in the order that they came, in few buffers, however small the chunks were. */
-class Pages {
+class Chunks {
   readonly #chunks: Buffer[] = []
   #page = Buffer.alloc(0)
   /** of the page, where the part begins that is in no chunk yet, and where it ends */

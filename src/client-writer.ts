@@ -120,7 +120,6 @@ export class ClientWriter {
   /** The last events, and the end. Resolves when the client's socket has taken all of it. */
   async endStream (events: readonly SseEvent[]): Promise<void> {
     clearTimeout(this.#pingTimer)
-    if (this.#exchange.times.firstByte === 0) this.#exchange.times.firstByte = performance.now()
     await this.#end(SseEvent.join(events))
   }
 

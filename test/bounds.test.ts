@@ -59,6 +59,16 @@ t.test('a slow client that keeps reading gets all of a large event, and of a for
   }
 })
 
+t.test('a forwarded download that a drain cuts was not left by its client, and costs nothing', async (t) => {
+  const up = await upstream(t, [status(200, { 'content-length': '1000' }), raw('abc'), stall()])
+  const own = await gateway(t, yaml([up.url], 'routes:\n  - { match: "GET /v1/files/*", forward: u0, price: { usd: 0.5 } }'))
+  const got = await fetch(own.url + '/v1/files/a', { headers: { 'x-api-key': KEY } })
+  t.equal(got.status, 200)
+  await Promise.all([t.rejects(got.text()), own.server.stop()])
+  t.match(own.logged.find(({ msg }) => msg === 'request'), { outcome: 'interrupted', by: 'gateway' })
+  t.match(await own.services.store.balance('acme'), { balance: 100_000_000_000n, open_holds: 0 })
+})
+
 t.test('what the log says of a stream that failed behind its held head is what the client read', async (t) => {
   const late = Promise.withResolvers<void>()
   const up = await upstream(t, [wait(late.promise), status(500)])

@@ -12,7 +12,7 @@ const TYPED_TOOL = 1024
 const NO_CONTEXT = 1_000_000
 
 /** Tools that run at the client: what they bring into the context comes with the next request, and is counted there. */
-const clientTools = /^(custom|bash_|text_editor_|computer_|memory_)/
+export const clientTools = /^(custom|bash_|text_editor_|computer_|memory_)/
 
 /**
  * The most input tokens that a body in messages style can be billed for: the smaller of the model's context and the UTF-8 bytes of

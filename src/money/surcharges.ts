@@ -2,6 +2,7 @@
 // what is not priced would be given away.
 import { GatewayError } from '../errors.ts'
 import type { TokenPrice } from '../config/config.ts'
+import { clientTools } from './bound.ts'
 
 /** Fields of the body, with the values that cost nothing extra; and the name of their price in `extras`. */
 const FIELDS: Readonly<Record<string, readonly unknown[]>> = {
@@ -13,8 +14,8 @@ const FIELDS: Readonly<Record<string, readonly unknown[]>> = {
   fallbacks: [null]
 }
 
-/** Tools that run at the client cost tokens only. */
-const CLIENT_TOOLS = /^(?:custom|bash_|text_editor_|computer_|memory_|tool_search_)/
+/** Runs at the vendor, for the tokens alone. */
+const TOOL_SEARCH = /^tool_search_/
 
 /**
  * @param prices of every channel that may serve the request
@@ -30,7 +31,7 @@ export function refuseSurcharges (body: Readonly<Record<string, unknown>>, price
   if (!Array.isArray(body['tools'])) return
   for (const [index, tool] of body['tools'].entries()) {
     const type: unknown = (tool as { type?: unknown } | null)?.type
-    if (typeof type !== 'string' || CLIENT_TOOLS.test(type)) continue
+    if (typeof type !== 'string' || clientTools.test(type) || TOOL_SEARCH.test(type)) continue
     // web_search_20250305 is priced as web_search
     const name = type.replace(/_\d{8}$/, '')
     if (!isPriced(name)) throw refusal(`The tool "${name.slice(0, 60)}" runs at the provider for a price of its own, and this model is not sold with it. Leave it out.`, `tools[${index}].type`)
