@@ -152,15 +152,12 @@ export class GatewayServer {
     exchange.onFinish(() => {
       this.bodyMemory.give(taken)
       this.#running.delete(exchange)
-      req.socket.off('close', leave)
       snapshot.release()
       this.#checkIdle()
     })
     // An answer that we broke off ourselves, because its upstream died, was not left by the client, who would pay for it.
     const leave = (): void => { if (!res.writableFinished && !writer.isBrokenOff) exchange.abort(new GatewayError('client_closed')) }
     res.on('close', leave)
-    // Of several requests that a client sends at once only the one whose turn it is to be answered hears `close`.
-    req.socket.on('close', leave)
     const { timeouts } = this.#config.api
     const writer = new ClientWriter(req, res, exchange, timeouts, () => { res.destroy() })
     void serve(exchange, writer, {
