@@ -1,6 +1,8 @@
-// auth: who is asking. Turns the key in the head into the fact api-key, or refuses with 401 before anything else is read.
-import { hash, timingSafeEqual } from 'node:crypto'
-import type { Config } from '../src/config/config.ts'
+// auth: who is asking. Turns the key in the head into the fact api-key, or refuses before anything else is read: with 401, or with
+// 402 where the account is suspended.
+import type { AccountConfig, Config } from '../src/config/config.ts'
+import type { Directory } from '../src/directory.ts'
+import { Digests, digestOf } from '../src/directory/digests.ts'
 import { GatewayError } from '../src/errors.ts'
 import type { ClientRequest } from '../src/exchange.ts'
 import { ApiKey } from '../src/facts.ts'
@@ -24,53 +26,60 @@ export const auth = definePlugin<Options>({
     }
   },
   writes: [ApiKey],
-  create ({ prefix }, config) {
-    const index = new KeyIndex(prefix, config)
+  create ({ prefix }, config, { directory }) {
+    const accounts = new Map(config.accounts.map((account) => [account.id, account]))
+    const index = new KeyIndex(prefix, config, accounts)
     return {
       onHead (exchange) {
-        const secret = readSecret(exchange.received.headers, prefix)
-        const found = secret === undefined ? undefined : index.find(secret)
-        if (found === undefined) throw new GatewayError(MEDIA_PATH.test(exchange.received.path) ? 'unauthorized' : 'authentication_error')
+        const { dry, received: { headers, path } } = exchange
+        const secret = dry === undefined ? readSecret(headers, prefix) : undefined
+        // A dry run is asked for by somebody who has proved himself elsewhere: it says whose request it would be.
+        const found = secret === undefined ? dry?.owner : find(digestOf(secret))
+        if (found === undefined || found.key.frozen) {
+          throw new GatewayError(MEDIA_PATH.test(path) ? 'unauthorized' : 'authentication_error', secret === undefined && dry === undefined ? { message: whyNone(headers, prefix) } : {})
+        }
         exchange.set(ApiKey, found)
+        // Before anything else of the key (protocol.md K 5.6, 5.7), and with the fact: the log says whose it is.
+        if (found.account.suspended) throw new GatewayError('account_frozen')
       }
+    }
+
+    /** Those of gateway.yaml first: nobody can take their place. */
+    function find (digest: Buffer): ApiKey | undefined {
+      return index.find(digest) ?? findManaged(digest, directory, accounts)
     }
   }
 })
 
-interface Entry {
-  readonly digest: Buffer
-  readonly apiKey: ApiKey
+/** A key of the directory; its account may be one of gateway.yaml. */
+function findManaged (digest: Buffer, directory: Directory, declared: ReadonlyMap<string, AccountConfig>): ApiKey | undefined {
+  const key = directory.findKey(digest)
+  if (key === undefined) return undefined
+  const account = declared.get(key.account) ?? directory.account(key.account)
+  // An account that was taken out of gateway.yaml pays for nobody any more.
+  return account && { key, account }
 }
 
-/** Keys by the SHA-256 of their secret; holds no secret. Compiled once per snapshot. */
+/** The keys of gateway.yaml. Compiled once per snapshot. */
 class KeyIndex {
-  /** By the first 48 bits of the digest: what a lookup's timing could tell is of no use to who can't invert SHA-256. */
-  readonly #entries = new Map<number, Entry[]>()
+  readonly #digests = new Digests<ApiKey>()
 
   /** @throws {Error} a key that could never be used, or that two would share */
-  constructor (prefix: string, config: Config) {
-    const accounts = new Map(config.accounts.map((account) => [account.id, account]))
-    for (const key of config.keys) {
+  constructor (prefix: string, { keys }: Config, accounts: ReadonlyMap<string, AccountConfig>) {
+    for (const key of keys) {
       const account = accounts.get(key.account)
       if (account === undefined) throw new Error(`the key ${key.id} belongs to the account ${key.account}, which does not exist`)
       if (!isSecret(key.secret, prefix)) throw new Error(`the secret of the key ${key.id} is not "${prefix}" and 32 letters or digits`)
       const digest = digestOf(key.secret)
-      const same = this.#find(digest)
+      const same = this.#digests.find(digest)
       if (same !== undefined) throw new Error(`the keys ${same.key.id} and ${key.id} have the same secret`)
-      const bucket = bucketOf(digest)
-      const entries = this.#entries.get(bucket) ?? []
       // The fact travels to every plugin, a user's own too: it must not carry the secret.
-      entries.push({ digest, apiKey: Object.freeze({ key: Object.freeze({ ...key, secret: '***' }), account }) })
-      this.#entries.set(bucket, entries)
+      this.#digests.add(digest, Object.freeze({ key: Object.freeze({ ...key, secret: '***' }), account }))
     }
   }
 
-  find (secret: string): ApiKey | undefined {
-    return this.#find(digestOf(secret))
-  }
-
-  #find (digest: Buffer): ApiKey | undefined {
-    return this.#entries.get(bucketOf(digest))?.find((entry) => timingSafeEqual(entry.digest, digest))?.apiKey
+  find (digest: Buffer): ApiKey | undefined {
+    return this.#digests.find(digest)
   }
 }
 
@@ -82,7 +91,19 @@ function readSecret (headers: ClientRequest['headers'], prefix: string): string 
   const own = single(headers['x-api-key'])?.trim()
   if (own !== undefined && isSecret(own, prefix)) return own
   const token = /^bearer[ \t]+(\S+)$/i.exec(single(headers.authorization)?.trim() ?? '')?.[1]
-  return token !== undefined && isSecret(token, prefix) ? token : undefined
+  if (token !== undefined && isSecret(token, prefix)) return token
+  // A web page can set no other header of a WebSocket: OpenAI's SDK sends the key so, among the protocols.
+  const protocols = headers['sec-websocket-protocol']
+  const named = typeof protocols === 'string' ? /(?:^|,)\s*openai-insecure-api-key\.([\w-]+)/.exec(protocols)?.[1] : undefined
+  return named !== undefined && isSecret(named, prefix) ? named : undefined
+}
+
+/** Tells only what whoever asks knows anyway. */
+function whyNone ({ 'x-api-key': own, authorization }: ClientRequest['headers'], prefix: string): string {
+  const how = 'Send it as "x-api-key: KEY" or "Authorization: Bearer KEY".'
+  if (own === undefined && authorization === undefined) return `No API key was sent. ${how}`
+  if (Array.isArray(own) || Array.isArray(authorization)) return 'More than one API key was sent in the same header. Send one.'
+  return `What was sent is not an API key of this gateway: those are "${prefix}" and 32 letters or digits. ${how}`
 }
 
 function single (value: string | readonly string[] | undefined): string | undefined {
@@ -92,12 +113,4 @@ function single (value: string | readonly string[] | undefined): string | undefi
 /** The length first: a header may have 64 KiB. */
 function isSecret (value: string, prefix: string): boolean {
   return value.length === prefix.length + 32 && value.startsWith(prefix) && RANDOM_PART.test(value.slice(prefix.length))
-}
-
-function digestOf (secret: string): Buffer {
-  return hash('sha256', secret, 'buffer')
-}
-
-function bucketOf (digest: Buffer): number {
-  return digest.readUIntLE(0, 6)
 }

@@ -1,14 +1,16 @@
 // channel-router: which targets serve the request, and in which order. Decides once, before anything is held or sent.
-import { channelsFor } from '../src/channels.ts'
+import { type Channels, channelsFor } from '../src/channels.ts'
 import type { ChannelConfig, ChannelName, TargetConfig } from '../src/config/config.ts'
 import { GatewayError } from '../src/errors.ts'
-import { ApiKey, type Attempt, Model, Plan } from '../src/facts.ts'
+import type { Exchange } from '../src/exchange.ts'
+import { ApiKey, type Attempt, Model, Plan, Variant } from '../src/facts.ts'
 import { definePlugin, type Hooks } from '../src/plugin.ts'
+import { checkSold, chooseVariant } from '../src/variants.ts'
 
 export const channelRouter = definePlugin<Record<never, never>>({
   name: 'channel-router',
   reads: [ApiKey, Model],
-  writes: [Plan],
+  writes: [Plan, Variant],
   create: () => routeBy(Math.random)
 })
 
@@ -16,15 +18,32 @@ export const channelRouter = definePlugin<Record<never, never>>({
 export function routeBy (random: () => number): Hooks {
   return {
     onRequest (exchange) {
-      if (exchange.route.endpoint.kind !== 'model') return
-      const model = exchange.get(Model)
-      const channels = channelsFor(model, exchange.get(ApiKey))
+      const model = exchange.find(Model)
+      if (model === undefined) return                         // nothing to be sold
+      const owner = exchange.get(ApiKey)
+      const variant = model.kind === 'text' ? undefined : variantOf(exchange, model)
+      const channels = channelsFor(model, owner, variant)
       if (channels.kind === 'refused') throw new GatewayError(channels.code)
       const attempts = attemptsOf(channels.first, model.channels[channels.first]!, random)
       if (channels.fallback !== undefined) attempts.push(...attemptsOf(channels.fallback, model.channels[channels.fallback]!, random))
-      exchange.set(Plan, { attempts })
+      const otherwise = channels.otherwise ?? (isCheapOnly(owner, model, channels) ? 'model_unavailable' : undefined)
+      exchange.set(Plan, otherwise === undefined ? { attempts } : { attempts, otherwise })
     }
   }
+}
+
+/** @throws {GatewayError} invalid_request */
+function variantOf (exchange: Exchange, model: Model): Variant {
+  const { variant, body } = chooseVariant(model, exchange.request.body)
+  checkSold(model, variant)
+  exchange.set(Variant, variant)
+  exchange.request = { body, stream: exchange.request.stream }
+  return variant
+}
+
+/** spec 4.6: the cheap channel of images can't generate now, and the key wants no other. */
+function isCheapOnly ({ key }: ApiKey, { kind }: Model, channels: Channels): boolean {
+  return kind === 'image' && key.routing_mode === 'cheap' && channels.kind === 'open' && channels.first === 'cheap' && channels.fallback === undefined
 }
 
 function attemptsOf (channel: ChannelName, sold: ChannelConfig, random: () => number): Attempt[] {

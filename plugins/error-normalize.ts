@@ -2,7 +2,7 @@
 // error for the client. What an upstream wrote reaches a client only from here, and only where the client can act on it.
 import type { UpstreamConfig } from '../src/config/config.ts'
 import { type ErrorCode, GatewayError, shapeError } from '../src/errors.ts'
-import { Charge, Model, Plan } from '../src/facts.ts'
+import { Charge, Model } from '../src/facts.ts'
 import type { Exchange } from '../src/exchange.ts'
 import { formatUsd } from '../src/money/nanos.ts'
 import { definePlugin, type UpstreamFailure } from '../src/plugin.ts'
@@ -29,6 +29,8 @@ interface Said {
   readonly words: readonly string[]
   readonly text: string
   readonly param: string | undefined
+  /** of an error in a stream, where vendors give it as a number: as `code`, or as `status` */
+  readonly status: number | undefined
 }
 
 type Clean = (text: string) => string
@@ -46,7 +48,10 @@ function name (failure: UpstreamFailure, now: () => number, clean: Clean): Gatew
 
 function nameStatus (failure: UpstreamFailure & { kind: 'status' }, now: () => number, clean: Clean): GatewayError {
   const { status, headers, body } = failure
-  const said = read(body)
+  return nameByStatus(status, read(body), failure, () => readRetryAfter(headers, now), clean)
+}
+
+function nameByStatus (status: number, said: Said, failure: UpstreamFailure, retryAfter: () => number | undefined, clean: Clean): GatewayError {
   switch (status) {
     case 400:
     case 422: return nameRefusal(said, failure, clean)
@@ -54,14 +59,15 @@ function nameStatus (failure: UpstreamFailure & { kind: 'status' }, now: () => n
     case 413: return isAbout(said, CONTEXT) ? nameRefusal(said, failure, clean) : new GatewayError('request_too_large', { cause: failure })
     case 429:
     case 503:
-    case 529: return overloaded(failure, readRetryAfter(headers, now))
+    case 529: return overloaded(failure, retryAfter())
     // 401, 402, 403: our credentials and our bill. 404: our configuration. Never passed on (design.md part 8).
-    default: return isAbout(said, OVERLOAD) && status >= 500 ? overloaded(failure, readRetryAfter(headers, now)) : new GatewayError('upstream_error', { cause: failure })
+    default: return isAbout(said, OVERLOAD) && status >= 500 ? overloaded(failure, retryAfter()) : new GatewayError('upstream_error', { cause: failure })
   }
 }
 
 function nameEvent (failure: UpstreamFailure & { kind: 'error_event' }, clean: Clean): GatewayError {
   const said = read(failure.body)
+  if (said.status !== undefined) return nameByStatus(said.status, said, failure, () => undefined, clean)
   if (isAbout(said, OVERLOAD)) return overloaded(failure, undefined)
   if (said.words.includes('request_too_large')) return new GatewayError('request_too_large', { cause: failure })
   if (said.words.includes('invalid_request_error')) return nameRefusal(said, failure, clean)
@@ -122,7 +128,7 @@ function isAbout ({ words, text }: Said, topic: Topic): boolean {
 
 /** `{error: {type, code, message}}` of Anthropic and OpenAI, `{message}`, `{detail}` of FastAPI, plain text; of HTML nothing. */
 function read (body: unknown): Said {
-  if (typeof body === 'string') return { words: [], text: /^\s*</.test(body) ? '' : body.trim().slice(0, LONGEST_READ), param: undefined }
+  if (typeof body === 'string') return { words: [], text: /^\s*</.test(body) ? '' : body.trim().slice(0, LONGEST_READ), param: undefined, status: undefined }
   const outer = asObject(body)
   const inner = typeof outer.error === 'object' ? asObject(outer.error) : outer
   const details = asObject(inner.details)
@@ -130,7 +136,8 @@ function read (body: unknown): Said {
   return {
     words: [inner.type, inner.code, inner.status, details.error_code].filter((word) => typeof word === 'string').map((word) => word.toLowerCase()),
     text: (texts.find((text) => typeof text === 'string')?.trim() ?? '').slice(0, LONGEST_READ),
-    param: typeof inner.param === 'string' ? inner.param : undefined
+    param: typeof inner.param === 'string' ? inner.param : undefined,
+    status: [inner.code, inner.status].find((code) => typeof code === 'number')
   }
 }
 
@@ -159,7 +166,7 @@ function first (value: string | string[] | undefined): string | undefined {
 /** The client knows the model by its public id alone (K 2.3d). */
 function withPublicId (text: string, exchange: Exchange): string {
   const publicId = exchange.find(Model)?.id
-  const upstreamId = exchange.find(Plan)?.attempts[exchange.attempts - 1]?.model
+  const upstreamId = exchange.tried?.model
   if (publicId === undefined || upstreamId === undefined || publicId === upstreamId) return text
   return text.replace(new RegExp(`(?<![\\w-])${upstreamId.replace(/[^\w]/g, '\\$&')}(?![\\w-])`, 'g'), () => publicId)
 }

@@ -18,11 +18,11 @@ export const BLOB_BYTES = 64 * 1024
 /** Ends a placeholder, and makes it quick to find. */
 const MARK = '\x7f'
 
-/** The names that vendors give to base64: `source.data` (messages style), `image_url.url` and `file_data` (chat style). */
-const CARRIER = /"(?:data|url|image_url|file_data)"\s*:\s*"$/
+/** The names that vendors give to base64: `source.data` (messages style), `image_url.url` and `file_data` (chat style), and those of the images API. */
+const CARRIER = /"(?:data|url|image_url|file_data|b64_json|image|mask)"\s*:\s*(?:\[\s*)?"$/
 const CARRIER_LENGTH = 40
-/** Before the base64 of a data URL. */
-const DATA_URL = /^data:[\w.+/;=-]{1,100};base64,/
+/** Before the base64 of a data URL, whose words may be in any case (RFC 2397). */
+const DATA_URL = /^data:[\w.+/;=-]{1,100};base64,/i
 const DATA_URL_LENGTH = 120
 
 /** The blobs of one request, in the pieces that they came in. In its parsed body each is a placeholder, at the end of its string. */
@@ -34,8 +34,7 @@ export class Blobs {
   /** @returns the JSON text with a placeholder for every long string that is base64 */
   lift (json: readonly Buffer[], strings: readonly LongString[]): Buffer {
     // Made when the body is here: its sender can't know it, and can't make us see a blob where there is none.
-    this.#nonce = `blob-${randomBytes(12).toString('hex')}`
-    this.#placeholder = new RegExp(`${this.#nonce}:(\\d+)${MARK}`, 'g')
+    this.#begin()
     const text = new Pieces(json)
     const kept: Buffer[] = []
     let at = 0
@@ -51,6 +50,34 @@ export class Blobs {
     }
     kept.push(...text.slice(at, text.length))
     return Buffer.concat(kept)
+  }
+
+  /** bytes of all of them */
+  get bytes (): number {
+    return this.#blobs.reduce((sum, { length }) => sum + length, 0)
+  }
+
+  /**
+   * Keeps base64 that was not lifted out of a JSON text.
+   * @param pieces must not be changed any more
+   * @returns what stands for it in a string
+   */
+  keep (pieces: readonly Buffer[]): string {
+    if (this.#nonce === '') this.#begin()
+    this.#blobs.push({ pieces, length: pieces.reduce((sum, { length }) => sum + length, 0) })
+    return `${this.#nonce}:${this.#blobs.length - 1}${MARK}`
+  }
+
+  /** What a string stands for that is a placeholder and nothing else. */
+  find (text: string): readonly Buffer[] | undefined {
+    if (this.#blobs.length === 0 || !text.endsWith(MARK)) return undefined
+    const [match] = text.matchAll(this.#placeholder)
+    return match?.[0] === text ? this.#blobs[Number(match[1])]?.pieces : undefined
+  }
+
+  #begin (): void {
+    this.#nonce = `blob-${randomBytes(12).toString('hex')}`
+    this.#placeholder = new RegExp(`${this.#nonce}:(\\d+)${MARK}`, 'g')
   }
 
   /** The JSON text with the blobs where their placeholders stand; in pieces, if there are any. */
@@ -74,6 +101,15 @@ export class Blobs {
     let bytes = 0
     for (const match of text.matchAll(this.#placeholder)) bytes += this.#blobs[Number(match[1])]?.length ?? 0
     return bytes
+  }
+
+  /** A parsed string as it was sent: for the few that must be looked into. */
+  restore (text: string): string {
+    if (this.#blobs.length === 0 || !text.endsWith(MARK)) return text
+    return text.replace(this.#placeholder, (placeholder, index) => {
+      const blob = this.#blobs[Number(index)]
+      return blob === undefined ? placeholder : Buffer.concat(blob.pieces).toString('latin1')
+    })
   }
 }
 

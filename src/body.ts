@@ -24,7 +24,7 @@ export class BodyMemory {
   /** @throws {GatewayError} queue_full: so many more do not fit now */
   check (bytes: number): void {
     if (this.#used + bytes > this.#limit) {
-      throw new GatewayError('queue_full', { message: 'The service holds as many request bodies as it can. Wait as long as Retry-After says.' })
+      throw new GatewayError('queue_full', { message: 'The service holds as many request bodies as it can. Try again in {wait}.' })
     }
   }
 
@@ -56,16 +56,20 @@ export interface BodyLimits {
   readonly memory: BodyMemory
 }
 
-/**
- * Refuses from the head alone what the head already shows to be wrong.
- * @throws {GatewayError} request_too_large, bad_request
- */
-function checkHead (req: IncomingMessage, limit: number): { readonly length: number | undefined, readonly decoder: Transform | undefined } {
+/** @throws {GatewayError} bad_request */
+function checkType (req: IncomingMessage): void {
   const type = req.headers['content-type']
   // Absent is accepted for curl users (protocol.md K 4.0b).
   if (type !== undefined && !/^application\/(?:[\w.+-]+\+)?json\s*(?:;|$)/i.test(type)) {
     throw new GatewayError('bad_request', { message: `The Content-Type is ${JSON.stringify(type.slice(0, 80))}; this address takes JSON. Send the header "Content-Type: application/json".` })
   }
+}
+
+/**
+ * Refuses from the head alone what the head already shows to be wrong.
+ * @throws {GatewayError} request_too_large, bad_request
+ */
+export function checkSize (req: IncomingMessage, limit: number): { readonly length: number | undefined, readonly decoder: Transform | undefined } {
   const text = req.headers['content-length']
   const length = text === undefined ? undefined : Number(text)
   if (length !== undefined && length > limit) throw tooLarge(limit)
@@ -78,7 +82,7 @@ function checkHead (req: IncomingMessage, limit: number): { readonly length: num
   return { length: undefined, decoder: decoder() }
 }
 
-function tooLarge (limit: number): GatewayError {
+export function tooLarge (limit: number): GatewayError {
   return new GatewayError('request_too_large', { message: `The request body is larger than ${limit} bytes (${limit / 1048576} MB). Send a smaller one.` })
 }
 
@@ -87,7 +91,8 @@ function tooLarge (limit: number): GatewayError {
  * @throws {GatewayError} request_too_large, bad_request, request_timeout, queue_full; the reason of an abort
  */
 export async function readBody (req: IncomingMessage, res: ServerResponse, limits: BodyLimits, exchange: Exchange, taken: (bytes: number) => void): Promise<Body> {
-  const { length, decoder } = checkHead(req, limits.limit)
+  checkType(req)
+  const { length, decoder } = checkSize(req, limits.limit)
   // A body that can't be held is refused before it is sent; but a mere announcement takes no memory from others.
   let reserved = 0
   const reserve = (bytes: number): void => {
@@ -155,24 +160,32 @@ const PAGE_BYTES = 64 * 1024
 const LARGE_CHUNK = 4 * 1024
 
 /** Bytes in the order that they came, in few buffers, however small the chunks were. */
-class Chunks {
+export class Chunks {
   readonly #chunks: Buffer[] = []
   #page = Buffer.alloc(0)
   /** of the page, where the part begins that is in no chunk yet, and where it ends */
   #start = 0
   #end = 0
+  #taken = 0
+
+  /** bytes of our memory: a page counts from when it is made */
+  get taken (): number {
+    return this.#taken
+  }
 
   add (chunk: Buffer): void {
     // The first is nearly always the only one.
     if (chunk.length >= LARGE_CHUNK || (this.#chunks.length === 0 && this.#end === 0)) {
       this.#flush()
       this.#chunks.push(chunk)
+      this.#taken += chunk.length
       return
     }
     if (this.#end + chunk.length > this.#page.length) {
       this.#flush()
       this.#page = Buffer.allocUnsafe(PAGE_BYTES)
       this.#start = this.#end = 0
+      this.#taken += PAGE_BYTES
     }
     this.#end += chunk.copy(this.#page, this.#end)
   }

@@ -1,10 +1,12 @@
 // Which channels of a model a key may use, and in which order: the one answer for the router, the model list and the prices.
 import type { ChannelName, RoutingMode } from './config/config.ts'
 import type { ErrorCode } from './errors.ts'
-import type { ApiKey, Model } from './facts.ts'
+import type { ApiKey, Model, Variant } from './facts.ts'
+import { itemPrice, rateOf } from './money/item-price.ts'
 
 export type Channels =
-  | { readonly kind: 'open', readonly first: ChannelName, readonly fallback?: ChannelName }
+  /** `otherwise`: what to say when the first failed, and the second could have been asked but for the account's wish */
+  | { readonly kind: 'open', readonly first: ChannelName, readonly fallback?: ChannelName, readonly otherwise?: ErrorCode }
   | { readonly kind: 'refused', readonly code: ErrorCode }
 
 /** spec 4.6, generalised to text by protocol.md K 4.6f; `max` differs from `auto_cheap` in nothing yet (K 4.6a). */
@@ -16,9 +18,12 @@ const orders: Readonly<Record<RoutingMode, readonly ChannelName[]>> = {
   auto_premium: ['premium', 'cheap']
 }
 
-/** Pure, so that the list of models shows exactly those that a request would reach. */
-export function channelsFor (model: Model, { key, account }: ApiKey): Channels {
-  const sold = model.channels
+/**
+ * Pure, so that the list of models shows exactly those that a request would reach.
+ * @param variant of an image or video model: a channel that has no price for it does not sell it
+ */
+export function channelsFor (model: Model, { key, account }: ApiKey, variant?: Variant): Channels {
+  const sold = variant === undefined ? model.channels : sellers(model, variant)
   // spec 4.6: what is not sold in cheap is premium, for keys in cheap mode too.
   const wanted = key.routing_mode === 'cheap' && sold.cheap === undefined ? orders.premium : orders[key.routing_mode]
   const onSale = wanted.filter((channel) => sold[channel] !== undefined)
@@ -30,9 +35,16 @@ export function channelsFor (model: Model, { key, account }: ApiKey): Channels {
     return refused(isContradiction ? 'channel_not_allowed' : 'model_not_in_channel')
   }
   const works = (channel: ChannelName | undefined): channel is ChannelName => channel !== undefined && sold[channel]!.enabled
-  if (works(first)) return works(second) && account.allow_fallback ? { kind: 'open', first, fallback: second } : { kind: 'open', first }
+  if (works(first)) {
+    if (!works(second)) return { kind: 'open', first }
+    return account.allow_fallback ? { kind: 'open', first, fallback: second } : { kind: 'open', first, otherwise: 'fallback_not_allowed' }      // K 4.6h
+  }
   if (!works(second)) return refused('channel_unavailable')                                       // K 4.6j
   return account.allow_fallback ? { kind: 'open', first: second } : refused('fallback_not_allowed')      // K 4.6h
+}
+
+function sellers ({ channels }: Model, variant: Variant): Model['channels'] {
+  return Object.fromEntries(Object.entries(channels).filter(([, sold]) => rateOf(variant, itemPrice(sold)) !== undefined))
 }
 
 function refused (code: ErrorCode): Channels {

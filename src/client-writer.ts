@@ -2,6 +2,7 @@
 import { type IncomingMessage, type ServerResponse, validateHeaderName, validateHeaderValue } from 'node:http'
 import type { Readable } from 'node:stream'
 import { pipeline } from 'node:stream/promises'
+import { corsHeaders } from './cors.ts'
 import { type ErrorReply, GatewayError, type Style } from './errors.ts'
 import type { Exchange } from './exchange.ts'
 import type { BytesReply, Headers, JsonReply } from './reply.ts'
@@ -37,23 +38,16 @@ export class ClientWriter {
   readonly #res: ServerResponse
   readonly #exchange: Exchange
   readonly #limits: WriterLimits
-  /** called when the client takes nothing for `write_stall` */
-  readonly #onStall: () => void
   #pingTimer: NodeJS.Timeout | undefined
   #stallTimer: NodeJS.Timeout | undefined
   #onDrain: (() => void) | undefined
   #isBrokenOff = false
 
-  constructor (req: IncomingMessage, res: ServerResponse, exchange: Exchange, limits: WriterLimits, onStall: () => void) {
+  constructor (req: IncomingMessage, res: ServerResponse, exchange: Exchange, limits: WriterLimits) {
     this.#req = req
     this.#res = res
     this.#exchange = exchange
     this.#limits = limits
-    this.#onStall = () => {
-      // Said here: a socket that we destroy ourselves does not look like one that the client closed.
-      exchange.abort(new GatewayError('client_closed'))
-      onStall()
-    }
   }
 
   /** Whether errors must go into the stream: its head is out. */
@@ -71,15 +65,21 @@ export class ClientWriter {
   }
 
   json (reply: JsonReply | ErrorReply, text = encode(reply)): Promise<void> {
+    const joined = this.#exchange.answerBlobs?.join(text)
+    if (joined instanceof Array) {
+      this.#head(reply.status, { 'content-type': 'application/json', 'cache-control': 'no-store', ...reply.headers, 'content-length': String(joined.reduce((sum, { length }) => sum + length, 0)) })
+      return this.#slices(joined)
+    }
     const length = Buffer.byteLength(text)
     this.#head(reply.status, { 'content-type': 'application/json', 'cache-control': 'no-store', ...reply.headers, 'content-length': String(length) })
     if (hasMuchUnread(this.#req)) return this.#endAndDiscard(text)
     // Head and body in one string leave in one packet. Text, not bytes, is what node joins to the head; ASCII needs no encoding.
     if (text.length <= SLICE) return this.#end(text, length === text.length ? 'latin1' : 'utf8')
-    return this.#slices(Buffer.from(text))
+    return this.#slices([Buffer.from(text)])
   }
 
   async bytes (reply: BytesReply): Promise<void> {
+    if (reply.bytes.errored !== null) throw reply.bytes.errored     // before the head, which then is that of an error
     this.#head(reply.status, reply.headers)
     reply.bytes.once('error', () => { this.#isBrokenOff = true })   // heard before `pipeline` destroys the response for it
     const stall = this.#watchStall(reply.bytes)
@@ -131,10 +131,13 @@ export class ClientWriter {
   }
 
   #head (status: number, headers: Headers): void {
-    const { id, snapshot } = this.#exchange
+    const { id, snapshot, answerHeaders, received } = this.#exchange
     this.#exchange.status = status
     const all: string[] = ['x-request-id', id, 'request-id', id, 'x-gateway-config-generation', String(snapshot.generation)]
+    for (const name in answerHeaders) all.push(name, answerHeaders[name]!)
     for (const name in headers) all.push(name, headers[name]!)
+    const cors = headers['access-control-allow-origin'] === undefined ? corsHeaders(received.headers) : undefined
+    for (const name in cors) all.push(name, cors[name]!)
     if (hasMuchUnread(this.#req)) all.push('connection', 'close')
     this.#res.writeHead(status, all)
   }
@@ -154,7 +157,7 @@ export class ClientWriter {
       res.once('close', closed)
       res.end(last, encoding)
       // What the system has taken already can't stall.
-      if (res.writableLength > 0) this.#stallTimer ??= setTimeout(this.#onStall, this.#limits.write_stall)
+      if (res.writableLength > 0) this.#stallTimer ??= this.#startStall()
     })
   }
 
@@ -174,10 +177,9 @@ export class ClientWriter {
   }
 
   /** A long body in pieces, so that a slow client is seen to make progress and a stalled one not to. */
-  async #slices (body: Buffer): Promise<void> {
-    let at = 0
-    for (; at + SLICE < body.length; at += SLICE) {
-      if (this.#res.write(body.subarray(at, at + SLICE))) continue
+  async #slices (body: readonly Buffer[]): Promise<void> {
+    for (const slice of slicesOf(body)) {
+      if (this.#res.write(slice)) continue
       if (this.#res.destroyed) throw this.#exchange.abortReason           // there will be no `close` any more
       await new Promise<void>((resolve, reject) => {
         const left = (): void => { reject(this.#exchange.abortReason) }
@@ -185,13 +187,13 @@ export class ClientWriter {
         this.#waitForDrain(() => { this.#res.off('close', left); resolve() })
       })
     }
-    await this.#end(body.subarray(at))
+    await this.#end('')
   }
 
   #waitForDrain (onDrain: () => void): void {
     this.#onDrain = onDrain
     this.#res.once('drain', () => { this.#drained() })
-    this.#stallTimer ??= setTimeout(this.#onStall, this.#limits.write_stall)
+    this.#stallTimer ??= this.#startStall()
   }
 
   /** At an event boundary, as every write here. */
@@ -199,6 +201,15 @@ export class ClientWriter {
     // A client that does not take what is there gets no ping on top of it.
     if (!this.#res.writableNeedDrain) this.#res.write(PINGS[this.#exchange.route.style])
     this.#pingTimer!.refresh()
+  }
+
+  /** A client that takes nothing for `write_stall` has left. */
+  #startStall (): NodeJS.Timeout {
+    return setTimeout(() => {
+      // Said here: a socket that we destroy ourselves does not look like one that the client closed.
+      this.#exchange.abort(new GatewayError('client_closed'))
+      this.#res.destroy()
+    }, this.#limits.write_stall)
   }
 
   #drained (): void {
@@ -212,7 +223,7 @@ export class ClientWriter {
   /** Back-pressure on piped bytes: the stall timer runs while the response is full. */
   #watchStall (bytes: Readable): () => void {
     const check = (): void => {
-      if (this.#res.writableNeedDrain) this.#stallTimer ??= setTimeout(this.#onStall, this.#limits.write_stall)
+      if (this.#res.writableNeedDrain) this.#stallTimer ??= this.#startStall()
     }
     const moved = (): void => {
       clearTimeout(this.#stallTimer)
@@ -225,6 +236,12 @@ export class ClientWriter {
       this.#res.off('drain', moved)
       clearTimeout(this.#stallTimer)
     }
+  }
+}
+
+function * slicesOf (pieces: readonly Buffer[]): Generator<Buffer> {
+  for (const piece of pieces) {
+    for (let at = 0; at < piece.length; at += SLICE) yield piece.subarray(at, at + SLICE)
   }
 }
 

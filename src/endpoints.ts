@@ -1,96 +1,30 @@
-// What the gateway answers by itself: the models that a key may call, in one shape that all official SDKs read (protocol.md G).
-import { channelsFor } from './channels.ts'
-import type { ModelConfig } from './config/config.ts'
-import { catalogue, GatewayError } from './errors.ts'
-import type { Exchange } from './exchange.ts'
-import { ApiKey } from './facts.ts'
-import { json, type JsonReply } from './reply.ts'
+// What the gateway's addresses answer with, by the name that `serve:` gives it: one table, and nothing else.
+import { countTokens } from './endpoints/count-tokens.ts'
+import { sendFile } from './endpoints/file.ts'
+import { publicMediaInfo } from './endpoints/media-prices.ts'
+import { listModels, retrieveModel } from './endpoints/models.ts'
+import { modelsInfo, publicModelsInfo } from './endpoints/prices.ts'
+import { quote } from './endpoints/quote.ts'
+import { acceptVideo, deleteVideo, listVideos, locateVideo, remixVideo, retrieveVideo } from './endpoints/videos.ts'
 import type { Endpoint } from './routes.ts'
 
-/** By the name that `serve:` gives them. */
 export const endpoints = {
-  messages: { kind: 'model' },
+  messages: { kind: 'model', style: 'messages', schema: 'messages' },
+  'chat-completions': { kind: 'model', style: 'chat', schema: 'chat-completions', needs: 'chat-to-messages' },
+  'count-tokens': { kind: 'local', style: 'messages', reads: 'body', schema: 'count-tokens', answer: countTokens },
+  quote: { kind: 'local', reads: 'json', answer: quote },
   models: { kind: 'local', answer: listModels },
-  model: { kind: 'local', answer: retrieveModel }
+  model: { kind: 'local', answer: retrieveModel },
+  'models-info': { kind: 'local', answer: modelsInfo },
+  'public-models-info': { kind: 'local', answer: publicModelsInfo },
+  'images-generations': { kind: 'model', style: 'chat', gives: 'image', schema: 'images-generations' },
+  'images-edits': { kind: 'model', style: 'chat', gives: 'image', form: true, schema: 'images-edits' },
+  'public-media-info': { kind: 'local', answer: publicMediaInfo },
+  file: { kind: 'local', answer: sendFile },
+  'create-video': { kind: 'model', style: 'chat', gives: 'video', form: true, needs: 'billing-meter', schema: 'videos', accept: acceptVideo },
+  videos: { kind: 'local', answer: listVideos },
+  video: { kind: 'local', answer: retrieveVideo },
+  'delete-video': { kind: 'local', answer: deleteVideo },
+  'remix-video': { kind: 'local', answer: remixVideo },
+  'video-content': { kind: 'download', locate: locateVideo }
 } as const satisfies Readonly<Record<string, Endpoint>>
-
-/** `limit`, `after_id` and `before_id` work only if given: one page has all, and nobody must turn pages. */
-function listModels (exchange: Exchange): JsonReply {
-  const all = callableModels(exchange)
-  const query = new URLSearchParams(exchange.received.query)
-  const { page, hasMore } = pageOf(all, readLimit(query), query.get('after_id') || undefined, query.get('before_id') || undefined)
-  return json({
-    object: 'list',
-    data: page.map(describe),
-    has_more: hasMore,
-    first_id: page[0]?.id ?? null,
-    last_id: page.at(-1)?.id ?? null
-  })
-}
-
-/** A model that the key may not call is as unknown as one that does not exist: no leak. */
-function retrieveModel (exchange: Exchange): JsonReply {
-  const { route, received, snapshot } = exchange
-  const id = decode(received.path.slice(route.path.lastIndexOf('/') + 1).replace(/\/$/, ''))
-  const model = id === undefined ? undefined : snapshot.models.get(id)
-  if (model === undefined || !isCallable(model, exchange)) throw new GatewayError('not_found', { message: catalogue.model_not_found.message })
-  return json(describe(model))
-}
-
-function callableModels (exchange: Exchange): readonly ModelConfig[] {
-  return exchange.snapshot.config.models.filter((model) => isCallable(model, exchange))
-}
-
-/** Without auth in the route's pipeline there is no key, and the operator has opened the list. */
-function isCallable (model: ModelConfig, exchange: Exchange): boolean {
-  const apiKey = exchange.find(ApiKey)
-  return apiKey === undefined || channelsFor(model, apiKey).kind === 'open'
-}
-
-function describe ({ id, name, provider, created, context, max_output }: ModelConfig): Readonly<Record<string, unknown>> {
-  return {
-    id,
-    object: 'model',
-    type: 'model',
-    created: Date.parse(created) / 1000,
-    created_at: `${created}T00:00:00Z`,
-    owned_by: provider,
-    display_name: name,
-    max_input_tokens: context ?? null,
-    max_tokens: max_output ?? null
-  }
-}
-
-/** SDKs encode the slash of an id as %2F, people don't. */
-function decode (segment: string): string | undefined {
-  try {
-    return decodeURIComponent(segment)
-  } catch {
-    return undefined
-  }
-}
-
-const LARGEST_PAGE = 1000
-
-function readLimit (query: URLSearchParams): number {
-  const text = query.get('limit') || undefined
-  if (text === undefined) return Infinity
-  const limit = /^\d{1,4}$/.test(text) ? Number(text) : 0
-  if (limit < 1 || limit > LARGEST_PAGE) throw new GatewayError('invalid_request', { message: `"limit" must be a whole number from 1 to ${LARGEST_PAGE}.`, param: 'limit' })
-  return limit
-}
-
-/** As the vendor pages: `has_more` looks on in the direction of the cursor. */
-function pageOf (all: readonly ModelConfig[], limit: number, after: string | undefined, before: string | undefined): { page: readonly ModelConfig[], hasMore: boolean } {
-  const from = after === undefined ? 0 : indexOf(all, after, 'after_id') + 1
-  const to = before === undefined ? all.length : indexOf(all, before, 'before_id')
-  const range = all.slice(from, to)
-  const isBackward = before !== undefined && after === undefined
-  return { page: limit === Infinity ? range : isBackward ? range.slice(-limit) : range.slice(0, limit), hasMore: range.length > limit }
-}
-
-function indexOf (all: readonly ModelConfig[], id: string, param: string): number {
-  const index = all.findIndex((model) => model.id === id)
-  if (index === -1) throw new GatewayError('invalid_request', { message: `"${param}" names no model of this list.`, param })
-  return index
-}

@@ -15,7 +15,7 @@ interface Row {
   readonly retryAfter?: number
   /** another target may succeed: the core may try the next attempt */
   readonly retryable?: true
-  /** what happened and what to do, in plain words */
+  /** what happened and what to do, in plain words; `{wait}` stands for the seconds of Retry-After, which a stream has no header for */
   readonly message: string
 }
 
@@ -25,40 +25,42 @@ export const catalogue = {
   request_timeout: { status: 408, code: 'bad_request', type: 'invalid_request_error', message: 'The request did not arrive in time. Send it again on a new connection.' },
   headers_too_large: { status: 431, code: 'bad_request', type: 'invalid_request_error', message: 'The request headers are larger than 64 KiB. Send fewer or shorter headers.' },
   model_required: { status: 400, type: 'invalid_request_error', message: 'The field "model" is missing or empty. GET /v1/models lists the models of your key.' },
-  invalid_request: { status: 400, type: 'invalid_request_error', message: 'The request is not valid.' },
+  invalid_request: { status: 400, type: 'invalid_request_error', message: 'The request is not valid. Compare it with the documentation of the API.' },
+  channel_unknown: { status: 400, code: 'channel_not_allowed', type: 'invalid_request_error', message: 'There is no such channel. Ask for "premium" or "cheap".' },
   model_not_found: { status: 400, type: 'invalid_request_error', message: 'There is no such model. GET /v1/models lists the models of your key.' },
   context_length_exceeded: { status: 400, type: 'invalid_request_error', message: 'The request is too long for this model. Shorten it or choose a model with a larger context.' },
   image_input_not_supported: { status: 400, type: 'invalid_request_error', message: 'This model does not accept images. Remove them or choose a model that does.' },
   content_policy_violation: { status: 400, type: 'invalid_request_error', message: 'The request was refused because of its content. Change it; the same request will be refused again.' },
-  invalid_state: { status: 400, type: 'invalid_request_error', message: 'This is not possible in the present state.' },
-  authentication_error: { status: 401, type: 'authentication_error', message: 'The API key is missing, wrong, frozen or deleted. Send a valid one as "x-api-key: KEY" or "Authorization: Bearer KEY".' },
-  unauthorized: { status: 401, type: 'authentication_error', message: 'The API key is missing, wrong, frozen or deleted. Send a valid one as "Authorization: Bearer KEY".' },
+  invalid_state: { status: 400, type: 'invalid_request_error', message: 'This is not possible in the present state. Ask for the state first.' },
+  authentication_error: { status: 401, type: 'authentication_error', message: 'The API key is wrong, frozen or deleted. Send a valid one as "x-api-key: KEY" or "Authorization: Bearer KEY".' },
+  unauthorized: { status: 401, type: 'authentication_error', message: 'The API key is wrong, frozen or deleted. Send a valid one as "Authorization: Bearer KEY".' },
   insufficient_quota: { status: 402, type: 'billing_error', message: 'The balance is used up. Add credit to the account.' },
   account_frozen: { status: 402, type: 'billing_error', message: 'The account is suspended. Its owner can find out why from the operator.' },
-  model_not_in_channel: { status: 403, type: 'permission_error', message: 'No channel that this key may use sells this model.' },
-  channel_not_allowed: { status: 403, type: 'permission_error', message: 'This key may not use that channel.' },
-  fallback_not_allowed: { status: 403, type: 'permission_error', message: 'The channel failed, and the account does not allow falling back to another.' },
-  ip_not_allowed: { status: 403, type: 'permission_error', message: 'This key may not be used from your network address.' },
-  origin_not_allowed: { status: 403, type: 'permission_error', message: 'This key may not be used from this web origin.' },
-  client_not_allowed: { status: 403, type: 'permission_error', message: 'This key may not be used with this client.' },
-  model_not_allowed: { status: 403, type: 'permission_error', message: 'This key may not use this model.' },
+  model_not_in_channel: { status: 403, type: 'permission_error', message: 'No channel that this key may use sells this model. Choose another model, or allow the key a channel that sells it.' },
+  channel_not_allowed: { status: 403, type: 'permission_error', message: 'The routing mode of this key wants a channel that the key may not use. Change its routing_mode or its channels.' },
+  fallback_not_allowed: { status: 403, type: 'permission_error', message: 'The channel failed, and the account does not allow falling back to another. Try again later, or set allow_fallback.' },
+  ip_not_allowed: { status: 403, type: 'permission_error', message: 'This key may not be used from your network address. Allow it, or use another key.' },
+  origin_not_allowed: { status: 403, type: 'permission_error', message: 'This key may not be used from this web origin. Allow it, or use another key.' },
+  client_not_allowed: { status: 403, type: 'permission_error', message: 'This key may not be used with this client. Allow it, or use another key.' },
+  model_not_allowed: { status: 403, type: 'permission_error', message: 'This key may not use this model. GET /v1/models lists the models of your key.' },
   not_found: { status: 404, type: 'not_found_error', message: 'There is nothing at this address. Check the path; the API lives under /v1.' },
   request_too_large: { status: 413, type: 'request_too_large', message: 'The request body is too large. Send a smaller one.' },
-  rate_limited: { status: 429, type: 'rate_limit_error', retryAfter: 1, message: 'Too many requests with this key. Wait as long as Retry-After says.' },
-  family_rate_limited: { status: 429, type: 'rate_limit_error', retryAfter: 1, message: 'Too many requests with this key for this family of models. Wait as long as Retry-After says.' },
+  range_not_satisfiable: { status: 416, code: 'invalid_request', type: 'invalid_request_error', message: 'There is nothing in the range that was asked for. The header Content-Range says how long the whole is.' },
+  rate_limited: { status: 429, type: 'rate_limit_error', retryAfter: 1, message: 'Too many requests with this key. Try again in {wait}.' },
+  family_rate_limited: { status: 429, type: 'rate_limit_error', retryAfter: 1, message: 'Too many requests with this key for this family of models. Try again in {wait}.' },
   org_queue_full: { status: 429, type: 'rate_limit_error', retryAfter: 1, message: 'Too many requests of this key are running. Wait until one of them ends.' },
-  queue_full: { status: 429, type: 'rate_limit_error', retryAfter: 1, message: 'The service is busy. Wait as long as Retry-After says.' },
-  queue_timeout: { status: 429, type: 'rate_limit_error', retryAfter: 2, message: 'The service was busy for too long. Wait as long as Retry-After says.' },
+  queue_full: { status: 429, type: 'rate_limit_error', retryAfter: 1, message: 'The service is busy. Try again in {wait}.' },
+  queue_timeout: { status: 429, type: 'rate_limit_error', retryAfter: 2, message: 'The service was busy for too long. Try again in {wait}.' },
   low_balance: { status: 429, type: 'rate_limit_error', retryAfter: 1, message: 'The balance is almost used up, so requests run one at a time. Wait until the running one ends, or add credit.' },
   server_error: { status: 500, type: 'api_error', message: 'The gateway failed on this request. Try again; if it persists, report the request id.' },
   upstream_error: { status: 502, code: 'server_error', type: 'api_error', retryable: true, message: 'The model\'s provider failed on this request. Try again in a second.' },
   empty_response: { status: 502, type: 'api_error', retryable: true, message: 'The model gave an empty answer. Try again.' },
-  model_overloaded: { status: 503, type: 'overloaded_error', retryAfter: 2, retryable: true, message: 'The model is overloaded. Wait as long as Retry-After says.' },
+  model_overloaded: { status: 503, type: 'overloaded_error', retryAfter: 2, retryable: true, message: 'The model is overloaded. Try again in {wait}.' },
   model_unavailable: { status: 503, type: 'api_error', retryAfter: 5, message: 'The cheap channel cannot generate now. Nothing was charged. Try again later or use a key in another routing mode.' },
-  maintenance: { status: 503, type: 'api_error', retryAfter: 60, message: 'This part of the service is under maintenance. Wait as long as Retry-After says.' },
-  auth_unavailable: { status: 503, type: 'api_error', retryAfter: 2, message: 'Keys cannot be checked at this moment. Your key may be fine: wait as long as Retry-After says.' },
-  service_unavailable: { status: 503, type: 'api_error', retryAfter: 2, message: 'The service is unavailable at this moment. Wait as long as Retry-After says.' },
-  channel_unavailable: { status: 503, type: 'api_error', retryAfter: 30, message: 'The channel is switched off, and no other may serve this request. Wait as long as Retry-After says.' },
+  maintenance: { status: 503, type: 'api_error', retryAfter: 60, message: 'This part of the service is under maintenance. Try again in {wait}.' },
+  auth_unavailable: { status: 503, type: 'api_error', retryAfter: 2, message: 'Keys cannot be checked at this moment. Your key may be fine: try again in {wait}.' },
+  service_unavailable: { status: 503, type: 'api_error', retryAfter: 2, message: 'The service is unavailable at this moment. Try again in {wait}.' },
+  channel_unavailable: { status: 503, type: 'api_error', retryAfter: 30, message: 'The channel is switched off, and no other may serve this request. Try again in {wait}.' },
   upstream_stream_interrupted: { status: 502, type: 'api_error', message: 'The answer was cut off by the model\'s provider and is unfinished. Send the request again.' },
   stream_incomplete: { status: 502, type: 'api_error', message: 'The answer ended early and is unfinished. Send the request again.' },
   /** never sent: there is nobody to read it; it names the outcome in log and metrics */
@@ -77,6 +79,8 @@ export interface ErrorOptions {
   readonly type?: ErrorType
   /** JSON path of the field that is wrong, such as "messages[0].role" */
   readonly param?: string
+  /** what the vendor of the messages style calls just this case: `error_code` there, in the place of ours, where its SDKs act on it */
+  readonly vendorCode?: string
   /** seconds until a retry can succeed; default: the table's */
   readonly retryAfter?: number
   /** more response headers, such as Allow */
@@ -96,13 +100,15 @@ export class GatewayError extends Error {
   readonly code: string
   readonly retryable: boolean
   readonly param: string | null
+  readonly vendorCode: string | undefined
   /** whole seconds from 1 to 60, on every 429 and 503 (spec 7.4.1, protocol.md F3) */
   readonly retryAfter: number | undefined
   readonly headers: Readonly<Record<string, string>>
 
   constructor (code: ErrorCode, options: ErrorOptions = {}) {
     const row: Row = catalogue[code]
-    super(options.message ?? row.message, options.cause === undefined ? undefined : { cause: options.cause })
+    const seconds = row.retryAfter === undefined ? undefined : Math.min(60, Math.max(1, Math.ceil(options.retryAfter ?? row.retryAfter)))
+    super((options.message ?? row.message).replace('{wait}', seconds === 1 ? 'a second' : `${seconds} seconds`), options.cause === undefined ? undefined : { cause: options.cause })
     this.name = 'GatewayError'
     this.row = code
     this.status = row.status
@@ -110,8 +116,8 @@ export class GatewayError extends Error {
     this.code = row.code ?? code
     this.retryable = options.retryable ?? row.retryable ?? false
     this.param = options.param ?? null
-    const seconds = row.retryAfter === undefined ? undefined : options.retryAfter ?? row.retryAfter
-    this.retryAfter = seconds === undefined ? undefined : Math.min(60, Math.max(1, Math.ceil(seconds)))
+    this.vendorCode = options.vendorCode
+    this.retryAfter = seconds
     this.headers = options.headers ?? {}
   }
 }
@@ -144,7 +150,7 @@ export interface ErrorReply {
 export function shapeError (error: GatewayError, style: Style, requestId: string, charged = '0'): ErrorReply {
   const message = `${error.message} Request ID: ${requestId}`
   const body = style === 'messages'
-    ? { type: 'error', error: { type: error.type, message, charged_usd: charged, details: { error_code: error.code } }, request_id: requestId }
+    ? { type: 'error', error: { type: error.type, message, charged_usd: charged, details: { error_code: error.vendorCode ?? error.code } }, request_id: requestId }
     : { error: { message, type: error.type, code: error.code, param: error.param, charged_usd: charged, request_id: requestId } }
   return {
     status: error.status,

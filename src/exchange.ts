@@ -2,7 +2,7 @@
 import { Blobs } from './blobs.ts'
 import type { Snapshot } from './config/snapshot.ts'
 import type { GatewayError } from './errors.ts'
-import type { Attempt, Fact } from './facts.ts'
+import type { ApiKey, Attempt, Fact } from './facts.ts'
 import type { Route } from './routes.ts'
 import { within } from './within.ts'
 
@@ -22,6 +22,14 @@ export interface ClientRequest {
 export interface GatewayRequest {
   readonly body: Readonly<Record<string, unknown>>
   readonly stream: boolean
+}
+
+/** On whose behalf an exchange is dry. */
+export interface DryRun {
+  /** Whoever it is takes the place of a secret. Undefined: nobody that is known. */
+  readonly owner: ApiKey | undefined
+  /** the exchange that asks, if one does: its key was found by its secret, and it was counted itself */
+  readonly within?: Exchange
 }
 
 /** Who answered: an attempt of the plan, or the upstream of a forward route. */
@@ -46,15 +54,30 @@ export class Exchange {
   readonly received: ClientRequest
   /** The configuration that this request began with, and ends on. */
   readonly snapshot: Snapshot
+  /** It is only asked what would happen: no upstream is called, and the store that plugins have changes nothing. Undefined: it is real. */
+  readonly dry: DryRun | undefined
   /** `performance.now()` at arrival */
   readonly startedAt = performance.now()
   /** written once by the core: the answer's status, or that of the error */
   status = 0
   readonly times: Times = { body: 0, dispatched: 0, firstByte: 0, upstreamEnd: 0 }
+  /**
+   * Written by the core: a callback of `onSettle` threw, or took longer than `hook_timeout`. The client hears of an error, and of what was
+   * charged by then: whoever is still about to charge must not.
+   */
+  hasSettleFailed = false
   /** base64 that stayed bytes; see blobs.ts */
-  readonly blobs = new Blobs()
+  readonly blobs: Blobs
+  /** the same of the answer, if it has any */
+  answerBlobs: Blobs | undefined
   /** how many attempts were begun */
   attempts = 0
+  /** The last one; not where `attempts` points in the plan, which holds those too that a dialect could not say. */
+  tried: Attempt | undefined
+  /** Written by the core: the last one failed, and its upstream may be at work all the same. */
+  isInDoubt = false
+  /** What goes into the head of whatever answer there will be, an error too. Names in lower case. Written before that head is out. */
+  readonly answerHeaders: Record<string, string> = {}
 
   #request: GatewayRequest | undefined
   readonly #facts = new Map<Fact<unknown>, unknown>()
@@ -66,11 +89,14 @@ export class Exchange {
   #onAbort: (() => void)[] = []
   #controller: AbortController | undefined
 
-  constructor (id: string, route: Route, received: ClientRequest, snapshot: Snapshot) {
+  /** @param dry given by rehearse.ts, and by nobody who has listened to a socket */
+  constructor (id: string, route: Route, received: ClientRequest, snapshot: Snapshot, dry?: DryRun) {
     this.id = id
     this.route = route
     this.received = received
     this.snapshot = snapshot
+    this.dry = dry
+    this.blobs = dry?.within?.blobs ?? new Blobs()
   }
 
   /** Why it can't go on: the client has left, or the drain's deadline has passed. Undefined while it can. */
@@ -123,6 +149,11 @@ export class Exchange {
     const value = this.#facts.get(fact)
     if (value === undefined) throw new Error(`the fact "${fact.name}" was read before it was written`)
     return value as T
+  }
+
+  /** Names of those that are written by now, in the order of writing. */
+  get factNames (): readonly string[] {
+    return [...this.#facts.keys()].map(({ name }) => name)
   }
 
   /** The value of a fact that may not have been written. */

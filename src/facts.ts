@@ -1,5 +1,7 @@
 // What plugins tell each other about one exchange. A fact has one writer and many readers; its type and its key share a name.
 import type { AccountConfig, ChannelConfig, ChannelName, KeyConfig, ModelConfig } from './config/config.ts'
+import type { ErrorCode } from './errors.ts'
+import type { Variant as VariantOf } from './money/item-price.ts'
 import type { Nanos } from './money/nanos.ts'
 import type { Usage, UsageSource } from './money/usage.ts'
 
@@ -32,6 +34,10 @@ export const Body = fact<Body>('body')
 export type Model = ModelConfig
 export const Model = fact<Model>('model')
 
+/** The parameters of a request for an image or a video, with the model's defaults. Written by channel-router, for such models only. */
+export type Variant = VariantOf
+export const Variant = fact<Variant>('variant')
+
 /** One try at one target. */
 export interface Attempt {
   /** name in `upstreams:` */
@@ -43,8 +49,36 @@ export interface Attempt {
 }
 
 /** What to try, in order. Written by channel-router; walked by the core. */
-export interface Plan { readonly attempts: readonly Attempt[] }
+export interface Plan {
+  readonly attempts: readonly Attempt[]
+  /** what the client hears when all of them failed and another channel might have answered, but may not be asked */
+  readonly otherwise?: ErrorCode
+}
 export const Plan = fact<Plan>('plan')
+
+/** What one exchange can cost at most. Written by billing-meter before it holds anything, so that a refusal has it too. */
+export interface WorstCase {
+  /** what is held before an upstream is called: of a stream only what its beginning costs */
+  readonly first: Nanos
+  /** with all that it may still ask for */
+  readonly most: Nanos
+  /** tokens */
+  readonly input: number
+  readonly output: number
+  /** milliseconds since the epoch: it pays the prices that held then, whatever begins while it runs */
+  readonly at: number
+}
+export const WorstCase = fact<WorstCase>('worst-case')
+
+/** A task that an upstream has accepted: whoever moves money gives it the hold of this request. Written by the core, after the answer. */
+export interface Accepted {
+  readonly id: string
+  /** milliseconds since the epoch */
+  readonly created: number
+  /** JSON, as `Task.text` */
+  readonly text: string
+}
+export const Accepted = fact<Accepted>('accepted')
 
 /** What the exchange was charged; there only once it is settled. Written by billing-meter. */
 export interface Charge {

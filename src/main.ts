@@ -4,6 +4,8 @@ import path from 'node:path'
 import { parseArgs } from 'node:util'
 import { plugins } from '../plugins/index.ts'
 import { createLogger } from './admin/log.ts'
+import { adminCommand, adminNouns } from './commands/admin-command.ts'
+import { explainCommand } from './commands/explain-command.ts'
 import { check } from './config/check-command.ts'
 import { ConfigError } from './config/problem.ts'
 import { packageRoot, version } from './package-root.ts'
@@ -20,6 +22,10 @@ const HELP = `gateway ${version}: a paid gateway to text, image and video models
 
   gateway start [--config FILE]     serve; FILE is gateway.yaml here, or the shipped one
   gateway check [FILE] [--json]     validate a configuration offline; exit code 0 or 1
+  gateway explain --key ID          what would happen to a request, and why (--help lists its options)
+  gateway keys COMMAND              create, list, show, freeze, unfreeze, delete, rotate     (--help lists
+  gateway accounts COMMAND          create, list, show, credit, suspend, resume               their options)
+  gateway ledger COMMAND            export the entries as JSON lines; verify adds them up again
   gateway simulate [OPTIONS]        the built-in simulator of model vendors by itself (--help lists its options)
 `
 
@@ -27,8 +33,10 @@ const commands: Readonly<Record<string, (args: string[]) => Promise<number>>> = 
   start: runStart,
   check: async (args) => {
     const { values, positionals } = parseArgs({ args, allowPositionals: true, options: { json: { type: 'boolean', default: false } } })
-    return await check(configFile(positionals[0]), { json: values.json, pluginsUrl })
+    return await check(configFile(positionals[0]), { json: values.json, plugins, pluginsUrl })
   },
+  ...Object.fromEntries(adminNouns.map((noun) => [noun, async (args: string[]) => await adminCommand(noun, args, { locate, plugins, pluginsUrl })])),
+  explain: async (args) => await explainCommand(args, { locate, plugins, pluginsUrl }),
   simulate: (args) => simulate(args),
   help: async () => { process.stdout.write(HELP); return 0 },
   version: async () => { console.log(version); return 0 }
@@ -39,15 +47,19 @@ function configFile (name: string | undefined): string {
   return path.resolve(name ?? (existsSync('gateway.yaml') ? 'gateway.yaml' : path.join(packageRoot, 'gateway.yaml')))
 }
 
+/** The shipped example lies in the package, which is no place for secrets. */
+function locate (name: string | undefined): { readonly file: string, readonly base: string } {
+  const file = configFile(name)
+  return { file, base: file === path.join(packageRoot, 'gateway.yaml') ? process.cwd() : path.dirname(file) }
+}
+
 async function runStart (args: string[]): Promise<number> {
   const { values } = parseArgs({ args, options: { config: { type: 'string', short: 'c' } } })
-  const file = configFile(values.config)
+  const { file, base } = locate(values.config)
   const log = createLogger('info')
   let gateway: Gateway
   try {
-    // The shipped example lies in the package, which is no place for secrets.
-    const isShipped = file === path.join(packageRoot, 'gateway.yaml')
-    gateway = await startGateway({ file, plugins, pluginsUrl, log, ...(isShipped && { base: process.cwd() }) })
+    gateway = await startGateway({ file, base, plugins, pluginsUrl, log })
   } catch (error) {
     console.error(error instanceof ConfigError ? `The configuration can't be used:\n${error.message}` : `The gateway did not start: ${(error as Error).message}`)
     return 1
@@ -81,10 +93,10 @@ function greet (gateway: Gateway, file: string): void {
   const lines = [
     `model-gateway ${version} on ${path.relative(process.cwd(), file)}, pid ${process.pid}`,
     `  API      ${urls.api}/v1`,
-    `  public   ${urls.public}   (nothing yet)`,
-    `  admin    ${urls.admin}   (/metrics, /healthz, /readyz, /admin/v1/config)`
+    `  public   ${urls.public}   (/api/public/models-info, /api/public/media-info)`,
+    `  admin    ${urls.admin}   (/metrics, /healthz, /readyz, /admin/v1)`
   ]
-  if (gateway.adminTokenFile !== undefined) lines.push(`  admin token generated: ${path.relative(process.cwd(), gateway.adminTokenFile)}`)
+  if (gateway.adminTokenFile !== undefined) lines.push(`  admin token in ${path.relative(process.cwd(), gateway.adminTokenFile)}`)
   if (key !== undefined) {
     const model = gateway.live.current().config.models[0]?.id ?? 'MODEL'
     lines.push('', 'Try it (the demo key works only while every upstream is the built-in simulator):', '',

@@ -1,20 +1,30 @@
 // The life of one request: the only file that knows the order of the phases (the chart is in README.md).
 import { tryAttempt, type Answer } from './attempt.ts'
+import type { ModelKind } from './config/config.ts'
+import { article } from './config/kinds.ts'
 import { type ClientWriter, encode } from './client-writer.ts'
 import { type ErrorReply, GatewayError, shapeError, toGatewayError } from './errors.ts'
 import type { Exchange, Outcome, Served } from './exchange.ts'
-import { Body, Model, Plan } from './facts.ts'
+import { Claimed } from './idempotency.ts'
+import { Accepted, Body, Model, Plan } from './facts.ts'
 import { settleHook } from './hooks.ts'
+import { nearestModel } from './endpoints/models.ts'
 import { isTerminal } from './messages.ts'
 import type { Awaitable, StreamTransformer } from './plugin.ts'
-import type { BytesReply, Reply } from './reply.ts'
+import type { BytesReply, JsonReply, Reply } from './reply.ts'
+import type { Endpoint, OwnRequest } from './routes.ts'
 import { SseEvent } from './sse.ts'
+import type { Tunnel } from './upstream/tunnel.ts'
 
 export interface Ways {
   /** Reads and parses the client's body. @throws {GatewayError} */
   readBody (exchange: Exchange): Promise<Body>
   /** Sends the client's bytes to the route's upstream, unread. @throws {GatewayError} nothing was committed */
-  forward (exchange: Exchange, upstream: string): Promise<BytesReply>
+  forward (exchange: Exchange, upstream: string, own?: OwnRequest): Promise<BytesReply>
+  /** Of an upgrade to a WebSocket only: asks the route's upstream for one. @throws {GatewayError} nothing was committed */
+  connect? (exchange: Exchange, upstream: string): Promise<Tunnel>
+  /** What a request of the same name was answered before; undefined: it is to be served. Not in a dry run. @throws {GatewayError} */
+  recall? (exchange: Exchange): Promise<Reply | undefined>
 }
 
 /** Serves one exchange to its end. Never rejects. */
@@ -32,33 +42,68 @@ export async function serve (exchange: Exchange, writer: ClientWriter, ways: Way
 
 async function run (exchange: Exchange, writer: ClientWriter, ways: Ways): Promise<Outcome> {
   const { route } = exchange
-  let reply: Reply | void
-  for (const { plugin, call } of route.hooks.onHead) {
-    const answered = settleHook(call(exchange), plugin, exchange)
-    reply = answered instanceof Promise ? await answered : answered
-    if (reply !== undefined) return await respond(exchange, writer, reply)
-  }
-  if (route.endpoint.kind === 'model') await receive(exchange, ways)
-  for (const { plugin, call } of route.hooks.onRequest) {
-    const answered = settleHook(call(exchange), plugin, exchange)
-    reply = answered instanceof Promise ? await answered : answered
-    if (reply !== undefined) return await respond(exchange, writer, reply)
-  }
+  const reply = await descend(exchange, ways)
+  if (reply !== undefined) return await respond(exchange, writer, reply)
   switch (route.endpoint.kind) {
-    case 'local': return await respond(exchange, writer, route.endpoint.answer(exchange))
-    case 'forward': return await respond(exchange, writer, await ways.forward(exchange, route.endpoint.upstream), { upstream: route.endpoint.upstream })
+    case 'local': return await respond(exchange, writer, await settleHook(route.endpoint.answer(exchange), route.name, exchange))
+    case 'forward':
+      if (ways.connect !== undefined) return await join(exchange, await ways.connect(exchange, route.endpoint.upstream), { upstream: route.endpoint.upstream })
+      return await respond(exchange, writer, await ways.forward(exchange, route.endpoint.upstream), { upstream: route.endpoint.upstream })
+    case 'download': return await download(exchange, writer, ways, route.endpoint)
     case 'model': return await askUpstreams(exchange, writer)
   }
 }
 
+/** Whose turn it is: a plugin's, in one of its hooks, or the core's with the body. */
+export type Turn = (who: string, hook: 'onHead' | 'body' | 'onRequest') => void
+
+/**
+ * Down the list, to where an upstream would be asked or the endpoint would answer.
+ * @param tell called before each step
+ * @returns the answer of a plugin that gave one
+ * @throws whatever a plugin did; {GatewayError} the body can't be read, or names no model
+ */
+export async function descend (exchange: Exchange, ways: Pick<Ways, 'readBody' | 'recall'>, tell?: Turn): Promise<Reply | void> {
+  const { endpoint, hooks } = exchange.route
+  for (const { plugin, call } of hooks.onHead) {
+    tell?.(plugin, 'onHead')
+    const answered = settleHook(call(exchange), plugin, exchange)
+    const reply = answered instanceof Promise ? await answered : answered
+    if (reply !== undefined) return reply
+  }
+  if (endpoint.kind === 'model' || (endpoint.kind === 'local' && endpoint.reads !== undefined)) {
+    tell?.('core', 'body')
+    await receive(exchange, ways)
+    // What is made once and paid once has a name. Before anything looks at the request that could refuse it now, and did not then.
+    if (endpoint.kind === 'model' && endpoint.gives !== undefined) {
+      const reply = await ways.recall?.(exchange)
+      if (reply !== undefined) return reply
+    }
+  }
+  for (const { plugin, call } of hooks.onRequest) {
+    tell?.(plugin, 'onRequest')
+    const answered = settleHook(call(exchange), plugin, exchange)
+    const reply = answered instanceof Promise ? await answered : answered
+    if (reply !== undefined) return reply
+  }
+}
+
 /** Reads the body and finds the model: the facts that the core writes. */
-async function receive (exchange: Exchange, ways: Ways): Promise<void> {
+async function receive (exchange: Exchange, ways: Pick<Ways, 'readBody'>): Promise<void> {
   const body = await ways.readBody(exchange)
   exchange.set(Body, body)
+  if (exchange.route.endpoint.kind === 'local' && exchange.route.endpoint.reads === 'json') return
   if (typeof body.model !== 'string' || body.model === '') throw new GatewayError('model_required', { param: 'model' })
   const model = exchange.snapshot.models.get(body.model)
   if (model === undefined) {
-    throw new GatewayError('model_not_found', { message: `There is no model ${JSON.stringify(body.model.slice(0, 100))}. GET /v1/models lists the models of your key.`, param: 'model' })
+    const asked = body.model.slice(0, 100)
+    const near = nearestModel(exchange, asked)
+    throw new GatewayError('model_not_found', { message: `There is no model ${JSON.stringify(asked)}. ${near === undefined ? '' : `Did you mean "${near}"? `}GET /v1/models lists the models of your key.`, param: 'model' })
+  }
+  const { endpoint } = exchange.route
+  const gives = endpoint.kind === 'model' ? endpoint.gives ?? 'text' : 'text'
+  if (model.kind !== gives) {
+    throw new GatewayError('invalid_request', { message: `${JSON.stringify(model.id)} is ${article[model.kind]}, and this address takes ${article[gives]}. Use ${ADDRESSES[model.kind]}.`, param: 'model' })
   }
   exchange.set(Model, model)
   if (body.stream !== undefined && body.stream !== null && typeof body.stream !== 'boolean') {
@@ -67,30 +112,66 @@ async function receive (exchange: Exchange, ways: Ways): Promise<void> {
   exchange.request = { body, stream: body.stream === true }
 }
 
+/** Where each kind of model is asked, for sentences. */
+const ADDRESSES: Readonly<Record<ModelKind, string>> = {
+  text: 'POST /v1/messages or POST /v1/chat/completions',
+  image: 'POST /v1/images/generations, or POST /v1/images/edits to change an image',
+  video: 'POST /v1/videos'
+}
+
+/** Bytes of an upstream that the endpoint has chosen. */
+async function download (exchange: Exchange, writer: ClientWriter, ways: Ways, endpoint: Endpoint & { readonly kind: 'download' }): Promise<Outcome> {
+  const { upstream, own, reply, refuse } = await settleHook(endpoint.locate(exchange), exchange.route.name, exchange)
+  let bytes: BytesReply
+  try {
+    bytes = await ways.forward(exchange, upstream, own)
+  } catch (thrown) {
+    throw refuse(toGatewayError(thrown))
+  }
+  return await respond(exchange, writer, reply(bytes), { upstream })
+}
+
 /** Walks the plan while the error says that another attempt may help, nothing is committed, and the client is there. */
 async function askUpstreams (exchange: Exchange, writer: ClientWriter): Promise<Outcome> {
   // Nothing committed for too long: the head and pings keep the client and what is between us from giving up.
   const holdHead = exchange.request.stream ? setTimeout(() => { writer.startStream(); writer.ping() }, exchange.snapshot.config.server.api.timeouts.hold_head) : undefined
   try {
+    const plan = exchange.get(Plan)
     let last: unknown
-    for (const attempt of exchange.get(Plan).attempts) {
+    let mayHelp = true
+    for (const attempt of plan.attempts) {
       let answer: Answer
       try {
         answer = await tryAttempt(exchange, attempt)
       } catch (thrown) {
-        last = thrown
-        if (exchange.abortReason !== undefined || !toGatewayError(thrown).retryable) break
+        const { retryable, status } = toGatewayError(thrown)
+        // What one target can't be told is no news where another has failed, which could.
+        if (last === undefined || status !== 400 || !retryable) last = thrown
+        // A second video is paid for too, and nobody would ever hear of the first.
+        mayHelp = exchange.abortReason === undefined && retryable && !(exchange.isInDoubt && makesVideo(exchange))
+        if (!mayHelp) break
         continue
       }
       clearTimeout(holdHead)
       return answer.kind === 'json'
-        ? await respond(exchange, writer, answer.reply, answer.attempt)
+        ? await respond(exchange, writer, await accept(exchange, answer), answer.attempt)
         : await relay(exchange, writer, answer)
     }
+    if (mayHelp && plan.otherwise !== undefined && toGatewayError(last).status !== 400) throw new GatewayError(plan.otherwise, { cause: last })
     throw last ?? new Error('the plan has no attempts')
   } finally {
     clearTimeout(holdHead)
   }
+}
+
+function makesVideo ({ route: { endpoint } }: Exchange): boolean {
+  return endpoint.kind === 'model' && endpoint.gives === 'video'
+}
+
+/** What the client gets in the place of the upstream's own words. */
+async function accept (exchange: Exchange, { reply, attempt }: Extract<Answer, { kind: 'json' }>): Promise<JsonReply> {
+  const { endpoint, name } = exchange.route
+  return endpoint.kind !== 'model' || endpoint.accept === undefined ? reply : await settleHook(endpoint.accept(exchange, reply, attempt), name, exchange)
 }
 
 /** A whole answer: up the list, settled, written. */
@@ -100,11 +181,15 @@ async function respond (exchange: Exchange, writer: ClientWriter, first: Reply, 
     const changed = settleHook(call(reply, exchange), plugin, exchange)
     reply = (changed instanceof Promise ? await changed : changed) ?? reply
   }
-  exchange.throwIfAborted()
+  // What an upstream has accepted is made, and paid for: it is recorded, whoever has left.
+  if (exchange.find(Accepted) === undefined) exchange.throwIfAborted()
   const completed: Outcome = served === undefined ? { kind: 'completed' } : { kind: 'completed', served }
   if (reply.kind === 'json') {
     const text = encode(reply)
+    const claim = served === undefined ? undefined : exchange.find(Claimed)
+    if (claim !== undefined) await settleHook(claim.keep(exchange.answerBlobs === undefined ? text : undefined), 'idempotency', exchange)
     await settle(exchange, completed)
+    claim?.confirm()
     try {
       await writer.json(reply, text)
       return completed
@@ -125,6 +210,16 @@ async function respond (exchange: Exchange, writer: ClientWriter, first: Reply, 
   // Bytes that pass unread have no terminal event to hold back: they are settled when the last one is out.
   await settle(exchange, completed)
   return completed
+}
+
+/** A WebSocket is paid for when it begins: what passes then nobody reads. */
+async function join (exchange: Exchange, tunnel: Tunnel, served: Served): Promise<Outcome> {
+  exchange.throwIfAborted()
+  const completed: Outcome = { kind: 'completed', served }
+  await settle(exchange, completed)
+  exchange.status = 101
+  const broken = await tunnel.join()
+  return broken === undefined ? completed : interrupted(exchange, served, broken.by, broken.error)
 }
 
 function interrupted (exchange: Exchange, served: Served | undefined, by: 'client' | 'upstream' | 'gateway', thrown: unknown): Outcome {
@@ -154,7 +249,7 @@ function relay (exchange: Exchange, writer: ClientWriter, { stream, attempt }: E
       resolve(outcome)
     }
 
-    const complete = async (last: readonly SseEvent[]): Promise<void> => {
+    const complete = async (last: readonly SseEvent[], good: number): Promise<void> => {
       const outcome: Outcome = { kind: 'completed', served: attempt }
       try {
         const settled = settle(exchange, outcome)
@@ -162,6 +257,7 @@ function relay (exchange: Exchange, writer: ClientWriter, { stream, attempt }: E
       } catch (thrown) {
         // What can't be recorded is not charged, and an answer that is not charged does not end well.
         exchange.offAbort(onAbort)
+        writer.events(last.slice(0, good), () => {})
         resolve(await fail(exchange, writer, { kind: 'failed', error: toGatewayError(thrown) }))
         return
       }
@@ -198,7 +294,7 @@ function relay (exchange: Exchange, writer: ClientWriter, { stream, attempt }: E
         void cut('gateway', toGatewayError(thrown))
         return
       }
-      if (isLast) { isOver = true; void complete(out); return }
+      if (isLast) { isOver = true; void complete(out, good); return }
       if (!writer.events(out, () => { stream.resume() })) stream.pause()
     }
 
@@ -260,7 +356,16 @@ async function fail (exchange: Exchange, writer: ClientWriter, outcome: Outcome 
 
 /** Tells whoever asked how the answer ends. A callback that never ends has failed: it can't hang a request. */
 function settle (exchange: Exchange, outcome: Outcome): Awaitable<void> {
-  return settleHook(exchange.settle(outcome), 'onSettle', exchange)
+  const fail = (thrown: unknown): never => {
+    exchange.hasSettleFailed = true
+    throw thrown
+  }
+  try {
+    const told = settleHook(exchange.settle(outcome), 'onSettle', exchange)
+    return told instanceof Promise ? told.catch(fail) : told
+  } catch (thrown) {
+    return fail(thrown)
+  }
 }
 
 /** Where it did not end well the client must be told whatever that throws. */

@@ -3,6 +3,7 @@ import type { Config } from './config/config.ts'
 import type { ErrorReply, GatewayError } from './errors.ts'
 import type { Exchange, Outcome } from './exchange.ts'
 import type { Attempt, Fact } from './facts.ts'
+import type { Upload } from './multipart/upload.ts'
 import type { JsonReply, Reply } from './reply.ts'
 import type { Services } from './services.ts'
 import type { SseEvent } from './sse.ts'
@@ -21,7 +22,10 @@ export interface Plugin<Options = Record<string, unknown>> {
   readonly reads?: readonly Fact<unknown>[]
   /** Facts that it writes; nobody else may. */
   readonly writes?: readonly Fact<unknown>[]
-  /** Called once per snapshot of the configuration, synchronously. No I/O. A throw refuses the configuration. */
+  /**
+   * Called once per snapshot of the configuration, synchronously. No I/O. A throw refuses the configuration. Called once more when
+   * the first dry run is asked for (`exchange.dry`), with a store that changes nothing.
+   */
   create (options: Options, config: Config, services: Services): Hooks
 }
 
@@ -62,19 +66,27 @@ export interface StreamTransformer {
   end? (): readonly SseEvent[]
 }
 
+/** A file that goes with a request, and the field that it goes in. */
+export interface FormFile {
+  readonly field: string
+  readonly upload: Upload
+}
+
 /** The request to an upstream, in its dialect; made from an allow-list, so nothing of the client's head is in it by accident. */
 export interface UpstreamRequest {
   readonly method: string
   path: string
   readonly headers: Record<string, string>
   body: Readonly<Record<string, unknown>>
+  /** there: it is sent as multipart/form-data, whose other fields are the body's */
+  readonly files?: readonly FormFile[]
 }
 
 /** What an attempt can die of. */
 export type UpstreamFailure =
   /** an answer with a status of 400 or more; `body` is parsed JSON, or else the text (at most 64 KiB) */
   | { readonly kind: 'status', readonly status: number, readonly headers: Readonly<Record<string, string | string[] | undefined>>, readonly body: unknown }
-  /** an `error` event in the stream */
+  /** an `error` event in the stream, or an error as a whole answer with a status below 300 */
   | { readonly kind: 'error_event', readonly body: unknown }
   | { readonly kind: 'refused' | 'reset' | 'connect_timeout' | 'first_byte_timeout' | 'idle_timeout', readonly cause: unknown }
   /** not JSON, not events, or not what the dialect says */

@@ -1,19 +1,24 @@
 // The listeners: from a socket to an exchange, and an end for what never becomes one. The only reader of the current snapshot.
-import { createServer, type IncomingMessage, type RequestListener, type Server, type ServerOptions, type ServerResponse } from 'node:http'
-import type { AddressInfo } from 'node:net'
+import { createServer, type IncomingMessage, type RequestListener, type Server, type ServerOptions, ServerResponse } from 'node:http'
+import type { AddressInfo, Socket } from 'node:net'
 import type { Duplex } from 'node:stream'
 import { observe } from './admin/log.ts'
 import { BodyMemory, readBody } from './body.ts'
 import { ClientWriter, hasMuchUnread } from './client-writer.ts'
 import type { ServerConfig } from './config/config.ts'
 import type { Snapshot } from './config/snapshot.ts'
+import { corsHeaders, preflight } from './cors.ts'
 import { type ErrorCode, GatewayError, shapeError } from './errors.ts'
 import { Exchange } from './exchange.ts'
+import { nowhere, shownPath } from './nowhere.ts'
 import { serve } from './pipeline.ts'
+import type { Headers } from './reply.ts'
 import { createRequestId } from './request-id.ts'
 import { styleOf } from './routes.ts'
 import type { Services } from './services.ts'
+import { isForm, readForm } from './multipart/read-form.ts'
 import { forward } from './upstream/forward.ts'
+import { connectTunnel, noticeEnd, type Upgrade } from './upstream/tunnel.ts'
 
 /** Bytes of a request's head (protocol.md K 8.7). */
 const HEADER_LIMIT = 64 * 1024
@@ -26,6 +31,9 @@ export interface Listeners {
   readonly public: string
   readonly admin: string
 }
+
+/** @param upgrade the request wants a WebSocket */
+type Handle = (req: IncomingMessage, res: ServerResponse, upgrade?: Upgrade) => void
 
 export class GatewayServer {
   readonly #config: ServerConfig
@@ -44,11 +52,11 @@ export class GatewayServer {
     this.#current = current
     this.#services = services
     this.bodyMemory = new BodyMemory(config.body_memory)
-    const listener = (handle: RequestListener): Server => this.#listener(handle)
+    const listener = (handle: Handle): Server => this.#listener(handle)
     this.#servers = [
-      listener((req, res) => { this.#exchange(req, res) }),
-      listener((req, res) => { this.#refuse(req, res, new GatewayError('not_found')) }),
-      listener(admin)
+      listener((req, res, upgrade) => { this.#exchange(req, res, 'routes', upgrade) }),
+      listener((req, res, upgrade) => { this.#exchange(req, res, 'publicRoutes', upgrade) }),
+      listener((req, res, upgrade) => { upgrade === undefined ? admin(req, res) : this.#refuse(req, res, noWebSocket()) })
     ]
   }
 
@@ -102,7 +110,7 @@ export class GatewayServer {
     for (const server of this.#servers) server.closeAllConnections()
   }
 
-  #listener (handle: RequestListener): Server {
+  #listener (handle: Handle): Server {
     const options: ServerOptions = {
       maxHeaderSize: HEADER_LIMIT,
       headersTimeout: this.#config.api.timeouts.headers,
@@ -113,18 +121,33 @@ export class GatewayServer {
       // Other upgrades (h2c by curl --http2) may be ignored, RFC 9110 7.8; WebSockets must be told.
       shouldUpgradeCallback: (req: IncomingMessage) => req.headers.upgrade?.toLowerCase() === 'websocket'
     }
-    const server = createServer(options, handle)
+    const plain: RequestListener = (req, res) => { handle(req, res) }
+    const server = createServer(options, plain)
     // Reading the body says "continue"; until then a refused client has sent nothing (RFC 9110 10.1.1).
-    server.on('checkContinue', handle)
-    server.on('checkExpectation', handle)
+    server.on('checkContinue', plain)
+    server.on('checkExpectation', plain)
     server.on('clientError', (error: NodeJS.ErrnoException, socket) => { this.#refuseBroken(error, socket) })
-    server.on('upgrade', (req: IncomingMessage, socket: Duplex) => { this.#refuseUpgrade(req, socket) })
+    server.on('upgrade', (req: IncomingMessage, socket: Socket, head: Buffer) => { this.#upgrade(req, socket, head, handle) })
     server.on('connect', (req: IncomingMessage, socket: Duplex) => { this.#writeRaw(socket, 'method_not_allowed', req.url ?? '') })
     return server
   }
 
-  #exchange (req: IncomingMessage, res: ServerResponse): void {
-    const url = req.url ?? ''
+  /** Gives a request that wants another protocol what node gives to all others: a way to answer. */
+  #upgrade (req: IncomingMessage, socket: Socket, head: Buffer, handle: Handle): void {
+    socket.on('error', () => {})
+    // An answer to what was asked before it is still on its way: whoever pipelines an upgrade breaks RFC 6455 4.1.
+    if ((socket as { _httpMessage?: ServerResponse })._httpMessage != null) { socket.destroy(); return }
+    const res = new ServerResponse(req)
+    res.shouldKeepAlive = false
+    res.assignSocket(socket)
+    // `close` of the response comes with that of the socket.
+    res.on('finish', () => { socket.destroySoon() })
+    handle(req, res, { req, res, socket, ...noticeEnd(socket, head) })
+  }
+
+  #exchange (req: IncomingMessage, res: ServerResponse, table: 'routes' | 'publicRoutes', upgrade?: Upgrade): void {
+    // The absolute form is what proxies are sent, and all must take it (RFC 9112 3.2.2).
+    const url = req.url?.startsWith('/') === true ? req.url : (req.url ?? '').replace(/^https?:\/\/[^/?#]*/i, '')
     const mark = url.indexOf('?')
     const path = mark === -1 ? url : url.slice(0, mark)
     if (this.#isDraining) res.shouldKeepAlive = false
@@ -133,10 +156,18 @@ export class GatewayServer {
       return
     }
     const snapshot = this.#current()
-    const route = snapshot.routes.find(req.method!, path)
+    const allowed = req.method === 'OPTIONS' ? preflight(req.headers, snapshot[table].methodsAt(path)) : undefined
+    // Before the routes: one that takes OPTIONS asks for a key, which a preflight never carries.
+    if (allowed !== undefined) { this.#allow(req, res, allowed); return }
+    const route = snapshot[table].find(req.method!, path)
     if (route === undefined) {
-      const methods = snapshot.routes.methodsAt(path)
-      this.#refuse(req, res, methods.length === 0 ? new GatewayError('not_found') : new GatewayError('method_not_allowed', { headers: { allow: methods.join(', ') } }))
+      const methods = snapshot[table].methodsAt(path)
+      this.#refuse(req, res, methods.length === 0 ? nowhere(req.method!, path, table === 'publicRoutes')
+        : new GatewayError('method_not_allowed', { message: `This address takes ${methods.join(', ')}, not ${req.method!}.`, headers: { allow: methods.join(', ') } }))
+      return
+    }
+    if (upgrade !== undefined && !(route.endpoint.kind === 'forward' && route.endpoint.websocket === true && req.method === 'GET')) {
+      this.#refuse(req, res, noWebSocket())
       return
     }
     const exchange = new Exchange(createRequestId(), route, {
@@ -159,22 +190,39 @@ export class GatewayServer {
     const leave = (): void => { if (!res.writableFinished && !writer.isBrokenOff) exchange.abort(new GatewayError('client_closed')) }
     res.on('close', leave)
     const { timeouts } = this.#config.api
-    const writer = new ClientWriter(req, res, exchange, timeouts, () => { res.destroy() })
+    const writer = new ClientWriter(req, res, exchange, timeouts)
     void serve(exchange, writer, {
-      readBody: (of) => readBody(req, res, { limit: this.#config.body_limit, idle: timeouts.body_idle, memory: this.bodyMemory }, of, (bytes) => { taken += bytes }),
-      forward: (of, upstream) => forward(of, upstream, req, res, this.#config.body_limit, timeouts.body_idle)
+      readBody: (of) => {
+        const takesForm = of.route.endpoint.kind === 'model' && of.route.endpoint.form === true
+        return (takesForm && isForm(req) ? readForm : readBody)(req, res, { limit: this.#config.body_limit, idle: timeouts.body_idle, memory: this.bodyMemory }, of, (bytes) => { taken += bytes })
+      },
+      forward: (of, upstream, own) => forward(of, upstream, req, res, this.#config.body_limit, timeouts.body_idle, own),
+      ...(upgrade !== undefined && { connect: (of: Exchange, upstream: string) => connectTunnel(of, upstream, upgrade) }),
+      recall: (of) => this.#services.idempotency.recall(of)
     })
+  }
+
+  #allow (req: IncomingMessage, res: ServerResponse, headers: Headers): void {
+    const id = createRequestId()
+    if (hasMuchUnread(req)) res.shouldKeepAlive = false
+    res.writeHead(204, { ...headers, 'x-request-id': id, 'request-id': id }).end()
   }
 
   /** A request that no route takes: shaped, with an id, before any plugin. */
   #refuse (req: IncomingMessage, res: ServerResponse, error: GatewayError): void {
     const id = createRequestId()
     this.#services.metrics.rejected(error.row)
+    this.#note(id, error, req.method, req.url)
     const { status, headers, body } = shapeError(error, styleOf((req.url ?? '').split('?')[0]!), id)
     const text = JSON.stringify(body)
     if (hasMuchUnread(req)) res.shouldKeepAlive = false
-    res.writeHead(status, { ...headers, 'content-type': 'application/json', 'content-length': Buffer.byteLength(text), 'x-request-id': id, 'request-id': id })
+    res.writeHead(status, { ...headers, ...corsHeaders(req.headers), 'content-type': 'application/json', 'content-length': Buffer.byteLength(text), 'x-request-id': id, 'request-id': id })
     res.end(text)
+  }
+
+  /** Who reports a request id must be found, also where no exchange was made. */
+  #note (id: string, { status, code }: GatewayError, method: string | undefined, url: string | undefined): void {
+    this.#services.log.info({ request_id: id, status, code, method, path: url && shownPath(url.split('?')[0]!) }, 'refused')
   }
 
   /** What the parser could not read, or what came too slowly: there is no request object, only the socket. */
@@ -187,16 +235,12 @@ export class GatewayServer {
     this.#writeRaw(socket, code, '')
   }
 
-  #refuseUpgrade (req: IncomingMessage, socket: Duplex): void {
-    const path = (req.url ?? '').split('?')[0]!
-    const isKnown = this.#current().routes.methodsAt(path).length > 0
-    this.#writeRaw(socket, isKnown ? 'invalid_request' : 'not_found', path, isKnown ? 'This address does not take WebSocket connections. Send a plain HTTP request.' : undefined)
-  }
-
-  #writeRaw (socket: Duplex, code: ErrorCode, path: string, message?: string): void {
+  #writeRaw (socket: Duplex, code: ErrorCode, path: string): void {
     const id = createRequestId()
     this.#services.metrics.rejected(code)
-    const { status, headers, body } = shapeError(new GatewayError(code, message === undefined ? {} : { message }), styleOf(path), id)
+    const error = new GatewayError(code)
+    this.#note(id, error, undefined, path)
+    const { status, headers, body } = shapeError(error, styleOf(path), id)
     const text = JSON.stringify(body)
     const head = { ...headers, 'content-type': 'application/json', 'content-length': Buffer.byteLength(text), 'x-request-id': id, 'request-id': id, connection: 'close' }
     socket.on('error', () => {})
@@ -210,7 +254,11 @@ export class GatewayServer {
   }
 }
 
-const REASONS: Readonly<Record<number, string>> = { 400: 'Bad Request', 404: 'Not Found', 405: 'Method Not Allowed', 408: 'Request Timeout', 431: 'Request Header Fields Too Large' }
+function noWebSocket (): GatewayError {
+  return new GatewayError('invalid_request', { message: 'This address does not take WebSocket connections. Send a plain HTTP request.' })
+}
+
+const REASONS: Readonly<Record<number, string>> = { 400: 'Bad Request', 405: 'Method Not Allowed', 408: 'Request Timeout', 431: 'Request Header Fields Too Large' }
 
 const NAMES: ReadonlyArray<keyof Listeners> = ['api', 'public', 'admin']
 

@@ -170,8 +170,9 @@ export class SseDecoder {
   }
 }
 
-/** Reads "event: x\ndata: y" without a further line, which nearly all records are. */
+/** Reads "event: x\ndata: y", or "data: y", without a further line, which nearly all records are. */
 function parsePlain (text: string, start: number, blank: number, source: Buffer): SseEvent | undefined {
+  if (text.startsWith('data: ', start) && text.indexOf('\n', start) === blank) return new SseEvent('', text.slice(start + 6, blank), source, start, blank + 2)
   if (!text.startsWith('event: ', start)) return undefined
   const line = text.indexOf('\n', start)
   if (!text.startsWith('data: ', line + 1) || text.indexOf('\n', line + 1) !== blank) return undefined

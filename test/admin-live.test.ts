@@ -159,7 +159,7 @@ await t.test('after traffic of all kinds the metrics have the right numbers, and
     const [plain, , stream, failover, overloaded, broken, left, stranger] = linesOf(running) as [Record<string, unknown>, ...Record<string, unknown>[]]
     // The process and the machine are added by the test's own logger.
     t.strictSame(Object.keys(plain).filter((name) => name !== 'pid' && name !== 'hostname').toSorted(), [
-      'account', 'attempts', 'channel', 'client', 'code', 'config_generation', 'duration_ms', 'first_byte_ms', 'key_id', 'level', 'model', 'msg', 'nanos', 'outcome', 'own_ms',
+      'account', 'attempts', 'channel', 'client', 'code', 'config_generation', 'duration_ms', 'first_byte_ms', 'ip', 'key_id', 'level', 'model', 'msg', 'nanos', 'outcome', 'own_ms',
       'request_id', 'route', 'status', 'stream', 'time', 'upstream', 'usage', 'usage_source'
     ])
     t.match(plain, {
@@ -171,7 +171,7 @@ await t.test('after traffic of all kinds the metrics have the right numbers, and
     t.match(overloaded, { attempts: 2, upstream: 'u1', status: 502, outcome: 'failed', code: 'server_error', cause: 'status 500', nanos: undefined, usage: undefined })
     t.match(broken, { status: 200, outcome: 'interrupted', by: 'upstream', code: 'upstream_stream_interrupted', nanos: '45000', usage_source: 'estimated' })
     t.match(left, { status: 200, outcome: 'interrupted', by: 'client', code: 'client_closed', nanos: '159000' })
-    t.match(stranger, { status: 401, outcome: 'failed', code: 'authentication_error', key_id: undefined, account: undefined, model: undefined })
+    t.match(stranger, { status: 401, outcome: 'failed', code: 'authentication_error', reason: /^No API key was sent|not an API key|wrong, frozen/, ip: '127.0.0.1', stream: undefined, key_id: undefined, account: undefined, model: undefined })
     t.end()
   })
 })

@@ -1,9 +1,11 @@
 // auth: spec part 5 and protocol.md K 5.3, 5.4.
 import t from 'tap'
 import { auth } from '../plugins/auth.ts'
-import { isGatewayError } from '../src/errors.ts'
+import { catalogue, isGatewayError } from '../src/errors.ts'
 import { ApiKey } from '../src/facts.ts'
-import { ask, config, exchange, key, model, SECRET, services, snapshot } from './exchange.ts'
+import { account, ask, config, exchange, key, model, SECRET, services, snapshot } from './exchange.ts'
+import { gateway, messagesRequest, yaml } from './gateway.ts'
+import { answer, upstream } from './upstream.ts'
 
 type Headers = Readonly<Record<string, string | readonly string[] | undefined>>
 
@@ -63,6 +65,19 @@ t.test('a header that came twice names no key', async (t) => {
   t.equal(await tryHead({ 'x-api-key': [SECRET] }), 'acme-dev', 'once, in a list')
 })
 
+t.test('whoever is refused hears what to do, and nothing about keys that exist', async (t) => {
+  const told = async (headers: Headers): Promise<string> => {
+    try { await ask(exchange(on, { headers })) } catch (thrown) { return (thrown as Error).message }
+    return 'let in'
+  }
+  t.match(await told({}), /^No API key was sent\. Send it as/)
+  for (const headers of [{ 'x-api-key': 'dummy' }, { 'x-api-key': '' }, { authorization: 'Bearer sk-ant-api03-abc' }, { authorization: `Basic ${SECRET}` }]) {
+    t.match(await told(headers), /^What was sent is not an API key of this gateway: those are "sk-gw-" and 32/, JSON.stringify(headers))
+  }
+  t.match(await told({ authorization: [`Bearer ${SECRET}`, `Bearer ${OTHER}`] }), /^More than one API key/)
+  t.equal(await told({ 'x-api-key': WRONG }), catalogue.authentication_error.message)
+})
+
 t.test('a header of any size is answered in no time that depends on its square', async (t) => {
   for (const value of [' '.repeat(65_536), 'Bearer ' + ' '.repeat(65_536), 'Bearer ' + 'a'.repeat(65_536), 'bearer \t'.repeat(8192), SECRET.repeat(1700)]) {
     t.equal(await tryHead({ authorization: value, 'x-api-key': value }), REFUSED)
@@ -118,4 +133,54 @@ t.test('each of ten thousand keys is found, and no other', async (t) => {
     t.equal(asked.get(ApiKey).key.id, `key-${i}`)
   }
   await t.rejects(ask(exchange(own, { headers: { 'x-api-key': 'sk-gw-' + '10000'.padStart(32, 'k') } })), { code: 'authentication_error' })
+})
+
+t.test('a frozen key is refused like an unknown one, whatever its account', async (t) => {
+  const own = snapshot(config({
+    accounts: [account(), account({ id: 'gone', suspended: true })],
+    keys: [key({ frozen: true }), key({ id: 'both', account: 'gone', secret: OTHER, frozen: true })],
+    pipeline: [options]
+  }), [auth])
+  for (const secret of [SECRET, OTHER]) {
+    const asked = exchange(own, { headers: { 'x-api-key': secret } })
+    await t.rejects(ask(asked), { code: 'authentication_error', message: catalogue.authentication_error.message })
+    t.equal(asked.find(ApiKey), undefined, 'nobody learns whose it was')
+  }
+  t.throws(() => snapshot(config({ keys: [key({ frozen: true }), key({ id: 'twin' })], pipeline: [options] }), [auth]), /the same secret/, 'thawed, it would be two')
+})
+
+t.test('a suspended account is told so before anything else of its key, on every route and in both formats', async (t) => {
+  const up = await upstream(t, answer('Hello'))
+  const poor = OTHER
+  const own = await gateway(t, yaml([up.url], `
+  - { id: held, account: held, secret: ${poor}, ip_whitelist: [10.0.0.0/8], allowed_models: [none] }
+routes:
+  - { match: GET /v1/files, forward: u0, price: free, pipeline: [auth] }
+`, 'auth, key-policy, channel-router, billing-meter, error-normalize').replace('accounts:\n', 'accounts:\n  - { id: held, name: Held, opening_balance_usd: 0, suspended: true }\n'))
+  const headers = { 'x-api-key': poor }
+  const refused = await own.messages('not even an object', { headers })
+  t.equal(refused.status, 402)
+  t.match(await refused.json(), { type: 'error', error: { type: 'billing_error', details: { error_code: 'account_frozen' }, charged_usd: '0' } })
+  for (const path of ['/v1/models', '/v1/models/m1', '/v1/files']) {
+    const got = await fetch(own.url + path, { headers })
+    t.equal(got.status, 402, path)
+    t.match(await got.json(), { error: { type: 'billing_error', code: 'account_frozen', message: /^The account is suspended\. / } }, path)
+  }
+  t.equal(up.requests.length, 0)
+  t.match(own.logged.findLast((line) => line['status'] === 402), { key_id: 'held' }, 'the log says whose it is')
+  t.equal((await own.messages(messagesRequest)).status, 200, 'the others go on')
+})
+
+t.test('freezing and suspending hold from the next request on, and so does their end', async (t) => {
+  const up = await upstream(t, answer('Hello'))
+  const text = yaml([up.url])
+  const own = await gateway(t, text)
+  const after = async (next: string): Promise<number> => {
+    await own.rewrite(next)
+    return (await own.messages(messagesRequest)).status
+  }
+  t.equal(await after(text.replace('opening_balance_usd: 100', 'opening_balance_usd: 100, suspended: true')), 402)
+  t.equal(await after(text), 200)
+  t.equal(await after(text.replace('id: acme-dev,', 'id: acme-dev, frozen: true,')), 401)
+  t.equal(await after(text), 200)
 })

@@ -15,7 +15,7 @@ import type { AttemptHooks, StreamTransformer } from '../src/plugin.ts'
 import { json, type Reply } from '../src/reply.ts'
 import { SseEvent } from '../src/sse.ts'
 import { MemoryStore } from '../src/store/memory.ts'
-import type { Balance, Entry, HoldRequest, HoldResult, KeyUsage, Settlement, Store } from '../src/store/store.ts'
+import type { AdmissionResult, Balance, Entry, HoldRequest, HoldResult, KeyUsage, Settlement, Store, Verification } from '../src/store/store.ts'
 import { until } from './client.ts'
 import { account, ask, asking, config, exchange, key, model, services, snapshot, type TestServices } from './exchange.ts'
 import { all } from './store-conformance.ts'
@@ -27,7 +27,7 @@ const FORWARD = [
   { match: 'POST /v1/embeddings', forward: 'u1', price: { usd: '0.0001' } },
   { match: 'POST /v1/free', forward: 'u1', price: 'free' as const }
 ]
-const upstreams: Config['upstreams'] = { u1: { url: 'http://127.0.0.1:9', dialect: 'messages', headers: {}, timeouts: { connect: 1000, first_byte: 1000, idle: 1000 } } }
+const upstreams: Config['upstreams'] = { u1: { url: 'http://127.0.0.1:9', dialect: 'messages', count_tokens: false, headers: {}, timeouts: { connect: 1000, first_byte: 1000, idle: 1000, websocket_idle: 1000, connection_age: 1000 }, http2: 'off' } }
 const textModel = model('m1', { premium: 'u1/a*1', cheap: 'u1/b*1' }, { context: 200_000, max_output: 64_000 })
 const priced = (price: TokenPrice | 'free', channel: 'premium' | 'cheap' = 'premium'): typeof textModel =>
   ({ ...textModel, channels: { ...textModel.channels, [channel]: { ...textModel.channels[channel]!, price } } })
@@ -50,11 +50,12 @@ class Desk {
   readonly snapshot: Snapshot
   readonly owner: Partial<KeyConfig>
 
-  constructor (of: { readonly balance?: Nanos, readonly model?: typeof textModel, readonly key?: Partial<KeyConfig>, readonly store?: Store, readonly tokens?: Tokens } = {}) {
+  constructor (of: { readonly balance?: Nanos, readonly model?: typeof textModel, readonly key?: Partial<KeyConfig>, readonly store?: Store, readonly tokens?: Tokens, readonly lowBalance?: string } = {}) {
     const made = services()
     this.services = { ...made, store: of.store ?? made.store, tokens: of.tokens ?? counting }
     this.owner = of.key ?? {}
-    this.snapshot = snapshot(config({ upstreams, models: [of.model ?? textModel], routes: FORWARD }), [billingMeter], this.services)
+    const pipeline = [{ use: 'billing-meter', with: { low_balance_usd: of.lowBalance ?? '0' } }]
+    this.snapshot = snapshot(config({ pipeline, upstreams, models: [of.model ?? textModel], routes: FORWARD }), [billingMeter], this.services)
     void this.services.store.credit('acme', 'opening:acme', of.balance ?? 10n * 10n ** 9n)
   }
 
@@ -333,6 +334,69 @@ void t.test('extras are charged by their price; one without a price is an alarm 
   t.match(desk.services.lines, [{ request_id: of.id, extras: ['web_fetch'] }])
 })
 
+const SEARCH = 10_000_000n
+const searching = priced({ input: '3', output: '15', extras: { web_search: '0.01', web_fetch: '0' } })
+const search = (max_uses?: unknown): object => ({ type: 'web_search_20250305', name: 'web_search', max_uses })
+
+void t.test('tools that are charged per use are held for, as often as they may be used', async (t) => {
+  const desk = new Desk({ model: searching })
+  const of = desk.prepare({ tools: [search(3), search(2), { type: 'web_fetch_20250910', name: 'web_fetch' }] })
+  await ask(of)
+  const input = 200_000n * INPUT                                       // nobody knows what they read: it counts as the whole context
+  t.equal(await desk.held(), input + 100n * OUTPUT + 5n * SEARCH)
+  begin(of).onUpstreamReply!(json({ content: [], usage: { input_tokens: 200_000, output_tokens: 100, server_tool_use: { web_search_requests: 5 } } }))
+  await finish(of, completed(of))
+  t.match(await desk.settledOnly(), { nanos: -(input + 100n * OUTPUT + 5n * SEARCH) }, 'all of it, and no shortfall')
+
+  const either = new Desk({ model: { ...searching, channels: { ...searching.channels, cheap: { ...searching.channels.cheap!, price: { input: '3', output: '15', extras: { web_search: '0.02' } } } } } })
+  await ask(either.prepare({ tools: [search(3)] }, ['premium', 'cheap']))
+  t.equal(await either.held(), input + 100n * OUTPUT + 6n * SEARCH, 'for the dearest attempt')
+})
+
+void t.test('a stream is not paid from what is held for its searches', async (t) => {
+  const desk = new Desk({ model: searching, balance: 200_000n * INPUT + 100n * OUTPUT + 3n * SEARCH })
+  const of = desk.prepare({ stream: true, max_tokens: 10_000, tools: [search(3)] })
+  await ask(of)
+  const stream = new Stream(of).see(start({ input_tokens: 5 }), delta(TEXT))
+  t.throws(() => stream.see(delta((TEXT + ' ').repeat(30))), { code: 'insufficient_quota' })
+  await finish(of, cut(of, 'gateway'))
+  t.match(await desk.settledOnly(), { nanos: -BigInt(tokensOf(TEXT)) * OUTPUT })
+})
+
+void t.test('a tool that is charged per use must say how often it may be used at most', async (t) => {
+  for (const odd of [undefined, null, -1, 1.5, '3', 2 ** 60, NaN]) {
+    const desk = new Desk({ model: searching })
+    const error = await refusal(desk.prepare({ tools: [{ type: 'bash_20250124', name: 'bash' }, search(odd)] }))
+    t.match(error, { status: 400, code: 'invalid_request', param: 'tools[1].max_uses', message: /Each use of the tool "web_search" is charged: set its "max_uses", a whole number/ })
+    t.equal(await desk.held(), 0n)
+  }
+  const none = new Desk({ model: searching })
+  await ask(none.prepare({ tools: [search(0)] }))
+  t.equal(await none.held(), 200_000n * INPUT + 100n * OUTPUT)
+  await t.resolves(ask(new Desk({ model: priced('free') }).prepare({ tools: [search()] })), 'what costs nothing has no bound to name')
+})
+
+void t.test('a client that leaves pays for the searches that it saw begin, or as reported; a cut that is not its doing costs none', async (t) => {
+  const use = (name: string): SseEvent => SseEvent.of('content_block_start', { type: 'content_block_start', index: 0, content_block: { type: 'server_tool_use', id: 's', name, input: {} } })
+  const seen = [start({ input_tokens: 5, output_tokens: 9 }), delta('Hi'), use('web_search'), use('web_search'), use('web_fetch'), use('bash_code_execution')]
+  const reported = SseEvent.of('message_delta', { type: 'message_delta', delta: {}, usage: { output_tokens: 9, server_tool_use: { web_search_requests: 1 } } })
+  const rows: readonly (readonly [string, readonly SseEvent[], 'client' | 'upstream' | 'gateway', Nanos, string, object])[] = [
+    ['left', seen, 'client', 5n * INPUT + 9n * OUTPUT + 2n * SEARCH, 'estimated', { web_search: 2, web_fetch: 1 }],
+    ['left after the report', [...seen, reported], 'client', 5n * INPUT + 9n * OUTPUT + SEARCH, 'provider', { web_search: 1 }],
+    ['cut by the upstream', [...seen, reported], 'upstream', 9n * OUTPUT, 'provider', {}],
+    ['cut by the gateway', seen, 'gateway', 9n * OUTPUT, 'provider', {}]
+  ]
+  for (const [name, events, by, wanted, source, extras] of rows) {
+    const desk = new Desk({ model: searching })
+    const of = desk.prepare({ stream: true, tools: [search(3)] })
+    await ask(of)
+    new Stream(of).see(...events)
+    await finish(of, cut(of, by))
+    const entry = await desk.settledOnly()
+    t.strictSame([-entry.nanos, entry.usage_source, entry.usage!.extras], [wanted, source, extras], name)
+  }
+})
+
 void t.test('too little is 402, and says which limit and both numbers (lesson 9)', async (t) => {
   const poor = new Desk({ balance: MILLION })
   const needed = formatUsd(BigInt(boundInput(poor.prepare().request.body)) * INPUT + 100n * OUTPUT)
@@ -429,7 +493,7 @@ void t.test('an answer that a plugin gave costs nothing', async (t) => {
 })
 
 void t.test('a price or a limit that cannot be read refuses the configuration, not a request', async (t) => {
-  const create = (of: Partial<Config>): unknown => billingMeter.create({}, config(of), services())
+  const create = (of: Partial<Config>): unknown => billingMeter.create({ low_balance_usd: '0' }, config(of), services())
   t.throws(() => create({ models: [priced({ input: '3', output: 'fifteen' })] }), /fifteen/)
   t.throws(() => create({ keys: [key({ usage_limit_usd: '0.0000000001' })] }), /finer than a nano-dollar/)
   t.doesNotThrow(() => create({ models: [textModel] }))
@@ -443,10 +507,15 @@ class RemoteStore implements Store {
   onRelease = (): void => {}
 
   credit (...call: Parameters<Store['credit']>): boolean { return this.#inner.credit(...call) }
+  creditOf (reference: string): Nanos | undefined { return this.#inner.creditOf(reference) }
+  admit (...call: Parameters<Store['admit']>): AdmissionResult { return this.#inner.admit(...call) }
+  leave (id: string): void { this.#inner.leave(id) }
   balance (of: string): Balance { return this.#inner.balance(of) }
   keyUsage (of: string): KeyUsage { return this.#inner.keyUsage(of) }
   openHolds (): number { return this.#inner.openHolds() }
   entries (): AsyncIterable<Entry> { return this.#inner.entries() }
+  progress (): void {}
+  async verify (): Promise<Verification> { return await this.#inner.verify() }
   close (): void {}
 
   async hold (request: HoldRequest): Promise<HoldResult> {
@@ -455,6 +524,11 @@ class RemoteStore implements Store {
     const result = this.#inner.hold(request)
     if (this.failures.hold === 'after') throw new Error('hold: the answer of the store was lost')
     return result
+  }
+
+  async extend (...call: Parameters<Store['extend']>): Promise<HoldResult> {
+    await this.gate
+    return this.#inner.extend(...call)
   }
 
   async settle (settlement: Settlement): Promise<Nanos> {
@@ -468,6 +542,11 @@ class RemoteStore implements Store {
     this.#fail('release')
     this.#inner.release(requestId)
     this.onRelease()
+  }
+
+  async refund (requestId: string): Promise<void> {
+    await this.gate
+    this.#inner.refund(requestId)
   }
 
   #fail (call: 'settle' | 'release'): void {
@@ -635,7 +714,7 @@ void t.test('whatever runs in parallel and however it ends: amounts equal an ora
     const desk = new Desk({ balance, key: { usage_limit_usd: `0.0${String(limit).padStart(2, '0')}` } })
     let wanted = 0n
     const all = requests.map(async (request) => {
-      const of = desk.prepare({ stream: true, max_tokens: request.max }, ['premium', 'premium'])
+      const of = desk.prepare({ max_tokens: request.max }, ['premium', 'premium'])
       const refused = await refusalOrNone(of)
       if (refused !== undefined) { await finish(of, failed(refused)); return }
       const held = BigInt(boundInput(of.request.body, 200_000)) * INPUT + BigInt(request.max) * OUTPUT

@@ -1,9 +1,10 @@
 // Hundreds of parallel requests against one small balance, and against one small limit: neither is ever passed (lesson 4), who
 // is refused reads the numbers that were compared (lesson 9), and what is left at the end is what was not charged.
+import fc from 'fast-check'
 import t, { type Test } from 'tap'
 import { ask, errorOf, until, type Got } from './billing-client.ts'
 import { gateway, KEY, messagesRequest, yaml, type TestGateway } from './gateway.ts'
-import { answer, upstream } from './upstream.ts'
+import { answer, blockStart, blockStop, json, message, messageDelta, messageStart, messageStop, step, textDelta, upstream } from './upstream.ts'
 
 const AT_ONCE = 200
 t.setTimeout(110_000)
@@ -60,7 +61,7 @@ for (const [name, purse] of Object.entries(purses)) {
         if (held > mostAtOnce) mostAtOnce = held
         return answer('hi', { usage: { input_tokens: 10, output_tokens: 50 } })
       })
-      const running = await gateway(t, purse.change(yaml([up.url])))
+      const running = await gateway(t, purse.change(yaml([up.url]).replace('billing-meter', 'billing-meter: { low_balance_usd: 0 }')))
       booted.resolve(running)
       const { services: { store } } = running
       const all: Got[] = []
@@ -111,4 +112,140 @@ function checkRefusal (t: Test, got: Got, purse: Purse): void {
 function nanos (usd: string): bigint {
   const [whole = '', fraction = ''] = usd.split('.')
   return BigInt(whole + fraction.padEnd(9, '0'))
+}
+
+// Any mixture of requests, for an account and a key of their own: a failure shrinks to the few that it takes, and prints its seed;
+// repeat it with FC_SEED=… node test/billing-parallel.test.ts
+
+interface Asked {
+  /** m2 costs ten times as much */
+  readonly model: 'm1' | 'm2'
+  readonly stream: boolean
+  readonly max: number
+  /** share of `max` that is said */
+  readonly said: number
+  /** characters of the prompt */
+  readonly prompt: number
+  /** turns of the event loop that the upstream takes between its words */
+  readonly turns: number
+}
+
+interface Crowd {
+  readonly asked: readonly Asked[]
+  /** in micro-dollars */
+  readonly balance: number
+  readonly limit: number
+  readonly concurrency: number
+}
+
+const PRICES = { m1: [3000n, 15_000n], m2: [30_000n, 150_000n] } as const
+/** micro-dollars: below it requests run one at a time */
+const LOW = 2000
+
+const request: fc.Arbitrary<Asked> = fc.record({
+  model: fc.constantFrom('m1', 'm2'), stream: fc.boolean(), max: fc.integer({ min: 1, max: 300 }), said: fc.double({ min: 0.1, max: 1, noNaN: true }),
+  prompt: fc.nat(400), turns: fc.nat(3)
+})
+const crowds = (balance: fc.Arbitrary<number>): fc.Arbitrary<Crowd> => fc.record({
+  asked: fc.array(request, { minLength: 1, maxLength: 200, size: 'max' }), balance, limit: fc.integer({ min: 0, max: 400_000 }), concurrency: fc.integer({ min: 1, max: 40 })
+})
+
+const WORD = ' fox'
+const usd6 = (micros: number): string => (micros / 1e6).toFixed(6)
+const turn = (): Promise<void> => new Promise((resolve) => { setImmediate(resolve) })
+const outputOf = ({ max, said }: Asked): number => Math.max(1, Math.floor(max * said))
+
+interface Arena {
+  readonly running: TestGateway
+  /** plays them all at once. @throws {Error} what was passed, or does not add up */
+  play (crowd: Crowd): Promise<Readonly<Record<number, number>>>
+}
+
+async function arena (t: Test): Promise<Arena> {
+  /** by account, and request */
+  const crowd = new Map<string, readonly Asked[]>()
+  const calls = new Map<string, number>()
+  const wrong: string[] = []
+  const booted = Promise.withResolvers<TestGateway>()
+  const up = await upstream(t, async ({ body }) => {
+    const { services: { store } } = await booted.promise
+    const [{ content }] = body!['messages'] as [{ content: string }]
+    const [account, i] = content.split(' ') as [string, string]
+    const one = crowd.get(account)![Number(i)]!
+    calls.set(account, (calls.get(account) ?? 0) + 1)
+    const [, balance, limit, concurrency] = account.split('-').map(Number) as [number, number, number, number]
+    const { balance: left, held, open_holds: now } = await store.balance(account)
+    const usage = await store.keyUsage(`${account}-key`)
+    if (left < 0n || held > left) wrong.push(`${held} are held of ${left}`)
+    if (usage.spent + usage.held > BigInt(limit) * 1000n) wrong.push(`${usage.spent} are spent and ${usage.held} held of ${limit}000`)
+    if (now > concurrency) wrong.push(`${now} run of ${concurrency}`)
+    if (balance < LOW && now > 1) wrong.push(`${now} run with less than the low balance`)
+    const pause = step(async () => { for (let n = 0; n < one.turns; n++) await turn() })
+    const usageOf = { input_tokens: 10, output_tokens: outputOf(one) }
+    return one.stream
+      ? [messageStart({ usage: { input_tokens: 10, output_tokens: 1 } }), blockStart(0), pause, textDelta(0, WORD.repeat(outputOf(one))), pause, blockStop(0), messageDelta({ usage: usageOf }), messageStop()]
+      : [pause, json(message(WORD, { usage: usageOf }))]
+  })
+  const pipeline = `auth, { rate-limit: { default_rpm: 0 } }, channel-router, { billing-meter: { low_balance_usd: ${usd6(LOW)} } }, error-normalize`
+  const text = yaml([up.url], '', pipeline)
+  const model = /^ {2}- id: m1[^]*?(?=^accounts:)/m.exec(text)![0]
+  const running = await gateway(t, text.replace(model, model + model.replace('id: m1', 'id: m2').replace('input: 3, output: 15, cache_read: 0.30, cache_write: 3.75', 'input: 30, output: 150')))
+  booted.resolve(running)
+  const { services: { store }, urls } = running
+  const admin = async (address: string, body: object): Promise<Readonly<Record<string, unknown>>> => {
+    const response = await fetch(`${urls.admin}/admin/v1${address}`, { method: 'POST', headers: { authorization: 'Bearer test-admin-token', 'content-type': 'application/json' }, body: JSON.stringify(body) })
+    const answer = await response.json() as Readonly<Record<string, unknown>>
+    if (!response.ok) throw new Error(JSON.stringify(answer))
+    return answer
+  }
+  let count = 0
+  return {
+    running,
+    async play ({ asked, balance, limit, concurrency }) {
+      const account = `run${++count}-${balance}-${limit}-${concurrency}`
+      crowd.set(account, asked)
+      await admin('/accounts', { id: account, name: account })
+      if (balance > 0) await admin(`/accounts/${account}/credits`, { amount_usd: usd6(balance), reference: 'opening' })
+      const { secret } = await admin('/keys', { id: `${account}-key`, account, usage_limit_usd: usd6(limit), concurrency })
+      const all = await Promise.all(asked.map(({ model, stream, max, prompt }, i) => ask(running.url + '/v1/messages', {
+        model, stream, max_tokens: max, messages: [{ role: 'user', content: `${account} ${i} ${'x'.repeat(prompt)}` }]
+      }, { headers: { 'x-api-key': String(secret) } })))
+      await until(async () => (await store.balance(account)).open_holds === 0)
+      const problems = wrong.splice(0)
+      let spent = 0n
+      for (const [i, got] of all.entries()) {
+        const one = asked[i]!
+        if (got.status === 200 && errorOf(got) === undefined) { spent += 10n * PRICES[one.model][0] + BigInt(outputOf(one)) * PRICES[one.model][1]; continue }
+        const error = errorOf(got)
+        if (got.status === 200 && one.stream && error?.code === 'insufficient_quota') { spent += nanos(error.charged_usd); continue }   // began with what was left
+        if (error === undefined || ![402, 429].includes(got.status) || error.charged_usd !== '0') problems.push(`${got.status} ${JSON.stringify(error)} for ${JSON.stringify(one)}`)
+      }
+      const { balance: left } = await store.balance(account)
+      if (left !== BigInt(balance) * 1000n - spent) problems.push(`${left} are left of ${balance}000, with ${spent} served`)
+      if ((await store.keyUsage(`${account}-key`)).spent !== spent) problems.push('the key has spent something else')
+      if ((calls.get(account) ?? 0) !== all.filter(({ status }) => status === 200).length) problems.push('the upstream was asked by one that was refused')
+      if (problems.length > 0) throw new Error([...new Set(problems)].slice(0, 5).join('; '))
+      const statuses: Record<number, number> = {}
+      for (const { status } of all) statuses[status] = (statuses[status] ?? 0) + 1
+      return statuses
+    }
+  }
+}
+
+const seeded = process.env['FC_SEED'] !== undefined && { seed: Number(process.env['FC_SEED']) }
+
+for (const [sentence, balance] of [
+  ['any requests at once, of any models and sizes, pass neither balance nor limit nor concurrency', fc.integer({ min: LOW, max: 400_000 })],
+  ['and below the low balance only one of them runs at a time', fc.integer({ min: 0, max: LOW - 1 })]
+] as const) {
+  await t.test(sentence, async (t) => {
+    const { running, play } = await arena(t)
+    const statuses: Record<number, number> = {}
+    await fc.assert(fc.asyncProperty(crowds(balance), async (crowd) => {
+      for (const [status, count] of Object.entries(await play(crowd))) statuses[Number(status)] = (statuses[Number(status)] ?? 0) + count
+    }), { numRuns: 20, interruptAfterTimeLimit: 20_000, ...seeded })
+    t.ok([200, 429].every((status) => statuses[status]! > 0), JSON.stringify(statuses))
+    const { differences } = await running.services.store.verify()
+    t.strictSame(differences, [])
+  })
 }

@@ -32,7 +32,7 @@ t.test('a slow client that keeps reading gets all of a large event, and of a for
   const up = await upstream(t, ({ path }) => path === '/v1/files/a'
     ? [status(200, { 'content-type': 'application/octet-stream' }), raw(large)]
     : [messageStart(), textBlock(0, 'first'), sse('content_block_delta', { type: 'content_block_delta', index: 0, delta: { type: 'text_delta', text: large } }), messageEnd()])
-  const own = await gateway(t, yaml([up.url], 'routes:\n  - { match: "GET /v1/files/*", forward: u0, price: { usd: 0.5 } }').replace('hold_head: 10s', 'write_stall: 400ms'))
+  const own = await gateway(t, yaml([up.url], 'routes:\n  - { match: "GET /v1/files/*", forward: u0, price: { usd: 0.5 } }').replace('hold_head: 10s', 'write_stall: 1s'))
   const body = JSON.stringify(stream)
   const requests = {
     event: `POST /v1/messages HTTP/1.1\r\nhost: x\r\nconnection: close\r\nx-api-key: ${KEY}\r\ncontent-length: ${body.length}\r\n\r\n${body}`,
@@ -99,7 +99,11 @@ t.test('what would cost more than its price is refused, unless it has one', asyn
     t.equal((await own.messages({ ...messagesRequest, ...more })).status, 200, JSON.stringify(more))
   }
   const priced = await gateway(t, yaml([up.url]).replace('cache_write: 3.75', 'cache_write: 3.75, extras: { web_search: 0.01 }'))
-  t.equal((await priced.messages({ ...messagesRequest, tools: [{ type: 'web_search_20250305', name: 'web_search' }] })).status, 200)
+  t.equal((await priced.messages({ ...messagesRequest, tools: [{ type: 'web_search_20250305', name: 'web_search', max_uses: 3 }] })).status, 200)
+  t.equal((await priced.messages({ ...messagesRequest, tools: [{ type: 'web_search_20250305', name: 'web_search' }] })).status, 400, 'so often that nobody knows what it costs')
+  for (const type of ['constructor', 'toString_20250305']) {
+    t.equal((await priced.messages({ ...messagesRequest, tools: [{ type, name: 'x' }] })).status, 400, `what every object has is no price: ${type}`)
+  }
 })
 
 t.test('values of a body are not echoed', async (t) => {

@@ -1,11 +1,9 @@
 // channel-router and the rule behind it: spec 4.6, protocol.md K 4.6.
 import t from 'tap'
 import { channelRouter, routeBy } from '../plugins/channel-router.ts'
-import type { ChannelName, KeyConfig, RoutingMode } from '../src/config/config.ts'
+import type { ChannelName, RoutingMode } from '../src/config/config.ts'
 import { isGatewayError } from '../src/errors.ts'
-import type { Exchange } from '../src/exchange.ts'
-import { ApiKey, Plan } from '../src/facts.ts'
-import { type JsonReply } from '../src/reply.ts'
+import { ApiKey, Model, Plan } from '../src/facts.ts'
 import { account, ask, asking, config, exchange, key, model, planOf, snapshot } from './exchange.ts'
 
 const on = snapshot(config({
@@ -26,7 +24,8 @@ async function plan (modelId: string, { mode = 'premium', channels = ['premium',
   const asked = asking(on, modelId, { key: { routing_mode: mode, channels }, account: { allow_fallback } })
   try {
     await ask(asked)
-    return planOf(asked)
+    const { otherwise } = asked.get(Plan)
+    return otherwise === undefined ? planOf(asked) : `${planOf(asked)} else ${otherwise}`
   } catch (thrown) {
     if (!isGatewayError(thrown)) throw thrown
     return `${thrown.status} ${thrown.code}`
@@ -79,9 +78,13 @@ t.test('a channel that is switched off is 503 channel_unavailable unless another
   t.equal(asked.find(Plan), undefined)
 })
 
-t.test('an account that allows no fallback gets none', async (t) => {
-  t.equal(await plan('both', { mode: 'auto_cheap', allow_fallback: false }), C)
-  t.equal(await plan('both', { mode: 'auto_premium', allow_fallback: false }), P)
+t.test('an account that allows no fallback gets none, and hears why when the only try fails', async (t) => {
+  t.equal(await plan('both', { mode: 'auto_cheap', allow_fallback: false }), `${C} else fallback_not_allowed`)
+  t.equal(await plan('both', { mode: 'auto_premium', allow_fallback: false }), `${P} else fallback_not_allowed`)
+  t.equal(await plan('both', { mode: 'max', allow_fallback: false }), `${C} else fallback_not_allowed`)
+  t.equal(await plan('cheap-off', { mode: 'auto_premium', allow_fallback: false }), P, 'what is switched off could not have helped')
+  t.equal(await plan('both', { mode: 'auto_cheap', channels: ['cheap'], allow_fallback: false }), C, 'nor what the key may not use')
+  t.equal(await plan('both', { mode: 'cheap', allow_fallback: false }), C, 'nor what the mode does not ask for')
   t.equal(await plan('premium-only', { mode: 'auto_cheap', allow_fallback: false }), P, 'the only channel is no fallback')
   t.equal(await plan('cheap-off', { mode: 'auto_cheap', allow_fallback: false }), '403 fallback_not_allowed')
 })
@@ -127,84 +130,13 @@ t.test('each attempt carries what it is sold for', async (t) => {
   t.equal(asked.get(Plan).attempts[0]!.sold, on.models.get('both')!.channels.cheap)
 })
 
-t.test('routes that are not answered by a model are left alone', async (t) => {
+t.test('requests that name no model are left alone; to count tokens is planned like an answer', async (t) => {
   const asked = exchange(on, { method: 'GET', path: '/v1/models' })
   await ask(asked)
   t.equal(asked.find(Plan), undefined)
-})
-
-t.test('GET /v1/models', async (t) => {
-  const get = (path: string, query = '', own: Partial<KeyConfig> | null = {}): JsonReply => {
-    const asked: Exchange = exchange(on, { method: 'GET', path, query })
-    if (own !== null) asked.set(ApiKey, { key: key(own), account: account() })
-    const { endpoint } = asked.route
-    if (endpoint.kind !== 'local') throw new Error('not a local endpoint')
-    return endpoint.answer(asked) as JsonReply
-  }
-  const ids = (query = '', own: Partial<KeyConfig> | null = {}): string => {
-    const body = get('/v1/models', query, own).body as { data: { id: string }[], has_more: boolean, first_id: string | null, last_id: string | null }
-    t.equal(body.first_id, body.data[0]?.id ?? null)
-    t.equal(body.last_id, body.data.at(-1)?.id ?? null)
-    return body.data.map(({ id }) => id).join(' ') + (body.has_more ? ' …' : '')
-  }
-
-  t.test('lists exactly the models that a call would reach', async (t) => {
-    const cases: Partial<KeyConfig>[] = [{}, { routing_mode: 'cheap' }, { routing_mode: 'auto_cheap' }, { channels: ['cheap'] }, { routing_mode: 'auto_premium', channels: ['cheap'] }]
-    for (const own of cases) {
-      const reached: string[] = []
-      for (const { id } of on.config.models) {
-        const asked = asking(on, id, { key: own })
-        await ask(asked).then(() => { reached.push(id) }, (thrown: unknown) => { t.ok(isGatewayError(thrown)) })
-      }
-      t.equal(ids('', own), reached.join(' '), JSON.stringify(own))
-    }
-    t.equal(ids(), 'both premium-only cheap-off')
-    t.equal(ids('', { channels: [] }), '', 'an empty list has no first and no last id')
-    t.equal(ids('', null), 'both premium-only cheap-only cheap-off premium-off all-off', 'a list that the operator opened')
-  })
-
-  t.test('an item is in the shape of both vendors at once', async (t) => {
-    const own = snapshot(config({ models: [model('acme/large', { premium: 'p/big*1' }, { context: 200_000, max_output: 64_000 }), model('bare', { premium: 'p/big*1' })] }), [])
-    const asked = exchange(own, { method: 'GET', path: '/v1/models' })
-    const { endpoint } = asked.route
-    t.strictSame(endpoint.kind === 'local' && (endpoint.answer(asked) as JsonReply).body, {
-      object: 'list',
-      data: [
-        { id: 'acme/large', object: 'model', type: 'model', created: 1759104000, created_at: '2025-09-29T00:00:00Z', owned_by: 'anthropic', display_name: 'ACME/LARGE', max_input_tokens: 200000, max_tokens: 64000 },
-        { id: 'bare', object: 'model', type: 'model', created: 1759104000, created_at: '2025-09-29T00:00:00Z', owned_by: 'anthropic', display_name: 'BARE', max_input_tokens: null, max_tokens: null }
-      ],
-      has_more: false,
-      first_id: 'acme/large',
-      last_id: 'bare'
-    })
-    for (const path of ['/v1/models/acme/large', '/v1/models/acme%2Flarge', '/v1/models/acme%2flarge', '/v1/models/bare', '/v1/models/bare/']) {
-      const one = exchange(own, { method: 'GET', path })
-      const local = one.route.endpoint
-      t.match(local.kind === 'local' && (local.answer(one) as JsonReply).body, { id: path.includes('bare') ? 'bare' : 'acme/large' }, path)
-    }
-  })
-
-  t.test('pages are turned only by who asks for it', async (t) => {
-    const all: Partial<KeyConfig> = { routing_mode: 'auto_premium' }
-    t.equal(ids('', all), 'both premium-only cheap-only cheap-off premium-off')
-    t.equal(ids('?limit=2', all), 'both premium-only …')
-    t.equal(ids('?limit=2&after_id=premium-only', all), 'cheap-only cheap-off …')
-    t.equal(ids('?limit=2&after_id=cheap-off', all), 'premium-off')
-    t.equal(ids('?after_id=premium-off', all), '')
-    t.equal(ids('?limit=2&before_id=cheap-off', all), 'premium-only cheap-only …', 'the page just before')
-    t.equal(ids('?before_id=cheap-only', all), 'both premium-only')
-    t.equal(ids('?limit=1000&beta=true&limit_=x', all), 'both premium-only cheap-only cheap-off premium-off')
-    t.equal(ids('?limit=&after_id=', all), 'both premium-only cheap-only cheap-off premium-off', 'an empty value is none')
-    for (const bad of ['?limit=0', '?limit=-1', '?limit=1001', '?limit=x', '?limit=1.5', '?limit=1e3', '?after_id=gone', '?before_id=gone', '?after_id=cheap-only&limit=0']) {
-      t.throws(() => ids(bad, all), { status: 400, code: 'invalid_request' }, bad)
-    }
-  })
-
-  t.test('a model that is unknown, or unknown to this key, is 404', async (t) => {
-    for (const path of ['/v1/models/none', '/v1/models/%zz', '/v1/models/%', '/v1/models/cheap-only', '/v1/models/all-off', '/v1/models/both/x']) {
-      t.throws(() => get(path), { status: 404, code: 'not_found' }, path)
-    }
-    t.match(get('/v1/models/both').body, { id: 'both' })
-    t.match(get('/v1/models/cheap-only', '', { routing_mode: 'cheap' }).body, { id: 'cheap-only' })
-  })
+  const counting = exchange(on, { path: '/v1/messages/count_tokens' })
+  counting.set(ApiKey, { key: key(), account: account() })
+  counting.set(Model, on.models.get('both')!)
+  await ask(counting)
+  t.equal(planOf(counting), P)
 })

@@ -23,11 +23,11 @@ export interface Client {
 }
 
 /** All calls go over one connection, one after the other, as long as it lives. */
-export function client (t: Test, { url }: { readonly url: string }): Client {
+export function client (t: Test, { url }: { readonly url: string }, path = '/v1/messages'): Client {
   const agent = new Agent({ keepAlive: true, maxSockets: 1 })
   t.teardown(() => { agent.destroy() })
   return {
-    post: (body, headers = {}) => new Call(request(url + '/v1/messages', {
+    post: (body, headers = {}) => new Call(request(url + path, {
       agent, method: 'POST', headers: { 'content-type': 'application/json', 'x-api-key': KEY, ...headers }
     }).end(JSON.stringify(body)))
   }

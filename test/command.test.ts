@@ -58,7 +58,7 @@ await t.test('start prints a curl that works as it is; what it generated is for 
   t.ok(stdout.endsWith('event: message_stop\ndata: {"type":"message_stop"}\n\n'))
 
   const { api, admin } = await first.urls()
-  t.match(first.stderr(), 'admin token generated: data/admin-token')
+  t.match(first.stderr(), 'admin token in data/admin-token')
   const secret = (name: string): string => readFileSync(join(folder, 'data', name), 'utf8').trim()
   const [token, key] = [secret('admin-token'), secret('demo-key')]
   t.match(token, /^[A-Za-z0-9]{32}$/)

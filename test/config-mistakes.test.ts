@@ -9,7 +9,8 @@ interface Mistake {
   readonly title: string
   readonly files: ReadonlyMap<string, string>
   readonly env: Readonly<Record<string, string>>
-  readonly problems: readonly string[]
+  readonly kind: 'problems' | 'warnings'
+  readonly lines: readonly string[]
 }
 
 const table = readFileSync(new URL('./fixtures/config/mistakes.txt', import.meta.url), 'utf8')
@@ -19,17 +20,19 @@ function parse (text: string): Mistake {
   const [title, ...parts] = text.replace(/\n+(?:## .*\n+)?$/, '\n').split(/^--- /m)
   const sections = new Map(parts.map((part) => [part.slice(0, part.indexOf('\n')), part.slice(part.indexOf('\n') + 1)]))
   const lines = (name: string): string[] => (sections.get(name) ?? '').split('\n').filter((line) => line !== '')
+  const kind = sections.has('warnings') ? 'warnings' : 'problems'
   return {
     title: title!.trim(),
-    files: new Map([...sections].filter(([name]) => name !== 'env' && name !== 'problems')),
+    files: new Map([...sections].filter(([name]) => !['env', 'problems', 'warnings'].includes(name))),
     env: Object.fromEntries(lines('env').map((line) => [line.slice(0, line.indexOf('=')), line.slice(line.indexOf('=') + 1)])),
-    problems: lines('problems')
+    kind,
+    lines: lines(kind)
   }
 }
 
 t.ok(mistakes.length >= 60, 'the table was read')
 
-for (const { title, files, env, problems } of mistakes) {
+for (const { title, files, env, kind, lines } of mistakes) {
   t.test(title, async (t) => {
     const folder = t.testdir()
     for (const [name, text] of files) {
@@ -37,9 +40,9 @@ for (const { title, files, env, problems } of mistakes) {
       writeFileSync(join(folder, name), text)
     }
     const verdict = await read(folder, env)
-    t.equal(verdict.kind, 'invalid')
-    t.strictSame(print(verdict, folder).map((line) => line.replaceAll(folder, '.')), problems)
-    t.notMatch(JSON.stringify(verdict), /hunter2|k{32}|l{32}/, 'no secret is in it')
+    t.equal(verdict.kind, kind === 'problems' ? 'invalid' : 'valid')
+    t.strictSame(print(verdict, folder).map((line) => line.replaceAll(folder, '.')), lines)
+    t.notMatch(JSON.stringify(verdict.kind === 'invalid' ? verdict : verdict.warnings), /hunter2|k{32}|l{32}/, 'no secret is in it')
   })
 }
 

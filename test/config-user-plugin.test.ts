@@ -4,7 +4,7 @@ import { join } from 'node:path'
 import t, { type Test } from 'tap'
 import { loadConfig, type LoadResult, type ValidLoad } from '../src/config/load.ts'
 import { loadUserPlugin, PluginError } from '../src/config/user-plugin.ts'
-import { endpoints, pluginsUrl, print } from './fixtures/config/mistakes.ts'
+import { pluginsUrl, print } from './fixtures/config/mistakes.ts'
 
 const YAML = 'pipeline:\n  - auth\n  - use: ./mine.ts\n'
 const GOOD = `
@@ -21,7 +21,7 @@ export default definePlugin<Options>({
 const WORD = 'export const word: string = \'hello \'\n'
 
 async function load (folder: string, timeoutMs?: number): Promise<LoadResult> {
-  return await loadConfig(join(folder, 'gateway.yaml'), { pluginsUrl, endpoints, env: {}, ...(timeoutMs !== undefined && { timeoutMs }) })
+  return await loadConfig(join(folder, 'gateway.yaml'), { pluginsUrl, env: {}, ...(timeoutMs !== undefined && { timeoutMs }) })
 }
 
 async function valid (t: Test, folder: string): Promise<ValidLoad> {

@@ -5,12 +5,13 @@ import { check } from '../src/config/check-command.ts'
 import { loadConfig, type InvalidLoad, type LoadOptions, type ValidLoad } from '../src/config/load.ts'
 import { formatProblem } from '../src/config/problem.ts'
 import { redact } from '../src/config/redact.ts'
-import { endpoints, pluginsUrl, print, read } from './fixtures/config/mistakes.ts'
+import { pluginsUrl, print, read } from './fixtures/config/mistakes.ts'
+import { plugins } from './fixtures/config/plugins.ts'
 
 const KEY = 'sk-gw-' + 'k'.repeat(32)
 
 async function load (folder: string, env: Readonly<Record<string, string>> = {}, more: Partial<LoadOptions> = {}): Promise<ValidLoad | InvalidLoad> {
-  return await loadConfig(join(folder, 'gateway.yaml'), { pluginsUrl, endpoints, env, ...more })
+  return await loadConfig(join(folder, 'gateway.yaml'), { pluginsUrl, env, ...more })
 }
 
 async function valid (t: Test, folder: string, env: Readonly<Record<string, string>> = {}): Promise<ValidLoad> {
@@ -26,19 +27,21 @@ t.test('what is not written has its default', async (t) => {
   t.strictSame(JSON.parse(JSON.stringify(config)), {
     server: {
       api: { listen: '127.0.0.1:8080', timeouts: { headers: 10_000, body_idle: 15_000, write_stall: 60_000, hold_head: 10_000, ping: 15_000 } },
-      public: { listen: '127.0.0.1:8081' },
+      public: { listen: '127.0.0.1:8081', link_life: 86_400_000, link_space: 10_737_418_240 },
       admin: { listen: '127.0.0.1:9090', token: '' },
       trusted_proxies: [],
       body_limit: 33_554_432,
       body_memory: 536_870_912,
+      body_disk: 4_294_967_296,
       drain_delay: 0,
       drain_timeout: 30_000
     },
-    store: { driver: 'memory', path: './data' },
+    store: { driver: 'embedded', path: './data', fsync_interval: 100, windows: 'full' },
     log: { level: 'info' },
+    videos: { poll_interval: 5000, poll_concurrency: 20, max_age: 86_400_000, lost_after: 600_000, file_life: 86_400_000, keep: 1_728_000_000 },
     hook_timeout: 5000,
     pipeline: [{ use: 'auth', with: { prefix: 'sk-gw-' } }],
-    upstreams: { a: { url: 'https://api.example.com', dialect: 'messages', headers: {}, timeouts: { connect: 3000, first_byte: 60_000, idle: 60_000 } } },
+    upstreams: { a: { url: 'https://api.example.com', dialect: 'messages', count_tokens: false, links: 'pass', headers: {}, timeouts: { connect: 3000, first_byte: 60_000, idle: 60_000, websocket_idle: 300_000, connection_age: 300_000 }, http2: 'off' } },
     models: [],
     routes: [],
     accounts: [],
@@ -72,6 +75,7 @@ keys:
 routes:
   - { match: "GET,POST /v1/files/*", forward: a, price: { usd: 0.0001 }, pipeline: [auth, rate-limit, billing-meter] }
   - { match: POST /v1/messages, serve: none }
+  - { match: POST /v1/chat/completions, serve: none }
 `
 
 t.test('durations, sizes and prices become what the code wants; prices never see a float', async (t) => {
@@ -184,7 +188,7 @@ keys:
   const { warnings } = await valid(t, folder)
   t.strictSame(warnings.map((warning) => formatProblem(warning).replace(folder + '/', '')), [
     'gateway.yaml:4:48 /models/0/channels all channels are switched off: the model cannot be called',
-    'gateway.yaml:7:5 /keys/0 routing_mode premium never uses the only channel of this key, cheap (set routing_mode: cheap, or add the channel premium)'
+    'gateway.yaml:7:5 /keys/0 routing_mode premium wants another channel than the only one of this key, cheap: models that both sell are refused (set routing_mode: cheap, or add the channel premium)'
   ])
 })
 
@@ -204,10 +208,10 @@ t.test('secrets print as ***, and their absence as absence', async (t) => {
 
 t.test('gateway check prints one line per problem, or JSON, and its exit code', async (t) => {
   const printed: string[] = []
-  const options = { pluginsUrl, env: {}, write: (text: string) => { printed.push(text) } }
+  const options = { plugins, pluginsUrl, env: {}, write: (text: string) => { printed.push(text) } }
   const good = join(t.testdir({ 'gateway.yaml': whole }), 'gateway.yaml')
   t.equal(await check(good, { ...options, json: false }), 0)
-  t.strictSame(printed.splice(0), [`${good} is valid: 1 model, 1 upstream, 2 routes, 1 key\n`])
+  t.strictSame(printed.splice(0), [`${good} is valid: 1 model, 1 upstream, 3 routes, 1 key\n`])
   t.equal(await check(good, { ...options, json: true }), 0)
   t.strictSame(JSON.parse(printed.splice(0).join('')), { ok: true, problems: [], warnings: [] })
   const bad = join(t.testdir({ 'gateway.yaml': 'pipeline: [auth]\nlog: { level: loud }\nstor: {}\n' }), 'gateway.yaml')
@@ -218,6 +222,16 @@ t.test('gateway check prints one line per problem, or JSON, and its exit code', 
   ])
   t.equal(await check(bad, { ...options, json: true }), 1)
   t.match(JSON.parse(printed.splice(0).join('')), { ok: false, problems: [{ line: 2, column: 15, path: '/log/level' }, { line: 3, hint: 'did you mean "store"?' }], warnings: [] })
+})
+
+t.test('gateway check finds what a start would: a plugin that refuses its configuration', async (t) => {
+  const folder = t.testdir({
+    'gateway.yaml': 'pipeline:\n  - auth\n  - use: ./mine.ts\n',
+    'mine.ts': 'export default { name: "mine", create () { throw new Error("no licence") } }\n'
+  })
+  const printed: string[] = []
+  t.equal(await check(join(folder, 'gateway.yaml'), { plugins, pluginsUrl, env: {}, json: false, write: (text) => { printed.push(text.replaceAll(folder + '/', '')) } }), 1)
+  t.strictSame(printed, ['gateway.yaml:3:10 /pipeline/1/use could not be put to use: the plugin mine refused its configuration: no licence (thrown at mine.ts:1:50)\n'])
 })
 
 t.test('a list of shipped plugins that cannot be loaded is a problem, not a crash', async (t) => {

@@ -20,6 +20,7 @@ async function tried (): Promise<Exchange> {
   const asked = asking(on, 'claude-sonnet')
   asked.set(Plan, { attempts: [{ upstream: 'u', model: 'vendor-sonnet-4', channel: 'premium', sold: on.models.get('claude-sonnet')!.channels.premium! }] })
   asked.attempts = 1
+  asked.tried = asked.get(Plan).attempts[0]
   await ask(asked)
   return asked
 }
@@ -95,6 +96,12 @@ t.test('an error event that opens a stream', async (t) => {
   t.match(await event('invalid_request_error', 'prompt is too long: 208310 tokens > 200000 maximum'), { row: 'context_length_exceeded', retryable: false })
   t.match(await event('request_too_large'), { row: 'request_too_large', retryable: false })
   for (const body of [null, 'x', {}, { error: 'overloaded' }]) t.ok((await name({ kind: 'error_event', body })).retryable)
+  // In chat style the code is often the status that it would have been.
+  const coded = (code: unknown, message = 'x'): Promise<GatewayError> => name({ kind: 'error_event', body: { error: { code, message } } })
+  for (const code of [429, 503, 529]) t.equal((await coded(code)).row, 'model_overloaded')
+  for (const code of [401, 402, 404, 408, 500, 502, 'server_error', null]) t.match(await coded(code), { row: 'upstream_error', retryable: true })
+  t.match(await coded(400, 'The field top_k is wrong'), { row: 'invalid_request', message: 'The field top_k is wrong', retryable: false })
+  t.equal((await coded(400, 'maximum context length is 8192 tokens')).row, 'context_length_exceeded')
 })
 
 t.test('Claude Code can compute with the sentence about the context limit, which is kept to the letter', async (t) => {

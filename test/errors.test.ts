@@ -13,7 +13,7 @@ const sent = codes.filter((code) => code !== 'client_closed')
 
 /** HTTP status, what the client reads as code, type; as in the specification, not as in the code. */
 const specified = [
-  [400, 'model_required bad_request invalid_request model_not_found context_length_exceeded image_input_not_supported content_policy_violation invalid_state', 'invalid_request_error'],
+  [400, 'model_required bad_request invalid_request model_not_found context_length_exceeded image_input_not_supported content_policy_violation invalid_state channel_not_allowed', 'invalid_request_error'],
   [401, 'authentication_error unauthorized', 'authentication_error'],
   [402, 'insufficient_quota account_frozen', 'billing_error'],
   [403, 'model_not_in_channel channel_not_allowed fallback_not_allowed ip_not_allowed origin_not_allowed client_not_allowed model_not_allowed', 'permission_error'],
@@ -21,6 +21,7 @@ const specified = [
   [405, 'bad_request', 'invalid_request_error'],
   [408, 'bad_request', 'invalid_request_error'],
   [413, 'request_too_large', 'request_too_large'],
+  [416, 'invalid_request', 'invalid_request_error'],
   [429, 'rate_limited family_rate_limited org_queue_full queue_full queue_timeout low_balance', 'rate_limit_error'],
   [431, 'bad_request', 'invalid_request_error'],
   [500, 'server_error', 'api_error'],

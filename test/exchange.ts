@@ -6,26 +6,29 @@ import type { AccountConfig, Config, KeyConfig, ModelConfig, UpstreamConfig } fr
 import { Snapshot } from '../src/config/snapshot.ts'
 import { endpoints } from '../src/endpoints.ts'
 import { Exchange, type ClientRequest } from '../src/exchange.ts'
+import { scratchFiles } from '../src/files/open.ts'
 import { ApiKey, Model, Plan } from '../src/facts.ts'
 import { Tokens } from '../src/money/tokens.ts'
 import type { Plugin } from '../src/plugin.ts'
 import { createRequestId } from '../src/request-id.ts'
+import { Directory } from '../src/directory.ts'
 import type { Services } from '../src/services.ts'
 import { MemoryStore } from '../src/store/memory.ts'
 import { Upstreams } from '../src/upstream/upstream.ts'
+import { outliving } from '../src/videos/outliving.ts'
 
 export const SECRET = 'sk-gw-0123456789abcdefghijABCDEFGHIJkl'
 
 export function account (more: Partial<AccountConfig> = {}): AccountConfig {
-  return { id: 'acme', name: 'Acme', opening_balance_usd: '25', allow_fallback: true, ...more }
+  return { id: 'acme', name: 'Acme', opening_balance_usd: '25', allow_fallback: true, suspended: false, ...more }
 }
 
 export function key (more: Partial<KeyConfig> = {}): KeyConfig {
-  return { id: 'acme-dev', account: 'acme', secret: SECRET, routing_mode: 'premium', channels: ['premium', 'cheap'], ...more }
+  return { id: 'acme-dev', account: 'acme', secret: SECRET, frozen: false, streaming: true, routing_mode: 'premium', channels: ['premium', 'cheap'], ...more }
 }
 
 export function upstreamConfig (more: Partial<UpstreamConfig> = {}): UpstreamConfig {
-  return { url: 'http://127.0.0.1:9', dialect: 'messages', headers: {}, timeouts: { connect: 1000, first_byte: 1000, idle: 1000 }, ...more }
+  return { url: 'http://127.0.0.1:9', dialect: 'messages', count_tokens: false, links: 'pass', headers: {}, timeouts: { connect: 1000, first_byte: 1000, idle: 1000, websocket_idle: 1000, connection_age: 1000 }, http2: 'off', ...more }
 }
 
 /** @param channels name to targets `upstream/model*weight`; a leading "!" switches the channel off */
@@ -36,6 +39,9 @@ export function model (id: string, channels: Readonly<Record<string, string>>, m
     provider: 'anthropic',
     kind: 'text',
     created: '2025-09-29',
+    sampling: true,
+    thinking: 'none',
+    structured_outputs: false,
     accepts: ['text'],
     channels: Object.fromEntries(Object.entries(channels).map(([name, text]) => [name, {
       enabled: !text.startsWith('!'),
@@ -54,16 +60,18 @@ export function config (more: Partial<Config> = {}): Config {
   return {
     server: {
       api: { ...listener, timeouts: { headers: 10_000, body_idle: 15_000, write_stall: 60_000, hold_head: 10_000, ping: 15_000 } },
-      public: listener,
+      public: { ...listener, link_life: 86_400_000, link_space: 10_737_418_240 },
       admin: { ...listener, token: 'admin-token' },
       trusted_proxies: [],
       body_limit: 33_554_432,
       body_memory: 536_870_912,
+      body_disk: 4_294_967_296,
       drain_delay: 0,
       drain_timeout: 30_000
     },
-    store: { driver: 'memory', path: './data' },
+    store: { driver: 'memory', path: './data', fsync_interval: 100, windows: 'full' },
     log: { level: 'info' },
+    videos: { poll_interval: 5000, poll_concurrency: 20, max_age: 86_400_000, lost_after: 600_000, file_life: 86_400_000, keep: 1_728_000_000 },
     hook_timeout: 5000,
     pipeline: [],
     upstreams: {},
@@ -85,7 +93,8 @@ export interface TestServices extends Services {
 export function services (now: () => number = Date.now): TestServices {
   const lines: Record<string, unknown>[] = []
   const log = createLogger('trace', new Writable({ write (chunk: Buffer, _encoding, done) { lines.push(JSON.parse(String(chunk)) as Record<string, unknown>); done() } }))
-  return { log, metrics: createMetrics(now), store: new MemoryStore(now), upstreams: new Upstreams(), tokens: new Tokens(log), now, lines }
+  const [store, metrics] = [new MemoryStore(now), createMetrics(now)]
+  return { log, metrics, store, ...outliving(store, { log, metrics, now }), directory: new Directory(new MemoryStore(), now), upstreams: new Upstreams(), ...scratchFiles(now), tokens: new Tokens(log), now, lines }
 }
 
 /** @param plugins with their options in the pipeline, `{}` if it names none */

@@ -112,7 +112,8 @@ t.test('what the first target fails at, the second answers', async (t) => {
   for (const [i, { name, stream, title }] of asks.entries()) {
     await t.test(title, async (t) => {
       await isServedBySecond(t, own, stream, name, post)
-      t.equal(first.requests.length, i + 1)
+      // A reset on a connection that was used before is a race that was lost, maybe: below the attempts it is asked once more.
+      t.equal(new Set(first.requests.map(({ body }) => `${String(body?.['case'])} ${String(body?.['stream'])}`)).size, i + 1)
       t.equal(other.requests.length, i + 1)
       t.match(other.requests[i]!.body, { model: 'vendor-m1', stream })
       t.equal(other.requests[i]!.headers['x-api-key'], 'upstream-secret-1', 'each target gets its own key')
@@ -230,6 +231,29 @@ const request = (exchange: { id: string }): string[] => ((globalThis as Record<s
   const got = await client(t, own).post({ ...messagesRequest, stream: true }).whole()
   t.strictSame((globalThis as Record<string, unknown>)['seen:' + got.id], ['request message_start ping content_block_start content_block_delta content_block_stop message_delta'])
   t.strictSame([first, other].map(({ requests }) => requests[0]!.headers['x-attempt']), ['u0', 'u1'], 'a change of the request does not outlive its attempt')
+})
+
+t.test('a target that can\'t be told the request is no attempt: words and log are of the one that was', async (t) => {
+  const first = await upstream(t, json({}))
+  const other = await upstream(t, errorReply(400, 'invalid_request_error', 'vendor-m1-internal: max_tokens is too large'))
+  const text = config(first.url, other.url).replace('dialect: messages,', 'dialect: chat,').replace('{ upstream: u1, model: vendor-m1,', '{ upstream: u1, model: vendor-m1-internal,')
+  const own = await gateway(t, text)
+  const got = await client(t, own).post({ ...messagesRequest, messages: [{ role: 'user', content: [{ type: 'container_upload', file_id: 'file_1' }] }] }).whole()
+  t.equal(got.status, 400)
+  t.match(errorOf(got).message, /m1: max_tokens is too large/)
+  t.notMatch(got.text, /vendor-m1/)
+  t.match((await fate(own, got.id)).line, { attempts: 1, upstream: 'u1', channel: 'premium' })
+  t.equal(first.requests.length, 0)
+})
+
+t.test('an upstream\'s header has one spelling on the wire, whichever it has in the file', async (t) => {
+  const target = await upstream(t, second)
+  const own = await gateway(t, config(target.url).replace('x-api-key: "upstream-secret-0"', 'X-Api-Key: "upstream-secret-0", Anthropic-Version: "2023-06-01", Anthropic-Beta: ours, Content-Type: "application/json; charset=utf-8", User-Agent: us'))
+  t.equal((await client(t, own).post(messagesRequest, { 'anthropic-beta': 'theirs' }).whole()).status, 200)
+  const { rawHeaders } = target.requests[0]!
+  const sent = rawHeaders.filter((_, i) => i % 2 === 0).map((name) => name.toLowerCase())
+  t.equal(new Set(sent).size, sent.length, sent.join())
+  t.match(target.requests[0]!.headers, { 'anthropic-version': '2023-06-01', 'anthropic-beta': 'ours,theirs', 'user-agent': 'us', 'x-api-key': 'upstream-secret-0' })
 })
 
 /** A url whose connections hang: its listener is never accepted from, and its backlog is full. */

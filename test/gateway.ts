@@ -6,6 +6,7 @@ import { pino } from 'pino'
 import type { Test } from 'tap'
 import { plugins } from '../plugins/index.ts'
 import { startGateway, type Gateway } from '../src/start.ts'
+import type { Timer } from '../src/videos/watcher.ts'
 
 /** A valid key; any 32 letters or digits behind the prefix would do. */
 export const KEY = 'sk-gw-' + 'k'.repeat(32)
@@ -24,7 +25,7 @@ export interface TestGateway extends Gateway {
 export const messagesRequest = { model: 'm1', max_tokens: 100, messages: [{ role: 'user', content: 'Hello' }] } as const
 
 /** A whole configuration with one model `m1` sold by the given upstream URLs, in this order of attempts. */
-export function yaml (targets: readonly string[], more = ''): string {
+export function yaml (targets: readonly string[], more = '', pipeline = 'auth, chat-to-messages, channel-router, billing-meter, error-normalize'): string {
   return `
 server:
   api: { listen: "127.0.0.1:0", timeouts: { hold_head: 10s } }
@@ -32,7 +33,7 @@ server:
   admin: { listen: "127.0.0.1:0", token: test-admin-token }
   drain_timeout: 5s
 store: { driver: memory, path: ./data }
-pipeline: [auth, channel-router, billing-meter, error-normalize]
+pipeline: [${pipeline}]
 upstreams:
 ${targets.map((url, i) => `  u${i}: { url: "${url}", dialect: messages, headers: { x-api-key: "upstream-secret-${i}" } }`).join('\n')}
 models:
@@ -55,7 +56,7 @@ keys:
 ${more}`
 }
 
-export async function gateway (t: Test, text: string, options: { readonly files?: Readonly<Record<string, string>>, readonly env?: NodeJS.ProcessEnv, readonly now?: () => number } = {}): Promise<TestGateway> {
+export async function gateway (t: Test, text: string, options: { readonly files?: Readonly<Record<string, string>>, readonly env?: NodeJS.ProcessEnv, readonly now?: () => number, readonly timer?: Timer } = {}): Promise<TestGateway> {
   const folder = mkdtempSync(path.join(tmpdir(), 'gateway-test-'))
   t.teardown(() => { rmSync(folder, { recursive: true, force: true }) })
   for (const [name, content] of Object.entries(options.files ?? {})) writeFileSync(path.join(folder, name), content)
@@ -66,7 +67,8 @@ export async function gateway (t: Test, text: string, options: { readonly files?
   const running = await startGateway({
     file, plugins, pluginsUrl: new URL('../plugins/index.ts', import.meta.url).href, log,
     ...(options.env !== undefined && { env: options.env }),
-    ...(options.now !== undefined && { now: options.now })
+    ...(options.now !== undefined && { now: options.now }),
+    ...(options.timer !== undefined && { timer: options.timer })
   })
   t.teardown(() => running.stop())
   const url = running.urls.api

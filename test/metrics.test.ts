@@ -180,6 +180,7 @@ t.test('the end of an exchange', async (t) => {
     const { premium } = on.models.get('m1')!.channels
     asked.set(Plan, { attempts: premium!.targets.map(({ upstream, model: id }) => ({ upstream, model: id, channel: 'premium' as const, sold: premium! })) })
     asked.attempts = 2
+    asked.tried = asked.get(Plan).attempts[1]
     Object.assign(asked.times, { body: asked.startedAt + 1, dispatched: asked.startedAt + 1.5, firstByte: asked.startedAt + 20, upstreamEnd: asked.startedAt + 30 })
     asked.set(Charge, { nanos: 12345678901234567890n, usage: { ...noUsage, output: 7 }, source: 'estimated' })
     const before = own.lines.length

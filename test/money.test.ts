@@ -5,7 +5,7 @@ import t from 'tap'
 import type { TokenPrice } from '../src/config/config.ts'
 import { boundInput, estimateInput } from '../src/money/bound.ts'
 import { formatUsd, parsePrice, parseUsd } from '../src/money/nanos.ts'
-import { compilePrice, cost, flatCost, unpricedExtras, worstCase } from '../src/money/price.ts'
+import { compilePrice, cost, flatCost, outputCovered, unpricedExtras, worstCase } from '../src/money/price.ts'
 import { Produced } from '../src/money/produced.ts'
 import { Tokens } from '../src/money/tokens.ts'
 import { noUsage, readUsage, reportedInput, type ReportedUsage, type Usage } from '../src/money/usage.ts'
@@ -52,6 +52,34 @@ void t.test('half a nano-dollar is rounded up, and less is dropped; one rounding
   t.equal(flatCost(parsePrice('0.000000000499')), 0n)
 })
 
+void t.test('awkward prices in every class cost what they cost by hand, to the nano-dollar', async (t) => {
+  const classes = ['input', 'output', 'cache_read', 'cache_write_5m', 'cache_write_1h'] as const
+  // A USD per 1M tokens is 1000 nano-dollars a token: 12.5, 3330 and a thousandth of one.
+  const byHand: readonly (readonly [price: string, of: Readonly<Record<number, bigint>>, perUse: bigint])[] = [
+    ['0.0125', { 1: 13n, 2: 25n, 3: 38n, 1_234_567: 15_432_088n, 1_000_000_000: 12_500_000_000n }, 12_500_000n],
+    ['3.33', { 1: 3330n, 2: 6660n, 3: 9990n, 1_234_567: 4_111_108_110n, 1_000_000_000: 3_330_000_000_000n }, 3_330_000_000n],
+    ['0.000001', { 1: 0n, 499: 0n, 500: 1n, 1_234_567: 1235n, 1_000_000_000: 1_000_000n }, 1000n]
+  ]
+  for (const [price, of, perUse] of byHand) {
+    const extras = compilePrice({ input: '9.99', output: '9.99', extras: { web_search: price } })
+    for (const uses of [0, 1, 7]) t.equal(cost({ ...noUsage, extras: { web_search: uses } }, extras), BigInt(uses) * perUse, `${uses} searches for ${price}`)
+    for (const name of classes) {
+      const prices: TokenPrice = { input: '9.99', output: '9.99', cache_read: '9.99', cache_write: '9.99', cache_write_5m: '9.99', cache_write_1h: '9.99', [name]: price }
+      for (const [tokens, nanos] of Object.entries(of)) {
+        const used = { ...noUsage, [name]: Number(tokens) }
+        t.equal(cost(used, compilePrice(prices)), nanos, `${tokens} of ${name} for ${price}`)
+        t.equal(worstCase(name === 'output' ? 0 : Number(tokens), name === 'output' ? Number(tokens) : 0, compilePrice({ input: price, output: price })), nanos)
+      }
+    }
+    // Where a class has no price of its own.
+    t.equal(cost({ ...noUsage, cache_read: 3, cache_write_5m: 3, cache_write_1h: 3 }, compilePrice({ input: price, output: '9.99' })), cost({ ...noUsage, input: 9 }, compilePrice({ input: price, output: '9.99' })))
+  }
+  // 37.5 + 23310 + 0.499 + 12.5 + 1.001 + 1000 = 24361.5, and rounded once.
+  const mixed = compilePrice({ input: '0.0125', cache_read: '3.33', cache_write_5m: '0.000001', cache_write_1h: '0.0125', output: '0.000001', extras: { web_search: '0.000001' } })
+  t.equal(cost({ input: 3, cache_read: 7, cache_write_5m: 499, cache_write_1h: 1, output: 1001, extras: { web_search: 1 } }, mixed), 24_362n)
+  t.equal(cost({ input: 3, cache_read: 7, cache_write_5m: 498, cache_write_1h: 1, output: 1001, extras: { web_search: 1 } }, mixed), 24_361n, 'a thousandth less')
+})
+
 void t.test('cached tokens cost their own price once, and the input price where they have none (lesson 11, protocol K 1.3)', async (t) => {
   const used: Usage = { ...noUsage, input: 1, cache_read: 10, cache_write_5m: 100, cache_write_1h: 1000 }
   const millionth = (price: TokenPrice): bigint => cost(used, compilePrice(price)) / 1000n
@@ -77,11 +105,14 @@ void t.test('free is free, whatever was used', async (t) => {
 })
 
 void t.test('no usage within the bounds costs more than the worst case', async (t) => {
-  t.doesNotThrow(() => fc.assert(fc.property(price, usage, fc.nat(1000), fc.nat(1000), (price, usage, moreInput, moreOutput) => {
+  t.doesNotThrow(() => fc.assert(fc.property(price, usage, fc.nat(1000), fc.nat(1000), fc.nat(9), (price, usage, moreInput, moreOutput, moreUses) => {
     const compiled = compilePrice(price)
-    const plain = { ...usage, extras: {} }
     const input = usage.input + usage.cache_read + usage.cache_write_5m + usage.cache_write_1h
-    return cost(plain, compiled) <= worstCase(input + moreInput, usage.output + moreOutput, compiled)
+    const uses = { web_search: (usage.extras['web_search'] ?? 0) + moreUses }
+    const most = worstCase(input + moreInput, usage.output + moreOutput, compiled, uses)
+    // And what that pays for is no less than what it was for, and no more than it can pay.
+    const covered = outputCovered(most, input + moreInput, compiled, uses)
+    return cost(usage, compiled) <= most && (covered === Infinity || worstCase(input + moreInput, covered, compiled, uses) <= most)
   }), { numRuns: 1000 }))
 })
 
@@ -217,18 +248,22 @@ void t.test('an image weighs its allowance where content stands, and its bytes a
     const extra = boundInput(body) - empty
     t.ok(extra >= low && extra <= high, `${name}: ${extra}`)
   }
-  within('one', ask([image]), 1600, 1700)
-  within('three, one of them in the result of a tool', ask([image, image, { type: 'tool_result', tool_use_id: 't', content: [image] }]), 4800, 5000)
-  within('by its address', ask([{ type: 'image', source: { type: 'url', url: 'https://example.com/a.png' } }]), 1600, 1720)
+  const linked = { type: 'image', source: { type: 'url', url: 'https://example.com/a.png' } }
+  within('one', ask([image]), 4800, 4900)
+  within('three, one of them in the result of a tool', ask([image, image, { type: 'tool_result', tool_use_id: 't', content: [image] }]), 14_400, 14_600)
+  within('by its address', ask([linked]), 4800, 4920)
+  within('by its address in a document made of blocks', ask([{ type: 'document', source: { type: 'content', content: [linked, linked] } }]), 9600, 9900)
+  within('the same in the result of a tool', ask([{ type: 'tool_result', tool_use_id: 't', content: [{ type: 'document', source: { type: 'content', content: [linked] } }] }]), 4800, 5050)
   within('text that calls itself an image, in the input of a tool', ask([{ type: 'tool_use', id: 't', name: 'f', input: image }]), 100_000, 100_200)
   within('the same in the system prompt', ask([], { system: [image] }), 100_000, 100_200)
-  within('text hidden beside the source', ask([{ ...image, note: 'x'.repeat(50_000) }]), 51_600, 51_750)
+  within('text hidden beside the source', ask([{ ...image, note: 'x'.repeat(50_000) }]), 54_800, 54_950)
 })
 
 void t.test('what has no bound in its bytes counts as the whole context', async (t) => {
   const pdf = { type: 'document', source: { type: 'base64', media_type: 'application/pdf', data: 'JVBERi0=' } }
   t.equal(boundInput(ask([pdf]), 200_000), 200_000)
   t.equal(boundInput(ask([{ type: 'document', source: { type: 'url', url: 'https://example.com/a.pdf' } }]), 200_000), 200_000)
+  t.equal(boundInput(ask([{ type: 'web_fetch_tool_result', tool_use_id: 't', content: { type: 'web_fetch_result', url: 'https://example.com/a.pdf', content: pdf } }]), 200_000), 200_000)
   t.ok(boundInput(ask([{ type: 'document', source: { type: 'text', media_type: 'text/plain', data: 'x'.repeat(1000) } }]), 200_000) < 1400)
   t.equal(boundInput(ask('hi', { tools: [{ type: 'web_search_20260209', name: 'web_search' }] }), 200_000), 200_000)
   t.equal(boundInput(ask('hi', { mcp_servers: [] }), 200_000), 200_000)

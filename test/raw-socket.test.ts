@@ -120,6 +120,21 @@ t.test('what the parser can not read', async (t) => {
     t.equal(body.error.type, 'not_found_error')
     t.equal(body.request_id, messages.headers['x-request-id'])
   })
+  await t.test('a wrong base URL is told from the path, in the style that its client reads', async (t) => {
+    for (const [path, style, hint] of [
+      ['/v1/v1/messages', 'messages', /without \/v1/], ['/messages', 'messages', /with \/v1/], ['/chat/completions', 'chat', /with \/v1/],
+      ['/v1/v1/chat/completions', 'chat', /one \/v1 too many/], ['/v1/responses', 'chat', /chat completions/], [`/${'x'.repeat(500)}`, 'chat', /at POST \/\*\*\*\. .*under \/v1/], [`/${'x/'.repeat(500)}`, 'chat', /(?:\/x){40}.*….*under \/v1/]
+    ] as const) {
+      const got = await send(t, url, `POST ${path} HTTP/1.1\r\nhost: x\r\nconnection: close\r\ncontent-length: 0\r\n\r\n`)
+      const body = JSON.parse(got.body) as { type?: string, error: { message: string } }
+      t.strictSame([got.status, body.type], [404, style === 'messages' ? 'error' : undefined])
+      t.match(body.error.message, hint)
+    }
+  })
+  await t.test('the absolute form of an address is that address', async (t) => {
+    const got = await send(t, url, head(close, 'http://gateway.example/v1/models?limit=1', 'GET'))
+    t.equal(got.status, 200)
+  })
   await t.test('a wrong method is 405 with Allow', async (t) => {
     const got = await send(t, url, head({ ...close, 'content-length': 0 }, '/v1/messages', 'PUT'))
     t.equal(got.status, 405)

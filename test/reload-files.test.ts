@@ -9,7 +9,7 @@ import { ConfigError, formatProblem } from '../src/config/problem.ts'
 import type { Stat } from '../src/config/stamp.ts'
 import { watchFiles, type WatchOptions } from '../src/config/watch.ts'
 import type { Plugin } from '../src/plugin.ts'
-import { endpoints, pluginsUrl } from './fixtures/config/mistakes.ts'
+import { pluginsUrl } from './fixtures/config/mistakes.ts'
 
 const KEY = 'sk-gw-' + 'k'.repeat(32)
 
@@ -29,7 +29,7 @@ function live (t: Test, file: string, more: Partial<LiveOptions<Compiled>> = {})
   const compiled: Compiled[] = []
   const results: ReloadResult[] = []
   const made = new LiveConfig<Compiled>({
-    file, pluginsUrl, endpoints, env: {},
+    file, pluginsUrl, env: {},
     services: { now: () => 0 },
     watch: { interval_ms: 5 },
     compile (config, generation, plugins) {
@@ -311,7 +311,7 @@ t.test('a change of server: or store: waits for a restart and is said to; the re
   const file = join(folder, 'gateway.yaml')
   const { live: config } = live(t, file)
   await config.start()
-  writeFileSync(file, yaml('2s', server('new-token', '  body_limit: 1MB\nstore: { path: ./other }\n')))
+  writeFileSync(file, yaml('2s', server('new-token', '  body_limit: 1MB\n  trusted_proxies: [10.0.0.0/8]\nstore: { path: ./other }\n')))
   const { ok, changed, warnings } = await config.reload('sighup')
   t.strictSame([ok, changed], [true, true])
   const why = 'has changed: it needs a restart, and keeps its old value until then'
@@ -319,14 +319,15 @@ t.test('a change of server: or store: waits for a restart and is said to; the re
     `gateway.yaml:3:1 /server/drain_timeout ${why}`,
     `gateway.yaml:4:12 /server/admin/token ${why}`,
     `gateway.yaml:5:3 /server/body_limit ${why}`,
-    `gateway.yaml:6:10 /store/path ${why}`
+    `gateway.yaml:6:3 /server/trusted_proxies ${why}`,
+    `gateway.yaml:7:10 /store/path ${why}`
   ])
   const { config: applied } = config.current()
-  t.match(applied, { hook_timeout: 2000, server: { admin: { token: 'old-token' }, drain_timeout: 1000, body_limit: 32 * 1024 ** 2 }, store: { path: './data' } })
+  t.match(applied, { hook_timeout: 2000, server: { admin: { token: 'old-token' }, trusted_proxies: [], drain_timeout: 1000, body_limit: 32 * 1024 ** 2 }, store: { path: './data' } })
   t.ok(Object.isFrozen(applied))
   const again = await config.reload('sighup')
   t.match(again, { changed: false, generation: 2 })
-  t.equal(again.warnings.length, 4, 'for as long as it differs')
+  t.equal(again.warnings.length, 5, 'for as long as it differs')
   t.notMatch(JSON.stringify(config.status()), /old-token|new-token/)
 })
 

@@ -453,6 +453,26 @@ t.test('an opening balance is credited once, that of a new account when it comes
   t.strictSame([await balance('acme'), await balance('new')], [100_000_000_000n, 5_000_000_000n], 'an account that comes back is not new')
 })
 
+t.test('an opening balance that is not what the ledger knows is a warning at the start, and at every reload', async (t) => {
+  const vendor = await upstream(t, answer('fine'))
+  const data = t.testdir()
+  const text = (opening: number, more = ''): string => yaml([vendor.url], more)
+    .replace('driver: memory, path: ./data', `driver: embedded, path: ${JSON.stringify(data)}`).replace('opening_balance_usd: 100', `opening_balance_usd: ${opening}`)
+  await (await gateway(t, text(100))).stop()
+  const running = await gateway(t, text(500.5))
+  const place = { path: '/accounts/0/opening_balance_usd', message: 'has changed from 100 to 500.5, which does nothing: it was credited once, when the account was new' }
+  const warnings = (): unknown => running.live.status().warnings
+  t.match(warnings(), [place])
+  t.ok(running.logged.some(({ level, msg }) => level === 40 && String(msg).endsWith(`${place.path} ${place.message}`)))
+  t.equal((await running.services.store.balance('acme')).balance, 100_000_000_000n)
+  await running.rewrite(text(500.5, '# nothing to apply'))
+  t.match(warnings(), [place], 'where nothing else has changed, too')
+  await running.rewrite(text(100))
+  t.strictSame(warnings(), [])
+  await running.rewrite(text(7))
+  t.match(warnings(), [{ ...place, message: /from 100 to 7,/ }], 'from what was credited, not from what stood there last')
+})
+
 t.test('a key that is removed is unknown to the next request, and what runs with it comes to its end', async (t) => {
   const { promise: released, resolve: release } = Promise.withResolvers<void>()
   const vendor = await upstream(t, [messageStart(), blockStart(0), textDelta(0, 'first'), wait(released), textDelta(0, ' last'), blockStop(0), messageEnd()])

@@ -1,62 +1,38 @@
 // The official Anthropic SDKs, unmodified, as clients: today's major (Bearer, version 2026-10-21) and the last 0.x (x-api-key,
-// version 2023-06-01). The upstream is the simulator, which refuses what the vendor refuses (protocol.md A and L1).
+// version 2023-06-01). Their requests pass the whole pipeline to the simulator, which refuses what the vendor refuses (protocol.md A and L1).
 import { Buffer } from 'node:buffer'
 import { setImmediate } from 'node:timers/promises'
 import * as newest from '@anthropic-ai/sdk'
 import Anthropic from '@anthropic-ai/sdk'
+import { betaTool } from '@anthropic-ai/sdk/helpers/beta/json-schema'
+import { jsonSchemaOutputFormat } from '@anthropic-ai/sdk/helpers/json-schema'
 import * as last0 from 'anthropic-sdk-0'
+import * as last0Tools from 'anthropic-sdk-0/helpers/beta/json-schema'
+import * as last0Formats from 'anthropic-sdk-0/helpers/json-schema'
 import t, { type Test } from 'tap'
-import { startSimulator, type Simulator } from '../src/simulator/simulator.ts'
-import type { Entry } from '../src/store/store.ts'
-import { gateway, KEY, yaml, type TestGateway } from './gateway.ts'
+import type { Simulator } from '../src/simulator/simulator.ts'
+import { fate } from './client.ts'
+import { gateway, KEY, yaml } from './gateway.ts'
+import { chargeOf, freeing, keys, late, overloaded, sdkGateway, simulate, simulated, thrown as caught, type Setting } from './sdk.ts'
 import { answer, errorReply, json, message, upstream, wait } from './upstream.ts'
 
 type Sdk = typeof Anthropic
 type Client = InstanceType<Sdk>
 type Body = Anthropic.MessageCreateParamsNonStreaming
 
-const keyOf = (letter: string): string => 'sk-gw-' + letter.repeat(32)
-const POOR = keyOf('p')
-const CHEAP = keyOf('c')
-
-/** `m1` on the simulator, `m2` on the same with a version and a beta of the operator's. */
-function simulated (url: string): string {
-  const header = (more: string): string => `{ url: "${url}", dialect: messages, headers: { x-api-key: "upstream-secret-9"${more} } }`
-  return yaml([url], `  - { id: poor, account: poor, secret: ${POOR} }\n  - { id: cheap, account: acme, secret: ${CHEAP}, routing_mode: cheap, channels: [cheap] }\n`)
-    .replace('drain_timeout: 5s', 'drain_timeout: 5s\n  body_limit: 1MB')
-    .replace('accounts:\n', 'accounts:\n  - { id: poor, name: Poor, opening_balance_usd: 0.0001 }\n')
-    .replace('models:\n', `  pinned: ${header(', anthropic-version: "2026-10-21", anthropic-beta: "ours-1, shared-1"')}
-models:
-  - { id: m2, name: Model Two, provider: acme, kind: text, created: 2025-10-01, context: 200000, max_output: 64000, accepts: [text], channels: { premium: { price: { input: 1, output: 1 }, targets: [{ upstream: pinned, model: vendor-m2, weight: 1 }] } } }
-`)
-}
-
-async function entryOf (gw: TestGateway, id: string | null | undefined): Promise<Entry> {
-  for (;;) {
-    for await (const entry of gw.services.store.entries()) if (entry.reference === id && entry.kind === 'settle') return entry
-    await setImmediate()
-  }
-}
-
 const turn = (content: Anthropic.MessageParam['content']): Anthropic.MessageParam[] => [{ role: 'user', content }]
 const hello: Body = { model: 'm1', max_tokens: 300, messages: turn('Hello there') }
 const weather: Anthropic.Tool = { name: 'weather', description: 'The weather', input_schema: { type: 'object', properties: { city: { type: 'string' } }, required: ['city'] } }
+const place = { type: 'object', properties: { city: { type: 'string' } }, required: ['city'] } as const
 const clock: Anthropic.Tool = { name: 'clock', input_schema: { type: 'object', properties: { zone: { type: 'string' } } } }
 
 function textOf ({ content }: Anthropic.Message): string {
   return content.map((block) => block.type === 'text' ? block.text : '').join('')
 }
 
-/** What the SDK throws, and what each of its errors must say (spec 7). */
-async function thrown (work: Promise<unknown>): Promise<InstanceType<Sdk['APIError']>> {
-  try {
-    await work
-  } catch (error) {
-    return error as InstanceType<Sdk['APIError']>
-  }
-  throw new Error('nothing was thrown')
-}
+const thrown = async (work: PromiseLike<unknown>): Promise<InstanceType<Sdk['APIError']>> => await caught(work) as InstanceType<Sdk['APIError']>
 
+/** What each of its errors must say (spec 7.2). */
 function isShaped (t: Test, error: InstanceType<Sdk['APIError']>, type: string, code: string): void {
   const body = error.error as { type: string, request_id: string, error: { type: string, message: string, charged_usd: string, details: { error_code: string } } }
   t.match(error.requestID, /^req_[0-9A-Za-z]{24}$/)
@@ -71,20 +47,32 @@ function isShaped (t: Test, error: InstanceType<Sdk['APIError']>, type: string, 
   t.match(error.message, error.requestID!)
 }
 
-const sdks: readonly { readonly name: string, readonly SDK: Sdk, readonly exported: Readonly<Record<string, unknown>>, readonly isNew: boolean }[] = [
-  { name: '@anthropic-ai/sdk 1.11', SDK: Anthropic, exported: newest, isNew: true },
+/** `m2`, on an upstream with a version and a beta of the operator's. */
+function pinned (url: string): Setting {
+  return {
+    upstreams: `  pinned: { url: "${url}", dialect: messages, headers: { x-api-key: "upstream-secret-9", anthropic-version: "2026-10-21", anthropic-beta: "ours-1, shared-1" } }\n`,
+    models: '  - { id: m2, name: Model Two, provider: acme, created: 2025-10-01, context: 200000, max_output: 64000, channels: { premium: { price: { input: 1, output: 1 }, targets: [{ upstream: pinned, model: vendor-m2 }] } } }\n'
+  }
+}
+
+const sdks: readonly { readonly name: string, readonly SDK: Sdk, readonly exported: Readonly<Record<string, unknown>>, readonly tools: typeof betaTool, readonly format: typeof jsonSchemaOutputFormat, readonly isNew: boolean }[] = [
+  { name: '@anthropic-ai/sdk 1.11', SDK: Anthropic, exported: newest, tools: betaTool, format: jsonSchemaOutputFormat, isNew: true },
   // The same calls; what its types lack or have more is not used here.
-  { name: '@anthropic-ai/sdk 0.137', SDK: last0.default as unknown as Sdk, exported: last0, isNew: false }
+  { name: '@anthropic-ai/sdk 0.137', SDK: last0.default as unknown as Sdk, exported: last0, tools: last0Tools.betaTool as unknown as typeof betaTool, format: last0Formats.jsonSchemaOutputFormat as unknown as typeof jsonSchemaOutputFormat, isNew: false }
 ]
 
-for (const { name, SDK, exported, isNew } of sdks) {
+const limited = await freeing(t)
+const busy = await overloaded(t)
+const silent = await late(t)
+const bad = await upstream(t, errorReply(529, 'overloaded_error', 'Overloaded'))
+const two = await gateway(t, yaml([bad.url, (await upstream(t, json(message('from the second')))).url]))
+
+for (const { name, SDK, exported, tools, format, isNew } of sdks) {
   t.test(name, async (t) => {
-    const simulator = await startSimulator({ firstDelayMs: 0, tokenDelayMs: 0, key: 'upstream-secret-0' })
-    t.teardown(() => simulator.close())
-    const second = await startSimulator({ firstDelayMs: 0, tokenDelayMs: 0, key: 'upstream-secret-9' })
-    t.teardown(() => second.close())
-    const gw = await gateway(t, simulated(simulator.url).replace(`pinned: { url: "${simulator.url}"`, `pinned: { url: "${second.url}"`))
-    const client = new SDK({ apiKey: KEY, baseURL: gw.url, maxRetries: 0 })
+    const second = await simulate(t, 'upstream-secret-9')
+    const { gw, simulator, isLeft } = await simulated(t, pinned(second.url))
+    const clientOf = (apiKey: string): Client => new SDK({ apiKey, baseURL: gw.url, maxRetries: 0 })
+    const client = clientOf(KEY)
     const last = (of: Simulator = simulator): Simulator['requests'][number] => of.requests.at(-1)!
 
     await t.test('sends its own head, and none of its credentials go on', async (t) => {
@@ -104,7 +92,7 @@ for (const { name, SDK, exported, isNew } of sdks) {
       t.ok(data.usage.input_tokens > 0 && data.usage.output_tokens > 0)
       t.match(id, /^req_[0-9A-Za-z]{24}$/)
       t.equal((data as { _request_id?: string | null })._request_id, id)
-      const { nanos } = await entryOf(gw, id)
+      const { nanos } = await chargeOf(gw, id)
       t.equal(-nanos, BigInt(data.usage.input_tokens) * 3000n + BigInt(data.usage.output_tokens) * 15_000n)
       t.equal(response.headers.get('x-gateway-cost-usd'), `0.${String(-nanos).padStart(9, '0')}`.replace(/0+$/, ''))
     })
@@ -122,7 +110,7 @@ for (const { name, SDK, exported, isNew } of sdks) {
       t.match(events[0], { type: 'message_start', message: { model: 'm1', usage: { input_tokens: whole.usage.input_tokens } } })
       const delta = events.find((event) => event.type === 'message_delta')!
       t.equal(delta.usage.output_tokens, whole.usage.output_tokens)
-      t.equal(-(await entryOf(gw, id)).nanos, BigInt(whole.usage.input_tokens) * 3000n + BigInt(whole.usage.output_tokens) * 15_000n)
+      t.equal(-(await chargeOf(gw, id)).nanos, BigInt(whole.usage.input_tokens) * 3000n + BigInt(whole.usage.output_tokens) * 15_000n)
     })
 
     await t.test('stream() and its helpers', async (t) => {
@@ -181,6 +169,48 @@ for (const { name, SDK, exported, isNew } of sdks) {
       t.match((await forged).message, /signature/)
     })
 
+    await t.test('thoughts and calls in one stream, event by event, and back', async (t) => {
+      const asking: Body = { ...hello, max_tokens: 3000, thinking: { type: 'enabled', budget_tokens: 1024 }, tools: [weather], messages: turn('What is the weather in Oslo?') }
+      const stream = client.messages.stream(asking)
+      const heard = { thinking: '', text: '', json: '', signature: '', blocks: [] as string[] }
+      stream.on('thinking', (piece) => { heard.thinking += piece })
+      stream.on('signature', (signature) => { heard.signature = signature })
+      stream.on('text', (piece) => { heard.text += piece })
+      stream.on('inputJson', (piece) => { heard.json += piece })
+      stream.on('contentBlock', ({ type }) => { heard.blocks.push(type) })
+      const { content, stop_reason: reason } = await stream.finalMessage()
+      t.equal(reason, 'tool_use')
+      t.strictSame(heard.blocks, ['thinking', 'text', 'tool_use'])
+      t.match(content, [{ thinking: heard.thinking, signature: heard.signature }, { text: heard.text }, { name: 'weather', input: { city: 'Oslo' } }])
+      t.match(heard, { thinking: /weather in Oslo/, text: 'I will call weather.', json: '{"city":"Oslo"}', signature: /.{20}/ })
+      const call = content.find((block) => block.type === 'tool_use')!
+      const next = await client.messages.stream({ ...asking, messages: [...asking.messages, { role: 'assistant', content }, { role: 'user', content: [{ type: 'tool_result', tool_use_id: call.id, content: 'snow' }] }] }).finalMessage()
+      t.match(next.content, [{ type: 'thinking' }, { text: /The tool answered: “snow”/ }])
+      t.strictSame((last().body as Body).messages[1], { role: 'assistant', content })
+    })
+
+    await t.test('the tool runner, and an answer that is parsed', async (t) => {
+      const before = simulator.requests.length
+      const seen: string[] = []
+      const tool = tools({ name: 'weather', description: 'The weather', inputSchema: place, run: ({ city }) => { seen.push(city); return `snow in ${city}` } })
+      const final = await client.beta.messages.toolRunner({ ...hello, messages: [{ role: 'user', content: 'What is the weather in Oslo?' }], tools: [tool] })
+      t.match(final.content, [{ type: 'text', text: /The tool answered: “snow in Oslo”/ }])
+      t.strictSame(seen, ['Oslo'])
+      t.equal(simulator.requests.length, before + 2, 'a thread, which today\'s asks for at first, is refused, and it goes on without')
+      const parsed = await client.messages.parse({ ...hello, messages: turn('Where? I am in Rome'), output_config: { format: format(place) } })
+      t.strictSame(parsed.parsed_output, { city: 'Rome' })
+      t.match((last().body as Body).output_config, { format: { type: 'json_schema', schema: { properties: { city: { type: 'string' } } } } })
+    })
+
+    await t.test('countTokens says what a request will be charged for', async (t) => {
+      const asking = { model: 'm1', messages: hello.messages, system: 'Be brief.', tools: [weather] }
+      const { data, request_id: id } = await client.messages.countTokens(asking).withResponse()
+      t.equal(data.input_tokens, (await client.messages.create({ ...asking, max_tokens: 300 })).usage.input_tokens)
+      const { entries, line } = await fate(gw, id!)
+      t.strictSame(entries, [], 'and costs nothing')
+      t.match(line, { route: 'POST /v1/messages/count_tokens', status: 200 })
+    })
+
     await t.test('images, by bytes and by address', async (t) => {
       const data = Buffer.from('not really a picture').toString('base64')
       const content: Anthropic.ContentBlockParam[] = [
@@ -201,7 +231,7 @@ for (const { name, SDK, exported, isNew } of sdks) {
       t.equal(first.usage.cache_read_input_tokens, 0)
       t.equal(second.usage.cache_read_input_tokens, written)
       t.equal(second.usage.cache_creation_input_tokens, 0)
-      const entry = await entryOf(gw, (first as { _request_id?: string })._request_id)
+      const entry = await chargeOf(gw, (first as { _request_id?: string })._request_id)
       t.match(entry.usage, { cache_write_5m: written, input: first.usage.input_tokens, cache_read: 0 })
       t.equal(-entry.nanos, BigInt(first.usage.input_tokens) * 3000n + BigInt(written) * 3750n + BigInt(first.usage.output_tokens) * 15_000n)
     })
@@ -229,6 +259,8 @@ for (const { name, SDK, exported, isNew } of sdks) {
       t.equal(last(second).headers['anthropic-beta'], 'ours-1,shared-1,b-2')
       await watching.beta.messages.stream({ ...hello, betas: ['b-3'] }).finalMessage()
       t.equal(last().headers['anthropic-beta'], 'b-3')
+      await watching.beta.messages.create({ ...hello, betas: ['b-1', 'context-1m-2025-08-07', '"context-1m-2025-08-07"'] })
+      t.equal(last().headers['anthropic-beta'], 'b-1', 'more context than the model is sold with costs more than is held')
       t.equal(urls.every((url) => url.endsWith('?beta=true') === !isNew), true, 'the query is not looked at')
       await client.messages.create(hello)
       t.equal(last().headers['anthropic-beta'], undefined)
@@ -264,29 +296,34 @@ for (const { name, SDK, exported, isNew } of sdks) {
     await t.test('models.list and models.retrieve', async (t) => {
       const models: Anthropic.ModelInfo[] = []
       for await (const model of client.models.list()) models.push(model)
-      t.match(models, [{ id: 'm2', type: 'model' }, { id: 'm1', type: 'model', display_name: 'Model One', created_at: '2025-09-29T00:00:00Z', max_input_tokens: 200000, max_tokens: 64000 }])
-      t.equal(models.length, 2)
+      t.match(models, [{ id: 'm2', type: 'model' }, { id: 'plain' }, { id: 'm1', type: 'model', display_name: 'Model One', created_at: '2025-09-29T00:00:00Z', max_input_tokens: 200000, max_tokens: 64000 }])
+      t.equal(models.length, 3)
       const paged: string[] = []
       for await (const { id } of client.models.list({ limit: 1 })) paged.push(id)
-      t.same(paged, ['m2', 'm1'], 'page by page')
+      t.same(paged, ['m2', 'plain', 'm1'], 'page by page')
       t.match(await client.models.retrieve('m1'), { id: 'm1', display_name: 'Model One' })
     })
 
     await t.test('error classes', async (t) => {
-      const poor = new SDK({ apiKey: POOR, baseURL: gw.url, maxRetries: 0 })
-      const cheap = new SDK({ apiKey: CHEAP, baseURL: gw.url, maxRetries: 0 })
-      const wrong = new SDK({ apiKey: keyOf('w'), baseURL: gw.url, maxRetries: 0 })
+      const [wrong, poor, suspended, cheap, slow, unlucky] = [clientOf(keys.wrong), clientOf(keys.poor), clientOf(keys.suspended), clientOf(keys.cheap), clientOf(keys.slow), clientOf(keys.unlucky)]
+      await slow.messages.create(hello)
+      const picture = turn([{ type: 'image', source: { type: 'url', url: 'https://example.com/cat.png' } }])
       const sim = (directive: string): Body => ({ ...hello, messages: turn(`Hello [[sim: ${directive}]]`) })
       const cases: readonly [work: () => Promise<unknown>, cls: string, status: number, type: string, code: string, message?: RegExp][] = [
         [() => client.messages.create({ ...hello, model: 'nope' }), 'BadRequestError', 400, 'invalid_request_error', 'model_not_found', /no model .{1,2}nope/],
         [() => client.messages.create({ ...hello, model: '' }), 'BadRequestError', 400, 'invalid_request_error', 'model_required'],
-        [() => client.messages.create({ ...hello, messages: [] }), 'BadRequestError', 400, 'invalid_request_error', 'invalid_request', /at least one message/],
+        [() => client.messages.create({ ...hello, messages: [] }), 'BadRequestError', 400, 'invalid_request_error', 'invalid_request', /messages must not be empty/],
+        [() => client.messages.create({ ...hello, temperature: 1.5 } as Body), 'BadRequestError', 400, 'invalid_request_error', 'invalid_request', /temperature must be .*1/],
+        [() => client.messages.create({ ...hello, model: 'plain', messages: picture }), 'BadRequestError', 400, 'invalid_request_error', 'image_input_not_supported'],
         [() => client.messages.create(sim('context')), 'BadRequestError', 400, 'invalid_request_error', 'context_length_exceeded', /input length and `max_tokens` exceed context limit: \d+ \+ 300 > 200000/],
         [() => client.messages.create(sim('content_policy')), 'BadRequestError', 400, 'invalid_request_error', 'content_policy_violation'],
         [() => wrong.messages.create(hello), 'AuthenticationError', 401, 'authentication_error', 'authentication_error'],
         [() => poor.messages.create(hello), isNew ? 'PaymentRequiredError' : 'APIError', 402, 'billing_error', 'insufficient_quota', /\$0\.0001 left/],
+        [() => suspended.messages.create(hello), isNew ? 'PaymentRequiredError' : 'APIError', 402, 'billing_error', 'account_frozen'],
         [() => cheap.messages.create(hello), 'PermissionDeniedError', 403, 'permission_error', 'model_not_in_channel'],
         [() => client.messages.create({ ...hello, messages: turn('x'.repeat(2_000_000)) }), isNew ? 'ContentTooLargeError' : 'APIError', 413, 'request_too_large', 'request_too_large'],
+        [() => slow.messages.create(hello), 'RateLimitError', 429, 'rate_limit_error', 'rate_limited', /limit of 1 request in any 60 seconds/],
+        [() => unlucky.messages.create(hello), 'InternalServerError', 500, 'api_error', 'server_error'],
         [() => client.messages.create(sim('status=401')), 'InternalServerError', 502, 'api_error', 'server_error'],
         [() => client.messages.create(sim('html=502')), 'InternalServerError', 502, 'api_error', 'server_error'],
         [() => client.messages.create(sim('empty')), 'InternalServerError', 502, 'api_error', 'empty_response'],
@@ -304,7 +341,7 @@ for (const { name, SDK, exported, isNew } of sdks) {
           isShaped(t, error, type, code)
           if (isNew) t.match(error, { errorCode: code, details: { error_code: code } })
           if (message !== undefined) t.match(error.message, message)
-          t.equal(error.headers!.has('retry-after'), status === 503)
+          t.equal(error.headers!.has('retry-after'), status === 429 || status === 503)
           t.notMatch(error.message + JSON.stringify([...error.headers!]), /upstream-secret|sk-ant|5d3c1a9e|cloudflare|vendor-m1/)
         })
       }
@@ -343,7 +380,7 @@ for (const { name, SDK, exported, isNew } of sdks) {
         t.match(error.message, code)
         t.match(error.message, `Request ID: ${error.requestID}`)
         if (isNew) t.equal(error.errorCode, code)
-        const { usage, nanos } = await entryOf(gw, error.requestID)
+        const { usage, nanos } = await chargeOf(gw, error.requestID)
         t.match(usage, { input: 0 }, 'only what was produced is charged')
         t.ok(nanos < 0n)
       }
@@ -354,19 +391,18 @@ for (const { name, SDK, exported, isNew } of sdks) {
     })
 
     await t.test('a client that aborts ends the call upstream, and pays for what it got', async (t) => {
-      const simLeft = (count: number): Promise<unknown> => simulator.until(() => simulator.requests.length > count && last().ended === 'client_left')
       let count = simulator.requests.length
       const { data: stream, request_id: id } = await client.messages.create({ ...hello, messages: turn('Hello [[sim: stall_after=8]]'), stream: true }).withResponse()
       let deltas = 0
       for await (const { type } of stream) if (type === 'content_block_delta' && ++deltas === 3) stream.controller.abort()
-      await simLeft(count)
-      t.ok((await entryOf(gw, id)).nanos < 0n)
+      await isLeft(count + 1)
+      t.ok((await chargeOf(gw, id)).nanos < 0n)
 
       count = simulator.requests.length
       const helper = client.messages.stream({ ...hello, messages: turn('Hello [[sim: stall_after=8]]') })
       helper.once('text', () => { helper.abort() })
       t.ok(await thrown(helper.finalMessage()) instanceof SDK.APIUserAbortError)
-      await simLeft(count)
+      await isLeft(count + 1)
 
       count = simulator.requests.length
       const controller = new AbortController()
@@ -374,7 +410,7 @@ for (const { name, SDK, exported, isNew } of sdks) {
       await simulator.until(() => simulator.requests.length > count)
       controller.abort()
       t.ok(await waiting instanceof SDK.APIUserAbortError)
-      await simLeft(count)
+      await isLeft(count + 1)
       while (gw.server.inFlight > 0) await setImmediate()
       t.equal(await gw.services.store.openHolds(), 0)
     })
@@ -382,68 +418,67 @@ for (const { name, SDK, exported, isNew } of sdks) {
 
   t.test(`${name} retries`, async (t) => {
     const calls: number[] = []
-    const timed = (url: string, maxRetries: number): Client => new SDK({
-      apiKey: KEY, baseURL: url, maxRetries,
+    const timed = (url: string, maxRetries: number, apiKey = KEY): Client => new SDK({
+      apiKey, baseURL: url, maxRetries,
       fetch: (url, init) => { calls.push(performance.now()); return fetch(url as string, init) }
     })
     t.beforeEach(() => { calls.length = 0 })
 
-    await t.test('429 low_balance after the time that Retry-After says, and then succeeds', async (t) => {
+    await t.test('429 rate_limited when Retry-After says so, and then succeeds', async (t) => {
+      const { fetch, statuses } = await limited.useUp()
+      t.equal(textOf(await new SDK({ apiKey: keys.slow, baseURL: limited.url, fetch }).messages.stream(hello).finalMessage()), 'Hello again')
+      t.strictSame(statuses, [429, 200])
+    })
+    await t.test('429 low_balance too; it is a RateLimitError where it may not retry', async (t) => {
       const free = Promise.withResolvers<void>()
       const up = await upstream(t, ({ body }) => body!['max_tokens'] === 100 ? [wait(free.promise), answer('first')] : answer('second'))
-      const gw = await gateway(t, yaml([up.url]).replace('opening_balance_usd: 100', 'opening_balance_usd: 0.003'))
-      const first = timed(gw.url, 0).messages.create({ ...hello, max_tokens: 100 })
-      await up.nextRequest()
-      calls.length = 0
-      const second = timed(gw.url, 2).messages.create({ ...hello, max_tokens: 101 })
-      while (!gw.logged.some(({ status }) => status === 429)) await setImmediate()
-      free.resolve()
-      t.equal(textOf(await first), 'first')
-      t.equal(textOf(await second), 'second')
-      t.equal(calls.length, 2)
-      t.ok(calls[1]! - calls[0]! >= 990, `waited ${calls[1]! - calls[0]!} ms; by itself it would wait less than 500`)
-      t.equal(up.requests.length, 2, 'the refused one never reached the upstream')
-    })
-    await t.test('429 as RateLimitError where it may not retry', async (t) => {
-      const free = Promise.withResolvers<void>()
-      const up = await upstream(t, [wait(free.promise), answer('first')])
-      const gw = await gateway(t, yaml([up.url]).replace('opening_balance_usd: 100', 'opening_balance_usd: 0.003'))
+      const gw = await sdkGateway(t, up.url, { balance: '0.003' })
       const first = timed(gw.url, 0).messages.create({ ...hello, max_tokens: 100 })
       await up.nextRequest()
       const error = await thrown(timed(gw.url, 0).messages.create({ ...hello, max_tokens: 100 }))
       t.equal(error.constructor, SDK.RateLimitError)
       isShaped(t, error, 'rate_limit_error', 'low_balance')
       t.match(error.headers!.get('retry-after'), /^[1-9]\d?$/)
+
+      calls.length = 0
+      const before = gw.logged.length
+      const second = timed(gw.url, 2).messages.create({ ...hello, max_tokens: 101 })
+      while (!gw.logged.slice(before).some(({ status }) => status === 429)) await setImmediate()
       free.resolve()
-      await first
+      t.equal(textOf(await first), 'first')
+      t.equal(textOf(await second), 'second')
+      t.equal(calls.length, 2)
+      t.ok(calls[1]! - calls[0]! >= 990, `waited ${calls[1]! - calls[0]!} ms; by itself it would wait less than 500`)
+      t.equal(up.requests.length, 2, 'the refused ones never reached the upstream')
     })
     await t.test('503 of an overloaded model, each time asking the upstream', async (t) => {
-      const up = await upstream(t, errorReply(529, 'overloaded_error', 'Overloaded', { 'retry-after': '1' }))
-      const gw = await gateway(t, yaml([up.url]))
-      const error = await thrown(timed(gw.url, 1).messages.create(hello))
+      const before = busy.up.requests.length
+      const error = await thrown(timed(busy.url, 1).messages.create(hello))
       t.equal(error.status, 503)
       t.ok(error instanceof SDK.InternalServerError)
       t.equal(error.headers!.get('retry-after'), '1', 'the upstream\'s, passed on')
-      t.equal(up.requests.length, 2)
+      t.equal(busy.up.requests.length, before + 2)
       t.ok(calls[1]! - calls[0]! >= 990)
-      t.equal(await gw.services.store.openHolds(), 0)
     })
     await t.test('nothing that a retry can\'t help', async (t) => {
-      const up = await upstream(t, errorReply(400, 'invalid_request_error', 'messages: no'))
-      const gw = await gateway(t, yaml([up.url]).replace('opening_balance_usd: 100', 'opening_balance_usd: 0.003'))
-      for (const status of [400, 402]) {
-        calls.length = 0
-        t.equal((await thrown(timed(gw.url, 2).messages.create({ ...hello, max_tokens: status === 402 ? 60_000 : 100 }, { timeout: 60_000 }))).status, status)
-        t.equal(calls.length, 1)
-      }
+      t.equal((await thrown(timed(busy.url, 2).messages.create({ ...hello, max_tokens: 100 }))).status, 400)
+      t.equal((await thrown(timed(busy.url, 2, keys.poor).messages.create(hello))).status, 402)
+      t.equal(calls.length, 2)
+    })
+    await t.test('nothing that is in the stream already, behind pings that go unnoticed', async (t) => {
+      const { messages } = new SDK({ apiKey: KEY, baseURL: silent.url, fetch: silent.fetch })
+      t.equal(await messages.stream({ ...hello, max_tokens: 200 }).finalText(), 'At last')
+      const error = await thrown(messages.stream(hello).finalText())
+      t.ok(error instanceof SDK.APIError)
+      t.equal(error.status, undefined)
+      t.equal(error.type, 'overloaded_error')
+      t.match(error.message, /Request ID: req_.*model_overloaded/)
     })
     await t.test('a second target instead, where there is one: the client sees one answer', async (t) => {
-      const bad = await upstream(t, errorReply(529, 'overloaded_error', 'Overloaded'))
-      const good = await upstream(t, json(message('from the second')))
-      const gw = await gateway(t, yaml([bad.url, good.url]))
-      t.equal(textOf(await timed(gw.url, 2).messages.create(hello)), 'from the second')
+      const before = bad.requests.length
+      t.equal(textOf(await timed(two.url, 2).messages.create(hello)), 'from the second')
       t.equal(calls.length, 1)
-      t.equal(bad.requests.length, 1)
+      t.equal(bad.requests.length, before + 1)
     })
   })
 }

@@ -6,6 +6,7 @@ import { connect } from 'node:net'
 import { promisify } from 'node:util'
 import Anthropic from '@anthropic-ai/sdk'
 import Anthropic0 from 'anthropic-sdk-0'
+import OpenAI from 'openai'
 import t, { type Test } from 'tap'
 import { parse } from 'yaml'
 import { directives, faultsInModel, faultsInText, parseFaults } from '../src/simulator/faults.ts'
@@ -333,6 +334,106 @@ t.test('however the bytes are cut, the events are the same', async (t) => {
     t.strictSame(shape(cut.events), shape(plain.events), directive)
   }
 })
+
+t.test('chat: the official SDK takes it for its vendor', async (t) => {
+  const vendor = await simulator(t)
+  const client = new OpenAI({ apiKey: 'k', baseURL: `${vendor.url}/v1`, maxRetries: 0 })
+  const hello = { model: 'm', messages: [{ role: 'user' as const, content: 'Hello' }] }
+  t.match(await client.models.list(), { data: [{ id: 'simulated', object: 'model' }] })
+
+  const whole = await client.chat.completions.create(hello)
+  t.match(whole, { object: 'chat.completion', model: 'm', choices: [{ finish_reason: 'stop', message: { role: 'assistant', content: /You said: “Hello”/ } }], usage: { prompt_tokens: 1 } })
+  t.equal(whole.usage?.total_tokens, 1 + tokensOf(whole.choices[0]!.message.content!).length)
+  const streamed = await client.chat.completions.stream({ ...hello, stream: true, stream_options: { include_usage: true } }).finalChatCompletion()
+  t.equal(streamed.choices[0]!.message.content, whole.choices[0]!.message.content)
+  t.strictSame(streamed.usage, whole.usage)
+  t.match(await ended(vendor, vendor.requests.length), { ended: 'complete', text_sent: whole.choices[0]!.message.content, usage: whole.usage })
+  t.equal((await client.chat.completions.stream({ ...hello, stream: true }).finalChatCompletion()).usage, undefined, 'who does not ask for usage gets none')
+
+  const tools = [{ type: 'function' as const, function: { name: 'get_weather', parameters: weatherTool.input_schema } }]
+  const asking = { ...hello, tools, messages: [{ role: 'user' as const, content: 'Weather in Oslo?' }] }
+  const { choices: [call] } = await client.chat.completions.create(asking)
+  t.match(call, { finish_reason: 'tool_calls', message: { tool_calls: [{ id: /^call_/, type: 'function', function: { name: 'get_weather', arguments: '{"city":"Oslo","unit":"C"}' } }] } })
+  const next = await client.chat.completions.create({ ...asking, messages: [...asking.messages, call!.message, { role: 'tool', tool_call_id: call!.message.tool_calls![0]!.id, content: 'snow' }] })
+  t.match(next.choices[0]!.message.content, /The tool answered: “snow”/)
+})
+
+t.test('chat: it refuses what its vendors refuse', async (t) => {
+  const vendor = await simulator(t, { key: 'right' })
+  const post = async (body: Fields, authorization = 'Bearer right'): Promise<Fields> => {
+    const response = await fetch(`${vendor.url}/v1/chat/completions`, { method: 'POST', headers: { 'content-type': 'application/json', authorization }, body: JSON.stringify({ model: 'm', messages: [{ role: 'user', content: 'Hello' }], ...body }) })
+    return { status: response.status, ...(await response.json() as { error: Fields }).error }
+  }
+  t.match(await post({}, 'Bearer wrong'), { status: 401, code: 'invalid_api_key', message: /Incorrect API key/ })
+  const call = { role: 'assistant', content: null, tool_calls: [{ id: 'c', type: 'function', function: { name: 'f', arguments: '{}' } }] }
+  const table: readonly (readonly [Fields, RegExp])[] = [
+    [{ thinking: {} }, /Unrecognized request argument supplied: thinking/],
+    [{ max_tokens: 1, max_completion_tokens: 1 }, /at the same time/],
+    [{ max_tokens: 0 }, /below minimum/],
+    [{ temperature: 3 }, /temperature/],
+    [{ stop: ['a', 'b', 'c', 'd', 'e'] }, /maximum length 4/],
+    [{ stream_options: { include_usage: true } }, /stream_options/],
+    [{ tools: [] }, /empty array/],
+    [{ tool_choice: 'auto' }, /tool_choice/],
+    [{ parallel_tool_calls: false }, /parallel_tool_calls/],
+    [{ tools: [{ name: 'f', input_schema: {} }] }, /tools\[0\]\.function/],
+    [{ tools: [{ type: 'function', function: { name: 'a b' } }] }, /function\.name/],
+    [{ messages: [] }, /empty array/],
+    [{ messages: [{ role: 'user', content: [{ type: 'image', source: {} }] }] }, /messages\[0\]\.content\[0\]/],
+    [{ messages: [{ role: 'system', content: [{ type: 'image_url', image_url: { url: 'https://x' } }] }] }, /messages\[0\]\.content\[0\]/],
+    [{ messages: [{ role: 'human', content: 'x' }] }, /human/],
+    [{ messages: [{ role: 'assistant', content: null }] }, /got null/],
+    [{ messages: [call] }, /did not have response messages: c/],
+    [{ messages: [call, { role: 'user', content: 'x' }] }, /did not have response messages: c/],
+    [{ messages: [{ role: 'tool', tool_call_id: 'c', content: 'x' }] }, /must be a response/],
+    [{ messages: [{ role: 'assistant', content: null, tool_calls: [{ id: 'c', type: 'function', function: { name: 'f', arguments: {} } }] }] }, /expected a string/]
+  ]
+  for (const [body, message] of table) t.match(await post(body), { status: 400, type: 'invalid_request_error', message }, JSON.stringify(body))
+  for (const [directive, wanted] of [['context', { status: 400, code: 'context_length_exceeded' }], ['content_policy', { status: 400, code: 'content_filter' }], ['status=429', { status: 429, code: 'rate_limit_exceeded' }], ['status=500', { status: 500, type: 'server_error' }]] as const) {
+    t.match(await post({ messages: [{ role: 'user', content: `[[sim: ${directive}]]` }] }), wanted, directive)
+  }
+})
+
+t.test('chat: the habits of its vendors', async (t) => {
+  const vendor = await simulator(t)
+  const shape = async (directive: string, more: Fields = {}): Promise<string> => {
+    const body = { model: 'm', stream: true, stream_options: { include_usage: true }, messages: [{ role: 'user', content: `[[sim: ${directive}]] x` }], ...more }
+    const { bytes } = await eventsOf(await fetch(`${vendor.url}/v1/chat/completions`, { method: 'POST', headers: head, body: JSON.stringify(body) }))
+    return bytes.toString().split('\n\n').filter((record) => record !== '').map((record) => short(record.replace(/^data: /, ''))).join(' ')
+  }
+  const tools = { tools: ['f', 'g'].map((name) => ({ type: 'function', function: { name, parameters: { type: 'object', properties: { a: { type: 'boolean' } } } } })) }
+  const table: readonly (readonly [string, string, Fields?])[] = [
+    ['tokens=2', 'role content content stop usage [DONE]'],
+    ['tokens=2 finish_twice', 'role content content stop role+stop+usage [DONE]'],
+    ['tokens=1 finish_null', 'role content - usage [DONE]'],
+    ['tokens=1 usage_null', 'role+null content+null stop+null usage [DONE]'],
+    ['tokens=1 usage_with_finish', 'role content stop+usage [DONE]'],
+    ['tokens=1 usage_each', 'role+usage content+usage stop+usage [DONE]'],
+    ['tokens=1 usage_missing', 'role content stop [DONE]'],
+    ['tokens=1 no_terminal', 'role content stop usage'],
+    ['tokens=1 empty_frames', 'data: {} role data: {} content data: {} stop data: {} usage data: {} [DONE]'],
+    ['tokens=1 noise', ': PROCESSING keepalive role : PROCESSING keepalive content : PROCESSING keepalive stop : PROCESSING keepalive usage : PROCESSING keepalive [DONE]'],
+    ['tokens=1 reasoning_name=reasoning', `role${' reasoning'.repeat(11)} content stop usage [DONE]`, { reasoning_effort: 'low' }],
+    ['tool_calls=2', 'role content content content content content content 0:id:f 0 0 1:id:g 1 1 tool_calls usage [DONE]', tools],
+    ['tool_calls=2 tool_whole', 'role content content content content content content 0:id:f 1:id:g tool_calls usage [DONE]', tools],
+    ['tool_calls=2 tool_turns', 'role content content content content content content 0:id:f 1:id:g 0 1 0 1 tool_calls usage [DONE]', tools],
+    ['tool_calls=2 tool_no_index', 'role content content content content content content -:id:f - - -:id:g - - tool_calls usage [DONE]', tools],
+    ['tool_calls=2 tool_no_id tool_same_index', 'role content content content content content content 0:f 0 0 0:g 0 0 tool_calls usage [DONE]', tools]
+  ]
+  for (const [directive, expected, more] of table) t.equal(await shape(directive, more), expected, directive)
+})
+
+/** A chunk in a few words. */
+function short (data: string): string {
+  if (!data.startsWith('{"')) return data === '' ? 'data:' : data
+  const { choices, usage } = JSON.parse(data) as { choices: { delta: Fields, finish_reason: string | null }[], usage?: unknown }
+  if (choices[0] === undefined) return 'usage'
+  const { delta, finish_reason: reason } = choices[0]
+  const [call] = (delta['tool_calls'] ?? []) as { index?: number, id?: string, function: { name?: string } }[]
+  const said = call === undefined ? Object.keys(delta)[0] : [call.index ?? '-', call.id?.replace(/.*/s, 'id'), call.function.name].filter((part) => part !== undefined).join(':')
+  const reported = usage === undefined ? undefined : usage === null ? 'null' : 'usage'
+  return [said, reason ?? undefined, reported].filter((part) => part !== undefined).join('+') || '-'
+}
 
 t.test('usage that is zero, late or missing (lessons 3 and 12)', async (t) => {
   const vendor = await simulator(t)

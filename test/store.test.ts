@@ -3,12 +3,12 @@ import t from 'tap'
 import { MemoryStore } from '../src/store/memory.ts'
 import { all, conformance } from './store-conformance.ts'
 
-void t.test('memory', async (t) => { conformance(t, async () => new MemoryStore()) })
+void t.test('memory', async (t) => { conformance(t, async (now) => new MemoryStore(now)) })
 
 void t.test('memory answers at once: an answer that is settled in it leaves in one write', async (t) => {
   const store = new MemoryStore()
   t.equal(store.credit('acme', 'c', 1n), true)
-  t.strictSame(store.hold({ request_id: 'r', account: 'acme', key: 'k', nanos: 1n }), { kind: 'held' })
+  t.strictSame(store.hold({ request_id: 'r', account: 'acme', key: 'k', nanos: 1n }), { kind: 'held', nanos: 1n })
   t.equal(store.release('r'), undefined)
 })
 

@@ -283,7 +283,7 @@ t.test('an answer that ends while its client takes nothing leaves no upstream co
     const body = JSON.stringify(playing(name))
     socket.write(`POST /v1/messages HTTP/1.1\r\nhost: x\r\nx-api-key: ${KEY}\r\ncontent-length: ${body.length}\r\n\r\n${body}`)
   }
-  const { pool } = own.live.current().upstreams.get('u0')!
+  const { pool } = own.live.current().upstreams.get('u0')!.connections
   for (const request of [await up.nextRequest(), await up.nextRequest()]) t.equal(request.path, '/v1/messages')
   for (let turn = 0; turn < 100; turn++) await setImmediate() // what the upstream has sent is at the gateway
   rest.resolve()

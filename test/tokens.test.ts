@@ -3,7 +3,10 @@ import { Worker } from 'node:worker_threads'
 import { countTokens } from 'gpt-tokenizer/encoding/o200k_base'
 import t, { type Test } from 'tap'
 import { Produced } from '../src/money/produced.ts'
+import { Tally } from '../src/money/tally.ts'
 import { Tokens } from '../src/money/tokens.ts'
+import { compose } from '../src/simulator/composition.ts'
+import { SseEvent } from '../src/sse.ts'
 import { until } from './client.ts'
 import { services } from './exchange.ts'
 
@@ -141,4 +144,63 @@ void t.test('it ends while it is asked: an estimate, and no other thread', async
   t.equal(await asked, 1)
   t.equal(tokens.thread, undefined)
   t.strictSame(logged(), [])
+})
+
+void t.test('looked at in between, the count is that of the text until then, and its end is not changed by that', async (t) => {
+  const { tokens } = await counting(t)
+  const produced = new Produced(tokens)
+  const text = PROSE.repeat(600) + '👩‍👩‍👧‍👦 done'
+  let at = 0
+  for (const end of [0, 20, 9000, 9001, 20_000, text.length - 11, text.length - 5]) {
+    produced.add(text.slice(at, end))
+    at = end
+    const found = await produced.peek()
+    // A half of a surrogate pair has no count of its own.
+    if (text.slice(0, end).isWellFormed()) t.equal(found, countTokens(text.slice(0, end)), `${end} characters`)
+  }
+  const asked = produced.peek()
+  produced.add(text.slice(at))
+  t.strictSame([await produced.count(), await asked], [countTokens(text), countTokens(text.slice(0, at))])
+  t.equal(await produced.peek(), undefined, 'it has ended')
+  t.equal(tokens.thread!.open, 0)
+  const dropped = producing(tokens, PROSE)
+  await dropped.peek()
+  t.equal(tokens.thread!.open, 1)
+  dropped.drop()
+  await until(() => tokens.thread!.open === 0)
+  t.equal(await producing(new Tokens(services().log), PROSE).peek(), undefined, 'nobody counts')
+})
+
+void t.test('what a kill would be charged is what was delivered, whatever kind of text it is', async (t) => {
+  const { tokens } = await counting(t)
+  const says = (content: string): readonly string[] => compose({ model: 'm', max_tokens: 4000, messages: [{ role: 'user', content }] } as never, { tokens: 900 }).parts.flatMap((part) => part.tokens)
+  const delta = (text: string): SseEvent => SseEvent.of('content_block_delta', { type: 'content_block_delta', index: 0, delta: { type: 'text_delta', text } })
+  const cut = (text: string, length: number): string[] => text.match(new RegExp(`[^]{1,${length}}`, 'gu')) ?? []
+  // Of the tokenizer's count of the whole text: exact where it has spaces, within 3 % where it has none (each slice of 512 characters is cut somewhere).
+  const kinds: readonly (readonly [kind: string, pieces: readonly string[], most: number])[] = [
+    ['the simulator\'s answer', says('Tell me a story'), 0],
+    ['prose', cut(PROSE.repeat(100), 5), 0],
+    ['long words', cut('Internationalization notwithstanding, telecommunications infrastructure responsibilities. '.repeat(40), 9), 0],
+    ['code', cut("    if (value !== undefined) {\n      return items.map(({ id, name }) => `${id}: ${name}`)\n    }\n".repeat(60), 7), 0],
+    ['Chinese', cut('委员会星期二开会讨论了明年的预算，经过长时间的辩论，决定图书馆晚上继续开放。'.repeat(60), 2), 0.03],
+    ['Russian', cut('Комитет собрался во вторник, чтобы обсудить бюджет на следующий год. '.repeat(60), 4), 0],
+    ['one word of base64', cut(Buffer.from(Array.from({ length: 3000 }, (_, i) => (i * 2654435761 >>> 13) & 255)).toString('base64'), 4), 0.03],
+    ['a line', cut('-'.repeat(3000), 64), 0.5]
+  ]
+  for (const [kind, pieces, most] of kinds) {
+    const tally = new Tally(tokens)
+    let delivered = ''
+    for (const [i, piece] of pieces.entries()) {
+      tally.deliver(delta(piece))
+      delivered += piece
+      if (i % 100 !== 99 && i !== pieces.length - 1) continue
+      const { output } = await tally.countSoFar()
+      const wanted = countTokens(delivered)
+      if (Math.abs(output - wanted) > Math.max(most * wanted, most === 0 ? 0 : 4)) t.fail(`${kind}: ${output} of ${wanted} after ${delivered.length} characters`)
+    }
+    t.pass(`${kind}: ${delivered.length} characters`)
+    tally.drop()
+  }
+  const simulated = says('Tell me a story')
+  t.ok(simulated.length >= 900 && countTokens(simulated.join('')) <= simulated.length * 1.4 && countTokens(simulated.join('')) >= simulated.length * 0.7, `the provider's own count: ${simulated.length}, ours ${countTokens(simulated.join(''))}`)
 })

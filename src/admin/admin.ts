@@ -1,9 +1,11 @@
-// The admin listener: health, metrics, and which configuration is live. Answers always, whatever the parts that it asks do.
+// The admin listener: health, metrics, which configuration is live, and the admin API (api/). Answers always, whatever the parts that it asks do.
 import { hash, timingSafeEqual } from 'node:crypto'
 import type { IncomingMessage, ServerResponse } from 'node:http'
 import { GatewayError, shapeError, toGatewayError } from '../errors.ts'
 import { createRequestId } from '../request-id.ts'
 import type { Services } from '../services.ts'
+import type { AdminApi } from './api/api.ts'
+import { Refusal, refusalBody } from './api/refusal.ts'
 
 export interface AdminParts {
   readonly services: Services
@@ -13,12 +15,14 @@ export interface AdminParts {
   readonly ready: () => readonly string[]
   /** '' lets nobody in */
   readonly token: string
+  readonly api?: AdminApi
 }
 
 interface Answer {
   readonly status: number
   readonly type: string
   readonly text: string
+  readonly headers?: Readonly<Record<string, string>>
 }
 
 interface Address {
@@ -28,7 +32,7 @@ interface Address {
 
 const METHODS = ['GET', 'HEAD']
 
-export function adminHandler ({ services, status, ready, token }: AdminParts): (req: IncomingMessage, res: ServerResponse) => void {
+export function adminHandler ({ services, status, ready, token, api }: AdminParts): (req: IncomingMessage, res: ServerResponse) => void {
   const addresses = new Map<string, Address>([
     // The event loop runs, or nobody would answer.
     ['/healthz', { isPublic: true, answer: () => asJson({ status: 'ok' }) }],
@@ -37,14 +41,31 @@ export function adminHandler ({ services, status, ready, token }: AdminParts): (
     ['/admin/v1/config', { isPublic: false, answer: () => asJson(status()) }]
   ])
   const expected = hash('sha256', token, 'buffer')
+  /** in the audit log: which token it was, and nothing that helps to guess it */
+  const who = `admin-token ${expected.toString('hex').slice(0, 8)}`
 
   async function answer (req: IncomingMessage): Promise<Answer> {
     const path = (req.url ?? '').split('?', 1)[0]!
+    if (api?.knows(path) === true) {
+      refuseStrangers(req)
+      return await askApi(api, path, req)
+    }
     const address = addresses.get(path)
     if (address === undefined) throw new GatewayError('not_found', { message: 'There is nothing at this address of the admin listener.' })
     if (!METHODS.includes(req.method ?? '')) throw new GatewayError('method_not_allowed', { headers: { allow: METHODS.join(', ') } })
-    if (!address.isPublic && !isAdmin(req.headers.authorization)) throw new GatewayError('authentication_error', { message: 'The admin token is missing or wrong. Send it as "Authorization: Bearer TOKEN".' })
+    if (!address.isPublic) refuseStrangers(req)
     return await address.answer()
+  }
+
+  async function askApi (to: AdminApi, path: string, req: IncomingMessage): Promise<Answer> {
+    const query = new URLSearchParams((req.url ?? '').slice(path.length + 1))
+    const body = METHODS.includes(req.method ?? '') ? undefined : await readJson(req, to.bodyLimit(path, req.method ?? ''))
+    const { status, body: answered, version } = await to.answer({ method: req.method ?? '', path, query, ifMatch: req.headers['if-match'], body, who })
+    return { ...asJson(answered, status), ...(version !== undefined && { headers: { etag: `"${version}"` } }) }
+  }
+
+  function refuseStrangers (req: IncomingMessage): void {
+    if (!isAdmin(req.headers.authorization)) throw new GatewayError('authentication_error', { message: 'The admin token is missing or wrong. Send it as "Authorization: Bearer TOKEN".' })
   }
 
   /** Digests have one length, so the comparison tells nothing about the token. */
@@ -55,10 +76,9 @@ export function adminHandler ({ services, status, ready, token }: AdminParts): (
 
   return (req, res) => {
     const id = createRequestId()
-    req.resume()                                  // no address reads a body
     res.on('error', () => {})                     // the client left: nobody to tell
     req.on('error', () => {})
-    answer(req).catch((thrown: unknown) => shape(thrown, id, services)).then((answered) => { write(req, res, id, answered) })
+    answer(req).finally(() => { req.resume() }).catch((thrown: unknown) => shape(thrown, id, services)).then((answered) => { write(req, res, id, answered) })
       .catch((err: unknown) => { services.log.error({ err, request_id: id }, 'the admin listener could not answer'); res.destroy() })
   }
 }
@@ -67,14 +87,35 @@ function asJson (body: unknown, status = 200): Answer {
   return { status, type: 'application/json', text: JSON.stringify(body) + '\n' }
 }
 
-function shape (thrown: unknown, id: string, { log }: Services): Answer & { readonly headers: Readonly<Record<string, string>> } {
+/** @throws {Refusal} it is too large, or no JSON. Undefined: there is none. */
+async function readJson (req: IncomingMessage, limit: number): Promise<unknown> {
+  const chunks: Buffer[] = []
+  let size = 0
+  for await (const chunk of req.iterator({ destroyOnReturn: false }) as AsyncIterable<Buffer>) {
+    size += chunk.length
+    if (size > limit) throw new Refusal('request_too_large', `The body is larger than ${limit / 1024} KiB. Send a smaller one.`)
+    chunks.push(chunk)
+  }
+  if (size === 0) return undefined
+  try {
+    return JSON.parse(new TextDecoder('utf-8', { fatal: true }).decode(Buffer.concat(chunks)))
+  } catch (cause) {
+    throw new Refusal('invalid_request', 'The body is not JSON in UTF-8. Send a JSON object.', { cause })
+  }
+}
+
+function shape (thrown: unknown, id: string, { log }: Services): Answer {
+  if (thrown instanceof Refusal) {
+    if (thrown.cause !== undefined && thrown.status >= 500) log.error({ err: thrown.cause, request_id: id }, 'a change through the admin API may be lost')
+    return { ...asJson(refusalBody(thrown, id), thrown.status), headers: thrown.headers }
+  }
   const error = toGatewayError(thrown)
   if (error.row === 'server_error') log.error({ err: error.cause ?? error, request_id: id }, 'the admin listener failed')
   const { status, headers, body } = shapeError(error, 'chat', id)
   return { ...asJson(body, status), headers }
 }
 
-function write (req: IncomingMessage, res: ServerResponse, id: string, answer: Answer & { readonly headers?: Readonly<Record<string, string>> }): void {
+function write (req: IncomingMessage, res: ServerResponse, id: string, answer: Answer): void {
   const body = Buffer.from(answer.text)
   res.writeHead(answer.status, {
     ...answer.headers,

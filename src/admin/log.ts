@@ -3,7 +3,7 @@ import { type DestinationStream, type Logger, pino, stdSerializers } from 'pino'
 import type { LogLevel } from '../config/config.ts'
 import { type GatewayError, isGatewayError } from '../errors.ts'
 import type { Exchange, Outcome } from '../exchange.ts'
-import { ApiKey, Body, Charge, Model, Plan } from '../facts.ts'
+import { ApiKey, Body, Charge, Model } from '../facts.ts'
 import type { Services } from '../services.ts'
 import type { FinishedExchange } from './metrics.ts'
 
@@ -100,7 +100,8 @@ export function observe (exchange: Exchange, { log, metrics }: Services, status:
 }
 
 export function logExchange (log: Logger, finished: FinishedExchange, error?: GatewayError): void {
-  const line = { ...finished, provider: undefined, nanos: finished.nanos?.toString() }
+  // Our own sentence says which field, limit or address it was; what an upstream wrote stays with the client.
+  const line = { ...finished, provider: undefined, nanos: finished.nanos?.toString(), reason: error === undefined || error.cause !== undefined ? undefined : error.message }
   // Our own failure: the stack is the first thing that whoever is on call asks for.
   if (error?.row === 'server_error') log.error({ ...line, err: error.cause ?? error }, 'request')
   else if (error === undefined) log.info(line, 'request')
@@ -115,8 +116,10 @@ export function summarise (exchange: Exchange, outcome: Outcome, status: number,
   const model = exchange.find(Model)
   const charge = exchange.find(Charge)
   const served = outcome.kind === 'failed' ? undefined : outcome.served
-  const tried = exchange.find(Plan)?.attempts[exchange.attempts - 1]
+  // What the gateway answered by itself was served by nobody, whom it may have asked before.
+  const tried = outcome.kind === 'completed' && served === undefined ? undefined : exchange.tried
   const { endpoint } = exchange.route
+  const isRead = exchange.find(Body) !== undefined
   const upstream = served?.upstream ?? tried?.upstream ?? (endpoint.kind === 'forward' && exchange.attempts > 0 ? endpoint.upstream : undefined)
   const client = received.headers['user-agent']
   // One literal, without spreads: it has one shape, and this runs for every request. What is undefined is not printed.
@@ -134,7 +137,7 @@ export function summarise (exchange: Exchange, outcome: Outcome, status: number,
     channel: tried?.channel,
     upstream,
     attempts: exchange.attempts,
-    stream: exchange.find(Body)?.stream === true,
+    stream: isRead ? exchange.find(Body)!.stream === true : undefined,
     nanos: charge?.nanos,
     usage: charge?.usage,
     usage_source: charge?.source,
@@ -142,7 +145,8 @@ export function summarise (exchange: Exchange, outcome: Outcome, status: number,
     duration_ms: round(now - startedAt),
     own_ms: round(ownTime(exchange, now)),
     config_generation: exchange.snapshot.generation,
-    client: typeof client === 'string' ? client.slice(0, CLIENT_LENGTH) : undefined
+    client: typeof client === 'string' ? client.slice(0, CLIENT_LENGTH) : undefined,
+    ip: received.address
   }
 }
 

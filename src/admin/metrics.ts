@@ -26,7 +26,8 @@ export interface FinishedExchange {
   /** that served, or was tried last */
   readonly upstream?: string | undefined
   readonly attempts: number
-  readonly stream: boolean
+  /** undefined: the body was not read */
+  readonly stream: boolean | undefined
   readonly nanos?: Nanos | undefined
   readonly usage?: Usage | undefined
   readonly usage_source?: UsageSource | undefined
@@ -37,10 +38,15 @@ export interface FinishedExchange {
   readonly config_generation: number
   /** user agent, cut */
   readonly client?: string | undefined
+  /** of the socket's peer */
+  readonly ip?: string | undefined
 }
 
 /** A number that somebody else knows; asked for at each scrape. */
-export type Watched = 'gateway_body_memory_bytes' | 'gateway_holds_open'
+export type Watched = 'gateway_body_memory_bytes' | 'gateway_holds_open' | 'gateway_videos_open'
+
+/** How a video task ended. `lost`: its upstream knows it no more; `unknown`: nobody could tell in time. Only the first is charged. */
+export type VideoEnd = 'completed' | 'failed' | 'lost' | 'unknown'
 
 export interface Metrics {
   /** An exchange began; `record` ends it. */
@@ -53,6 +59,8 @@ export interface Metrics {
   hookTimeout (plugin: string): void
   /** What an answer cost beyond its hold: the operator's loss. */
   shortfall (nanos: Nanos): void
+  /** A video task is over. */
+  videoEnded (end: VideoEnd, model: string, channel: string, charged: Nanos): void
   /** A configuration went live. Forgets the series of what it no longer has. */
   configLive (generation: number, config: Config): void
   configRefused (): void
@@ -93,9 +101,10 @@ export function createMetrics (now: () => number = Date.now): Metrics {
   const charged = counters('gateway_charged_nanodollars_total', 'What clients were charged.', ['model', 'channel'], [])
   const shortfalls = counters('gateway_shortfall_nanodollars_total', 'What answers cost beyond their holds: the operator\'s loss.', [], [])
   const rejections = counters('gateway_rejected_total', 'Requests that never reached the pipeline.', [], ['reason'])
+  const videos = counters('gateway_videos_ended_total', 'Video tasks that are over; only completed ones are charged. "unknown": nobody could tell in time; the provider may charge for it.', ['model', 'channel'], ['end'])
   const hookTimeouts = counters('gateway_hook_timeouts_total', 'Hooks of plugins that took longer than hook_timeout.', ['plugin'], [])
   const reloads = counters('gateway_config_reloads_total', 'Configurations that were tried after the first.', [], ['result'])
-  const families = [requests, durations, firstTokens, tokenUsage, tokens, overheads, attempts, charged, shortfalls, rejections, hookTimeouts, reloads]
+  const families = [requests, durations, firstTokens, tokenUsage, tokens, overheads, attempts, charged, shortfalls, rejections, videos, hookTimeouts, reloads]
 
   let inFlight = 0
   const config = { generation: 0, isLastLive: 0, liveAt: 0 }
@@ -106,6 +115,7 @@ export function createMetrics (now: () => number = Date.now): Metrics {
     { name: 'gateway_config_last_reload_success', help: '1: the last configuration that was tried went live. 0: it was refused, the one before it works on.', read: () => config.isLastLive },
     { name: 'gateway_config_last_reload_timestamp_seconds', help: 'When the last configuration went live.', read: () => config.liveAt / 1000 },
     { name: 'gateway_body_memory_bytes', help: 'Request bodies in memory.', read: () => watched.get('gateway_body_memory_bytes')?.() },
+    { name: 'gateway_videos_open', help: 'Video tasks that are not over; each has a hold.', read: () => watched.get('gateway_videos_open')?.() },
     { name: 'gateway_holds_open', help: 'Holds that are neither settled nor released.', read: () => watched.get('gateway_holds_open')?.() }
   ]
   shortfalls.cell()
@@ -155,10 +165,11 @@ export function createMetrics (now: () => number = Date.now): Metrics {
       countServed(finished)
       if (ofModel === undefined) return
       ofModel.duration.observe(finished.duration_ms / 1000)
-      if (finished.stream && finished.outcome !== 'failed' && finished.first_byte_ms !== undefined) ofModel.firstToken.observe(finished.first_byte_ms / 1000)
+      if (finished.stream === true && finished.outcome !== 'failed' && finished.first_byte_ms !== undefined) ofModel.firstToken.observe(finished.first_byte_ms / 1000)
       if (finished.nanos !== undefined) ofModel.charged.value += Number(finished.nanos)
       if (finished.usage === undefined) return
-      const { input, cache_read, cache_write_5m, cache_write_1h, output } = finished.usage
+      const { input, cache_read, cache_write_5m, cache_write_1h, output, extras } = finished.usage
+      if ('image' in extras) return                           // no tokens: they would all be answers of none
       ofModel.input.observe(input + cache_read + cache_write_5m + cache_write_1h)
       ofModel.output.observe(output)
       ofModel.classes.input.value += input
@@ -171,6 +182,11 @@ export function createMetrics (now: () => number = Date.now): Metrics {
     attempt (upstream, outcome) { attempts.cell(upstream, outcome).value++ },
     rejected (reason) { rejections.cell(reason).value++ },
     hookTimeout (plugin) { hookTimeouts.cell(plugin).value++ },
+    videoEnded (end, model, channel, nanos) {
+      videos.cell(model, channel, end).value++
+      if (nanos > 0n) charged.cell(model, channel).value += Number(nanos)
+    },
+
     shortfall (nanos) { shortfalls.cell().value += Number(nanos) },
 
     configLive (generation, { models, upstreams }) {

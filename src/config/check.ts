@@ -18,7 +18,8 @@ export interface CheckInput {
   readonly own: ReadonlyMap<string, Plugin>
   /** JSON pointers of items that were reported already */
   readonly reported: ReadonlySet<string>
-  readonly endpoints?: readonly string[] | undefined
+  /** milliseconds since the epoch */
+  readonly now: number
 }
 
 export interface Checked {
@@ -54,7 +55,7 @@ export function explainSchema (path: string, plugin: Plugin): string | undefined
   }
 }
 
-export function check ({ source, shipped, own, reported, endpoints }: CheckInput): Checked {
+export function check ({ source, shipped, own, reported, now }: CheckInput): Checked {
   const { tree } = source
   const secrets = new Set(source.secrets)
   const textOf = (pointer: string): string | undefined => {
@@ -82,7 +83,7 @@ export function check ({ source, shipped, own, reported, endpoints }: CheckInput
     problems.push(problemAt(spot, pointer, sentence.message, sentence.hint))
   }
   const plugins = new Map([...shipped.map((plugin) => [plugin.name, plugin] as const), ...own])
-  const found = applyRules({ value, tree, plugins, endpoints })
+  const found = applyRules({ value, tree, plugins }, now)
   problems.push(...found.problems)
   // an option of a plugin that came from the environment may be a credential, whether its schema says so or not
   for (const [name, child] of tree.children?.get('pipeline')?.children ?? []) noteReplaced(child, `/pipeline/${name}`, secrets)

@@ -10,6 +10,7 @@ export interface Config {
   readonly server: ServerConfig
   readonly store: StoreConfig
   readonly log: { readonly level: LogLevel }
+  readonly videos: VideosConfig
   /** the longest that one plugin hook may take before the request fails */
   readonly hook_timeout: Milliseconds
   readonly pipeline: readonly PipelineItem[]
@@ -24,11 +25,12 @@ export type LogLevel = 'trace' | 'debug' | 'info' | 'warn' | 'error' | 'fatal' |
 
 export interface ServerConfig {
   readonly api: ListenerConfig & { readonly timeouts: ApiTimeouts }
-  readonly public: ListenerConfig
+  readonly public: ListenerConfig & PublicConfig
   readonly admin: ListenerConfig & { readonly token: string }
   readonly trusted_proxies: readonly string[]
   readonly body_limit: Bytes
   readonly body_memory: Bytes
+  readonly body_disk: Bytes
   readonly drain_delay: Milliseconds
   readonly drain_timeout: Milliseconds
 }
@@ -36,6 +38,15 @@ export interface ServerConfig {
 export interface ListenerConfig {
   /** "host:port"; port 0 takes a free one */
   readonly listen: string
+}
+
+export interface PublicConfig {
+  /** under which clients reach this listener, without a slash at its end; absent: where it listens */
+  readonly url?: string
+  /** of a link to an image */
+  readonly link_life: Milliseconds
+  /** all images behind links */
+  readonly link_space: Bytes
 }
 
 export interface ApiTimeouts {
@@ -52,9 +63,29 @@ export interface ApiTimeouts {
 }
 
 export interface StoreConfig {
-  readonly driver: 'memory'
-  /** the data folder: generated secrets (and, with drivers that keep it, the ledger) */
+  readonly driver: 'embedded' | 'memory'
+  /** the data folder: the ledger, and generated secrets */
   readonly path: string
+  /** what a power loss may take of the ledger; 0: nothing, and every charge waits for the disk */
+  readonly fsync_interval: Milliseconds
+  /** what rate limits count after anything but a clean stop: the most that may have been admitted, or nothing */
+  readonly windows: 'full' | 'forget'
+}
+
+/** How tasks are watched that upstreams work on. */
+export interface VideosConfig {
+  /** between two questions about a new task; up to six times as long for an old one */
+  readonly poll_interval: Milliseconds
+  /** questions to an upstream at a time */
+  readonly poll_concurrency: number
+  /** a task of which nobody knows by then what became of it has failed */
+  readonly max_age: Milliseconds
+  /** one that its upstream denies for so long is lost, and has failed */
+  readonly lost_after: Milliseconds
+  /** how long the file of a finished video can be had, unless its upstream says sooner */
+  readonly file_life: Milliseconds
+  /** how long a task that is over is listed */
+  readonly keep: Milliseconds
 }
 
 export interface PipelineItem {
@@ -65,15 +96,64 @@ export interface PipelineItem {
   readonly version?: string
 }
 
-export type Dialect = 'messages'
+export type Dialect = 'messages' | 'chat' | 'images' | 'videos'
+
+/** What differs among vendors of the dialect `chat`. */
+export interface ChatConfig {
+  /** its name for the most tokens of an answer; absent: max_tokens */
+  readonly max_tokens_field?: 'max_tokens' | 'max_completion_tokens'
+  /** where it wants its own thoughts back; absent: nowhere */
+  readonly reasoning_field?: 'reasoning_content' | 'reasoning'
+  /** false: it refuses `stream_options`; absent: it reports the usage of a stream if it is asked for it there */
+  readonly include_usage?: boolean
+  /** of a client's body, what goes on to it as it is, beside what is translated */
+  readonly fields?: readonly string[]
+}
 
 export interface UpstreamConfig {
   /** http(s) URL, or "simulator:" for the built-in simulator */
   readonly url: string
   readonly dialect: Dialect
+  /** it answers count_tokens; else the gateway estimates */
+  readonly count_tokens: boolean
+  /** what becomes of its links to images: the client gets them, or links of ours to copies */
+  readonly links?: 'pass' | 'mirror'
   readonly headers: Readonly<Record<string, string>>
-  readonly timeouts: { readonly connect: Milliseconds, readonly first_byte: Milliseconds, readonly idle: Milliseconds }
+  readonly timeouts: UpstreamTimeouts
+  /** absent: the system's authorities, no certificate of our own */
+  readonly tls?: TlsConfig
+  /** http URL of a proxy, with its credentials; absent: straight */
+  readonly proxy?: string
+  /** auto: where it is https, and the upstream offers it */
+  readonly http2: 'auto' | 'off'
+  readonly chat?: ChatConfig
 }
+
+export interface UpstreamTimeouts {
+  /** to make a connection, TLS included */
+  readonly connect: Milliseconds
+  readonly first_byte: Milliseconds
+  /** between two pieces of the answer */
+  readonly idle: Milliseconds
+  /** without a byte from either side of a WebSocket */
+  readonly websocket_idle: Milliseconds
+  /** then it takes no more requests, and what the resolver says by then counts */
+  readonly connection_age: Milliseconds
+}
+
+/** Texts in PEM. */
+export interface TlsConfig {
+  /** the only authorities that are believed */
+  readonly ca?: string
+  /** of the gateway itself, with its chain */
+  readonly cert?: string
+  readonly key?: string
+  /** the name that is asked for and looked for in the upstream's certificate, in the place of the URL's host */
+  readonly server_name?: string
+}
+
+/** What a model gives. */
+export type ModelKind = 'text' | 'image' | 'video'
 
 export type ChannelName = 'premium' | 'cheap'
 export type RoutingMode = 'premium' | 'cheap' | 'auto_cheap' | 'max' | 'auto_premium'
@@ -89,6 +169,38 @@ export interface TokenPrice {
   readonly extras?: Readonly<Record<string, Usd>>
 }
 
+/** One of several prices that follow each other. */
+export interface StagedPrice extends TokenPrice {
+  /** a day (its midnight in UTC) or an instant with its zone (RFC 3339) from which it holds; only the first of a list may be without */
+  readonly from?: string
+}
+
+/** What a text model costs; of a list, the last that has begun (money/price-in-force.ts). */
+export type TextPrice = TokenPrice | 'free' | readonly (StagedPrice | 'free')[]
+
+/** A variant of an image or video model, and what it costs: exactly one of the two prices. */
+export interface PriceRow {
+  /** values of parameters; a parameter that is not named may have any value. Absent: fits everything */
+  readonly when?: Readonly<Record<string, string>>
+  /** of an image model: per delivered image */
+  readonly usd?: Usd
+  /** of a video model */
+  readonly usd_per_second?: Usd
+}
+
+/** Of a channel of an image or video model: the first row that fits the request. What fits none is not sold in this channel. */
+export type ItemPrice = readonly PriceRow[] | 'free'
+
+/** What a client may choose of an image or video model, under the name that it has in a request. */
+export interface ParameterConfig {
+  /** numbers too as text, as they stand in the YAML */
+  readonly values: readonly string[]
+  /** of a request that names none; absent: it stays unset */
+  readonly default?: string
+  /** of `resolution`: by value, the pixels that it covers; a request that names only a size gets the smallest that covers it */
+  readonly max_pixels?: Readonly<Record<string, number>>
+}
+
 export interface TargetConfig {
   readonly upstream: string
   readonly model: string
@@ -97,7 +209,7 @@ export interface TargetConfig {
 
 export interface ChannelConfig {
   readonly enabled: boolean
-  readonly price: TokenPrice | 'free'
+  readonly price: TextPrice
   readonly targets: readonly TargetConfig[]
 }
 
@@ -105,14 +217,25 @@ export interface ModelConfig {
   readonly id: string
   readonly name: string
   readonly provider: string
-  readonly kind: 'text'
+  readonly kind: ModelKind
   /** day of availability, YYYY-MM-DD */
   readonly created: string
   readonly family?: string
   /** tokens of input that fit */
   readonly context?: number
   readonly max_output?: number
+  /** of a chat request that names none; absent: the smaller of max_output and 8192 */
+  readonly default_max_tokens?: number
+  /** whether it takes temperature, top_p and top_k; where not they are dropped */
+  readonly sampling: boolean
+  /** how it thinks when a chat request sets reasoning_effort: with a budget of tokens, as it sees fit, or not at all */
+  readonly thinking: 'budget' | 'adaptive' | 'none'
+  /** whether it takes a JSON Schema for its answer; where not a tool is forced in its place */
+  readonly structured_outputs: boolean
   readonly accepts: readonly ('text' | 'image')[]
+  /** of image and video models: what decides the price */
+  readonly parameters?: Readonly<Record<string, ParameterConfig>>
+  /** `price` as typed is a text model's; that of the others is read through `itemPriceOf` (money/item-price.ts) */
   readonly channels: Readonly<Partial<Record<ChannelName, ChannelConfig>>>
 }
 
@@ -123,6 +246,8 @@ export interface RouteConfig {
   readonly serve?: string
   /** forwards the bytes to this upstream */
   readonly forward?: string
+  /** of a forward route: WebSockets too */
+  readonly websocket?: boolean
   readonly price?: { readonly usd: Usd } | 'free'
   /** names of plugins of `pipeline:`; absent: all of them */
   readonly pipeline?: readonly string[]
@@ -133,6 +258,8 @@ export interface AccountConfig {
   readonly name: string
   readonly opening_balance_usd: Usd
   readonly allow_fallback: boolean
+  /** true: its keys are refused with account_frozen */
+  readonly suspended: boolean
 }
 
 export interface KeyConfig {
@@ -140,7 +267,28 @@ export interface KeyConfig {
   readonly account: string
   /** never leaves config/ and auth: printed as *** everywhere */
   readonly secret: string
+  /** true: it is refused like an unknown one */
+  readonly frozen: boolean
   readonly usage_limit_usd?: Usd
+  /** on a calendar day, or in a calendar month, of `time_zone` */
+  readonly usage_limit_day_usd?: Usd
+  readonly usage_limit_month_usd?: Usd
+  /** a name of the IANA database; absent: UTC */
+  readonly time_zone?: string
+  /** requests in any 60 seconds; 0: no limit; absent: rate-limit's default_rpm */
+  readonly rate_limit?: number
+  /** requests at a time; 0: no limit; absent: rate-limit's default_concurrency */
+  readonly concurrency?: number
+  /** ids, or beginnings of ids with "*" at the end; absent: all */
+  readonly allowed_models?: readonly string[]
+  /** presets (protocol.md I) or user agents with "*"; absent: all */
+  readonly allowed_clients?: readonly string[]
+  /** addresses and networks (CIDR); absent: all */
+  readonly ip_whitelist?: readonly string[]
+  /** such as "https://app.example.com"; absent: all */
+  readonly allowed_origins?: readonly string[]
+  /** false: requests for a stream are refused */
+  readonly streaming: boolean
   readonly routing_mode: RoutingMode
   readonly channels: readonly ChannelName[]
 }

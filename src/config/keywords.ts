@@ -84,6 +84,11 @@ export function addKeywords (ajv: Ajv2020, textOf: (pointer: string) => string |
     const wrong = explainUsd(text, decimals)
     return wrong === undefined ? { value: text } : { message: wrong }
   }))
+  // a value that is compared as text: `4` and `"4"` are the same, and 1.0 is not 1
+  ajv.addKeyword(converting<true>('word', (_schema, data, pointer) => {
+    if ((typeof data !== 'string' && typeof data !== 'number') || data === '') return { message: 'must be a text or a number' }
+    return { value: textOf(pointer) ?? String(data) }
+  }))
   ajv.addKeyword({
     keyword: 'secret',
     errors: false,

@@ -2,9 +2,10 @@
 // load or compile changes nothing.
 import { emitWarning } from 'node:process'
 import type { Worker } from 'node:worker_threads'
-import { parseUsd } from '../money/nanos.ts'
+import { formatUsd, parseUsd, type Nanos } from '../money/nanos.ts'
 import type { Plugin } from '../plugin.ts'
 import type { Services } from '../services.ts'
+import { within } from '../within.ts'
 import type { Config } from './config.ts'
 import type { Env } from './interpolate.ts'
 import { loadConfig, type LoadResult, type Place, type ValidLoad, warmUp } from './load.ts'
@@ -48,8 +49,6 @@ export interface LiveOptions<Live extends Retirable = Snapshot> {
   readonly file: string
   readonly pluginsUrl: string | URL
   readonly env?: Env
-  /** names for `serve:` */
-  readonly endpoints?: readonly string[]
   readonly services: { readonly now: () => number } & Partial<{
     readonly log: Pick<Services['log'], 'info' | 'warn' | 'error'>
     readonly metrics: Pick<Services['metrics'], 'configLive' | 'configRefused'>
@@ -59,6 +58,8 @@ export interface LiveOptions<Live extends Retirable = Snapshot> {
    * @param userPlugins the user's own plugins by their path, which is `use` in config.pipeline
    */
   readonly compile: (config: Config, generation: number, userPlugins: ReadonlyMap<string, Plugin>) => Live | Promise<Live>
+  /** What accounts were credited when they were new, in nano-dollars; undefined: they are new. Absent: nobody knows. */
+  readonly creditedTo?: (account: string) => Nanos | undefined | Promise<Nanos | undefined>
   /** After every reload, refused or not, and after the start. */
   readonly onReload?: (result: ReloadResult) => void
   readonly watch?: WatchOptions
@@ -83,6 +84,9 @@ interface Pending {
   readonly promise: Promise<ReloadResult>
   readonly resolve: (result: ReloadResult) => void
 }
+
+/** A disk that does not answer must not stop a reload either: it is done without its warnings. */
+const WARNING_MS = 5000
 
 /** A `create` or a connection that never comes to an end must not stop all reloads after it. */
 const TIMEOUT_MS = 30_000
@@ -184,18 +188,21 @@ export class LiveConfig<Live extends Retirable = Snapshot> {
   }
 
   async #load (): Promise<Pick<ReloadResult, 'ok' | 'changed' | 'problems' | 'warnings'>> {
-    const { file, pluginsUrl, env, endpoints, timeoutMs } = this.#options
+    const { file, pluginsUrl, env, timeoutMs } = this.#options
     const warm = this.#warmed
     this.#warmed = undefined
     const loaded = await loadConfig(file, {
-      pluginsUrl, endpoints, warm, ...(env !== undefined && { env }), ...(timeoutMs !== undefined && { timeoutMs })
+      pluginsUrl, warm, now: this.#options.services.now(), ...(env !== undefined && { env }), ...(timeoutMs !== undefined && { timeoutMs })
     })
     this.#noteFiles(loaded)
     if (loaded.kind === 'invalid') return refused(loaded.problems)
     const old = this.#running
     const config = old === undefined ? loaded.config : Object.freeze({ ...loaded.config, server: old.config.server, store: old.config.store })
-    const warnings = old === undefined ? loaded.warnings : [...needsRestart(old.config, loaded), ...changedOpenings(old.config, loaded), ...loaded.warnings]
-    if (old?.digest === loaded.digest) return { ok: true, changed: false, problems: [], warnings }
+    const { creditedTo } = this.#options
+    // Asked when the store is there: compiling the first configuration opens it.
+    const warn = async (): Promise<readonly Problem[]> =>
+      [...old === undefined ? [] : needsRestart(old.config, loaded), ...creditedTo === undefined ? [] : await within(changedOpenings(loaded, creditedTo), WARNING_MS, () => undefined).catch(() => []), ...loaded.warnings]
+    if (old?.digest === loaded.digest) return { ok: true, changed: false, problems: [], warnings: await warn() }
     const generation = (old?.generation ?? 0) + 1
     let snapshot: Live
     try {
@@ -205,7 +212,7 @@ export class LiveConfig<Live extends Retirable = Snapshot> {
     }
     this.#running = { snapshot, generation, config, digest: loaded.digest, secrets: loaded.secrets, loadedAt: new Date(this.#options.services.now()).toISOString() }
     if (old !== undefined) retire(old.snapshot)
-    return { ok: true, changed: true, problems: [], warnings }
+    return { ok: true, changed: true, problems: [], warnings: await warn() }
   }
 
   async #compile (config: Config, generation: number): Promise<Live> {
@@ -293,7 +300,7 @@ function retire (snapshot: Retirable): void {
 /** A plugin's `create` may put its options into what it throws. */
 function hideSecrets (message: string, { config, secrets: pointers }: ValidLoad): string {
   const options = pointers.map((pointer) => parsePointer(pointer).reduce<unknown>((value, step) => (value as Readonly<Record<string, unknown>> | undefined)?.[step], config))
-  const secrets = [...options.filter((value) => typeof value === 'string'), config.server.admin.token, ...config.keys.map(({ secret }) => secret), ...Object.values(config.upstreams).flatMap(({ headers }) => Object.values(headers))]
+  const secrets = [...options.filter((value) => typeof value === 'string'), config.server.admin.token, ...config.keys.map(({ secret }) => secret), ...Object.values(config.upstreams).flatMap(({ headers, tls, proxy }) => [...Object.values(headers), tls?.key ?? '', proxy ?? ''])]
   return secrets.reduce((text, secret) => secret.length < 4 ? text : text.replaceAll(secret, '***'), message)
 }
 
@@ -305,15 +312,15 @@ function needsRestart (running: Config, { config, places }: ValidLoad): Problem[
   })))
 }
 
-/** An opening balance is credited once, ever: what somebody writes there later does nothing. */
-function changedOpenings (running: Config, { config, places }: ValidLoad): Problem[] {
-  const before = new Map(running.accounts.map(({ id, opening_balance_usd: opening }) => [id, opening]))
-  return config.accounts.flatMap(({ id, opening_balance_usd: opening }, index) => {
-    const credited = before.get(id)
-    if (credited === undefined || parseUsd(credited) === parseUsd(opening)) return []
+/** An opening balance is credited once, ever: what somebody writes there later does nothing. Says nothing where the ledger can't be read. */
+async function changedOpenings ({ config, places }: ValidLoad, creditedTo: NonNullable<LiveOptions['creditedTo']>): Promise<Problem[]> {
+  const changed = await Promise.all(config.accounts.map(async ({ id, opening_balance_usd: opening }, index) => {
+    const credited = await (async () => await creditedTo(id))().catch(() => undefined)
+    if (credited === undefined || credited === parseUsd(opening)) return []
     const path = ['accounts', String(index), 'opening_balance_usd']
-    return [{ ...findPlace(path, places), path: formatPointer(path), message: `has changed from ${credited} to ${opening}, which does nothing: it was credited once, when the account was new` }]
-  })
+    return [{ ...findPlace(path, places), path: formatPointer(path), message: `has changed from ${formatUsd(credited)} to ${opening}, which does nothing: it was credited once, when the account was new` }]
+  }))
+  return changed.flat()
 }
 
 function differences (a: unknown, b: unknown, path: readonly string[]): (readonly string[])[] {

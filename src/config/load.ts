@@ -12,10 +12,10 @@ export interface LoadOptions {
   /** the module that exports the shipped `plugins` */
   readonly pluginsUrl: string | URL
   readonly env?: Env
-  /** names for `serve:`; absent: any */
-  readonly endpoints?: readonly string[] | undefined
   /** how long reading and checking may take */
   readonly timeoutMs?: number
+  /** milliseconds since the epoch */
+  readonly now?: number
   /** a thread of `warmUp`; used up by this */
   readonly warm?: Worker | undefined
 }
@@ -39,7 +39,7 @@ export interface ValidLoad extends Loaded {
   readonly digest: string
   /** JSON pointers below /pipeline of values that must not be printed */
   readonly secrets: readonly string[]
-  /** by JSON pointer: where server, store and their parts stand */
+  /** by JSON pointer: what needs a restart, and what only a plugin can refuse */
   readonly places: Readonly<Record<string, Place>>
 }
 
@@ -52,7 +52,8 @@ export interface WorkerInput {
   readonly file: string
   readonly env: Env
   readonly pluginsUrl: string
-  readonly endpoints: readonly string[] | undefined
+  /** milliseconds since the epoch; absent: the machine's clock */
+  readonly now?: number
 }
 
 /**
@@ -91,7 +92,7 @@ export function warmUp (pluginsUrl: string | URL): Worker {
 }
 
 /** @param file as it should be named in problems; relative to the working folder */
-export async function loadConfig (file: string, { pluginsUrl, env = processEnv, endpoints, timeoutMs = TIMEOUT_MS, warm }: LoadOptions): Promise<LoadResult> {
+export async function loadConfig (file: string, { pluginsUrl, env = processEnv, timeoutMs = TIMEOUT_MS, now, warm }: LoadOptions): Promise<LoadResult> {
   const stamps = new Map<string, string>()
   const { promise, resolve } = Promise.withResolvers<Verdict>()
   const fail = (message: string): void => {
@@ -99,7 +100,7 @@ export async function loadConfig (file: string, { pluginsUrl, env = processEnv, 
   }
   let worker: Worker
   try {
-    const input: WorkerInput = { file, env: { ...env }, pluginsUrl: String(pluginsUrl), endpoints }
+    const input: WorkerInput = { file, env: { ...env }, pluginsUrl: String(pluginsUrl), ...(now !== undefined && { now }) }
     worker = warm === undefined || hasEnded(warm) ? warmUp(pluginsUrl) : warm
     worker.ref()
     worker.postMessage(input)

@@ -5,7 +5,7 @@ import type { Plugin } from '../plugin.ts'
 import { check, explainSchema } from './check.ts'
 import type { Verdict, WorkerInput } from './load.ts'
 import { normalize, type OwnPlugin } from './normalize.ts'
-import { formatPointer, locate, problemAt, type Tree } from './place.ts'
+import { findTree, formatPointer, locate, parsePointer, problemAt, type Tree } from './place.ts'
 import { type Problem, sortProblems } from './problem.ts'
 import { readSource, type Source } from './source.ts'
 import { stampSync } from './stamp.ts'
@@ -21,7 +21,7 @@ export async function readConfig (input: WorkerInput, note: Note): Promise<Verdi
   source.problems.push(...problems)
   const { plugins: shipped } = await import(input.pluginsUrl) as { readonly plugins: readonly Plugin[] }
   const own = await loadOwn(ownPlugins, shipped, source, note)
-  const checked = check({ source, shipped, own: own.plugins, reported: new Set([...reported, ...own.reported]), endpoints: input.endpoints })
+  const checked = check({ source, shipped, own: own.plugins, reported: new Set([...reported, ...own.reported]), now: input.now ?? Date.now() })
   if (checked.problems.length > 0) return invalid(source, checked.problems)
   if (own.version !== undefined) for (const item of checked.config.pipeline) if (own.plugins.has(item.use)) Object.assign(item, { version: own.version })
   const { server, store, models, keys, accounts, routes, ...rest } = checked.config
@@ -32,7 +32,12 @@ export async function readConfig (input: WorkerInput, note: Note): Promise<Verdi
     warnings: checked.warnings,
     digest: createHash('sha256').update(JSON.stringify([rest, lists])).digest('hex'),
     secrets: checked.secrets.filter((pointer) => pointer.startsWith('/pipeline/')),
-    places: Object.fromEntries([...['', '/server', '/store'].flatMap((pointer) => placesBelow(source.tree, pointer)), ...placesOf(source.tree, 'pipeline', 'use'), ...placesOf(source.tree, 'accounts', 'opening_balance_usd')])
+    places: Object.fromEntries([
+      ...['/server', '/store', ...keys.flatMap(({ allowed_clients: clients }, index) => clients === undefined ? [] : [`/keys/${index}/allowed_clients`])].flatMap((pointer) => placesBelow(source.tree, pointer)),
+      ...placesOf(source.tree, 'pipeline', 'use'),
+      ...placesOf(source.tree, 'accounts', 'opening_balance_usd'),
+      ['', locate(source.tree.at)]
+    ])
   }
 }
 
@@ -97,13 +102,12 @@ function placesOf (tree: Tree, list: string, key: string): [string, ReturnType<t
   return [...tree.children?.get(list)?.children ?? []].map(([index, item]) => [`/${list}/${index}/${key}`, locate((item.children?.get(key) ?? item).at)])
 }
 
-/** Where the parts stand that need a restart. */
-function placesBelow (tree: Tree, pointer: string): [string, { readonly file: string, readonly line: number, readonly column: number }][] {
-  if (pointer === '') return [['', locate(tree.at)]]
-  const found = tree.children?.get(pointer.slice(1))
+/** Where the parts stand of what needs a restart, or what a plugin may refuse. */
+function placesBelow (tree: Tree, pointer: string): [string, ReturnType<typeof locate>][] {
+  const found = findTree(tree, parsePointer(pointer))
   const walk = (here: Tree, path: string): [string, ReturnType<typeof locate>][] => [
     [path, locate(here.key ?? here.at)],
     ...[...here.children ?? []].flatMap(([name, child]) => walk(child, path + formatPointer([name])))
   ]
-  return found === undefined ? [] : walk(found, pointer)
+  return found.exact ? walk(found.tree, pointer) : []
 }

@@ -18,7 +18,13 @@ export function redact (config: Config, secrets: readonly string[] = []): Config
   let shown: Config = {
     ...config,
     server: { ...config.server, admin: { ...config.server.admin, token: hide(token) as string } },
-    upstreams: Object.fromEntries(Object.entries(config.upstreams).map(([name, upstream]) => [name, { ...upstream, headers: hide(upstream.headers) as Record<string, string> }])),
+    upstreams: Object.fromEntries(Object.entries(config.upstreams).map(([name, upstream]) => [name, {
+      ...upstream,
+      headers: hide(upstream.headers) as Record<string, string>,
+      ...(upstream.tls?.key !== undefined && { tls: { ...upstream.tls, key: hide(upstream.tls.key) as string } }),
+      // where it is stays visible; who we are there does not
+      ...(upstream.proxy !== undefined && { proxy: upstream.proxy.replace(/\/\/.*@/, `//${HIDDEN}@`) })
+    }])),
     keys: config.keys.map((key) => ({ ...key, secret: hide(key.secret) as string }))
   }
   for (const pointer of secrets) shown = hideAt(shown, parsePointer(pointer)) as Config

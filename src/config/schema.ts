@@ -1,5 +1,6 @@
 // The JSON Schema of gateway.yaml: the core's own part by hand, and each plugin's options from the plugin. The only place where
 // defaults stand. A name is refused until the gateway does what it says. Every property has a description: the reference.
+import { FROM } from '../money/price-in-force.ts'
 import type { JsonSchema, Plugin } from '../plugin.ts'
 
 const PRICE_DECIMALS = 12                    // money/nanos.ts parsePrice
@@ -19,6 +20,10 @@ function size (description: string, standard: string, limits: { readonly min?: s
 
 function price (description: string): JsonSchema {
   return { description, usd: PRICE_DECIMALS }
+}
+
+function pem (description: string): JsonSchema {
+  return { description: `${description} In PEM; \${file:path} reads it from a file.`, type: 'string', pattern: '-----BEGIN [A-Z ]+-----', expected: 'a text in PEM, such as ${file:tls/ca.pem}', secret: true }
 }
 
 function name (description: string, expected: string): JsonSchema {
@@ -41,28 +46,37 @@ const server = map('Where the gateway listens, and its limits. A change needs a 
     }, { default: {} })
   }, { default: {} }),
   public: map('The address of the public pages: model catalogue and links.', {
-    listen: listen('"host:port"; port 0 takes a free one.', '127.0.0.1:8081')
+    listen: listen('"host:port"; port 0 takes a free one.', '127.0.0.1:8081'),
+    url: { description: 'The address under which clients reach this listener, for links to images; absent: where it listens.', type: 'string', pattern: '^https?://[^\\s?#@]+[^\\s?#@/]$', expected: 'an http or https URL without credentials, query and a slash at its end' },
+    link_life: duration('How long a link to an image works.', '24h', { min: '1m' }),
+    link_space: size('All images behind links; beyond it no more are made until some expire.', '10GB', { min: '1MB' })
   }, { default: {} }),
   admin: map('The address of the operator: metrics, health, admin API.', {
     listen: listen('"host:port"; port 0 takes a free one. Keep it private.', '127.0.0.1:9090'),
     token: { description: 'Bearer token of the admin API; empty: one is made in the data folder.', type: 'string', default: '', secret: true }
   }, { default: {} }),
   trusted_proxies: {
-    description: 'Networks (CIDR) whose X-Forwarded-For is believed.',
+    description: 'Networks whose X-Forwarded-For is believed.',
     type: 'array',
     default: [],
-    items: { description: 'A network such as 10.0.0.0/8.', type: 'string' }
+    items: { description: 'An address, or a network such as 10.0.0.0/8.', type: 'string' }
   },
   body_limit: size('Largest request body, after decompression.', '32MB', { min: '1KB', max: '1GB' }),
   body_memory: size('All request bodies in flight; beyond it requests are refused with queue_full.', '512MB', { min: '1MB' }),
+  body_disk: size('Files of all forms in flight that are larger than 1 MB and wait on disk; beyond it requests are refused with queue_full.', '4GB', { min: '1MB' }),
   drain_delay: duration('After SIGTERM, how long connections are still accepted while readyz already fails.', '0s', { min: '0s' }),
   drain_timeout: duration('After SIGTERM, how long running requests may take to end.', '30s', { min: '0s' })
 }, { default: {} })
 
 const store = map('Where balances, holds and the ledger live. A change needs a restart.', {
-  driver: { description: 'memory: nothing outlives the process.', enum: ['memory'], default: 'memory' },
-  path: { description: 'The data folder, for what the gateway generates itself.', type: 'string', minLength: 1, default: './data' }
+  driver: { description: 'embedded: SQLite in the data folder. memory: nothing outlives the process.', enum: ['embedded', 'memory'], default: 'embedded' },
+  path: { description: 'The data folder: the ledger, and what the gateway generates itself. One gateway writes to it at a time.', type: 'string', minLength: 1, default: './data' },
+  fsync_interval: duration('What a power loss may take of the ledger; a mere kill takes nothing. 0s: nothing either, and every charge waits for the disk.', '100ms', { min: '0s', max: '1m' }),
+  windows: { description: 'What rate limits count after anything but a clean stop. full: the most that may have been admitted, so that no limit is passed. forget: nothing.', enum: ['full', 'forget'], default: 'full' }
 }, { default: {} })
+
+/** What is translated, and `n`: all answers would be paid for, and one read. */
+const OTHER_FIELD = /^(?!(?:model|messages|max_tokens|max_completion_tokens|temperature|top_p|stop|tools|tool_choice|parallel_tool_calls|reasoning_effort|response_format|user|stream|stream_options|n)$)[A-Za-z][A-Za-z0-9_]{0,63}$/
 
 const upstream = map('A provider that answers requests.', {
   url: {
@@ -71,7 +85,9 @@ const upstream = map('A provider that answers requests.', {
     pattern: '^(?:simulator:|https?://[^\\s?#@]+)$',
     expected: 'an http or https URL without credentials and query, or "simulator:"'
   },
-  dialect: { description: 'The API that it speaks.', enum: ['messages'], default: 'messages' },
+  dialect: { description: 'The API that it speaks.', enum: ['messages', 'chat', 'images', 'videos'], default: 'messages' },
+  count_tokens: { description: 'Whether it answers POST /v1/messages/count_tokens; false: the gateway estimates.', type: 'boolean', default: false },
+  links: { description: 'What becomes of its links to images. pass: the client gets them. mirror: the gateway fetches the image, and the client gets a link of its public listener.', enum: ['pass', 'mirror'], default: 'pass' },
   headers: {
     description: 'Headers sent with every request to it: its credentials.',
     type: 'object',
@@ -83,10 +99,35 @@ const upstream = map('A provider that answers requests.', {
     secret: true
   },
   timeouts: map('How long it may take.', {
-    connect: duration('To accept a connection.', '3s'),
+    connect: duration('To make a connection, TLS included; through a proxy each half.', '3s'),
     first_byte: duration('From the request to the head of the answer.', '60s'),
-    idle: duration('Between two pieces of the answer.', '60s')
-  }, { default: {} })
+    idle: duration('Between two pieces of the answer.', '60s'),
+    websocket_idle: duration('Without a byte from either side of a WebSocket.', '5m'),
+    connection_age: duration('The age at which a connection takes no more requests: a change of DNS is noticed by then.', '5m')
+  }, { default: {} }),
+  tls: map('How an https upstream proves itself to us, and we to it.', {
+    ca: pem('Certificates of the authorities that are believed, in the place of the public ones.'),
+    cert: pem('The certificate of the gateway, with its chain; wants "key".'),
+    key: pem('The private key of "cert".'),
+    server_name: { description: 'The name that is asked for, and looked for in its certificate; absent: the host of the URL.', type: 'string', pattern: '^[A-Za-z0-9](?:[A-Za-z0-9.-]{0,251}[A-Za-z0-9])?$', expected: 'a host name' }
+  }, { minProperties: 1 }),
+  proxy: {
+    description: 'An HTTP proxy that connects us (by CONNECT), with name and password if it wants them; absent: straight.',
+    type: 'string', pattern: '^http://[^\\s/?#]+/?$', expected: 'an http URL such as http://name:password@proxy.example.com:3128', secret: true
+  },
+  // Off by default: Node 26.8 was seen to abort the whole process at the end of an HTTP/2 session (nodejs/node#64850).
+  http2: { description: 'auto: HTTP/2 where the upstream is https and offers it, but for forward routes. off: HTTP/1.1.', enum: ['auto', 'off'], default: 'off' },
+  chat: map('With "dialect: chat", what differs among its vendors.', {
+    max_tokens_field: { description: 'Its name for the most tokens of an answer; absent: max_tokens.', enum: ['max_tokens', 'max_completion_tokens'] },
+    reasoning_field: { description: 'The field of a message in which it wants its own thoughts back; absent: it gets none back.', enum: ['reasoning_content', 'reasoning'] },
+    include_usage: { description: 'false: it refuses "stream_options"; absent: it is asked there for the usage of a stream.', type: 'boolean' },
+    fields: {
+      description: 'Fields of a request\'s body that go on to it as they are, such as top_k, min_p or chat_template_kwargs. Name none that raises its price.',
+      type: 'array',
+      uniqueItems: true,
+      items: { description: 'A field that the gateway does not write itself.', type: 'string', pattern: OTHER_FIELD.source, expected: 'the name of a field that the gateway does not write itself' }
+    }
+  })
 }, { required: ['url'] })
 
 const tokenPrice = map('US dollars per 1M tokens.', {
@@ -99,14 +140,55 @@ const tokenPrice = map('US dollars per 1M tokens.', {
   extras: { description: 'US dollars per use of something that the provider counts, such as web_search.', type: 'object', additionalProperties: price('US dollars per use.') }
 }, { required: ['input', 'output'] })
 
+/** A text, or a number as it stands in the file. */
+function word (description: string): JsonSchema {
+  return { description, word: true }
+}
+
+const priceRow = map('A variant of an image or video model, and what it costs.', {
+  when: { description: 'Values of parameters, by name; a parameter that is not named may have any value. Absent: every request.', type: 'object', minProperties: 1, additionalProperties: word('A value of the parameter.') },
+  usd: price('US dollars per delivered image.'),
+  usd_per_second: price('US dollars per second of video.')
+})
+
+/** Of prices that follow each other. Only the first may be without `from`, and may be "free": a rule says so (rules/prices.ts). */
+const stagedPrice = map('US dollars per 1M tokens, from a day or an instant on.', {
+  from: {
+    description: 'When it begins to hold, without a reload: a day (midnight in UTC), or an instant with its zone; absent, in the first of a list only: always.',
+    type: 'string', pattern: FROM.source, expected: 'a day such as 2027-01-31, or an instant with its zone such as 2027-01-31T18:00:00+01:00'
+  },
+  ...tokenPrice.properties as Record<string, JsonSchema>
+}, { required: ['input', 'output'] })
+
+const priceList: JsonSchema = {
+  description: 'An image or video model: the first row that fits a request is its price; what fits none is not sold in this channel. A text model: prices that follow each other; the last that has begun holds.',
+  type: 'array',
+  minItems: 1,
+  items: {
+    if: { type: 'object', anyOf: ['from', 'input', 'output'].map((field) => ({ required: [field] })) },
+    then: stagedPrice,
+    else: { if: { type: 'string' }, then: { const: 'free', expected: '"free" or a map of prices' }, else: { ...priceRow, expected: 'a map of prices' } }
+  }
+}
+
 /** Not anyOf: a value is converted in the one branch that fits, and there is one sentence when none does. */
 function freeOr (prices: JsonSchema): JsonSchema {
   return { description: `${String(prices.description)} Or "free".`, if: { type: 'string' }, then: { const: 'free', expected: '"free" or a map of prices' }, else: { ...prices, expected: '"free" or a map of prices' }, hint: 'a price of nothing is written "price: free"' }
 }
 
+const PRICE_FORMS = '"free", a map of prices per 1M tokens, a list of such prices with "from", or a list of prices per image or second'
+
+/** Which of the forms fits the model's kind is for a rule to say: one sentence that names the kind (rules/models.ts). */
+const channelPrice: JsonSchema = {
+  ...freeOr(tokenPrice),
+  description: 'A text model: US dollars per 1M tokens, or a list of such prices that follow each other. An image or video model: a list of variants. Or "free".',
+  then: { const: 'free', expected: PRICE_FORMS },
+  else: { if: { type: 'array' }, then: priceList, else: { ...tokenPrice, expected: PRICE_FORMS } }
+}
+
 const channel = map('One way to sell the model.', {
   enabled: { description: 'false: switched off.', type: 'boolean', default: true },
-  price: freeOr(tokenPrice),
+  price: channelPrice,
   targets: {
     description: 'What answers; chosen by weight.',
     type: 'array',
@@ -123,11 +205,15 @@ const model = map('A model that clients can ask for.', {
   id: name('What clients send as "model".', 'an id of letters, digits and . _ : / @ + - that begins with a letter or digit'),
   name: { description: 'For people; absent: the id.', type: 'string', minLength: 1 },
   provider: { description: 'Who made it.', type: 'string', minLength: 1 },
-  kind: { description: 'What it gives.', enum: ['text'], default: 'text' },
+  kind: { description: 'What it gives.', enum: ['text', 'image', 'video'], default: 'text' },
   created: { description: 'Day of its availability.', type: 'string', pattern: '^\\d{4}-(?:0[1-9]|1[0-2])-(?:0[1-9]|[12]\\d|3[01])$', expected: 'a day such as 2025-09-29' },
   family: { description: 'Models that share limits.', type: 'string', minLength: 1 },
   context: { description: 'Tokens of input that fit.', type: 'integer', minimum: 1 },
   max_output: { description: 'Tokens of output at most.', type: 'integer', minimum: 1 },
+  default_max_tokens: { description: 'max_tokens of a chat request that names none; absent: the smaller of max_output and 8192.', type: 'integer', minimum: 1 },
+  sampling: { description: 'Whether it takes temperature, top_p and top_k; false: they are left out.', type: 'boolean', default: true },
+  thinking: { description: 'How it thinks when a chat request sets reasoning_effort: with a budget of tokens, adaptive (as it sees fit), or none.', enum: ['budget', 'adaptive', 'none'], default: 'none' },
+  structured_outputs: { description: 'Whether it takes a JSON Schema for its answer; false: a tool is forced in its place.', type: 'boolean', default: false },
   accepts: {
     description: 'What a request may hold.',
     type: 'array',
@@ -136,6 +222,16 @@ const model = map('A model that clients can ask for.', {
     default: ['text'],
     items: { description: 'A kind of content.', enum: ['text', 'image'] }
   },
+  parameters: {
+    description: 'Of an image or video model: what a request may choose, by the name of its field.',
+    type: 'object',
+    propertyNames: { pattern: '^[a-z][a-z0-9_]{0,31}$', expected: 'the name of a field of a request, such as resolution' },
+    additionalProperties: map('A field of a request.', {
+      values: { description: 'What it may be.', type: 'array', minItems: 1, items: word('A value.') },
+      default: word('Of a request that does not name it; absent: it stays unset.'),
+      max_pixels: { description: 'Of "resolution": the pixels (width times height) that a value covers. A request that names only a size gets the smallest that covers it.', type: 'object', minProperties: 1, additionalProperties: { description: 'Pixels.', type: 'integer', minimum: 1 } }
+    }, { required: ['values'] })
+  },
   channels: map('The ways in which it is sold.', { premium: channel, cheap: channel }, { minProperties: 1 })
 }, { required: ['id', 'provider', 'created', 'channels'] })
 
@@ -143,6 +239,7 @@ const route = map('A method and path of the API.', {
   match: { description: '"METHOD /path"; a forward route may name several methods, "GET,POST /v1/x", and end in "/*".', type: 'string' },
   serve: { description: 'The endpoint that answers, or "none" to remove the shipped route.', type: 'string' },
   forward: { description: 'The upstream that gets the bytes.', type: 'string' },
+  websocket: { description: 'Of a forward route: whether its GET takes WebSockets too. The price is that of the connection.', type: 'boolean' },
   price: freeOr(map('US dollars per request of a forward route.', { usd: price('US dollars per request.') }, { required: ['usd'] })),
   pipeline: {
     description: 'Names of the plugins of this route, in the order of the pipeline; absent: all of them.',
@@ -151,21 +248,38 @@ const route = map('A method and path of the API.', {
   }
 }, { required: ['match'] })
 
-const account = map('Who pays.', {
+export const account = map('Who pays.', {
   id: name('Its name in keys and ledger.', 'an id of letters, digits and . _ : / @ + - that begins with a letter or digit'),
   name: { description: 'For people; absent: the id.', type: 'string', minLength: 1 },
   opening_balance_usd: { description: 'Credited once, ever.', usd: AMOUNT_DECIMALS, default: '0' },
-  allow_fallback: { description: 'Whether a failed channel may be replaced by another.', type: 'boolean', default: true }
+  allow_fallback: { description: 'Whether a failed channel may be replaced by another.', type: 'boolean', default: true },
+  suspended: { description: 'true: its keys are refused with account_frozen.', type: 'boolean', default: false }
 }, { required: ['id'] })
 
 const CHANNELS = ['premium', 'cheap']
 
-const key = map('What a client proves itself with.', {
+/** An empty one would lock everybody out, or nobody: whoever writes it means something else. */
+function some (description: string, items: JsonSchema): JsonSchema {
+  return { description, type: 'array', minItems: 1, uniqueItems: true, items, hint: 'leave it out to allow all' }
+}
+
+export const key = map('What a client proves itself with.', {
   id: name('Its name in log and ledger.', 'an id of letters, digits and . _ : / @ + - that begins with a letter or digit'),
   account: { description: 'The account that pays.', type: 'string' },
   secret: { description: 'What the client sends: a prefix and 32 letters or digits.', type: 'string', secret: true },
+  frozen: { description: 'true: it is refused like an unknown key.', type: 'boolean', default: false },
   usage_limit_usd: { description: 'What it may spend in total; absent: no limit of its own.', usd: AMOUNT_DECIMALS },
-  routing_mode: { description: 'Which channel is asked first, and whether another may follow.', enum: ['premium', 'cheap', 'auto_cheap', 'max', 'auto_premium'], default: 'premium' },
+  usage_limit_day_usd: { description: 'What it may spend on a calendar day of its time zone; absent: no limit.', usd: AMOUNT_DECIMALS },
+  usage_limit_month_usd: { description: 'What it may spend in a calendar month of its time zone; absent: no limit.', usd: AMOUNT_DECIMALS },
+  time_zone: { description: 'Where its days and months begin, such as Europe/Berlin; absent: UTC.', type: 'string' },
+  rate_limit: { description: 'Requests in any 60 seconds; 0: no limit; absent: default_rpm of rate-limit.', type: 'integer', minimum: 0, maximum: 1_000_000_000 },
+  concurrency: { description: 'Requests at a time; 0: no limit; absent: default_concurrency of rate-limit.', type: 'integer', minimum: 0, maximum: 1_000_000 },
+  allowed_models: some('The models that it may call; absent: all.', { description: 'An id, or the beginning of ids with "*" at the end.', type: 'string', pattern: '^(?:[^*]+\\*?|\\*)$', expected: 'an id of a model, or the beginning of one with "*" at the end' }),
+  allowed_clients: some('The clients that may use it, by what they say of themselves, which can be forged; absent: all.', { description: 'A well-known client such as claude-code, or a user agent with "*" for any characters.', type: 'string', minLength: 1 }),
+  ip_whitelist: some('The network addresses that may use it; absent: all.', { description: 'An address, or a network such as 10.0.0.0/8.', type: 'string' }),
+  allowed_origins: some('The web pages that may use it from a browser; requests without an Origin are let through; absent: all.', { description: 'Scheme, host and port of a page.', type: 'string', pattern: '^(?:null|[^*]*://[^*]*)$', expected: 'an origin such as https://app.example.com, without "*"' }),
+  streaming: { description: 'false: requests for a stream are refused.', type: 'boolean', default: true },
+  routing_mode: { description: 'Which channel is asked, and which follows when it fails: premium; cheap; auto_cheap and max: cheap, then premium; auto_premium: premium, then cheap. A model that is not sold in cheap is premium in every mode.', enum: ['premium', 'cheap', 'auto_cheap', 'max', 'auto_premium'], default: 'premium' },
   channels: {
     description: 'The channels that it may use at all.',
     type: 'array',
@@ -228,6 +342,14 @@ function withPipeline (pipeline: JsonSchema): JsonSchema {
     log: map('What is written to the log.', {
       level: { description: 'The least important level that is written.', enum: ['trace', 'debug', 'info', 'warn', 'error', 'fatal', 'silent'], default: 'info' }
     }, { default: {} }),
+    videos: map('How video tasks are watched that upstreams work on.', {
+      poll_interval: duration('Between two questions to an upstream about a new task; up to six times as long for an old one.', '5s', { min: '10ms', max: '10m' }),
+      poll_concurrency: { description: 'Questions to an upstream at a time.', type: 'integer', minimum: 1, maximum: 1000, default: 20 },
+      max_age: duration('A task of which nobody knows by then what became of it has failed, and costs nothing.', '24h', { max: '72h' }),
+      lost_after: duration('A task that its upstream has denied for so long (404, three times at least) is lost: it has failed, and costs nothing.', '10m', { max: '72h' }),
+      file_life: duration('How long the file of a finished video can be downloaded, unless its upstream says sooner.', '24h'),
+      keep: duration('How long after its creation a task that is over is listed.', '480h')
+    }, { default: {} }),
     hook_timeout: duration('The longest that one plugin hook may take before the request fails.', '5s', { max: '1h' }),
     pipeline,
     upstreams: {
@@ -256,12 +378,13 @@ const STRICT = ['pattern', 'enum', 'const', 'format', 'minLength', 'maxLength']
 
 /** The same rules in terms that an editor knows, for the file as it is written. */
 function forEditor (schema: JsonSchema): JsonSchema {
-  const { $id: _id, expected: _expected, hint: _hint, secret: _secret, duration: isDuration, size: isSize, usd: isUsd, description, ...rest } = schema
+  const { $id: _id, expected: _expected, hint: _hint, secret: _secret, duration: isDuration, size: isSize, usd: isUsd, word: isWord, description, ...rest } = schema
   const about = description === undefined ? {} : { description }
   const standard = 'default' in rest ? { default: rest.default } : {}
   if (isDuration !== undefined) return { ...about, ...standard, ...DURATION }
   if (isSize !== undefined) return { ...about, ...standard, ...SIZE }
   if (isUsd !== undefined) return { ...about, ...standard, ...USD }
+  if (isWord !== undefined) return { ...about, ...standard, type: ['string', 'number'] }
   const plain: Record<string, unknown> = { ...rest }
   for (const word of ['properties', '$defs', 'patternProperties'] as const) {
     if (isSchema(rest[word])) plain[word] = Object.fromEntries(Object.entries(rest[word]).map(([key, value]) => [key, isSchema(value) ? forEditor(value) : value]))

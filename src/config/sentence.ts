@@ -29,7 +29,7 @@ function typeOf (value: unknown): string {
 
 /** Shaped like a credential, wherever it stands: somebody has put a key into the wrong place. */
 export function looksSecret (text: string): boolean {
-  return /^(?:sk|pk|rk|ak|key|xai|gsk|hf|ghp|bearer|basic)[-_ ]/i.test(text) || /^AIza/.test(text) || /[A-Za-z0-9_-]{28}/.test(text)
+  return /^(?:sk|pk|rk|ak|key|xai|gsk|hf|ghp|bearer|basic)[-_ ](?!policy)/i.test(text) || /^AIza/.test(text) || /[A-Za-z0-9_-]{28}/.test(text)
 }
 
 /** A word of the file, for a sentence. */
@@ -139,6 +139,7 @@ function toSentence (error: ErrorObject, root: Tree): Sentence {
     }
     case 'duration':
     case 'size':
+    case 'word':
     case 'usd': return sentence(`${error.message ?? 'is wrong'}, found ${found}`, typeof params.hint === 'string' && tree.origin === undefined ? params.hint : hint)
     case 'pattern': return error.propertyName === undefined
       ? sentence(`must be ${expected ?? `a text that matches ${String(params.pattern)}`}, found ${found}`)
@@ -154,7 +155,11 @@ function toSentence (error: ErrorObject, root: Tree): Sentence {
     case 'minProperties': return sentence(params.limit === 1 ? 'must not be empty' : `must have at least ${String(params.limit)} entries`)
     case 'maxItems':
     case 'maxProperties': return sentence(`must have at most ${String(params.limit)} entries`)
-    case 'uniqueItems': return { path: [...path, Number(params.i)], atKey: false, message: `is in the list twice: ${show(isMapOrList(error.data)[Number(params.i)], undefined, isSecret)}` }
+    case 'uniqueItems': {
+      // ajv names the two in either order
+      const second = Math.max(Number(params.i), Number(params.j))
+      return { path: [...path, second], atKey: false, message: `is in the list twice: ${show(isMapOrList(error.data)[second], undefined, isSecret)}` }
+    }
     case 'not': return sentence('is not allowed here')
     default: return sentence(error.message ?? 'is wrong')
   }

@@ -5,6 +5,7 @@ import { parsePrice } from '../money/nanos.ts'
 import type { Hooks, Plugin } from '../plugin.ts'
 import { type Endpoint, type Route, RouteTable, styleOf } from '../routes.ts'
 import type { Services } from '../services.ts'
+import { DryStore, DryTasks } from '../store/dry.ts'
 import type { Upstream } from '../upstream/upstream.ts'
 import { within } from '../within.ts'
 import type { Config, RouteConfig } from './config.ts'
@@ -15,8 +16,27 @@ import { placeIn } from './user-plugin.ts'
 /** The paths of the spec, below the routes of the configuration. */
 export const shippedRoutes: readonly RouteConfig[] = [
   { match: 'POST /v1/messages', serve: 'messages' },
+  { match: 'POST /v1/messages/count_tokens', serve: 'count-tokens' },
+  { match: 'POST /v1/chat/completions', serve: 'chat-completions' },
+  { match: 'POST /v1/quote', serve: 'quote' },
   { match: 'GET /v1/models', serve: 'models' },
-  { match: 'GET /v1/models/{id}', serve: 'model' }
+  { match: 'GET /v1/models/info', serve: 'models-info' },
+  { match: 'GET /v1/models/{id}', serve: 'model' },
+  { match: 'POST /v1/images/generations', serve: 'images-generations' },
+  { match: 'POST /v1/images/edits', serve: 'images-edits' },
+  { match: 'POST /v1/videos', serve: 'create-video' },
+  { match: 'GET /v1/videos', serve: 'videos' },
+  { match: 'GET /v1/videos/{id}', serve: 'video' },
+  { match: 'DELETE /v1/videos/{id}', serve: 'delete-video' },
+  { match: 'GET /v1/videos/{id}/content', serve: 'video-content' },
+  { match: 'POST /v1/videos/{id}/remix', serve: 'remix-video' }
+]
+
+/** Those of the public listener: nobody proves himself there. */
+const publicRoutes: readonly RouteConfig[] = [
+  { match: 'GET /api/public/models-info', serve: 'public-models-info', pipeline: [] },
+  { match: 'GET /api/public/media-info', serve: 'public-media-info', pipeline: [] },
+  { match: 'GET /files/*', serve: 'file', pipeline: [] }
 ]
 
 /** Plugins that run on every route, whatever its `pipeline`: what costs money is metered, what fails is shaped. */
@@ -29,6 +49,8 @@ export interface Parts {
   readonly plugins: readonly Plugin[]
   readonly endpoints: Readonly<Record<string, Endpoint>>
   readonly services: Services
+  /** for dry runs only: plugins get a store that changes nothing, and there are no upstreams */
+  readonly isDry?: boolean
 }
 
 interface Running {
@@ -43,13 +65,20 @@ export class Snapshot {
   readonly services: Services
   readonly models: ReadonlyMap<string, Model>
   readonly routes: RouteTable
+  /** of the public listener */
+  readonly publicRoutes: RouteTable
   readonly upstreams: ReadonlyMap<string, Upstream>
   readonly #running: Running[] = []
+  readonly #parts: Parts
   #leases = 0
   #retired = false
+  #rehearsal: Snapshot | undefined
 
   /** @throws {PartError} a plugin's `create` did, or returned no hooks; nothing is left open */
-  constructor ({ config, generation, plugins, endpoints, services }: Parts) {
+  constructor (parts: Parts) {
+    const { config, generation, plugins, endpoints, isDry = false } = parts
+    const services = isDry ? { ...parts.services, store: new DryStore(parts.services.store), tasks: new DryTasks(parts.services.tasks) } : parts.services
+    this.#parts = parts
     this.generation = generation
     this.config = config
     this.services = services
@@ -58,8 +87,9 @@ export class Snapshot {
     this.upstreams = upstreams
     try {
       for (const [i, plugin] of plugins.entries()) this.#running.push({ name: plugin.name, hooks: create(plugin, i, config, services) })
-      this.routes = new RouteTable(this.#compileRoutes(endpoints))
-      for (const [name, upstream] of Object.entries(config.upstreams)) upstreams.set(name, services.upstreams.open(name, upstream))
+      this.routes = new RouteTable(this.#compileRoutes(this.#apiRoutes(endpoints), endpoints))
+      this.publicRoutes = new RouteTable(this.#compileRoutes(publicRoutes, endpoints))
+      if (!isDry) for (const [name, upstream] of Object.entries(config.upstreams)) upstreams.set(name, services.upstreams.open(name, upstream))
     } catch (thrown) {
       void this.#close()
       throw thrown
@@ -77,6 +107,14 @@ export class Snapshot {
     if (this.#retired && this.#leases === 0) void this.#close()
   }
 
+  /**
+   * The same for dry runs, with plugins of its own: made by their `create` once more, so that none of them can have kept the store that
+   * changes something. Made when first asked for; use it while this one is leased.
+   */
+  rehearsal (): Snapshot {
+    return this.#rehearsal ??= this.#parts.isDry === true ? this : new Snapshot({ ...this.#parts, isDry: true })
+  }
+
   /** Another snapshot took over: this one closes when its last request ends. */
   retire (): void {
     this.#retired = true
@@ -84,6 +122,7 @@ export class Snapshot {
   }
 
   async #close (): Promise<void> {
+    if (this.#rehearsal !== undefined && this.#rehearsal !== this) void this.#rehearsal.#close()
     // first, so that no connection stays open because of a plugin that takes for ever
     for (const upstream of this.upstreams.values()) this.services.upstreams.close(upstream)
     for (const { name, hooks } of this.#running.toReversed()) {
@@ -96,26 +135,35 @@ export class Snapshot {
     }
   }
 
-  #compileRoutes (endpoints: Readonly<Record<string, Endpoint>>): Route[] {
+  /** The configuration's own, and below them the shipped ones that it neither replaces nor lacks the plugin for. */
+  #apiRoutes (endpoints: Readonly<Record<string, Endpoint>>): RouteConfig[] {
     const own = this.config.routes
     const claimed = new Set(own.map(({ match }) => match))
-    const all = [...own.filter(({ serve }) => serve !== 'none'), ...shippedRoutes.filter(({ match }) => !claimed.has(match))]
+    const isServed = ({ serve }: RouteConfig): boolean => {
+      const endpoint = endpoints[serve!]!
+      return endpoint.kind !== 'model' || endpoint.needs === undefined || this.#running.some(({ name }) => name === endpoint.needs)
+    }
+    return [...own.filter(({ serve }) => serve !== 'none'), ...shippedRoutes.filter((route) => !claimed.has(route.match) && isServed(route))]
+  }
+
+  #compileRoutes (routes: readonly RouteConfig[], endpoints: Readonly<Record<string, Endpoint>>): Route[] {
     const sorted = new Map<string, ReturnType<typeof sortHooks>>()
-    return all.map((route) => {
+    return routes.map((route) => {
       const [methods, path] = route.match.split(' ') as [string, string]
       const chosen = this.#running.filter(({ name }) => route.pipeline === undefined || route.pipeline.includes(name) || ALWAYS.includes(name))
       const names = chosen.map(({ name }) => name)
       // Routes with the same plugins share their arrays of hooks.
       const hooks = sorted.get(names.join()) ?? sortHooks(chosen)
       sorted.set(names.join(), hooks)
+      const endpoint: Endpoint = route.forward === undefined
+        ? endpoints[route.serve!]!
+        : { kind: 'forward', upstream: route.forward, price: route.price === undefined || route.price === 'free' ? 0n : parsePrice(route.price.usd), websocket: route.websocket === true }
       return {
         name: route.match,
         methods: methods.split(','),
         path,
-        style: styleOf(path),
-        endpoint: route.forward === undefined
-          ? endpoints[route.serve!]!
-          : { kind: 'forward', upstream: route.forward, price: route.price === undefined || route.price === 'free' ? 0n : parsePrice(route.price.usd) },
+        style: (endpoint.kind === 'forward' ? undefined : endpoint.style) ?? styleOf(path),
+        endpoint,
         plugins: names,
         hooks
       }
@@ -123,7 +171,7 @@ export class Snapshot {
   }
 }
 
-/** @throws {PartError} */
+/** @throws {PartError} the plugin's own, or one that names the plugin */
 function create (plugin: Plugin, index: number, config: Config, services: Services): Hooks {
   const { name } = plugin
   const path = `/pipeline/${index}/use`
@@ -131,6 +179,7 @@ function create (plugin: Plugin, index: number, config: Config, services: Servic
   try {
     hooks = plugin.create(config.pipeline[index]!.with, config, services)
   } catch (cause) {
+    if (cause instanceof PartError) throw cause                // it knows the place better
     const place = cause instanceof Error ? placeIn(cause.stack ?? '') : undefined
     throw new PartError(path, `the plugin ${name} refused its configuration: ${cause instanceof Error ? cause.message : String(cause)}`,
       place && `thrown at ${place.file}:${place.line}:${place.column ?? 1}`, cause)

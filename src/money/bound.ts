@@ -1,8 +1,10 @@
 // How many input tokens a request can have at most, without a tokenizer: that one would be a denial of service on the way in.
 import type { Blobs } from '../blobs.ts'
 
-/** Input tokens of one image, as the vendor scales it down (about 1,568 pixels on the long edge). */
-const IMAGE = 1600
+/** Input tokens of one image that is large, as most models scale it down (about 1,568 pixels on the long edge). */
+export const IMAGE = 1600
+/** The vendor's newer models scale down to 4,784 only. */
+const LARGEST_IMAGE = 4800
 /** What the vendor adds of its own: turn markers, and the system prompt that tools bring with them. */
 const FRAME = 64
 const TOOLS = 1024
@@ -12,7 +14,7 @@ const TYPED_TOOL = 1024
 const NO_CONTEXT = 1_000_000
 
 /** Tools that run at the client: what they bring into the context comes with the next request, and is counted there. */
-export const clientTools = /^(custom|bash_|text_editor_|computer_|memory_)/
+export const clientTools = /^(?:custom$|bash_|text_editor_|computer_|browser_toolset_|memory_)/
 
 /**
  * The most input tokens that a body in messages style can be billed for: the smaller of the model's context and the UTF-8 bytes of
@@ -35,16 +37,16 @@ export function boundInput (body: Readonly<Record<string, unknown>>, context = N
       tokens += TYPED_TOOL
     }
   }
-  return Math.min(context, tokens + weigh(body, 1, context, blobs))
+  return Math.min(context, tokens + weigh(body, 1, LARGEST_IMAGE, context, blobs))
 }
 
 /** A guess at the input tokens, for a provider that reports none: four bytes a token. */
 export function estimateInput (body: Readonly<Record<string, unknown>>, context = NO_CONTEXT): number {
-  return Math.min(context, Math.ceil(weigh(body, 4, context)))
+  return Math.min(context, Math.ceil(weigh(body, 4, IMAGE, context)))
 }
 
-function weigh (body: Readonly<Record<string, unknown>>, bytesPerToken: number, limit: number, blobs?: Blobs): number {
-  const scale = new Scale(bytesPerToken, limit, blobs)
+function weigh (body: Readonly<Record<string, unknown>>, bytesPerToken: number, image: number, limit: number, blobs?: Blobs): number {
+  const scale = new Scale(bytesPerToken, image, limit, blobs)
   scale.addBody(body)
   return scale.tokens
 }
@@ -57,12 +59,14 @@ function weigh (body: Readonly<Record<string, unknown>>, bytesPerToken: number, 
 class Scale {
   tokens = 0
   readonly #bytesPerToken: number
+  readonly #image: number
   readonly #limit: number
   readonly #blobs: Blobs | undefined
 
-  constructor (bytesPerToken: number, limit: number, blobs?: Blobs) {
+  constructor (bytesPerToken: number, image: number, limit: number, blobs?: Blobs) {
     this.#blobs = blobs
     this.#bytesPerToken = bytesPerToken
+    this.#image = image
     this.#limit = limit
   }
 
@@ -79,6 +83,7 @@ class Scale {
   }
 
   #addContent (content: unknown): void {
+    if (isRecord(content)) { this.#addBlock(content); return }
     if (!Array.isArray(content)) { this.#add(content); return }
     for (const block of content) {
       if (this.tokens > this.#limit) return
@@ -89,10 +94,11 @@ class Scale {
 
   #addBlock (block: Readonly<Record<string, unknown>>): void {
     if (block['type'] === 'image') {
-      this.tokens += IMAGE
+      this.tokens += this.#image
       this.#addRecord(block, undefined, 'source')
     } else if (block['type'] === 'document' && !isTextSource(block['source'])) this.tokens += this.#limit
-    else this.#addRecord(block, block['type'] === 'tool_result' ? 'content' : undefined)
+    // Blocks hold blocks: results of tools, what was fetched, documents made of images.
+    else this.#addRecord(block, block['type'] === 'document' ? 'source' : 'content')
   }
 
   /**

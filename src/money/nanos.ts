@@ -33,8 +33,17 @@ export function parseUsd (text: string): Nanos {
 
 /** Prints nano-dollars as a decimal of US dollars without trailing zeros: 39000000n is "0.039". */
 export function formatUsd (nanos: Nanos): string {
-  const sign = nanos < 0n ? '-' : ''
-  const digits = (nanos < 0n ? -nanos : nanos).toString().padStart(10, '0')
-  const fraction = digits.slice(-9).replace(/0+$/, '')
-  return sign + digits.slice(0, -9) + (fraction === '' ? '' : '.' + fraction)
+  return format(nanos, 9)
+}
+
+/** The same of pico-dollars: what `parsePrice` has read, in its shortest spelling. */
+export function formatPrice (price: Price): string {
+  return format(price, PRICE_DECIMALS)
+}
+
+function format (amount: bigint, decimals: number): string {
+  const sign = amount < 0n ? '-' : ''
+  const digits = (amount < 0n ? -amount : amount).toString().padStart(decimals + 1, '0')
+  const fraction = digits.slice(-decimals).replace(/0+$/, '')
+  return sign + digits.slice(0, -decimals) + (fraction === '' ? '' : '.' + fraction)
 }

@@ -1,6 +1,6 @@
 // What a channel's price makes of usage: exact, in nano-dollars. The only place where money is rounded.
 import type { TokenPrice } from '../config/config.ts'
-import { parsePrice, type Nanos, type Price } from './nanos.ts'
+import { formatPrice, parsePrice, type Nanos, type Price } from './nanos.ts'
 import type { Usage } from './usage.ts'
 
 /** Rates in pico-dollars per 1M tokens; extras in pico-dollars per 1M uses, so that all of them add up in one unit. */
@@ -15,14 +15,20 @@ export interface CompiledPrice {
   readonly dearestInput: bigint
   /** `price: free` was written out: what has no rate costs nothing on purpose (lesson 28) */
   readonly isFree: boolean
+  /** what the ledger keeps with each charge */
+  readonly version: string
 }
+
+/** How often what has a price of its own can be used in one answer, or was: by the name of the price in `extras`. */
+export type Uses = Readonly<Record<string, number>>
+export const noUses: Uses = Object.freeze({})
 
 const MILLION = 1_000_000n
 /** pico-dollars per 1M tokens in a nano-dollar per token: 10^6 tokens × 10^3 pico-dollars */
 const UNIT = 1_000_000_000n
 
 const free: CompiledPrice = Object.freeze({
-  input: 0n, cache_read: 0n, cache_write_5m: 0n, cache_write_1h: 0n, output: 0n, extras: new Map(), dearestInput: 0n, isFree: true
+  input: 0n, cache_read: 0n, cache_write_5m: 0n, cache_write_1h: 0n, output: 0n, extras: new Map(), dearestInput: 0n, isFree: true, version: 'free'
 })
 
 /**
@@ -38,16 +44,30 @@ export function compilePrice (price: TokenPrice | 'free'): CompiledPrice {
   const cacheWrite = read(price.cache_write, input)
   const cacheWrite5m = read(price.cache_write_5m, cacheWrite)
   const cacheWrite1h = read(price.cache_write_1h, cacheWrite)
+  const output = parsePrice(price.output)
+  const extras = Object.entries(price.extras ?? {}).map(([name, usd]) => [name, parsePrice(usd)] as const)
   return Object.freeze({
     input,
     cache_read: cacheRead,
     cache_write_5m: cacheWrite5m,
     cache_write_1h: cacheWrite1h,
-    output: parsePrice(price.output),
-    extras: new Map(Object.entries(price.extras ?? {}).map(([name, usd]) => [name, parsePrice(usd) * MILLION])),
+    output,
+    extras: new Map(extras.map(([name, each]) => [name, each * MILLION])),
     dearestInput: [input, cacheRead, cacheWrite5m, cacheWrite1h].reduce((a, b) => a > b ? a : b),
-    isFree: false
+    isFree: false,
+    version: versionOf({ input, output, cache_read: cacheRead, cache_write_5m: cacheWrite5m, cache_write_1h: cacheWrite1h }, extras)
   })
+}
+
+/**
+ * The price itself, such as "input=3 output=15 cache_read=0.3 extras.web_search=0.01": US dollars per 1M tokens, extras per use. A class
+ * of input that is not named costs what input does. No hash: whoever reads an entry years later has no configuration of that day to look it up in.
+ * One price has one version, whatever its spelling, its model and the day from which it holds.
+ */
+function versionOf ({ input, output, ...caches }: Readonly<Record<'input' | 'output' | 'cache_read' | 'cache_write_5m' | 'cache_write_1h', Price>>, extras: readonly (readonly [name: string, price: Price])[]): string {
+  const named = extras.toSorted(([a], [b]) => a < b ? -1 : 1).map(([name, price]) => [`extras.${name}`, price] as const)
+  const parts = [['input', input], ['output', output], ...Object.entries(caches).filter(([, price]) => price !== input), ...named] as const
+  return parts.map(([name, price]) => `${name}=${formatPrice(price)}`).join(' ')
 }
 
 /** What this usage costs: the exact sum over all classes, rounded once, half up. */
@@ -59,13 +79,26 @@ export function cost (usage: Usage, price: CompiledPrice): Nanos {
   if (usage.cache_write_5m !== 0) sum += BigInt(usage.cache_write_5m) * price.cache_write_5m
   if (usage.cache_write_1h !== 0) sum += BigInt(usage.cache_write_1h) * price.cache_write_1h
   if (usage.output !== 0) sum += BigInt(usage.output) * price.output
-  for (const name in usage.extras) sum += BigInt(usage.extras[name]!) * (price.extras.get(name) ?? 0n)
-  return roundHalfUp(sum, UNIT)
+  return roundHalfUp(sum + costOfUses(usage.extras, price), UNIT)
 }
 
-/** The most that so many tokens can cost. Rounded as `cost` is, so that no charge within the bounds is larger. */
-export function worstCase (inputTokens: number, outputTokens: number, price: CompiledPrice): Nanos {
-  return roundHalfUp(BigInt(inputTokens) * price.dearestInput + BigInt(outputTokens) * price.output, UNIT)
+/** In the unit of the rates. */
+function costOfUses (uses: Uses, price: CompiledPrice): bigint {
+  let sum = 0n
+  for (const name in uses) sum += BigInt(uses[name]!) * (price.extras.get(name) ?? 0n)
+  return sum
+}
+
+/** The most that so many tokens and uses can cost. Rounded as `cost` is, so that no charge within the bounds is larger. */
+export function worstCase (inputTokens: number, outputTokens: number, price: CompiledPrice, uses: Uses = noUses): Nanos {
+  return roundHalfUp(BigInt(inputTokens) * price.dearestInput + BigInt(outputTokens) * price.output + costOfUses(uses, price), UNIT)
+}
+
+/** How many tokens of output so much pays for, beside so many of input and all uses: as `worstCase`, the other way round. */
+export function outputCovered (nanos: Nanos, inputTokens: number, price: CompiledPrice, uses: Uses = noUses): number {
+  if (price.output === 0n) return Infinity
+  const left = nanos * UNIT - BigInt(inputTokens) * price.dearestInput - costOfUses(uses, price)
+  return left < 0n ? 0 : Number(left / price.output)
 }
 
 /** Extras that were used and have no row in the price: given away unless somebody is told (lesson 28). */
@@ -77,6 +110,11 @@ export function unpricedExtras (usage: Usage, price: CompiledPrice): readonly st
 /** A price per use, such as that of a forward route, as an amount: rounded half up. */
 export function flatCost (price: Price): Nanos {
   return roundHalfUp(price, 1000n)
+}
+
+/** As the version of a price per token. */
+export function flatVersion (price: Price): string {
+  return price === 0n ? 'free' : `usd=${formatPrice(price)}`
 }
 
 /** Of a non-negative amount. */

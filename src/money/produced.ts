@@ -32,6 +32,18 @@ export class Produced {
     }
   }
 
+  /** Of all that was added until now; more may come. Undefined: the thread can't count now. Takes 2 s at most, and never throws. */
+  peek (): Promise<number | undefined> | undefined {
+    if (this.#sent === 'lost') return undefined
+    this.#sent ??= this.#open()
+    if (this.#sent === 'lost') return undefined
+    const asked = this.#sent.thread.peek(this.#sent.id, this.#rest)
+    if (asked === undefined) return undefined
+    this.#bytes += Buffer.byteLength(this.#rest)
+    this.#rest = ''
+    return asked
+  }
+
   /** Of all that was added until it was asked for the first time. Takes 2 s at most, and never throws. */
   count (): Promise<number> {
     return this.#count ??= this.#end()

@@ -7,10 +7,12 @@ export interface ToThread {
   readonly id: number
   readonly text: string
   /** after the last two nothing of this id is left in the thread */
-  readonly next: 'more' | 'tell' | 'drop'
+  readonly next: 'more' | 'peek' | 'tell' | 'drop'
+  /** the number of the question, of those that ask */
+  readonly no: number
 }
 
-export type FromThread = 'ready' | { readonly id: number, readonly tokens: number }
+export type FromThread = 'ready' | { readonly no: number, readonly tokens: number }
 
 /** Memory that both sides see, so that a look at the thread's progress costs no message. */
 export const DONE = 0
@@ -39,6 +41,7 @@ export class TokensThread {
   readonly #worker: Worker
   /** how many characters are counted, wrapping; how many streams are open */
   readonly #progress = new Int32Array(new SharedArrayBuffer(8))
+  /** by number of the question */
   readonly #asked = new Map<number, (tokens: number | undefined) => void>()
   readonly #listener: LifeListener
   readonly #loading: NodeJS.Timeout
@@ -58,7 +61,7 @@ export class TokensThread {
     this.#worker.unref()
     this.#loading = setTimeout(() => { this.#fail(new Error(`it did not load within ${LOAD_MS} ms`)) }, LOAD_MS)
     this.#worker.on('message', (message: FromThread) => {
-      if (message !== 'ready') { this.#answer(message.id, message.tokens); return }
+      if (message !== 'ready') { this.#answer(message.no, message.tokens); return }
       clearTimeout(this.#loading)
       this.#isReady = true
       listener.onReady()
@@ -93,21 +96,32 @@ export class TokensThread {
     return true
   }
 
+  /** The count of an id up to this text, more of which may come. Undefined: it was not taken. Never throws. */
+  peek (id: number, text: string): Promise<number | undefined> | undefined {
+    return this.#canTake() ? this.#ask(id, text, 'peek') : undefined
+  }
+
   /** The whole count of an id that ends with this text; undefined where there is none to be had. Never throws. */
   async count (id: number, text: string): Promise<number | undefined> {
-    if (!this.#canTake()) { this.drop(id); return undefined }
+    if (this.#canTake()) return await this.#ask(id, text, 'tell')
+    this.drop(id)
+    return undefined
+  }
+
+  async #ask (id: number, text: string, next: 'peek' | 'tell'): Promise<number | undefined> {
+    const no = this.newId()
     const before = Atomics.load(this.#progress, DONE)
     return await new Promise((resolve) => {
       const timer = setTimeout(() => {
         if (Atomics.load(this.#progress, DONE) === before) this.#fail(new Error(`it counted nothing for ${PATIENCE_MS} ms`))
         else this.#noteBusy()
-        this.#answer(id, undefined)
+        this.#answer(no, undefined)
       }, PATIENCE_MS)
-      this.#asked.set(id, (tokens) => {
+      this.#asked.set(no, (tokens) => {
         clearTimeout(timer)
         resolve(tokens)
       })
-      this.#post(id, text, 'tell')
+      this.#post(id, text, next, no)
     })
   }
 
@@ -127,14 +141,14 @@ export class TokensThread {
     return false
   }
 
-  #post (id: number, text: string, next: ToThread['next']): void {
+  #post (id: number, text: string, next: ToThread['next'], no = 0): void {
     this.#sent = (this.#sent + text.length) | 0
-    this.#worker.postMessage({ id, text, next } satisfies ToThread)
+    this.#worker.postMessage({ id, text, next, no } satisfies ToThread)
   }
 
-  #answer (id: number, tokens: number | undefined): void {
-    const told = this.#asked.get(id)
-    this.#asked.delete(id)
+  #answer (no: number, tokens: number | undefined): void {
+    const told = this.#asked.get(no)
+    this.#asked.delete(no)
     told?.(tokens)
   }
 
@@ -154,7 +168,7 @@ export class TokensThread {
     if (this.#isOver) return
     this.#isOver = true
     clearTimeout(this.#loading)
-    for (const id of this.#asked.keys()) this.#answer(id, undefined)
+    for (const no of this.#asked.keys()) this.#answer(no, undefined)
     if (cause !== undefined) this.#listener.onDeath(this.#cause ?? cause)
   }
 }

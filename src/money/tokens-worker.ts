@@ -54,13 +54,14 @@ function post (message: FromThread): void {
   parentPort!.postMessage(message)
 }
 
-parentPort!.on('message', ({ id, text, next }: ToThread) => {
+parentPort!.on('message', ({ id, text, next, no }: ToThread) => {
   const count = open.get(id) ?? new Count()
   count.add(text)
-  if (next === 'tell') post({ id, tokens: count.tokens })
-  if (next === 'more') open.set(id, count)
+  if (next === 'more' || next === 'peek') open.set(id, count)
   else open.delete(id)
+  // Before the answer: who has that sees what is still open.
   Atomics.store(progress, OPEN, open.size)
+  if (next === 'tell' || next === 'peek') post({ no, tokens: count.tokens })
   Atomics.add(progress, DONE, text.length)
 })
 post('ready')

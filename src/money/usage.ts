@@ -32,6 +32,19 @@ export interface ReportedUsage {
   readonly extras?: Readonly<Record<string, number>>
 }
 
+/**
+ * Marks a `usage` that no provider said: we guessed it, because clients want numbers where it says none, or before it does. Under a
+ * symbol, so that it is never written. What is billed is not taken from it.
+ */
+export const guessed = Symbol('guessed usage')
+
+/** Marks a `usage` of which the provider said all but `output_tokens`. Under a symbol too. */
+export const guessedOutput = Symbol('guessed output')
+
+export function isGuessed (vendorUsage: unknown): boolean {
+  return isRecord(vendorUsage) && guessed in vendorUsage
+}
+
 export const nothingReported: ReportedUsage = Object.freeze({})
 
 /** No answer has a billion tokens: a number above this is a fault of the upstream, and never reaches a bill. */
@@ -54,7 +67,7 @@ export function readUsage (vendorUsage: unknown, previous: ReportedUsage = nothi
   set(next, 'cache_write', vendorUsage['cache_creation_input_tokens'])
   set(next, 'cache_write_5m', lives?.['ephemeral_5m_input_tokens'])
   set(next, 'cache_write_1h', lives?.['ephemeral_1h_input_tokens'])
-  set(next, 'output', vendorUsage['output_tokens'])
+  if (!(guessedOutput in vendorUsage)) set(next, 'output', vendorUsage['output_tokens'])
   const uses = vendorUsage['server_tool_use']
   if (isRecord(uses)) {
     for (const [field, name] of EXTRAS) {
@@ -63,6 +76,11 @@ export function readUsage (vendorUsage: unknown, previous: ReportedUsage = nothi
     }
   }
   return next
+}
+
+/** The price of a tool that runs at the provider, by the tool's name in a `server_tool_use` block. */
+export function extraOf (tool: unknown): string | undefined {
+  return EXTRAS.find(([, name]) => name === tool)?.[1]
 }
 
 /**

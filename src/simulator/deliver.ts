@@ -1,5 +1,5 @@
 // Puts an answer on the wire: its pace, and the faults that are about bytes and not about words.
-import type { Answer, Dialect, Emission } from './dialect.ts'
+import type { Answer, Dialect, Emission, FileAnswer } from './dialect.ts'
 import type { Faults } from './faults.ts'
 import type { Ending, RequestLog, RequestRecord } from './request-log.ts'
 import type { Wire } from './wire.ts'
@@ -121,6 +121,44 @@ export async function deliverJson (answer: Extract<Answer, { kind: 'json' }>, { 
   if (!isBroken) log.sent(record, answer, 0)
   await wire.end()
   return isBroken ? 'broken' : 'whole'
+}
+
+/** Bytes that are made and written at a time. */
+const SLICE = 64 * 1024
+
+/** In pieces, each when the socket has taken the one before: a file of any size takes no memory. */
+export async function deliverFile ({ type, size, etag, range, ifRange, cutAfter, read }: FileAnswer, method: string, { wire, record, faults, firstDelayMs, headers }: Delivery): Promise<Ending> {
+  const part = ifRange === undefined || ifRange === etag ? partOf(range, size) : 'whole'
+  const about = { ...headers, etag, 'accept-ranges': 'bytes', 'content-disposition': 'attachment; filename="download"' }
+  await wire.wait(firstDelayMs)
+  if (part === 'none') {
+    record.status = 416
+    wire.head(416, { ...about, 'content-range': `bytes */${size}`, 'content-length': '0' })
+    await wire.end()
+    return 'error'
+  }
+  const { from, to } = part === 'whole' ? { from: 0, to: size } : part
+  record.status = part === 'whole' ? 200 : 206
+  wire.head(record.status, { ...about, 'content-type': type, 'content-length': String(to - from), ...(part !== 'whole' && { 'content-range': `bytes ${from}-${to - 1}/${size}` }) })
+  for (let at = from; method !== 'HEAD' && at < to;) {
+    const end = Math.min(to, at + SLICE, from + (cutAfter ?? Infinity))
+    await wire.write(read(at, end - at), faults.chunk)
+    at = end
+    if (cutAfter === undefined || at < from + cutAfter || at >= to) continue
+    wire.cut()
+    return 'cut'
+  }
+  await wire.end()
+  return 'complete'
+}
+
+/** One range; of several, or what is none, the whole may be sent (RFC 9110 14.2). */
+function partOf (range: string | undefined, size: number): { readonly from: number, readonly to: number } | 'whole' | 'none' {
+  const [, first = '', last = ''] = /^bytes=(\d*)-(\d*)$/.exec(range ?? '') ?? []
+  if (first === '' && last === '') return 'whole'
+  const from = first === '' ? Math.max(0, size - Number(last)) : Number(first)
+  const to = first === '' || last === '' ? size : Math.min(size, Number(last) + 1)
+  return from >= size || to <= from ? 'none' : { from, to }
 }
 
 function bytesOf ({ event }: Emission, faults: Faults): Buffer {

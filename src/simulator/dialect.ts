@@ -32,6 +32,21 @@ export interface Emission {
 export type Answer =
   | { readonly kind: 'json', readonly status: number, readonly headers?: Readonly<Record<string, string>>, readonly body: unknown, readonly text?: string, readonly usage?: ReportedUsage, readonly tokens?: number }
   | { readonly kind: 'events', readonly emissions: readonly Emission[] }
+  | FileAnswer
+
+/** Bytes that are made where they are asked for, whole or in part (RFC 9110 14). */
+export interface FileAnswer {
+  readonly kind: 'file'
+  readonly type: string
+  readonly size: number
+  readonly etag: string
+  /** what the request's headers say */
+  readonly range: string | undefined
+  readonly ifRange: string | undefined
+  /** the connection is closed after so many bytes */
+  readonly cutAfter: number | undefined
+  read (at: number, length: number): Buffer
+}
 
 export interface Endpoint {
   /** false: the body is counted and hashed, not kept */
@@ -45,6 +60,8 @@ export interface Endpoint {
 export interface Dialect {
   /** by method and path: `POST /v1/messages`; `* /v1/echo` for any method */
   readonly endpoints: Readonly<Record<string, Endpoint>>
+  /** what has an id in its path */
+  find? (method: string, path: string): Endpoint | undefined
   errorBody (error: VendorError, requestId: string): unknown
   /** an error in the stream, after the status was sent */
   errorEvent (type: string, requestId: string): Emission

@@ -29,7 +29,7 @@ export const directives = {
   cut_after: { takes: 'number', does: 'closes the connection after so many events (JSON: after half of the body)' },
   cut_mid_event: { takes: 'number', does: 'closes the connection in the middle of the event after so many (JSON: of the body)' },
   end_after: { takes: 'number', does: 'ends the stream cleanly after so many events' },
-  no_terminal: { takes: 'nothing', does: 'ends the stream cleanly without message_stop' },
+  no_terminal: { takes: 'nothing', does: 'ends the stream cleanly without message_stop (chat: without [DONE])' },
 
   empty: { takes: 'nothing', does: 'a whole answer with no content' },
   empty_body: { takes: 'nothing', does: '200 with no byte in the body' },
@@ -42,6 +42,39 @@ export const directives = {
   usage_zero: { takes: 'nothing', does: 'all counters of usage are 0' },
   usage_late: { takes: 'nothing', does: 'message_start reports fewer input tokens than message_delta' },
   usage_missing: { takes: 'nothing', does: 'no usage anywhere' },
+
+  cached: { takes: 'number', does: 'chat: so many tokens of the prompt were read from a cache' },
+  reasoning_name: { takes: 'word', does: 'chat: the field of thoughts; reasoning_content otherwise' },
+  finish_twice: { takes: 'nothing', does: 'chat: two chunks with a finish_reason, usage in the second only' },
+  finish_null: { takes: 'nothing', does: 'chat: no finish_reason anywhere' },
+  usage_null: { takes: 'nothing', does: 'chat: "usage": null in all chunks but the last' },
+  usage_with_finish: { takes: 'nothing', does: 'chat: usage in the chunk of the finish_reason, not in one of its own' },
+  usage_each: { takes: 'nothing', does: 'chat: usage so far in every chunk' },
+  empty_frames: { takes: 'nothing', does: 'chat: records with nothing in them between the chunks' },
+  noise: { takes: 'nothing', does: 'chat: records that are not JSON between the chunks' },
+  tool_whole: { takes: 'nothing', does: 'chat: each tool call in one chunk' },
+  tool_no_index: { takes: 'nothing', does: 'chat: pieces of tool calls without an index' },
+  tool_no_id: { takes: 'nothing', does: 'chat: tool calls without an id' },
+  tool_same_index: { takes: 'nothing', does: 'chat: every tool call has the index 0' },
+  tool_turns: { takes: 'nothing', does: 'chat: pieces of parallel tool calls take turns' },
+
+  images: { takes: 'number', does: 'so many images, whatever was asked for' },
+  image_bytes: { takes: 'number', does: 'an image has so many bytes at least' },
+  not_an_image: { takes: 'nothing', does: 'what comes as an image is HTML' },
+  links: { takes: 'nothing', does: 'images come as links to this simulator' },
+  link_to: { takes: 'word', does: 'images come as this link, percent-encoded' },
+
+  task_time: { takes: 'number', does: 'a video takes so many milliseconds' },
+  task_fails: { takes: 'nothing', does: 'a video ends as failed' },
+  task_stalls: { takes: 'nothing', does: 'a video is in progress for ever' },
+  task_status: { takes: 'word', does: 'a video ends with this word as its status' },
+  task_vanishes: { takes: 'number', preset: 1, does: '404 for a video after its status was asked for so many times' },
+  poll_status: { takes: 'number', does: 'an error with this status to whoever asks for a video\'s status' },
+  poll_errors: { takes: 'number', does: 'with poll_status: only the first so many times' },
+  file_bytes: { takes: 'number', does: 'the size of a video\'s file' },
+  file_type: { takes: 'word', does: 'the content type of a video\'s file' },
+  file_cut: { takes: 'number', does: 'closes the connection after so many bytes of a file' },
+  file_expired: { takes: 'nothing', does: 'a video is done, and its file is gone' },
 
   crlf: { takes: 'nothing', does: 'lines of the stream end in CR LF' },
   chunk: { takes: 'number', does: 'writes so many bytes at a time' },
@@ -111,7 +144,7 @@ function readValue (name: FaultName, value: string | undefined): string | number
   if (value === undefined && directive.preset !== undefined) return directive.preset
   if (value === undefined || !/^\d{1,9}$/.test(value)) throw new UnknownDirective(`the directive "${name}" needs a whole number: ${name}=3`)
   const number = Number(value)
-  if ((name === 'status' || name === 'html') && (number < 400 || number > 599)) throw new UnknownDirective(`the directive "${name}" needs a status from 400 to 599`)
+  if ((name === 'status' || name === 'html' || name === 'poll_status') && (number < 400 || number > 599)) throw new UnknownDirective(`the directive "${name}" needs a status from 400 to 599`)
   if (name === 'chunk' && number === 0) throw new UnknownDirective('the directive "chunk" needs at least 1 byte')
   return number
 }

@@ -24,6 +24,7 @@ const flags = {
   'fault-rate': { type: 'string', default: '1' },
   key: { type: 'string' },
   seed: { type: 'string', default: '1' },
+  'image-links': { type: 'boolean', default: false },
   quiet: { type: 'boolean', default: false },
   help: { type: 'boolean', short: 'h', default: false }
 } as const
@@ -31,8 +32,9 @@ const flags = {
 function helpText (): string {
   return `gateway simulate [flags]
 
-A model vendor that is not one: POST /v1/messages and /v1/messages/count_tokens (JSON and streams), POST /v1/embeddings,
-and /v1/echo, which says what arrived. It charges nothing. Tokens are words, long words cut into pieces of 8 characters.
+A model vendor that is not one: POST /v1/messages and /v1/messages/count_tokens, /v1/chat/completions (JSON and streams),
+images (POST /v1/images/generations and /v1/images/edits), video tasks (/v1/videos), POST /v1/embeddings, and /v1/echo, which says
+what arrived. It charges nothing. Tokens are words, long words cut into pieces of 8 characters.
 
   --listen HOST:PORT    where it listens (127.0.0.1:8090; port 0: a free one)
   --delay MS            before the first word (200)
@@ -44,6 +46,7 @@ and /v1/echo, which says what arrived. It charges nothing. Tokens are words, lon
   --fault-rate RATE     part of the requests that suffer --cut-after and --fault, 0 to 1 (1)
   --key KEY             the only key that is let in (any)
   --seed N              repeats what is left to chance (1)
+  --image-links         images come as links to this simulator (as base64)
   --quiet               no line per request
   --help                this text
 
@@ -116,6 +119,7 @@ function toOptions (values: ReturnType<typeof parseArgs<{ options: typeof flags 
     faults: faults.join(' '),
     faultRate: rate('fault-rate', values['fault-rate']),
     seed: wholeNumber('seed', values.seed),
+    imageLinks: values['image-links'],
     ...(values.key === undefined ? {} : { key: values.key }),
     // It runs for days, and nobody reads its log.
     keepRequests: 0

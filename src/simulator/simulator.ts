@@ -4,14 +4,18 @@ import { createHash } from 'node:crypto'
 import { once, type EventEmitter } from 'node:events'
 import { createServer, type IncomingMessage, type ServerResponse } from 'node:http'
 import type { AddressInfo } from 'node:net'
-import { deliverEvents, deliverJson, misbehave, spoil, type Delivery } from './deliver.ts'
+import { chatDialect } from './chat.ts'
+import { deliverEvents, deliverFile, deliverJson, misbehave, spoil, type Delivery } from './deliver.ts'
 import { isObject, VendorError, type Answer, type Dialect, type Endpoint } from './dialect.ts'
 import { faultsInModel, faultsInText, parseFaults, UnknownDirective, type Faults } from './faults.ts'
+import { parseForm } from './form.ts'
+import { imagesDialect } from './images.ts'
 import { messagesDialect } from './messages.ts'
 import { plainDialect } from './plain.ts'
 import { seededRandom } from './random.ts'
 import { RequestLog, type Ending, type LogEvents, type RequestRecord } from './request-log.ts'
 import { newRequestId, vendorError, vendorHeaders } from './vendor.ts'
+import { videosDialect } from './videos.ts'
 import { ClientLeft, Wire } from './wire.ts'
 
 export interface SimulatorOptions {
@@ -40,11 +44,17 @@ export interface SimulatorOptions {
   /** false: directives in prompts and models' names are only words; for the healthy one of two upstreams */
   readonly directives?: boolean
   readonly contextTokens?: number
+  /** images come as links to this simulator; base64 by default */
+  readonly imageLinks?: boolean
+  /** milliseconds that a video takes; 10,000 by default */
+  readonly videoMs?: number
+  /** of a video's file; 200,000 by default */
+  readonly videoBytes?: number
   /** how many requests the log remembers; 10,000 by default */
   readonly keepRequests?: number
   /** bodies of more bytes are not kept in the log; 64 KiB by default */
   readonly keepBodyBytes?: number
-  /** milliseconds since the epoch, for the life of cached prompts */
+  /** milliseconds since the epoch, for the life of cached prompts and the progress of videos */
   readonly now?: () => number
 }
 
@@ -71,6 +81,9 @@ export async function startSimulator (options: SimulatorOptions = {}): Promise<S
   const log = new RequestLog(options.keepRequests ?? 10_000)
   const dialects: readonly Dialect[] = [
     messagesDialect({ key: options.key, betas: options.betas, contextTokens: options.contextTokens ?? 200_000, now }),
+    chatDialect({ key: options.key, contextTokens: options.contextTokens ?? 200_000, now }),
+    imagesDialect({ now, links: options.imageLinks ?? false }),
+    videosDialect({ now, videoMs: options.videoMs ?? 10_000, videoBytes: options.videoBytes ?? 200_000 }),
     plainDialect
   ]
 
@@ -102,8 +115,9 @@ export async function startSimulator (options: SimulatorOptions = {}): Promise<S
     const read = await readBody(request, endpoint?.keepsBody === true)
     record.body_bytes = read.bytes
     record.body_sha256 = read.sha256
-    const body = parseJson(read.kept)
-    if (read.bytes <= (options.keepBodyBytes ?? 64 * 1024)) record.body = body
+    const form = parseForm(headers['content-type'], read.kept)
+    const body = form ?? parseJson(read.kept)
+    if (form !== undefined || read.bytes <= (options.keepBodyBytes ?? 64 * 1024)) record.body = body
     if (isObject(body)) {
       if (typeof body['model'] === 'string') record.model = body['model']
       record.stream = body['stream'] === true
@@ -148,6 +162,7 @@ export async function startSimulator (options: SimulatorOptions = {}): Promise<S
       const result = await deliverJson(made, faulty)
       return result === 'whole' ? 'complete' : result === 'cut' ? 'cut' : 'error'
     }
+    if (made.kind === 'file') return await deliverFile(made, method, faulty)
     const { emissions, ending } = spoil(made.emissions, faults, dialect, requestId)
     return await deliverEvents(emissions, faulty) === 'cut' ? 'cut' : ending
   }
@@ -183,7 +198,7 @@ export async function startSimulator (options: SimulatorOptions = {}): Promise<S
 
 function findEndpoint (dialects: readonly Dialect[], method: string, path: string): { readonly dialect: Dialect, readonly endpoint?: Endpoint } {
   for (const dialect of dialects) {
-    const endpoint = dialect.endpoints[`${method} ${path}`] ?? dialect.endpoints[`* ${path}`]
+    const endpoint = dialect.endpoints[`${method} ${path}`] ?? dialect.endpoints[`* ${path}`] ?? dialect.find?.(method, path)
     if (endpoint !== undefined) return { dialect, endpoint }
   }
   const [first] = dialects

@@ -19,10 +19,14 @@ export class Pages {
     this.#used += this.#page.write(line + '\n', this.#used)
   }
 
-  /** The lines that were there when it was called, page by page. */
-  * lines (): Iterable<string> {
-    for (const page of [...this.#full, this.#page.subarray(0, this.#used)]) {
-      for (const line of page.toString('utf8').split('\n')) if (line !== '') yield line
-    }
+  /** The lines that are there when it is called, page by page. */
+  lines (): Iterable<string> {
+    return linesOf([...this.#full, this.#page.subarray(0, this.#used)])
+  }
+}
+
+function * linesOf (pages: readonly Buffer[]): Iterable<string> {
+  for (const page of pages) {
+    for (const line of page.toString('utf8').split('\n')) if (line !== '') yield line
   }
 }

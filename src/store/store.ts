@@ -14,18 +14,33 @@ export interface HoldRequest {
   readonly key: string
   /** not negative; 0 for what is free, which still gets its entry */
   readonly nanos: Nanos
+  /** Where so much is there in total, but not `nanos`, all that is there is held; absent: `nanos` */
+  readonly least?: Nanos
   /** total that the key may spend, ever; absent: no limit */
   readonly usage_limit?: Nanos
+  /** the calendar day that the charge belongs to, such as "2026-11-21", whenever it is settled; absent: it counts for no day and no month */
+  readonly day?: string
+  /** what the key may spend on that day; absent: no limit */
+  readonly usage_limit_day?: Nanos
+  /** what it may spend in the month of that day; absent: no limit */
+  readonly usage_limit_month?: Nanos
+  /** While the balance is below this, who pays holds one at a time; absent: 0 */
+  readonly low_balance?: Nanos
+  /** true: it is only asked what the answer would be now, and nothing changes */
+  readonly dry?: boolean
 }
 
 /**
  * Refusals carry the numbers that were compared (lesson 9), in nano-dollars: `needed` is more than `available`, which
  * is what `held_by_others` leaves of the balance, or of the key's limit. So waiting for those others can help where
- * `needed` is at most both together. Where both limits refuse, the one that waiting cannot help is named, balance first.
+ * `needed` is at most both together. Where several refuse, one that waiting cannot help is named: the balance first, then the key's
+ * limit in total, that per month, that per day. `period` tells the latter two from the first.
+ * By `low_balance`: the balance is below it, and another hold is open; `available` is what that one leaves.
  */
 export type HoldResult =
-  | { readonly kind: 'held' }
-  | { readonly kind: 'refused', readonly by: 'balance' | 'usage_limit', readonly needed: Nanos, readonly available: Nanos, readonly held_by_others: Nanos }
+  /** `nanos`: of this request, all together */
+  | { readonly kind: 'held', readonly nanos: Nanos }
+  | { readonly kind: 'refused', readonly by: 'balance' | 'usage_limit' | 'low_balance', readonly period?: 'day' | 'month', readonly needed: Nanos, readonly available: Nanos, readonly held_by_others: Nanos }
 
 export interface Settlement {
   readonly request_id: string
@@ -37,7 +52,50 @@ export interface Settlement {
   readonly channel?: string
   readonly usage: Usage
   readonly usage_source: UsageSource
+  /** of the price that `nanos` was computed with */
+  readonly price_version?: string
 }
+
+/** Requests in any 60 seconds, whatever begins them: never more than `limit` are admitted (design.md part 7). */
+export interface WindowLimit {
+  /** of what is counted, such as "key:acme-dev" */
+  readonly name: string
+  /** 1 or more; may change from one question to the next, and what was counted stays so */
+  readonly limit: number
+}
+
+/** Requests at a time. */
+export interface SlotLimit extends WindowLimit {}
+
+export interface Admission {
+  readonly request_id: string
+  /** counted in all of them or in none */
+  readonly windows: readonly WindowLimit[]
+  /** taken until `leave` */
+  readonly slot?: SlotLimit
+  /** true: it is only asked what the answer would be now, and nothing changes; `windows` is as it is without this request */
+  readonly dry?: boolean
+}
+
+export interface WindowState {
+  readonly name: string
+  readonly limit: number
+  /** how many more would be admitted now */
+  readonly remaining: number
+  /** milliseconds until `remaining` grows, if nobody else comes: at most 60,000; 0 where nothing is counted */
+  readonly next_ms: number
+  /** milliseconds until all of `limit` would be, if nobody else comes */
+  readonly reset_ms: number
+}
+
+/**
+ * `windows` is as it is after the admission, in the order of the question. A refusal has changed nothing. It names a window
+ * before a slot, and of several windows the one that opens last; `taken` is how many hold the slots now.
+ */
+export type AdmissionResult =
+  | { readonly kind: 'admitted', readonly windows: readonly WindowState[] }
+  | { readonly kind: 'refused', readonly by: 'window', readonly name: string, readonly windows: readonly WindowState[] }
+  | { readonly kind: 'refused', readonly by: 'slot', readonly name: string, readonly taken: number, readonly windows: readonly WindowState[] }
 
 export type EntryKind = 'credit' | 'settle' | 'adjust' | 'shortfall'
 
@@ -59,6 +117,10 @@ export interface Entry {
   readonly channel?: string
   readonly usage?: Usage
   readonly usage_source?: UsageSource
+  /** of the price that it was computed with */
+  readonly price_version?: string
+  /** the calendar day that its hold was taken on, in the key's time zone, such as "2026-11-21": it counts for that day, and for its month */
+  readonly day?: string
 }
 
 export interface Balance {
@@ -73,34 +135,130 @@ export interface KeyUsage {
   readonly held: Nanos
 }
 
+/** An account's balance, or what a key has spent, ever or in a period, where it is not what its entries add up to. */
+export interface Difference {
+  readonly of: 'account' | 'key' | 'period'
+  /** of a period, with the key's after a space */
+  readonly id: string
+  /** what they add up to */
+  readonly entries: Nanos
+  readonly kept: Nanos
+  /** memory decides; the disk is what the next start begins with */
+  readonly where: 'memory' | 'disk'
+}
+
+/** How much was added up again, and what came out different: nothing, if all is well. */
+export interface Verification {
+  readonly entries: number
+  readonly accounts: number
+  readonly keys: number
+  readonly differences: readonly Difference[]
+}
+
 export interface Store {
   /**
-   * Adds money once per reference, ever, whatever the account: put the account's id into the reference.
+   * Adds money once per reference, ever, whatever the account: put the account's id into the reference. It can be spent when this
+   * has answered.
    * @returns false when the reference was credited before (nothing changes)
-   * @throws {RangeError} a negative amount
+   * @throws {RangeError} a negative amount, or a balance of more than 2^63 - 1 nano-dollars
    */
   credit (account: string, reference: string, nanos: Nanos): Awaitable<boolean>
+  /** What was credited under a reference; undefined: nothing yet. @throws {Error} it can't be read at this moment */
+  creditOf (reference: string): Awaitable<Nanos | undefined>
   /**
    * Takes a hold against the account's balance and the key's usage limit, both or none.
+   * @throws {GatewayError} service_unavailable: what it will cost could not be recorded at this moment
    * @throws {Error} the request id has an open hold or a settlement
    * @throws {RangeError} a negative amount
    */
   hold (request: HoldRequest): Awaitable<HoldResult>
   /**
+   * Adds to an open hold, all of it or nothing, by the balance and by the limit that the hold was taken with. In a refusal
+   * `needed` is the hold as it would be, and `held_by_others` is without it: so up to `available` it can be made larger.
+   * @throws {GatewayError} service_unavailable, as `hold`
+   * @throws {Error} there is no open hold
+   * @throws {RangeError} a negative amount
+   */
+  extend (requestId: string, nanos: Nanos): Awaitable<HoldResult>
+  /**
    * Turns the hold into an entry: `settle` of at most what was held, and a `shortfall` for the rest. Idempotent by request id:
-   * a repetition changes nothing, whatever it says.
-   * @returns what the client was charged, the first time
+   * a repetition changes nothing, whatever it says. When it has answered, a kill of this process loses it no more.
+   * @returns what the client was charged, the first time; 0 once that was given back
+   * @throws {GatewayError} service_unavailable: it can't be recorded, so nothing is charged and the hold is open, of what would have been
    * @throws {Error} there is neither an open hold nor an earlier settlement
    * @throws {RangeError} a negative amount
    */
   settle (settlement: Settlement): Awaitable<Nanos>
   /** Gives a hold back. Nothing happens when there is none (settled, released, never taken). */
   release (requestId: string): Awaitable<void>
+  /**
+   * The client was told that nothing is charged: gives back the hold, and what a settlement that was begun takes after all. That one is
+   * withdrawn and rejects, or it is given back by an `adjust`, once; then a settlement repeated answers 0. For what has begun to settle a
+   * moment ago: nothing happens to what was settled long ago (thousands of settlements), or given back before.
+   * When it has answered, a kill of this process takes nothing of that back; it waits for a disk that takes nothing.
+   */
+  refund (requestId: string): Awaitable<void>
+  /**
+   * Notes what a running request would be charged by now. If it never ends, because this process is killed, it is charged that,
+   * as an estimate. Kept at most every few seconds for each request, and not before it has run for as long; nothing
+   * happens without an open hold.
+   * @throws {RangeError} a negative amount
+   */
+  progress (soFar: Settlement): Awaitable<void>
+  /**
+   * Counts a request and takes its slot, if no limit would be passed: all or nothing. The slot belongs to the request id: a
+   * request has at most one, and may be counted several times.
+   */
+  admit (admission: Admission): Awaitable<AdmissionResult>
+  /** Gives the slot back. Nothing happens when there is none. What was counted stays counted. */
+  leave (requestId: string): Awaitable<void>
   balance (account: string): Awaitable<Balance>
-  keyUsage (key: string): Awaitable<KeyUsage>
+  /** @param period a day such as "2026-11-21" or a month such as "2026-11", of the last few days; absent: ever */
+  keyUsage (key: string, period?: string): Awaitable<KeyUsage>
   /** of all accounts: what must be zero when nothing runs (lesson 6) */
   openHolds (): Awaitable<number>
-  /** all entries, oldest first; those that are written meanwhile may be missing */
-  entries (): AsyncIterable<Entry>
+  /**
+   * All entries, oldest first; those that are written meanwhile may be missing.
+   * @param after id of an entry: only those that follow it
+   */
+  entries (after?: string): AsyncIterable<Entry>
+  /** Adds up all entries again; requests go on meanwhile. */
+  verify (): Promise<Verification>
   close (): Awaitable<void>
+}
+
+/** A small JSON document, replaced as a whole: an account or a key that was made through the admin API. */
+export interface StoredRecord {
+  readonly kind: 'account' | 'key'
+  readonly id: string
+  /** 1, and one more with each change */
+  readonly version: number
+  /** JSON */
+  readonly text: string
+}
+
+export interface Change {
+  /** what it becomes; absent: nothing but the audit log changes */
+  readonly record?: StoredRecord
+  /** JSON: who did what, without secrets */
+  readonly audit: string
+}
+
+export interface AuditLine {
+  /** counts up */
+  readonly id: number
+  /** JSON */
+  readonly text: string
+}
+
+/** What is kept of accounts and keys beside their money. Every driver has both this and `Store`. */
+export interface Records {
+  records (): Awaitable<readonly StoredRecord[]>
+  /**
+   * The record and the line that tells of it, both or none.
+   * @returns false when the record is not of the version before, because somebody else was faster: nothing changes
+   */
+  change (change: Change): Awaitable<boolean>
+  /** The audit log after a line, oldest first: it is append-only. */
+  changes (after: number, limit: number): Awaitable<readonly AuditLine[]>
 }

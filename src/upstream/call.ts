@@ -4,6 +4,8 @@ import type { Readable } from 'node:stream'
 import { setImmediate } from 'node:timers/promises'
 import type { Dispatcher } from 'undici'
 import type { UpstreamFailure } from '../plugin.ts'
+import { type Line, type LineUser, RACE_MS } from './connections.ts'
+import { failureOf, NotConnected } from './dial.ts'
 import type { Upstream } from './upstream.ts'
 
 export interface CallRequest {
@@ -11,7 +13,15 @@ export interface CallRequest {
   readonly path: string
   readonly headers: Readonly<Record<string, string>>
   /** in pieces, it is written piece by piece: others' events pass between them */
-  readonly body: string | readonly Buffer[]
+  readonly body: string | readonly Buffer[] | SizedBody
+  /** It makes something that is paid for, such as a video: where it may have been worked on, it is not asked again. */
+  readonly once?: boolean
+}
+
+/** A body that is read while it is sent. @throws {Error} while it is read: the call fails as `reset` */
+export interface SizedBody extends AsyncIterable<Buffer> {
+  /** bytes */
+  readonly length: number
 }
 
 export interface CallListener {
@@ -21,13 +31,15 @@ export interface CallListener {
   onFailure (failure: UpstreamFailure): void
 }
 
-/** Errors that say: no connection was made, so nothing was sent. */
-const NOT_CONNECTED = new Set(['ECONNREFUSED', 'ENOTFOUND', 'EAI_AGAIN', 'EHOSTUNREACH', 'ENETUNREACH', 'EADDRNOTAVAIL', 'EACCES'])
+/** How long a request may wait on a connection that is there: no longer than it takes to be written. */
+const STUCK_MS = 250
 
 /** Bytes of a large body that are written without a pause. */
 const TURN_BYTES = 512 * 1024
 
-export class UpstreamCall implements Dispatcher.DispatchHandler {
+export class UpstreamCall implements Dispatcher.DispatchHandler, LineUser {
+  readonly #upstream: Upstream
+  readonly #request: CallRequest
   readonly #listener: CallListener
   readonly #firstByte: number
   readonly #idle: number
@@ -36,21 +48,39 @@ export class UpstreamCall implements Dispatcher.DispatchHandler {
   #over = false
   #hasDeadline = false
   #hasHead = false
+  /** the connection that it is written to */
+  #line: Line | undefined
+  #used: ReturnType<Line['use']> | undefined
+  #writtenAt = 0
+  #hasStarted = false
+  #isAgain = false
 
   constructor (upstream: Upstream, request: CallRequest, listener: CallListener) {
+    this.#upstream = upstream
+    this.#request = request
     this.#listener = listener
     this.#firstByte = upstream.config.timeouts.first_byte
     this.#idle = upstream.config.timeouts.idle
-    // undici does not follow redirects, so credentials never travel with one (lesson 26).
-    const { body } = request
+    upstream.connections.pool.dispatch(this.#dispatchOptions(), this)
+    if (!this.#hasStarted && !this.#over) this.#awaitStart()
+  }
+
+  // undici does not follow redirects, so credentials never travel with one (lesson 26).
+  #dispatchOptions (): Dispatcher.DispatchOptions {
+    const { method, path, headers, body } = this.#request
     const isWhole = typeof body === 'string'
-    upstream.pool.dispatch({
-      method: request.method as Dispatcher.HttpMethod,
-      path: request.path,
-      headers: isWhole ? request.headers : { ...request.headers, 'content-length': String(body.reduce((length, piece) => length + piece.length, 0)) },
+    return {
+      method: method as Dispatcher.HttpMethod,
+      path,
+      headers: isWhole ? headers : { ...headers, 'content-length': String(lengthOf(body)) },
       // undici takes any iterable; its types name only some.
       body: isWhole ? body : inTurns(body) as unknown as Readable
-    }, this)
+    }
+  }
+
+  /** Whether it is being written, or was: before that, nothing of it has left. */
+  get isSent (): boolean {
+    return this.#hasStarted
   }
 
   /** The client can't take more: reads nothing, and the idle timer rests. */
@@ -80,8 +110,33 @@ export class UpstreamCall implements Dispatcher.DispatchHandler {
     this.#controller?.abort(new Error('the gateway ended the call'))
   }
 
+  #awaitStart (): void {
+    const { connections } = this.#upstream
+    this.#timer = setTimeout(() => {
+      // A connection that is there, and is not written to: an upstream said GOAWAY, and undici lets a request wait until the streams
+      // on it have ended, minutes maybe (8.12). Nothing of this one was sent.
+      if (this.#line?.isConnected === true && !this.#isAgain) this.#dispatchAgain()
+      else this.#startTimer(connections.patience - STUCK_MS, 'connect_timeout')
+    }, STUCK_MS)
+  }
+
+  #dispatchAgain (): void {
+    this.#isAgain = true
+    this.#hasStarted = false
+    this.#startTimer(this.#upstream.connections.patience, 'connect_timeout')
+    this.#upstream.connections.dispatchAlone(this.#dispatchOptions(), this)
+  }
+
+  takeLine (line: Line): void {
+    this.#line = line
+  }
+
   onRequestStart (controller: Dispatcher.DispatchController): void {
+    if (this.#hasStarted) { controller.abort(new Error('the gateway has asked elsewhere')); return }
+    this.#hasStarted = true
     this.#controller = controller
+    this.#used = this.#line?.use()
+    this.#writtenAt = performance.now()
     if (this.#over) { controller.abort(new Error('the gateway ended the call')); return }
     this.#startTimer(this.#firstByte, 'first_byte_timeout')
   }
@@ -105,14 +160,23 @@ export class UpstreamCall implements Dispatcher.DispatchHandler {
     this.#listener.onEnd()
   }
 
-  onResponseError (_: Dispatcher.DispatchController, error: Error): void {
-    const code = (error as NodeJS.ErrnoException).code ?? ''
-    const kind = code === 'UND_ERR_CONNECT_TIMEOUT' ? 'connect_timeout'
-      : !this.#hasHead && (NOT_CONNECTED.has(code) || code.startsWith('ERR_TLS') || code.includes('CERT')) ? 'refused' : 'reset'
-    this.#fail({ kind, cause: error })
+  onResponseError (controller: Dispatcher.DispatchController, error: Error): void {
+    if (this.#over || (this.#hasStarted && controller !== this.#controller)) return
+    if (this.#isLostRace(error)) this.#dispatchAgain()
+    else this.#fail(failureOf(error))
   }
 
-  #startTimer (timeoutMs: number, kind: 'first_byte_timeout' | 'idle_timeout'): void {
+  /**
+   * Whether it may be written once more, on a connection of its own: this one had waited, and ended without a byte of an answer as soon
+   * as it was written to. RFC 9110 9.2.2 lets no proxy repeat a POST that it knows nothing about; what goes this way is ours, asks a
+   * model, and is tried again at other targets too. The client pays for the one answer that it gets.
+   */
+  #isLostRace (error: Error): boolean {
+    return this.#request.once !== true && !this.#isAgain && !this.#hasHead && !(error instanceof NotConnected) &&
+      this.#used?.isReused === true && this.#line!.bytesRead === this.#used.bytesRead && performance.now() - this.#writtenAt < RACE_MS
+  }
+
+  #startTimer (timeoutMs: number, kind: 'connect_timeout' | 'first_byte_timeout' | 'idle_timeout'): void {
     clearTimeout(this.#timer)
     this.#timer = setTimeout(() => {
       const cause = new Error(`the upstream was silent for ${timeoutMs} ms`)
@@ -133,10 +197,14 @@ export class UpstreamCall implements Dispatcher.DispatchHandler {
   }
 }
 
+function lengthOf (body: readonly Buffer[] | SizedBody): number {
+  return 'reduce' in body ? body.reduce((length, piece) => length + piece.length, 0) : body.length
+}
+
 /** Others' events get their turn: 5 MB written at once stop the loop for 5 ms, and with four such bodies for 20 (measured). */
-async function * inTurns (pieces: readonly Buffer[]): AsyncIterable<Buffer> {
+async function * inTurns (pieces: Iterable<Buffer> | AsyncIterable<Buffer>): AsyncIterable<Buffer> {
   let bytes = 0
-  for (const piece of pieces) {
+  for await (const piece of pieces) {
     yield piece
     bytes += piece.length
     if (bytes < TURN_BYTES) continue

@@ -1,7 +1,7 @@
 // The second way to an upstream: bytes that nobody here reads. The only file that imports http-proxy-3; its traps
 // (style.md 1.7, all of them reproduce on 2.0.1) are met here, each with its number.
-import type { ClientRequest, IncomingMessage, ServerResponse } from 'node:http'
-import { Transform } from 'node:stream'
+import type { Agent, ClientRequest, IncomingMessage, ServerResponse } from 'node:http'
+import { Readable, Transform } from 'node:stream'
 import { createProxyServer } from 'http-proxy-3'
 import { parseOr } from '../attempt.ts'
 import { GatewayError, isGatewayError, toGatewayError } from '../errors.ts'
@@ -10,6 +10,9 @@ import { nameFailure } from '../hooks.ts'
 import type { UpstreamFailure } from '../plugin.ts'
 import { version as gatewayVersion } from '../package-root.ts'
 import type { BytesReply } from '../reply.ts'
+import type { OwnRequest } from '../routes.ts'
+import { RACE_MS } from './connections.ts'
+import { failureOf } from './dial.ts'
 import { forwardable, returnable } from './headers.ts'
 
 interface Flight {
@@ -20,6 +23,8 @@ interface Flight {
   onError (error: Error): void
 }
 
+const IDEMPOTENT = new Set(['GET', 'HEAD', 'OPTIONS', 'PUT', 'DELETE'])
+
 /** Bytes kept of an error's body. */
 const ERROR_LIMIT = 64 * 1024
 
@@ -27,7 +32,8 @@ const ERROR_LIMIT = 64 * 1024
 const ESCAPES = /\/\.{1,2}(?:[/;]|$)|%2e|%2f|%5c|[\\#]|\/\//i
 
 const flights = new WeakMap<IncomingMessage, Flight>()
-const proxy = createProxyServer({})
+/** For WebSockets too (tunnel.ts). */
+export const proxy = createProxyServer({})
 proxy.on('proxyReq', (request, req) => { flights.get(req)?.onRequest(request) })
 proxy.on('proxyRes', (response, req) => { flights.get(req)?.onResponse(response) })
 // Trap 2: when the client leaves before the head the callback of the call is never called, only this event comes. It may
@@ -40,17 +46,20 @@ proxy.before('web', 'stream', (req) => { req.headers = { ...flights.get(req)?.he
  * Sends the request's bytes on, and resolves with the answer's head and its bytes, unread.
  * @param limit bytes of the request body
  * @param idle milliseconds between two pieces of the request body
+ * @param own what is asked in the place of the client's request, which has no body then
  * @throws {GatewayError} the upstream failed before its head, or answered with an error; nothing was written to the client
  */
-export function forward (exchange: Exchange, upstreamName: string, req: IncomingMessage, res: ServerResponse, limit: number, idle: number): Promise<BytesReply> {
+export function forward (exchange: Exchange, upstreamName: string, req: IncomingMessage, res: ServerResponse, limit: number, idle: number, own?: OwnRequest): Promise<BytesReply> {
   const upstream = exchange.snapshot.upstreams.get(upstreamName)!
   const { metrics } = exchange.snapshot.services
-  if (ESCAPES.test(exchange.received.path)) {
-    throw new GatewayError('invalid_request', { message: 'The path holds dot segments, encoded slashes, empty segments or a fragment. Send it in its plain form.' })
-  }
+  refuseEscapes(exchange.received.path)
   // Only `chunked` is a framing of this hop; what else was done to the bytes would reach the upstream unannounced.
   if ((req.headers['transfer-encoding'] ?? 'chunked').trim().toLowerCase() !== 'chunked') {
     throw new GatewayError('bad_request', { message: 'The Transfer-Encoding is not supported. Send "chunked" or a Content-Length.' })
+  }
+  // Without their framing headers its bytes would be read upstream as another request.
+  if (own !== undefined && (req.headers['transfer-encoding'] !== undefined || Number(req.headers['content-length'] ?? 0) > 0)) {
+    throw new GatewayError('invalid_request', { message: 'This address takes no request body. Send none.' })
   }
   const announced = Number(req.headers['content-length'] ?? 0)
   if (announced > limit) throw tooLarge(limit)
@@ -66,6 +75,10 @@ export function forward (exchange: Exchange, upstreamName: string, req: Incoming
     let outgoing: ClientRequest | undefined
     let incoming: IncomingMessage | undefined
     let timer: NodeJS.Timeout | undefined
+    /** of its connection, before it was written there */
+    let bytesRead = 0
+    let writtenAt = 0
+    let isAgain = false
     const { first_byte: firstByte, idle: silence } = upstream.config.timeouts
 
     const body = new BoundedBody(limit, idle)
@@ -102,18 +115,37 @@ export function forward (exchange: Exchange, upstreamName: string, req: Incoming
       }, firstByte)
     }
 
+    /** Nobody knows what a second one would do, unless the request says that it does nothing more (RFC 9110 9.2.2). Its body is gone. */
+    const isRepeatable = (IDEMPOTENT.has(req.method!) || req.headers['idempotency-key'] !== undefined) && announced === 0 && req.headers['transfer-encoding'] === undefined
+    const isLostRace = (): boolean => isRepeatable && !isAgain && !isDecided && incoming === undefined &&
+      outgoing?.reusedSocket === true && outgoing.socket?.bytesRead === bytesRead && performance.now() - writtenAt < RACE_MS
+
     flights.set(req, {
-      headers: forwardable(req.headers),
-      onRequest (request) { outgoing = request; if (isDecided) request.destroy() },
+      headers: own === undefined ? forwardable(req.headers) : { ...own.headers },
+      onRequest (request) {
+        outgoing = request
+        bytesRead = request.socket!.bytesRead
+        writtenAt = performance.now()
+        if (isDecided) request.destroy()
+      },
       onError (error) {
+        if (!isGatewayError(error) && isLostRace()) {
+          isAgain = true
+          send(upstream.connections.newAgent, Readable.from([]))
+          return
+        }
         // An upstream that refuses early often stops reading too; what it said counts.
-        if (incoming === undefined) fail(isGatewayError(error) ? error : { kind: kindOf(error), cause: error })
+        if (incoming === undefined) fail(isGatewayError(error) ? error : failureOf(error))
       },
       onResponse (response) {
         if (isDecided) { response.destroy(); return }
         incoming = response
         clearTimeout(timer)
         const status = response.statusCode ?? 502
+        if (status === 416) {
+          fail(new GatewayError('range_not_satisfiable', { headers: pickRange(response) }))
+          return
+        }
         if (status >= 400 || (status >= 300 && status !== 304)) {
           timer = setTimeout(() => { response.destroy() }, silence)
           void readError(response).then((text) => { fail({ kind: 'status', status, headers: response.headers, body: parseOr(text) }) })
@@ -142,39 +174,49 @@ export function forward (exchange: Exchange, upstreamName: string, req: Incoming
     body.on('error', (error) => { breakOff(toGatewayError(error)) })
     body.on('data', () => { timer?.refresh() })
     awaitHead()
-    req.url = upstream.basePath + exchange.received.path + exchange.received.query
+    req.url = upstream.basePath + (own?.path ?? exchange.received.path + exchange.received.query)
     // Trap 4: http-proxy-3 forwards what is in req.headers, the client's key too. Only the allow-list stays.
     req.headers = { ...flights.get(req)!.headers }
-    try {
-      proxy.web(req, res, {
-        target: upstream.origin,
-        agent: upstream.agent,
-        changeOrigin: true,
-        // The address as it came: a parsed one is written anew, and means something else to a picky upstream.
-        toProxy: true,
-        // Trap 1: with its own piping a client of a dead upstream waits for ever. Trap 6: `fetch` is never set.
-        selfHandleResponse: true,
-        buffer: body,
-        connectTimeout: upstream.config.timeouts.connect,
-        // Trap 3: setting headers in the proxyReq event throws once the request was queued.
-        headers: { 'user-agent': `model-gateway/${gatewayVersion}`, ...upstream.config.headers }
-      }, (error) => { flights.get(req)?.onError(error) })
-    } catch (thrown) {
-      fail(toGatewayError(thrown))
+    send(upstream.connections.agent, body)
+
+    function send (agent: Agent, buffer: Readable): void {
+      try {
+        proxy.web(req, res, {
+          target: upstream.origin,
+          agent,
+          changeOrigin: true,
+          // The address as it came: a parsed one is written anew, and means something else to a picky upstream.
+          toProxy: true,
+          // Trap 1: with its own piping a client of a dead upstream waits for ever. Trap 6: `fetch` is never set.
+          selfHandleResponse: true,
+          buffer,
+          // Trap 3: setting headers in the proxyReq event throws once the request was queued.
+          headers: { 'user-agent': `model-gateway/${gatewayVersion}`, ...upstream.config.headers }
+        }, (error) => { flights.get(req)?.onError(error) })
+      } catch (thrown) {
+        fail(toGatewayError(thrown))
+      }
     }
   })
 }
 
-function kindOf (error: Error): 'connect_timeout' | 'refused' | 'reset' {
-  const code = (error as NodeJS.ErrnoException).code ?? ''
-  return code === 'ECONNECT_TIMEOUT' ? 'connect_timeout' : /^(?:ECONNREFUSED|ENOTFOUND|EAI_AGAIN|E(?:HOST|NET)UNREACH)$/.test(code) ? 'refused' : 'reset'
+/** How long the whole is, for a client that asked for what is behind its end (RFC 9110 15.5.17). */
+function pickRange ({ headers: { 'content-range': range } }: IncomingMessage): Readonly<Record<string, string>> {
+  return range !== undefined && /^bytes \*\/\d+$/.test(range) ? { 'content-range': range } : {}
 }
 
 function tooLarge (limit: number): GatewayError {
   return new GatewayError('request_too_large', { message: `The request body is larger than ${limit} bytes (${limit / 1048576} MB). Send a smaller one.` })
 }
 
-async function readError (response: IncomingMessage): Promise<string> {
+/** @throws {GatewayError} */
+export function refuseEscapes (path: string): void {
+  if (!ESCAPES.test(path)) return
+  throw new GatewayError('invalid_request', { message: 'The path holds dot segments, encoded slashes, empty segments or a fragment. Send it in its plain form.' })
+}
+
+/** As much of an answer as is worth keeping. Never rejects. */
+export async function readError (response: IncomingMessage): Promise<string> {
   const chunks: Buffer[] = []
   let size = 0
   try {

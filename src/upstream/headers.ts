@@ -1,5 +1,6 @@
 // Which headers travel: allow-lists both ways, so that no credential, cookie or organisation passes by accident (protocol.md H).
 import type { IncomingHttpHeaders } from 'node:http'
+import { version } from '../package-root.ts'
 
 /** Of a client's head, on a forward route. */
 const REQUEST = new Set([
@@ -13,12 +14,31 @@ const RESPONSE = new Set([
   'accept-ranges', 'etag', 'last-modified', 'cache-control', 'expires', 'vary'
 ])
 
+/** Of a client's upgrade to a WebSocket. */
+const UPGRADE = new Set(['upgrade', 'sec-websocket-key', 'sec-websocket-version', 'sec-websocket-protocol', 'sec-websocket-extensions'])
+
+/** Of an upstream's 101. */
+const ACCEPT = new Set(['upgrade', 'sec-websocket-accept', 'sec-websocket-protocol', 'sec-websocket-extensions'])
+
+/** What web pages send in the place of headers, which a WebSocket lets them not set: a key, an organisation, a project. */
+const SECRET_PROTOCOL = /^openai-(?:insecure-api-key|organization|project)\./i
+
 function pick (headers: IncomingHttpHeaders, allowed: ReadonlySet<string>): Record<string, string> {
   const picked: Record<string, string> = {}
   for (const [name, value] of Object.entries(headers)) {
     if (allowed.has(name) && value !== undefined) picked[name] = Array.isArray(value) ? value.join(', ') : value
   }
   return picked
+}
+
+/** Of a request that a dialect made, before what its upstream is configured with. */
+export function ownHeaders (stream: boolean): Record<string, string> {
+  return {
+    'content-type': 'application/json',
+    accept: stream ? 'text/event-stream' : 'application/json',
+    'accept-encoding': 'identity',
+    'user-agent': `model-gateway/${version}`
+  }
 }
 
 export function forwardable (headers: IncomingHttpHeaders): Record<string, string> {
@@ -31,4 +51,14 @@ export function forwardable (headers: IncomingHttpHeaders): Record<string, strin
 
 export function returnable (headers: IncomingHttpHeaders): Record<string, string> {
   return pick(headers, RESPONSE)
+}
+
+export function upgradable (headers: IncomingHttpHeaders): Record<string, string> {
+  const { 'sec-websocket-protocol': offered, ...picked } = pick(headers, UPGRADE)
+  const protocols = offered?.split(',').map((protocol) => protocol.trim()).filter((protocol) => !SECRET_PROTOCOL.test(protocol)).join(', ')
+  return { connection: 'Upgrade', ...picked, ...(protocols !== undefined && protocols !== '' && { 'sec-websocket-protocol': protocols }) }
+}
+
+export function acceptable (headers: IncomingHttpHeaders): Record<string, string> {
+  return { connection: 'Upgrade', ...pick(headers, ACCEPT) }
 }

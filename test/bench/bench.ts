@@ -7,9 +7,9 @@
 // within a round, and shown as their median with min and max.
 //
 //   --quick              3 short bursts, 500 open streams: to try, not to quote
-//   --only a,b           these experiments: json, sse, sse-flat, latency, memory, bodies, delay
-//   --contenders a,b     these contenders: direct, http-proxy-3, undici, gateway
-//   --dialect NAME       what the client speaks: messages (default) or chat
+//   --only a,b           these experiments: json, sse, sse-flat, latency, memory, bodies, delay, gaps
+//   --contenders a,b     these contenders: direct, http-proxy-3, undici, gateway, embedded (the gateway with the embedded store)
+//   --dialect NAME       what the client speaks: chat (default), translated to messages, or messages
 //   --json FILE          raw numbers, burst by burst
 //   --profile FOLDER     V8 CPU profiles of all contenders (all, or the ratios would lie)
 //   --strict             exit 1 if a goal is missed; else only if something broke
@@ -18,7 +18,7 @@ import { cpus, tmpdir } from 'node:os'
 import { join, resolve } from 'node:path'
 import { parseArgs } from 'node:util'
 import { pinningProblem, pinOurselves, startForeignMeter } from './children.ts'
-import { contenderNames, launch, whatIsMissing, type ContenderName, type Instance, type LaunchOptions } from './contenders.ts'
+import { contenderNames, isGateway, launch, whatIsMissing, type ContenderName, type Instance, type LaunchOptions } from './contenders.ts'
 import { experiments, type Bench, type Experiment, type Goal, type Results, type Sample } from './experiments.ts'
 import { ask, sleep } from './load.ts'
 import { dialects, prompt, publicModel, toWire, type DialectName } from './payloads.ts'
@@ -30,7 +30,7 @@ const longestRunMs = 10 * 60_000
 const { values: flags } = parseArgs({
   options: {
     quick: { type: 'boolean', default: false }, strict: { type: 'boolean', default: false }, only: { type: 'string' }, contenders: { type: 'string' },
-    dialect: { type: 'string', default: 'messages' }, json: { type: 'string' }, profile: { type: 'string' }
+    dialect: { type: 'string', default: 'chat' }, json: { type: 'string' }, profile: { type: 'string' }
   }
 })
 
@@ -65,7 +65,7 @@ async function explain (who: string, error: unknown, { child }: Instance): Promi
 /** One request before all others: a contender that answers nonsense must not be fast at it. */
 async function tryOnce ({ dialect }: Bench, { name, port }: Instance): Promise<void> {
   const reply = JSON.parse(await ask(port, toWire(dialect.path, dialect.request({ stream: false, content: prompt })))) as { model?: unknown }
-  const mustRename = name === 'undici' || name === 'gateway'
+  const mustRename = name === 'undici' || isGateway(name)
   if (mustRename && reply.model !== publicModel) throw new Error(`answers for the model ${String(reply.model)}`)
 }
 

@@ -1,4 +1,4 @@
-// Who is compared, and how each is started: direct, bare http-proxy-3, bare undici translation, and the gateway.
+// Who is compared, and how each is started: direct, bare http-proxy-3, bare undici translation, and the gateway with either store.
 import { existsSync, mkdtempSync, readFileSync, writeFileSync } from 'node:fs'
 import { connect, createServer, type AddressInfo } from 'node:net'
 import { once } from 'node:events'
@@ -9,7 +9,7 @@ import { startChild, type Child } from './children.ts'
 import { sleep } from './load.ts'
 import { apiKey, publicModel, upstreamModel } from './payloads.ts'
 
-export const contenderNames = ['direct', 'http-proxy-3', 'undici', 'gateway'] as const
+export const contenderNames = ['direct', 'http-proxy-3', 'undici', 'gateway', 'embedded'] as const
 export type ContenderName = typeof contenderNames[number]
 
 export interface Instance {
@@ -34,7 +34,12 @@ const shippedConfig = new URL('../../gateway.yaml', import.meta.url)
 
 /** @returns why this one can't run, or undefined */
 export function whatIsMissing (name: ContenderName): string | undefined {
-  return name === 'gateway' && !(existsSync(launcher) && existsSync(main)) ? 'not built yet' : undefined
+  return isGateway(name) && !(existsSync(launcher) && existsSync(main)) ? 'not built yet' : undefined
+}
+
+/** With the memory store, or with the embedded one. */
+export function isGateway (name: ContenderName): boolean {
+  return name === 'gateway' || name === 'embedded'
 }
 
 let launches = 0
@@ -45,8 +50,8 @@ export async function launch (name: ContenderName, options: LaunchOptions): Prom
   const folder = mkdtempSync(join(options.folder, `${name}-`))
   const logFile = join(folder, 'log')
   const [port, publicPort, adminPort] = await Promise.all([freePort(), freePort(), freePort()])
-  const args = name === 'gateway'
-    ? [launcher, 'start', '--config', writeConfig(folder, { api: port, public: publicPort, admin: adminPort }, upstreamPort)]
+  const args = isGateway(name)
+    ? [launcher, 'start', '--config', writeConfig(folder, { api: port, public: publicPort, admin: adminPort }, upstreamPort, name === 'embedded' ? 'embedded' : 'memory')]
     : [fileURLToPath(new URL(name === 'undici' ? 'translation.ts' : 'pass-through.ts', import.meta.url)), String(port), String(upstreamPort)]
   const child = startChild({
     args, cwd: folder, logFile, isPinned,
@@ -54,7 +59,7 @@ export async function launch (name: ContenderName, options: LaunchOptions): Prom
     ...(profileFolder !== undefined && { profile: { folder: profileFolder, name: `${name}-${launches++}.cpuprofile` } })
   })
   try {
-    await becomesReady(child, port, name === 'gateway' ? adminPort : undefined)
+    await becomesReady(child, port, isGateway(name) ? adminPort : undefined)
   } catch (error) {
     await child.stop()
     throw error
@@ -97,7 +102,7 @@ async function freePort (): Promise<number> {
 }
 
 /** Our upstream, one model, one key, much money, and the pipeline that ships. */
-function writeConfig (folder: string, ports: Readonly<Record<'api' | 'public' | 'admin', number>>, upstreamPort: number): string {
+function writeConfig (folder: string, ports: Readonly<Record<'api' | 'public' | 'admin', number>>, upstreamPort: number, driver: 'memory' | 'embedded'): string {
   const shipped = existsSync(shippedConfig) ? (parse(readFileSync(shippedConfig, 'utf8')) as { pipeline?: unknown }).pipeline : undefined
   const pipeline = shipped ?? ['auth', 'channel-router', 'billing-meter', 'error-normalize']
   const isLimited = JSON.stringify(pipeline).includes('rate-limit')
@@ -106,7 +111,7 @@ function writeConfig (folder: string, ports: Readonly<Record<'api' | 'public' | 
     server: {
       api: { listen: `127.0.0.1:${ports.api}` }, public: { listen: `127.0.0.1:${ports.public}` }, admin: { listen: `127.0.0.1:${ports.admin}` }
     },
-    store: { driver: 'memory', path: './data' },
+    store: { driver, path: './data' },
     log: { level: 'info' },
     pipeline,
     upstreams: { bench: { url: `http://127.0.0.1:${upstreamPort}`, dialect: 'messages', headers: { 'x-api-key': 'bench' } } },
@@ -120,7 +125,7 @@ function writeConfig (folder: string, ports: Readonly<Record<'api' | 'public' | 
     }],
     accounts: [{ id: 'bench', name: 'Bench', opening_balance_usd: 1_000_000 }],
     // The limits are counted, and never reached: 0 would take their work out of the measurement.
-    keys: [{ id: 'bench', account: 'bench', secret: apiKey, ...(isLimited && { rate_limit: 100_000_000, concurrency: 100_000 }) }]
+    keys: [{ id: 'bench', account: 'bench', secret: apiKey, ...(isLimited && { rate_limit: 1_000_000_000, concurrency: 100_000 }) }]
   }))
   return file
 }

@@ -129,8 +129,17 @@ const json: Experiment = {
       text: 'JSON 1 KB, 32 connections: at least 1.3x the requests/s of bare http-proxy-3',
       isMet: ratio >= 1.3,
       found: `${format(ratio, 2)}x (${format(median(of('gateway', 'perSecond')), 0)}/s against ${format(median(of('http-proxy-3', 'perSecond')), 0)}/s)`
-    }]
+    }, ...embeddedGoals(of)]
   }
+}
+
+/** What durability costs. */
+function embeddedGoals (of: (name: ContenderName, key: string) => readonly number[]): Goal[] {
+  if (of('embedded', 'perSecond').length === 0) return []
+  return ([['http-proxy-3', 1.1, 'bare http-proxy-3'], ['gateway', 0.8, 'the memory store']] as const).map(([name, least, title]) => {
+    const ratio = ratios(of('embedded', 'perSecond'), of(name, 'perSecond'))
+    return { text: `the same with the embedded store: at least ${least}x the requests/s of ${title}`, isMet: ratio >= least, found: `${format(ratio, 2)}x` }
+  })
 }
 
 const eventColumns: readonly Column[] = [{ key: 'perSecond', title: 'events/s', digits: 0 }, { key: 'cpuUs', title: 'CPU µs/event', digits: 1 }]
@@ -146,6 +155,7 @@ function eventGoal (of: (name: ContenderName, key: string) => readonly number[],
 
 const paced: Experiment = {
   name: 'sse',
+  skips: ['embedded'],
   title: `SSE, ${streamCount} streams, an event every ${streamEveryMs} ms each, one event per write`,
   columns: [...eventColumns, { key: 'p50', title: 'delay p50 ms', digits: 3 }, { key: 'p99', title: 'delay p99 ms', digits: 2 }, busy],
   ratio: { key: 'cpuUs', to: 'undici' },
@@ -164,6 +174,7 @@ const paced: Experiment = {
 
 const flatOut: Experiment = {
   name: 'sse-flat',
+  skips: ['embedded'],
   title: 'SSE, 20 streams flat out, 4 events per write',
   columns: [...eventColumns, busy],
   ratio: { key: 'cpuUs', to: 'undici' },
@@ -181,6 +192,14 @@ const flatOut: Experiment = {
   goals: (of) => eventGoal(of, 'flat out')
 }
 
+/** Moments of arrival, in ms, the same each time. */
+function poisson (ms: number, perSecond: number): number[] {
+  const random = seededRandom(1)
+  const arrivals: number[] = []
+  for (let at = 50; at < ms; at += -Math.log(1 - random()) * 1000 / perSecond) arrivals.push(at)
+  return arrivals
+}
+
 const latency: Experiment = {
   name: 'latency',
   title: 'JSON requests of 1 KB, 200 arrivals/s (Poisson, the same for all), open loop',
@@ -189,10 +208,7 @@ const latency: Experiment = {
   rounds: ({ isQuick }) => isQuick ? 3 : 10,
   lasts: ({ isQuick }) => isQuick ? 500 : 1200,
   async burst ({ dialect }, instance, ms) {
-    const random = seededRandom(1)
-    const arrivals: number[] = []
-    for (let at = 50; at < ms; at += -Math.log(1 - random()) * 5) arrivals.push(at)
-    const latencies = await runOpenLoop(instance.port, smallRequest(dialect, false), arrivals)
+    const latencies = await runOpenLoop(instance.port, smallRequest(dialect, false), poisson(ms, 200))
     return { p50: quantile(latencies, 0.5), p99: quantile(latencies, 0.99) }
   },
   goals (of) {
@@ -221,7 +237,7 @@ const memory: Experiment = {
   ],
   ratio: { key: 'kb', to: 'undici' },
   isFresh: true,
-  skips: ['direct'],
+  skips: ['direct', 'embedded'],
   rounds: ({ isQuick }) => isQuick ? 1 : 3,
   lasts: ({ isQuick }) => isQuick ? 300 : 700,
   async burst (bench, instance, ms) {
@@ -256,6 +272,7 @@ const memory: Experiment = {
 
 const bodies: Experiment = {
   name: 'bodies',
+  skips: ['embedded'],
   title: 'Bodies of 5 MB (one base64 image), 4 connections, closed loop',
   columns: [{ key: 'perSecond', title: 'requests/s', digits: 1 }, { key: 'cpuMs', title: 'CPU ms/request', digits: 1 }, busy],
   ratio: { key: 'perSecond', to: 'undici' },
@@ -312,4 +329,33 @@ const bystanders: Experiment = {
   }
 }
 
-export const experiments: readonly Experiment[] = [json, paced, flatOut, latency, memory, bodies, bystanders]
+const settling: Experiment = {
+  name: 'gaps',
+  title: '20 streams, an event every 10 ms each, while 300 JSON requests/s are answered and settled on other connections',
+  columns: [{ key: 'p99', title: 'event p99 ms', digits: 2 }, { key: 'max', title: 'longest gap beyond 10 ms, ms', digits: 1 }],
+  skips: ['direct', 'http-proxy-3'],
+  rounds: ({ isQuick }) => isQuick ? 3 : 10,
+  lasts: ({ isQuick }) => isQuick ? 500 : 1000,
+  burst: async (bench, instance, ms) => await withStreams(bench, instance, 20, async (streams) => {
+    const stop = pace(bench.upstream, 10)
+    try {
+      await sleep(rampMs)
+      streams.takeDelays()
+      await runOpenLoop(instance.port, smallRequest(bench.dialect, false), poisson(ms, 300))
+      const delays = streams.takeDelays()
+      return { p99: quantile(delays, 0.99), max: quantile(delays, 1) }
+    } finally {
+      stop()
+    }
+  }),
+  goals (of) {
+    const [max, bare] = [median(of('embedded', 'max')), median(of('undici', 'max'))]
+    return Number.isNaN(max) ? [] : [{
+      text: 'durable settlements leave no gap over 20 ms in other streams (embedded store)',
+      isMet: max <= 20,
+      found: `${format(max, 1)} ms (memory store ${format(median(of('gateway', 'max')), 1)} ms, bare undici translation ${format(bare, 1)} ms)`
+    }]
+  }
+}
+
+export const experiments: readonly Experiment[] = [json, paced, flatOut, latency, memory, bodies, bystanders, settling]

@@ -4,7 +4,7 @@ import type { Experiment, Goal, Results } from './experiments.ts'
 import { median, pairs } from './statistics.ts'
 
 const titles: Readonly<Record<ContenderName, string>> = {
-  direct: 'direct (the ceiling)', 'http-proxy-3': 'bare http-proxy-3 pass-through', undici: 'bare undici translation', gateway: '**this gateway**'
+  direct: 'direct (the ceiling)', 'http-proxy-3': 'bare http-proxy-3 pass-through', undici: 'bare undici translation', gateway: '**this gateway**', embedded: '**… with the embedded store**'
 }
 
 /** @returns the values of one number, burst by burst */

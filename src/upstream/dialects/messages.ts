@@ -1,46 +1,23 @@
 // The dialect `messages` (Anthropic's Messages API): the inner language itself. Everything passes but what we own.
 import { GatewayError } from '../../errors.ts'
 import type { Exchange } from '../../exchange.ts'
+import { type Attempt, Model } from '../../facts.ts'
 import type { UpstreamRequest } from '../../plugin.ts'
 import { SseEvent } from '../../sse.ts'
-import { version as gatewayVersion } from '../../package-root.ts'
+import { ownHeaders } from '../headers.ts'
+import type { Upstream } from '../upstream.ts'
 import type { DialectModule } from './index.ts'
 
 const DEFAULT_VERSION = '2023-06-01'
 /** The first version that refuses the sampling fields (protocol.md A1). */
 const NO_SAMPLING_VERSION = '2026-10-21'
 const SAMPLING = ['temperature', 'top_p', 'top_k'] as const
+/** A client that turns it on gets more context than the model is sold with, for a dearer price, and more than was held for it. */
+const LONGER_CONTEXT = /context-\d+m/i
+const LONG_CONTEXT = 200_000
 
 export const messages: DialectModule = {
-  encode (exchange, attempt, upstream) {
-    const { body, stream } = exchange.request
-    const configured = upstream.config.headers['anthropic-version']
-    const asked = askedVersion(exchange)
-    const hasSampling = SAMPLING.some((name) => name in body)
-    // The client's version would make the vendor refuse fields that we accept in every version (protocol.md K 9.3, 9.4).
-    const version = configured ?? (hasSampling && asked >= NO_SAMPLING_VERSION ? DEFAULT_VERSION : asked)
-    const headers: Record<string, string> = {
-      'content-type': 'application/json',
-      accept: stream ? 'text/event-stream' : 'application/json',
-      'accept-encoding': 'identity',
-      'user-agent': `model-gateway/${gatewayVersion}`,
-      ...upstream.config.headers,
-      // Set, never appended: a doubled version is a 400 (protocol.md A1).
-      'anthropic-version': version
-    }
-    const beta = betas(exchange, upstream.config.headers['anthropic-beta'])
-    if (beta !== '') headers['anthropic-beta'] = beta
-    const request: UpstreamRequest = {
-      method: 'POST',
-      path: upstream.basePath + '/v1/messages',
-      headers,
-      body: { ...body, model: attempt.model }
-    }
-    if (hasSampling && version >= NO_SAMPLING_VERSION) {
-      request.body = Object.fromEntries(Object.entries(request.body).filter(([name]) => !SAMPLING.includes(name as typeof SAMPLING[number])))
-    }
-    return request
-  },
+  encode: (exchange, attempt, upstream) => encode('/v1/messages', exchange.request.stream, exchange, attempt, upstream),
 
   decodeReply (body, exchange) {
     if (!isObject(body) || body.type !== 'message' || !Array.isArray(body.content)) throw new Error('the answer is not a message')
@@ -49,20 +26,88 @@ export const messages: DialectModule = {
   },
 
   decodeStream (exchange) {
-    return (event) => {
-      // Before anybody acts on it: what is not JSON fails the attempt, or breaks the stream, whoever would read it.
-      const data = event.json
-      if (!isObject(data)) throw new Error('an event holds no object')
-      // Official clients drop records without an `event:` line, so the name is put back from the data.
-      const name = event.event === '' ? data.type : event.event
-      if (name === 'message_start') {
-        if (!isObject(data.message)) throw new Error('message_start holds no message')
-        return SseEvent.of('message_start', { ...data, message: { ...data.message, model: publicModel(exchange) } })
+    return {
+      event (event) {
+        // Before anybody acts on it: what is not JSON fails the attempt, or breaks the stream, whoever would read it.
+        const data = event.json
+        if (!isObject(data)) throw new Error('an event holds no object')
+        // Official clients drop records without an `event:` line, so the name is put back from the data.
+        const name = event.event === '' ? data.type : event.event
+        if (name === 'message_start') {
+          if (!isObject(data.message)) throw new Error('message_start holds no message')
+          return SseEvent.of('message_start', { ...data, message: { ...data.message, model: publicModel(exchange) } })
+        }
+        if (event.event !== '') return event
+        return typeof name === 'string' ? new SseEvent(name, event.data) : undefined
       }
-      if (event.event !== '') return event
-      return typeof name === 'string' ? new SseEvent(name, event.data) : undefined
+    }
+  },
+
+  countTokens: {
+    encode: (exchange, attempt, upstream) => encode('/v1/messages/count_tokens', false, exchange, attempt, upstream),
+    decode (body) {
+      const tokens = isObject(body) ? body.input_tokens : undefined
+      if (typeof tokens !== 'number' || !Number.isSafeInteger(tokens) || tokens < 0) throw new Error('the answer is no count of tokens')
+      return tokens
     }
   }
+}
+
+function encode (path: string, stream: boolean, exchange: Exchange, attempt: Attempt, upstream: Upstream): UpstreamRequest {
+  const { body } = exchange.request
+  const configured = upstream.config.headers['anthropic-version']
+  const asked = askedVersion(exchange)
+  const { sampling: takesSampling, context } = exchange.get(Model)
+  const hasSampling = SAMPLING.some((name) => name in body)
+  // The client's version would make the vendor refuse fields that we accept in every version (protocol.md K 9.3, 9.4).
+  const version = configured ?? (hasSampling && asked >= NO_SAMPLING_VERSION ? DEFAULT_VERSION : asked)
+  const headers: Record<string, string> = {
+    ...ownHeaders(stream),
+    ...upstream.config.headers,
+    // Set, never appended: a doubled version is a 400 (protocol.md A1).
+    'anthropic-version': version
+  }
+  const beta = betas(exchange, upstream.config.headers['anthropic-beta'], context)
+  if (beta !== '') headers['anthropic-beta'] = beta
+  const request: UpstreamRequest = {
+    method: 'POST',
+    path: upstream.basePath + path,
+    headers,
+    body: { ...withoutUnsigned(body), model: attempt.model }
+  }
+  if (hasSampling && (!takesSampling || version >= NO_SAMPLING_VERSION)) {
+    request.body = Object.fromEntries(Object.entries(request.body).filter(([name]) => !SAMPLING.includes(name as typeof SAMPLING[number])))
+  }
+  return request
+}
+
+/**
+ * Thoughts that nobody signed are another vendor's, of chat style: this one refuses them, now and on every later turn (lesson 18).
+ * Where the turn whose calls are answered began with one, it must not think now: with a budget it insists on a thought there.
+ */
+function withoutUnsigned (body: UpstreamRequest['body']): UpstreamRequest['body'] {
+  const { messages: turns, thinking } = body
+  if (!Array.isArray(turns) || !turns.some((turn) => isAnswer(turn) && blocksOf(turn).some(isUnsigned))) return body
+  const kept = turns.flatMap((turn: unknown) => {
+    const blocks = isAnswer(turn) ? blocksOf(turn) : []
+    const others = blocks.filter((block) => !isUnsigned(block))
+    return others.length === blocks.length ? [turn] : others.length === 0 ? [] : [{ ...turn as object, content: others }]
+  })
+  const [answer, results] = turns.slice(-2) as unknown[]
+  const mustThink = isObject(thinking) && thinking.type === 'enabled' && blocksOf(results).some((block) => isObject(block) && block.type === 'tool_result')
+  return { ...body, messages: kept, ...(mustThink && isUnsigned(blocksOf(answer)[0]) && { thinking: { type: 'disabled' } }) }
+}
+
+function isAnswer (turn: unknown): boolean {
+  return isObject(turn) && turn.role === 'assistant'
+}
+
+function blocksOf (turn: unknown): readonly unknown[] {
+  return isObject(turn) && Array.isArray(turn.content) ? turn.content : []
+}
+
+function isUnsigned (block: unknown): boolean {
+  return isObject(block) && block.type === 'thinking' && (typeof block.signature !== 'string' || block.signature === '')
 }
 
 /** The model as the client named it, whatever it is called upstream (protocol.md K 2.3d). */
@@ -85,11 +130,12 @@ function askedVersion (exchange: Exchange): string {
 }
 
 /** Ours and the client's, each once: the vendor decides which it knows (protocol.md H1, lesson 29). */
-function betas (exchange: Exchange, configured: string | undefined): string {
+function betas (exchange: Exchange, configured: string | undefined, context: number | undefined): string {
   const asked = exchange.received.headers['anthropic-beta']
   if (asked === undefined) return configured ?? ''
-  const names = [configured ?? '', ...(typeof asked === 'string' ? [asked] : asked)].flatMap((list) => list.split(','))
-  return [...new Set(names.map((name) => name.trim()).filter((name) => name !== ''))].join(',')
+  const split = (list: string): string[] => list.split(',').map((name) => name.trim())
+  const wanted = (typeof asked === 'string' ? [asked] : asked).flatMap(split).filter((name) => context === undefined || context > LONG_CONTEXT || !LONGER_CONTEXT.test(name))
+  return [...new Set([...split(configured ?? ''), ...wanted])].filter((name) => name !== '').join(',')
 }
 
 function isObject (value: unknown): value is Record<string, unknown> {

@@ -1,0 +1,40 @@
+// What the store has refused, in words: with the numbers that were compared, and what helps (lesson 9).
+import { GatewayError } from '../../src/errors.ts'
+import type { ApiKey } from '../../src/facts.ts'
+import { nameLimit } from '../../src/key-limits.ts'
+import { formatUsd, type Nanos } from '../../src/money/nanos.ts'
+import type { HoldResult } from '../../src/store/store.ts'
+
+export type Refusal = HoldResult & { readonly kind: 'refused' }
+
+/** Whose money is held, and when that was. */
+export interface Owner {
+  readonly key: ApiKey['key']
+  readonly lowBalance: Nanos
+  readonly at: number
+}
+
+/** What has too little in it, in a sentence, and what helps. */
+export function purseOf ({ by, period }: Pick<Refusal, 'by' | 'period'>, { key, at }: Owner): { readonly name: string, readonly cure: string } {
+  if (by !== 'usage_limit') return { name: 'the balance of the account', cure: 'add credit' }
+  return { name: nameLimit(key, period, at), cure: period === undefined ? 'raise the limit' : 'raise the limit, or wait until then' }
+}
+
+/** @throws {GatewayError} with the numbers that were compared (lesson 9) */
+export function heldBy (result: HoldResult, owner: Owner): Nanos {
+  if (result.kind === 'held') return result.nanos
+  const { by, needed, available, held_by_others: heldByOthers } = result
+  const total = available + heldByOthers
+  const { name, cure } = purseOf(result, owner)
+  if (by === 'low_balance') {
+    throw new GatewayError('low_balance', { message: `${capital(name)} has $${formatUsd(total)} left, which is less than $${formatUsd(owner.lowBalance)}: so its requests run one at a time. Wait until the running one ends, or ${cure}.` })
+  }
+  const may = `This request may cost up to $${formatUsd(needed)}`
+  throw needed <= total
+    ? new GatewayError('low_balance', { message: `${may}, and running requests hold $${formatUsd(heldByOthers)} of the $${formatUsd(total)} that ${name} has left. Wait until one of them ends, lower max_tokens, or ${cure}.` })
+    : new GatewayError('insufficient_quota', { message: `${may}, and ${name} has $${formatUsd(total)} left. Lower max_tokens, or ${cure}.` })
+}
+
+function capital (text: string): string {
+  return text.charAt(0).toUpperCase() + text.slice(1)
+}

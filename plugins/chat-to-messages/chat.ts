@@ -1,0 +1,46 @@
+// What all parts of this plugin say about a chat body: nothing is known of its types (schema-validate may not be in the pipeline).
+import { GatewayError } from '../../src/errors.ts'
+
+export type Json = Readonly<Record<string, unknown>>
+
+export function isRecord (value: unknown): value is Json {
+  return typeof value === 'object' && value !== null && !Array.isArray(value)
+}
+
+/**
+ * @param path of the field, such as "messages[0].role"
+ * @param what goes on after the path: "must be …"
+ */
+export function invalid (path: string, what: string): GatewayError {
+  return new GatewayError('invalid_request', { message: `${path} ${what}.`, param: path })
+}
+
+/** @throws {GatewayError} invalid_request: it is no string, or empty */
+export function nameAt (value: unknown, path: string): string {
+  if (typeof value !== 'string' || value === '') throw invalid(path, 'must be a string that is not empty')
+  return value
+}
+
+/** A vendor's extra on parts and tools: only what is known of it, so that nothing else travels inside (see request.ts). */
+export function cacheControl (value: unknown): Json {
+  if (!isRecord(value)) return NOTHING
+  return { cache_control: value.ttl === undefined ? { type: value.type } : { type: value.type, ttl: value.ttl } }
+}
+
+const NOTHING: Json = Object.freeze({})
+
+/** What the answer must look like: what the request asked for that the messages style does not carry. */
+export interface Asked {
+  readonly hasUsageChunk: boolean
+  /** The SDKs parse whatever content comes then, and throw: it is the answer, or nothing. */
+  readonly hasSchema: boolean
+  /** names of tools whose input is text, not JSON */
+  readonly customTools: ReadonlySet<string>
+  /** a tool of ours whose input is the answer: the model has no structured outputs of its own */
+  readonly answerTool: string | undefined
+}
+
+/** Whether the call of this tool is the answer. */
+export function isAnswer (name: unknown, { answerTool }: Asked): boolean {
+  return answerTool !== undefined && name === answerTool
+}

@@ -1,0 +1,183 @@
+// The messages of a chat as system blocks and turns that alternate (protocol.md B3).
+import { JsonGuard } from '../../src/json-guard.ts'
+import { invalid, isRecord, type Json, nameAt } from './chat.ts'
+import { type Block, isBlank, readPart, textBlock } from './parts.ts'
+import type { TextFiles } from './text-files.ts'
+import { ToolCalls } from './tool-calls.ts'
+
+export interface Turn {
+  readonly role: 'user' | 'assistant'
+  readonly content: string | readonly Block[]
+}
+
+export interface Conversation {
+  readonly system: readonly Block[]
+  readonly turns: readonly Turn[]
+}
+
+/** @throws {GatewayError} invalid_request, with the path of what can't be said in messages style */
+export function readConversation (messages: unknown, files: TextFiles): Conversation {
+  if (!Array.isArray(messages)) throw invalid('messages', 'must be an array')
+  const reader = new Reader(files)
+  for (let i = 0; i < messages.length; i++) reader.read(messages[i], i)
+  const turns = reader.turns()
+  if (turns.length === 0) throw invalid('messages', 'must hold a message of the user that is not empty')
+  return { system: reader.system, turns }
+}
+
+/** Content without anything in it is '' or []. */
+type Content = string | Block[]
+
+interface OpenTurn {
+  readonly role: 'user' | 'assistant'
+  /** the vendor wants the results of tools before everything else */
+  readonly results: Block[]
+  content: Content
+}
+
+class Reader {
+  readonly system: Block[] = []
+  readonly #turns: OpenTurn[] = []
+  readonly #files: TextFiles
+  readonly #toolCalls = new ToolCalls()
+  /** Limits what is inside the arguments of all calls together: to the guard of the body they were one string each. */
+  #guard: JsonGuard | undefined
+  /** of a call in the deprecated way, which has no id */
+  #functionCall: string | undefined
+
+  constructor (files: TextFiles) {
+    this.#files = files
+  }
+
+  read (message: unknown, at: number): void {
+    if (!isRecord(message)) throw invalid(`messages[${at}]`, 'must be an object')
+    switch (message.role) {
+      // Wherever they stand (spec 4.2: extracted).
+      case 'system':
+      case 'developer': for (const block of blocksOf(this.#content(message.content, at, false))) this.system.push(block); break
+      case 'user': this.#add('user', this.#content(message.content, at, true)); break
+      case 'assistant': this.#addAnswer(message, at); break
+      case 'tool': this.#addResult(this.#toolCalls.answer(nameAt(message.tool_call_id, `messages[${at}].tool_call_id`), at), message, at); break
+      case 'function':
+        if (this.#functionCall === undefined) throw invalid(`messages[${at}].role`, 'is "function", and no function_call comes before it')
+        this.#addResult(this.#functionCall, message, at)
+        break
+      default: throw invalid(`messages[${at}].role`, 'must be "system", "developer", "user", "assistant", "tool" or "function"')
+    }
+  }
+
+  turns (): readonly Turn[] {
+    this.#toolCalls.end()
+    return this.#turns.map(({ role, results, content }) => ({ role, content: results.length === 0 ? content : results.concat(blocksOf(content)) }))
+  }
+
+  /** Neighbours of the same role become one turn. */
+  #add (role: OpenTurn['role'], content: Content): void {
+    if (content.length === 0) return
+    const last = this.#turns.at(-1)
+    if (last?.role !== role) {
+      if (role === 'assistant') this.#toolCalls.end()
+      this.#turns.push({ role, results: [], content })
+    } else if (last.content.length === 0) last.content = content
+    else {
+      const joined = blocksOf(last.content)
+      for (const block of blocksOf(content)) joined.push(block)
+      last.content = joined
+    }
+  }
+
+  #addResult (id: string, { content }: Json, at: number): void {
+    const said = this.#content(content, at, true)
+    let turn = this.#turns.at(-1)
+    if (turn?.role !== 'user') this.#turns.push(turn = { role: 'user', results: [], content: [] })
+    turn.results.push({ type: 'tool_result', tool_use_id: id, ...(said.length > 0 && { content: said }) })
+  }
+
+  #addAnswer (message: Json, at: number): void {
+    const thoughts = signedThoughts(message)
+    const said = this.#content(message.content, at, false)
+    const refused = typeof message.refusal === 'string' && !isBlank(message.refusal) ? message.refusal : ''
+    const calls = this.#calls(message, at)
+    if (thoughts.length === 0 && refused === '' && calls.length === 0) this.#add('assistant', said)
+    else this.#add('assistant', [...thoughts, ...blocksOf(said), ...blocksOf(refused), ...calls])
+    this.#toolCalls.keep()
+  }
+
+  #calls (message: Json, at: number): Block[] {
+    const calls: Block[] = []
+    const { tool_calls: toolCalls, function_call: functionCall } = message
+    if (Array.isArray(toolCalls)) {
+      for (let i = 0; i < toolCalls.length; i++) calls.push(this.#call(toolCalls[i], at, i))
+    }
+    if (isRecord(functionCall)) {
+      const path = `messages[${at}].function_call`
+      this.#functionCall = `call_${at}`
+      calls.push(toolUse(this.#functionCall, nameAt(functionCall.name, `${path}.name`), this.#arguments(functionCall.arguments, `${path}.arguments`)))
+    }
+    return calls
+  }
+
+  #call (call: unknown, at: number, index: number): Block {
+    const path = `messages[${at}].tool_calls[${index}]`
+    if (!isRecord(call)) throw invalid(path, 'must be an object')
+    const id = this.#toolCalls.make(nameAt(call.id, `${path}.id`), at, index)
+    if (isRecord(call.custom)) {
+      if (typeof call.custom.input !== 'string') throw invalid(`${path}.custom.input`, 'must be a string')
+      return toolUse(id, nameAt(call.custom.name, `${path}.custom.name`), { input: call.custom.input })
+    }
+    if (!isRecord(call.function)) throw invalid(`${path}.function`, 'must be an object')
+    return toolUse(id, nameAt(call.function.name, `${path}.function.name`), this.#arguments(call.function.arguments, `${path}.function.arguments`))
+  }
+
+  #arguments (text: unknown, path: string): Json {
+    if (text === undefined || text === null || text === '') return {}
+    if (typeof text !== 'string') throw invalid(path, 'must be a string that holds a JSON object')
+    if (isBlank(text)) return {}
+    this.#guard ??= new JsonGuard()
+    this.#guard.push(Buffer.from(text))
+    let value: unknown
+    try {
+      value = JSON.parse(text)
+    } catch {
+      throw invalid(path, 'is not valid JSON. Send the arguments of the call as the model wrote them')
+    }
+    if (!isRecord(value)) throw invalid(path, 'is JSON, but not an object')
+    return value
+  }
+
+  #content (content: unknown, at: number, mayBeMedia: boolean): Content {
+    if (typeof content === 'string') return isBlank(content) ? '' : content
+    if (content === undefined || content === null) return ''
+    if (!Array.isArray(content)) throw invalid(`messages[${at}].content`, 'must be a string or an array of parts')
+    const blocks: Block[] = []
+    for (let i = 0; i < content.length; i++) {
+      const block = readPart(content[i], mayBeMedia, this.#files, { message: at, part: i })
+      if (block !== undefined) blocks.push(block)
+    }
+    return blocks
+  }
+}
+
+function blocksOf (content: Content): Block[] {
+  return typeof content !== 'string' ? content : content === '' ? [] : [textBlock(content)]
+}
+
+function toolUse (id: string, name: string, input: Json): Block {
+  return { type: 'tool_use', id, name, input }
+}
+
+/** What a client echoes of earlier thoughts. The vendor refuses what it did not sign, on every later turn (lesson 18). */
+function signedThoughts (message: Json): Block[] {
+  const { thinking_blocks: echoed, reasoning_content: thinking, reasoning_signature: signature } = message
+  const found = Array.isArray(echoed) ? echoed : [{ type: 'thinking', thinking, signature }]
+  return found.flatMap((block: unknown): Block[] => {
+    if (!isRecord(block)) return []
+    if (block.type === 'redacted_thinking') return isSigned(block.data) ? [{ type: 'redacted_thinking', data: block.data }] : []
+    if (block.type !== 'thinking' || typeof block.thinking !== 'string' || !isSigned(block.signature)) return []
+    return [{ type: 'thinking', thinking: block.thinking, signature: block.signature }]
+  })
+}
+
+function isSigned (signature: unknown): boolean {
+  return typeof signature === 'string' && signature !== ''
+}

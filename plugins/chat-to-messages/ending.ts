@@ -1,0 +1,29 @@
+// What the end of an answer says in chat style: why it ended and what it used (protocol.md B4).
+import { FINISH_REASONS } from '../../src/chat-style.ts'
+import { type ReportedUsage, reportedInput } from '../../src/money/usage.ts'
+import { isRecord, type Json } from './chat.ts'
+
+/** @param hasCalls whether the client sees a call: the tool that stands in for structured outputs is none */
+export function finishReason (stopReason: unknown, hasCalls: boolean): string {
+  const reason = FINISH_REASONS.get(stopReason) ?? 'stop'
+  return reason === 'tool_calls' && !hasCalls ? 'stop' : reason
+}
+
+/** In chat style the prompt INCLUDES what came from or went into a cache, in messages style not (lesson 11). */
+export function chatUsage (reported: ReportedUsage, thinkingTokens: number | undefined): Json {
+  const { input, cache_read: read, cache_write_5m: short, cache_write_1h: long } = reportedInput(reported)
+  const prompt = input + read + short + long
+  const completion = reported.output ?? 0
+  return {
+    prompt_tokens: prompt,
+    completion_tokens: completion,
+    total_tokens: prompt + completion,
+    prompt_tokens_details: { cached_tokens: read, cache_write_tokens: short + long },
+    ...(thinkingTokens !== undefined && { completion_tokens_details: { reasoning_tokens: thinkingTokens } })
+  }
+}
+
+export function thinkingTokens (usage: unknown): number | undefined {
+  const details = isRecord(usage) ? usage.output_tokens_details : undefined
+  return isRecord(details) && typeof details.thinking_tokens === 'number' ? details.thinking_tokens : undefined
+}

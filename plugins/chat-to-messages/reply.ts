@@ -1,0 +1,63 @@
+// A message as a chat completion (protocol.md B4).
+import { chatFields } from '../../src/chat-style.ts'
+import { readUsage } from '../../src/money/usage.ts'
+import { type Asked, isAnswer, isRecord, type Json } from './chat.ts'
+import { customText } from './custom-input.ts'
+import { chatUsage, finishReason, thinkingTokens } from './ending.ts'
+
+/** What every answer to one request has in common. */
+export interface Frame {
+  readonly id: string
+  /** seconds */
+  readonly created: number
+  /** as the client named it (K 2.3d) */
+  readonly model: unknown
+}
+
+export function toCompletion (message: Json, { id, created, model }: Frame, asked: Asked): Json {
+  const blocks: readonly unknown[] = Array.isArray(message.content) ? message.content : []
+  const calls: Json[] = []
+  let text: string | undefined
+  let thoughts: string | undefined
+  let answer: string | undefined
+  for (const block of blocks) {
+    if (!isRecord(block)) continue
+    if (block.type === 'text' && typeof block.text === 'string') text = (text ?? '') + block.text
+    else if (block.type === 'thinking' && typeof block.thinking === 'string') thoughts = (thoughts ?? '') + block.thinking
+    else if (block.type !== 'tool_use') continue
+    else if (isAnswer(block.name, asked)) answer ??= JSON.stringify(block.input)
+    else calls.push(toCall(block, asked))
+  }
+  const words = asked.hasSchema && calls.length > 0 ? null : text
+  const content = answer ?? words ?? (calls.length > 0 ? null : '')
+  return {
+    id,
+    object: 'chat.completion',
+    created,
+    model,
+    choices: [{
+      index: 0,
+      message: {
+        role: 'assistant',
+        content,
+        refusal: null,
+        ...(thoughts !== undefined && { reasoning_content: thoughts }),
+        ...ownOf(message),
+        ...(calls.length > 0 && { tool_calls: calls })
+      },
+      logprobs: null,
+      finish_reason: finishReason(message.stop_reason, calls.length > 0)
+    }],
+    usage: chatUsage(readUsage(message.usage), thinkingTokens(message.usage))
+  }
+}
+
+/** What an upstream of chat style said beside the words of the style. */
+function ownOf (message: Json): Json | undefined {
+  return (message as { readonly [chatFields]?: Json })[chatFields]
+}
+
+function toCall ({ id, name, input }: Json, { customTools }: Asked): Json {
+  if (!customTools.has(name as string)) return { id, type: 'function', function: { name, arguments: JSON.stringify(input ?? {}) } }
+  return { id, type: 'custom', custom: { name, input: customText(input) } }
+}

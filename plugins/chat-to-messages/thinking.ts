@@ -1,0 +1,90 @@
+// What reasoning_effort becomes, and when thinking must be off (protocol.md B3).
+import type { Model } from '../../src/facts.ts'
+import { invalid, isRecord, type Json } from './chat.ts'
+import type { Turn } from './conversation.ts'
+
+/** Of max_tokens, what may be thought (OpenRouter's ratios). */
+const RATIOS = new Map<unknown, number>([['minimal', 0.1], ['low', 0.2], ['medium', 0.5], ['high', 0.8], ['xhigh', 0.95], ['max', 0.95]])
+/** The vendor's least budget. */
+const LEAST_BUDGET = 1024
+
+const OFF: Json = Object.freeze({ type: 'disabled' })
+
+export function isThinking (thinking: Json | undefined): boolean {
+  return thinking !== undefined && thinking.type !== 'disabled'
+}
+
+/** Which of the adaptive models think unless they are told not to differs; the others think when they are told to. */
+export function isOff (thinking: Json | undefined, model: Model): boolean {
+  return thinking === undefined ? model.thinking !== 'adaptive' : thinking.type === 'disabled'
+}
+
+/** How much may be produced: what the client named, both times; or what is usual, and the most that the model can. */
+export interface Output {
+  readonly usual: number
+  readonly most: number
+}
+
+/** For `output_config.effort`. */
+export function readEffort ({ reasoning_effort: effort }: Json, model: Model): unknown {
+  if (model.thinking !== 'adaptive' || !RATIOS.has(effort)) return undefined
+  return effort === 'minimal' ? 'low' : effort
+}
+
+/**
+ * The client's own `thinking` (the vendor's word for it) wins over reasoning_effort.
+ * @param isForced whether a tool must be called
+ */
+export function readThinking (body: Json, model: Model, output: Output, turns: readonly Turn[], isForced: boolean): Json | undefined {
+  const asked = isRecord(body.thinking) ? ownThinking(body.thinking) : byEffort(body.reasoning_effort, model, output)
+  if (asked === undefined || !isThinking(asked)) return asked
+  return isForced || (asked.type === 'enabled' && lacksThoughts(turns)) ? OFF : asked
+}
+
+function ownThinking ({ type, budget_tokens, display }: Json): Json {
+  return { type, ...(budget_tokens !== undefined && { budget_tokens }), ...(display !== undefined && { display }) }
+}
+
+function byEffort (effort: unknown, model: Model, { usual, most }: Output): Json | undefined {
+  if (model.thinking === 'none') return undefined
+  if (effort === 'none') return OFF
+  const ratio = RATIOS.get(effort)
+  if (ratio === undefined) return undefined
+  if (model.thinking === 'adaptive') return { type: 'adaptive' }
+  if (most <= LEAST_BUDGET) return OFF
+  return { type: 'enabled', budget_tokens: Math.max(LEAST_BUDGET, Math.floor(usual * ratio)) }
+}
+
+/**
+ * The max_tokens of a client that names none: what is usual, on top of a budget that does not fit in there. The vendor demands more than
+ * the budget.
+ * @throws {GatewayError} invalid_request: the model can't produce so much
+ */
+export function makeRoom (thinking: Json | undefined, { usual, most }: Output): number {
+  const budget = thinking?.type === 'enabled' ? thinking.budget_tokens : undefined
+  if (typeof budget !== 'number' || budget < usual) return usual
+  const raised = Math.min(budget + usual, most)
+  if (raised > budget) return raised
+  throw invalid('thinking.budget_tokens', `must be less than ${most}, the most output tokens of this model: they hold the answer too`)
+}
+
+/**
+ * The assistant's turn that the tools' results answer begins without a thought: with a budget the vendor refuses that ("a final
+ * `assistant` message must start with a thinking block … To avoid this requirement, disable `thinking`"), and a chat client
+ * has no signed thought to echo.
+ */
+function lacksThoughts (turns: readonly Turn[]): boolean {
+  const [answer, results] = turns.slice(-2)
+  if (results?.role !== 'user' || typeof results.content === 'string' || results.content[0]?.type !== 'tool_result') return false
+  const first = typeof answer!.content === 'string' ? undefined : answer!.content[0]?.type
+  return first !== 'thinking' && first !== 'redacted_thinking'
+}
+
+/** Nor does it take thoughts in that turn while thinking is off. */
+export function withoutLastThoughts (turns: readonly Turn[]): readonly Turn[] {
+  const at = turns.findLastIndex(({ role }) => role === 'assistant')
+  const turn = turns[at]
+  if (turn === undefined || typeof turn.content === 'string') return turns
+  const content = turn.content.filter(({ type }) => type !== 'thinking' && type !== 'redacted_thinking')
+  return content.length === 0 ? turns : turns.with(at, { ...turn, content })
+}

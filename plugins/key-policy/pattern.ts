@@ -1,0 +1,23 @@
+// A pattern for what clients say of themselves: "*" is any characters, all else is itself, in any case. Not a regex, so that
+// nobody can write one that a user agent of 64 KiB keeps busy: each part is looked for once, from where the last one ended.
+
+/** Takes texts in lower case. */
+export type Pattern = (text: string) => boolean
+
+export function compilePattern (pattern: string): Pattern {
+  const [first = '', ...parts] = pattern.toLowerCase().split('*')
+  const last = parts.pop()
+  if (last === undefined) return (text) => text === first
+  const between = parts.filter((part) => part !== '')
+  return function matches (text) {
+    const end = text.length - last.length
+    let at = first.length
+    if (at > end || !text.startsWith(first) || !text.endsWith(last)) return false
+    for (const part of between) {
+      const found = text.indexOf(part, at)
+      if (found === -1) return false
+      at = found + part.length
+    }
+    return at <= end
+  }
+}

@@ -1,0 +1,220 @@
+// rate-limit: how often a key may ask, and how many of its requests may run (spec 8). Asks the store when the head is known, and
+// once more when the model's family is; says in every answer what is left.
+import { after } from '../src/after.ts'
+import type { KeyConfig } from '../src/config/config.ts'
+import { GatewayError } from '../src/errors.ts'
+import type { Exchange } from '../src/exchange.ts'
+import { ApiKey, fact, Model } from '../src/facts.ts'
+import { definePlugin, type Awaitable } from '../src/plugin.ts'
+import type { Services } from '../src/services.ts'
+import type { Admission, AdmissionResult, SlotLimit, WindowLimit, WindowState } from '../src/store/store.ts'
+
+interface Options {
+  readonly default_rpm: number
+  readonly default_concurrency: number
+  readonly families: Readonly<Record<string, { readonly rpm: number }>>
+}
+
+/** How the key's own window stood when the head was there. Private to this plugin. */
+const Counted = fact<WindowState>('rate-limit')
+
+/** protocol.md K 8.4: polling must not eat the key's requests, and may not go on as it likes either. */
+const POLLS_PER_REQUEST = 10
+
+const LIMIT = { type: 'integer', minimum: 0, maximum: 1_000_000 }
+
+export const rateLimit = definePlugin<Options>({
+  name: 'rate-limit',
+  schema: {
+    type: 'object',
+    additionalProperties: false,
+    properties: {
+      default_rpm: { ...LIMIT, default: 60, description: 'Requests in any 60 seconds of a key without a rate_limit of its own; 0: no limit. Ten times as many polls (GET, HEAD and DELETE) are counted apart.' },
+      default_concurrency: { ...LIMIT, default: 50, description: 'Requests at a time of a key without a concurrency of its own; 0: no limit.' },
+      families: {
+        type: 'object',
+        default: {},
+        description: 'Limits of each key for the models of a family together, by the family\'s name.',
+        additionalProperties: {
+          type: 'object',
+          additionalProperties: false,
+          required: ['rpm'],
+          description: 'A family of models.',
+          properties: { rpm: { ...LIMIT, description: 'Requests in any 60 seconds; 0: no limit.' } }
+        }
+      }
+    }
+  },
+  reads: [ApiKey, Model],
+  writes: [Counted],
+  create (options, _config, services) {
+    const compiled = new WeakMap<KeyConfig, Limits>()
+    const limitsOf = (key: KeyConfig): Limits => {
+      let limits = compiled.get(key)
+      if (limits === undefined) compiled.set(key, limits = compile(key, options))
+      return limits
+    }
+    return {
+      onHead (exchange) {
+        const owner = exchange.find(ApiKey)
+        if (owner === undefined) return                       // nobody to count for: the operator has opened this route
+        if (exchange.dry?.within !== undefined) return        // whoever asks was counted himself, and may have the only slot
+        const { requests, polls, slot } = limitsOf(owner.key)
+        const isPoll = exchange.route.endpoint.kind === 'local' && exchange.received.method !== 'POST'
+        const policies = isPoll ? polls : requests
+        const judge = (result: AdmissionResult): void => {
+          show(exchange, policies, result.windows, services)
+          if (result.kind === 'refused') throw result.by === 'slot' ? full(result.taken, slot!.limit) : usedUp(policies[0]!, result.windows)
+          if (!isPoll && policies.length > 0) exchange.set(Counted, result.windows[0]!)
+        }
+        if (!isPoll && slot !== undefined) return takeSlot(exchange, { request_id: exchange.id, windows: policies, slot }, services, judge)
+        if (policies.length > 0) return after(ask({ request_id: exchange.id, windows: policies }, services), judge)
+      },
+
+      onRequest (exchange) {
+        const family = exchange.find(Model)?.family
+        const owner = exchange.find(ApiKey)
+        if (family === undefined || owner === undefined) return
+        const { requests, families } = limitsOf(owner.key)
+        const policy = families.get(family)
+        if (policy === undefined) return
+        const ofKey = exchange.find(Counted)
+        const both = ofKey === undefined ? [policy] : [...requests, policy]
+        return after(ask({ request_id: exchange.id, windows: [policy] }, services), (result) => {
+          if (result.kind === 'admitted') { show(exchange, both, ofKey === undefined ? result.windows : [ofKey, ...result.windows], services); return }
+          // A retry must pass the key's own window too, which this request is counted in: only both together tell when it can.
+          return after(ask({ request_id: exchange.id, windows: both }, services), (again) => {
+            show(exchange, both, again.windows, services)
+            if (again.kind === 'refused') throw usedUp(policy, again.windows)
+          })
+        })
+      }
+    }
+  }
+})
+
+/** A window, and how it is called. */
+interface Policy extends WindowLimit {
+  readonly code: 'rate_limited' | 'family_rate_limited'
+  /** what is limited, for people */
+  readonly what: string
+  /** in the headers of draft-ietf-httpapi-ratelimit-headers-11 */
+  readonly title: string
+  readonly header: string
+}
+
+/** Of one key. A limit of 0 is none. */
+interface Limits {
+  /** one, or none */
+  readonly requests: readonly Policy[]
+  readonly polls: readonly Policy[]
+  readonly families: ReadonlyMap<string, Policy>
+  readonly slot: SlotLimit | undefined
+}
+
+/** By the key's id, not by its place in the configuration: a reload changes limits and forgets no request. No id has a space in it. */
+function compile (key: KeyConfig, { default_rpm, default_concurrency, families }: Options): Limits {
+  const name = `key:${key.id}`
+  const limit = key.rate_limit ?? default_rpm
+  const concurrency = key.concurrency ?? default_concurrency
+  return {
+    requests: limit === 0 ? [] : [policyOf(name, limit, 'rate_limited', 'key', 'This key')],
+    polls: limit === 0 ? [] : [policyOf(`${name} polls`, limit * POLLS_PER_REQUEST, 'rate_limited', 'polls', 'For lists and states, this key')],
+    families: new Map(Object.entries(families).filter(([, { rpm }]) => rpm > 0).map(([family, { rpm }]) =>
+      [family, policyOf(`${name} family:${family}`, rpm, 'family_rate_limited', 'family', `For models of the family ${family}, this key`)])),
+    slot: concurrency === 0 ? undefined : { name, limit: concurrency }
+  }
+}
+
+function policyOf (name: string, limit: number, code: Policy['code'], title: string, whose: string): Policy {
+  return { name, limit, code, what: `${whose} has a limit of ${count(limit, 'request')} in any 60 seconds`, title: `"${title}"`, header: `"${title}";q=${limit};w=60` }
+}
+
+/** @throws {GatewayError} the store can't say: then nobody is let through, and nobody is told that the key is wrong (lessons 21, 22) */
+function ask (admission: Admission, { store }: Services): Awaitable<AdmissionResult> {
+  try {
+    const result = store.admit(admission)
+    return result instanceof Promise ? result.catch(unavailable) : result
+  } catch (thrown) {
+    return unavailable(thrown)
+  }
+}
+
+function unavailable (cause: unknown): never {
+  throw new GatewayError('auth_unavailable', { cause, message: 'The limits of keys cannot be checked at this moment. Your key may be fine: try again in {wait}.' })
+}
+
+/** The slot is given back once, however it ends: that is registered before it is taken (lesson 6). */
+function takeSlot (exchange: Exchange, admission: Admission, services: Services, judge: (result: AdmissionResult) => void): Awaitable<void> {
+  let asked: Awaitable<void>
+  let result: AdmissionResult | undefined
+  // Where the store failed nobody knows whether it was taken.
+  const leave = (): Awaitable<void> => result?.kind === 'refused' ? undefined : services.store.leave(exchange.id)
+  exchange.onFinish(() => {
+    if (result !== undefined || !(asked instanceof Promise)) return leave()
+    // The request was given up while its slot was on the way, which could come after it was given back. Nobody waits for this one.
+    asked.then(leave, leave).catch((err: unknown) => { services.log.error({ request_id: exchange.id, err }, 'a slot could not be given back') })
+  })
+  return asked = after(ask(admission, services), (told) => {
+    result = told
+    judge(told)
+  })
+}
+
+/** How long until a retry passes all of them, if nobody else comes. */
+function usedUp ({ code, what }: Policy, windows: readonly WindowState[]): GatewayError {
+  const ms = Math.ceil(Math.max(...windows.map(({ remaining, next_ms }) => remaining === 0 ? next_ms : 0)))
+  return new GatewayError(code, {
+    message: `${what}, and they are used up. Try again in ${count(Math.ceil(ms / 1000), 'second')}.`,
+    retryAfter: ms / 1000,
+    headers: { 'retry-after-ms': String(ms) }
+  })
+}
+
+/** When one of them ends is not known: the table's Retry-After stands. */
+function full (taken: number, limit: number): GatewayError {
+  return new GatewayError('org_queue_full', { message: `This key has ${count(taken, 'request')} running, and may have ${limit} at a time. Try again when one of them has ended.` })
+}
+
+function count (number: number, noun: string): string {
+  return `${number} ${noun}${number === 1 ? '' : 's'}`
+}
+
+/** protocol.md J: the vendor's headers tell of one window, the one that is nearest to its end; the draft's of all. */
+function show ({ answerHeaders, route }: Exchange, policies: readonly Policy[], windows: readonly WindowState[], { now }: Services): void {
+  if (windows.length === 0) return
+  answerHeaders['ratelimit-policy'] = policies.map(({ header }) => header).join(', ')
+  answerHeaders['ratelimit'] = policies.map(({ title }, i) => `${title};r=${windows[i]!.remaining};t=${Math.ceil(windows[i]!.next_ms / 1000)}`).join(', ')
+  const { limit, remaining, reset_ms } = windows.reduce((one, other) => isNarrower(other, one) ? other : one)
+  if (route.style === 'messages') {
+    answerHeaders['anthropic-ratelimit-requests-limit'] = String(limit)
+    answerHeaders['anthropic-ratelimit-requests-remaining'] = String(remaining)
+    answerHeaders['anthropic-ratelimit-requests-reset'] = rfc3339(Math.ceil((now() + reset_ms) / 1000))
+  } else {
+    answerHeaders['x-ratelimit-limit-requests'] = String(limit)
+    answerHeaders['x-ratelimit-remaining-requests'] = String(remaining)
+    answerHeaders['x-ratelimit-reset-requests'] = duration(reset_ms)
+  }
+}
+
+function isNarrower (one: WindowState, other: WindowState): boolean {
+  return one.remaining < other.remaining || (one.remaining === other.remaining && one.next_ms > other.next_ms)
+}
+
+let lastSecond = NaN
+let lastText = ''
+
+/** Many answers have the same second. */
+function rfc3339 (second: number): string {
+  if (second !== lastSecond) {
+    lastSecond = second
+    lastText = new Date(second * 1000).toISOString().replace('.000Z', 'Z')
+  }
+  return lastText
+}
+
+/** As Go prints one of up to a minute: 1m0s, 8.64s, 14ms, 0s. */
+function duration (ms: number): string {
+  if (ms >= 60_000) return '1m0s'
+  return ms >= 1000 ? `${ms / 1000}s` : ms > 0 ? `${ms}ms` : '0s'
+}

@@ -1,0 +1,17 @@
+// What a request for images may ask of its model, beside what its parameters are (channel-router knows those).
+import { GatewayError } from '../../src/errors.ts'
+import type { Body, Model } from '../../src/facts.ts'
+import { inputFields, readInputs } from '../../src/images/inputs.ts'
+import type { RequestSchema } from '../../src/routes.ts'
+import { invalid } from './refusal.ts'
+
+/** @throws {GatewayError} invalid_request, image_input_not_supported */
+export function checkImageRequest (schema: RequestSchema, body: Body, { accepts }: Model): void {
+  if (schema === 'images-edits') {
+    if (!accepts.includes('image')) throw new GatewayError('image_input_not_supported', { message: 'This model makes images, and changes none. Use POST /v1/images/generations, or choose a model that takes images.', param: 'image' })
+    readInputs(body)
+    return
+  }
+  const given = inputFields.find((name) => body[name] !== undefined && body[name] !== null)
+  if (given !== undefined) throw invalid(given, 'is not taken here', 'To change an image use POST /v1/images/edits.')
+}

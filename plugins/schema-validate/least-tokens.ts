@@ -1,0 +1,57 @@
+// How many tokens a prompt has at least, without a tokenizer: that one would be a denial of service on the way in.
+import type { Request } from './requests.ts'
+
+/**
+ * Beginnings of words (a space, and then something visible) per token. No token of any vocabulary at hand holds two of them: all
+ * 432,000 tokens of r50k, p50k, cl100k and o200k were looked at. Two, nevertheless: there is research on tokens of several
+ * words, and it saves a third of the tokens, not the half.
+ */
+const WORDS_PER_TOKEN = 2
+/** The longest token of the same vocabularies is 128 spaces. A character is at least a byte. */
+const CHARACTERS_PER_TOKEN = 128
+/** No more spaces are looked at than twice what fills the context: the time is bounded by it, whatever the prompt. */
+const ENOUGH = 2
+
+/** Roles whose text reaches every model whole: a vendor may let a system message among the others expire. */
+const ROLES: ReadonlySet<string> = new Set(['user', 'assistant', 'tool'])
+
+/** A bound from below; what is not certainly text for the model is not counted. */
+export function leastTokens ({ messages }: Request, context: number): number {
+  const count = new WordCount(ENOUGH * WORDS_PER_TOKEN * context)
+  for (const { role, content } of messages) if (ROLES.has(role)) count.addContent(content)
+  return Math.max(Math.ceil(count.words / WORDS_PER_TOKEN), Math.ceil(count.characters / CHARACTERS_PER_TOKEN))
+}
+
+class WordCount {
+  words = 0
+  characters = 0
+  #spacesLeft: number
+
+  /** @param spaces how many it looks at */
+  constructor (spaces: number) {
+    this.#spacesLeft = spaces
+  }
+
+  addContent (content: unknown): void {
+    if (typeof content === 'string') this.#addText(content)
+    if (!Array.isArray(content)) return
+    for (const block of content as readonly { readonly type?: unknown, readonly text?: unknown, readonly content?: unknown }[]) {
+      if (block?.type === 'text' && typeof block.text === 'string') this.#addText(block.text)
+      else if (block?.type === 'tool_result') this.addContent(block.content)
+    }
+  }
+
+  #addText (text: string): void {
+    this.characters += text.length
+    // From space to space: a million take 8 ms, and megabytes without any nearly nothing (measured).
+    for (let i = text.indexOf(' '); i !== -1 && this.#spacesLeft > 0; i = text.indexOf(' ', i + 1)) {
+      this.#spacesLeft--
+      if (isVisible(text.charCodeAt(i + 1))) this.words++     // NaN at the end of the text is not
+    }
+  }
+}
+
+/** White space of any kind is not: there are tokens of nothing else. Not all that is visible is meant, only what certainly is. */
+function isVisible (code: number): boolean {
+  return (code > 32 && code < 127) || (code >= 0xc0 && code < 0x1680) || (code > 0x3000 && code < 0xd800)
+}

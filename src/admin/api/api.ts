@@ -1,0 +1,81 @@
+// The admin API behind its listener: finds the operation, checks the body's shape, answers. Knows no sockets: the commands ask it directly
+// where no gateway runs.
+import { version as gatewayVersion } from '../../package-root.ts'
+import { UnknownOutcome } from '../../directory.ts'
+import { accountOperations } from './accounts.ts'
+import { bookOperations } from './books.ts'
+import { isBody, keyOperations } from './keys.ts'
+import { openapi } from './openapi.ts'
+import { explainOperations } from './explain.ts'
+import { type ApiAnswer, type ApiParts, type ApiRequest, BODY_LIMIT, type Operation, readQuery } from './operation.ts'
+import { Refusal } from './refusal.ts'
+
+const PREFIX = '/admin/v1'
+
+interface Routed {
+  readonly pattern: readonly string[]
+  readonly byMethod: ReadonlyMap<string, Operation>
+}
+
+export class AdminApi {
+  readonly #routes: readonly Routed[]
+
+  constructor (parts: ApiParts) {
+    const operations = [...keyOperations(parts), ...accountOperations(parts), ...bookOperations(parts), ...explainOperations(parts)]
+    const document = openapi(operations, gatewayVersion)
+    operations.push({
+      method: 'GET', path: '/openapi.json', name: 'getOpenapi', summary: 'This document.',
+      answer: () => ({ status: 200, body: document })
+    })
+    this.#routes = [...new Set(operations.map(({ path }) => path))].map((path) => ({
+      pattern: (PREFIX + path).split('/'),
+      byMethod: new Map(operations.filter((operation) => operation.path === path).map((operation) => [operation.method, operation]))
+    }))
+  }
+
+  knows (path: string): boolean {
+    return this.#find(path) !== undefined
+  }
+
+  /** Bytes that a body may have. */
+  bodyLimit (path: string, method: string): number {
+    return this.#find(path)?.route.byMethod.get(method)?.bodyLimit ?? BODY_LIMIT
+  }
+
+  /** @throws {Refusal} what is wrong, and what to do */
+  async answer (request: ApiRequest): Promise<ApiAnswer> {
+    const found = this.#find(request.path)
+    if (found === undefined) throw new Refusal('not_found', 'There is nothing at this address. GET /admin/v1/openapi.json lists what there is.')
+    const { route, id } = found
+    const operation = route.byMethod.get(request.method === 'HEAD' ? 'GET' : request.method)
+    if (operation === undefined) {
+      const allow = [...route.byMethod.keys()].join(', ')
+      throw new Refusal('method_not_allowed', `This address takes ${allow} only.`, { headers: { allow } })
+    }
+    if (operation.query === undefined) readQuery(request.query, [])
+    // A rotation without a body is one without grace.
+    const body = operation.takes === undefined ? undefined : request.body ?? {}
+    if (operation.takes !== undefined && !isBody(body)) throw new Refusal('invalid_request', 'The body must be a JSON object.')
+    try {
+      return await operation.answer({ ...request, body, id })
+    } catch (thrown) {
+      if (!(thrown instanceof UnknownOutcome)) throw thrown
+      throw new Refusal('outcome_unknown', `It is not known whether this was changed: ${thrown.message}. Read it again, and repeat the change if it is not there.`, { cause: thrown, headers: { 'retry-after': '2' } })
+    }
+  }
+
+  #find (path: string): { readonly route: Routed, readonly id: string } | undefined {
+    const steps = path.split('/')
+    for (const route of this.#routes) {
+      const { pattern } = route
+      let id = ''
+      if (pattern.length !== steps.length || !pattern.every((step, i) => step === '{id}' ? steps[i] !== '' : step === steps[i])) continue
+      const at = pattern.indexOf('{id}')
+      if (at !== -1) {
+        try { id = decodeURIComponent(steps[at]!) } catch { return undefined }
+      }
+      return { route, id }
+    }
+    return undefined
+  }
+}

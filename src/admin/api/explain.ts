@@ -1,0 +1,119 @@
+// What the gateway would do with a request, and why: each plugin's verdict, who would be asked, what it could cost. Nothing of it happens.
+import type { ChannelConfig } from '../../config/config.ts'
+import { suggest } from '../../config/suggest.ts'
+import { viewCost, viewLimits, viewPrices } from '../../cost-view.ts'
+import { type GatewayError, isGatewayError } from '../../errors.ts'
+import type { Exchange } from '../../exchange.ts'
+import { type ApiKey, type Body, Model, Plan, Variant, WorstCase } from '../../facts.ts'
+import { itemPrice, rateOf } from '../../money/item-price.ts'
+import { priceAt } from '../../money/price-in-force.ts'
+import type { Rehearsal } from '../../rehearse.ts'
+import type { ApiParts, Operation } from './operation.ts'
+import { Refusal, refuseMistakes } from './refusal.ts'
+import { judge, question } from './schemas.ts'
+
+/** An operator may ask about what a coding agent sends, with an image in it. Parsed on the event loop: 8 MiB stop it for 60 ms. */
+const BODY_LIMIT = 8 * 1024 * 1024
+
+interface Wanted {
+  readonly key: string
+  readonly route: string
+  readonly headers: Readonly<Record<string, string>>
+  readonly ip: string
+  readonly body?: Body
+}
+
+type View = Readonly<Record<string, unknown>>
+
+export function explainOperations ({ services: { directory, now }, config, rehearse }: ApiParts): readonly Operation[] {
+  const judgeQuestion = judge(question)
+
+  return [{
+    method: 'POST', path: '/explain', name: 'explainRequest', takes: question, bodyLimit: BODY_LIMIT,
+    summary: 'What would happen to a request, and why: verdicts in the order of the plugins, targets in an order drawn by weight, the worst-case price, and what is left. Calls nobody, charges nothing, counts nothing.',
+    async answer ({ body: sent }) {
+      const asked = { ...sent as object }
+      judgeQuestion(asked)
+      const { key: id, route, headers, ip, body } = asked as Wanted
+      const [method, path] = route.includes(' ') ? route.split(' ') as [string, string] : ['POST', route]
+      const { owner, state } = find(id)
+      let rehearsal: Rehearsal
+      try {
+        rehearsal = await rehearse({ owner: state === 'expired' ? undefined : owner, method, path, address: ip, body, headers: Object.fromEntries(Object.entries(headers).map(([name, value]) => [name.toLowerCase(), value])) })
+      } catch (thrown) {
+        if (isGatewayError(thrown)) refuseMistakes([{ path: '/route', message: thrown.message.replace(/\.$/, '') }])
+        throw thrown
+      }
+      return { status: 200, body: { key: id, key_state: state, account: owner?.account.id ?? null, ip, ...await view(rehearsal) } }
+    }
+  }]
+
+  /** Also a key that is refused: the rehearsal says so. @throws {Refusal} there is none */
+  function find (id: string): { readonly owner: ApiKey | undefined, readonly state: 'active' | 'frozen' | 'expired' } {
+    const { keys, accounts } = config()
+    const declared = keys.find((key) => key.id === id)
+    const kept = directory.keptKey(id)?.record
+    const settings = declared ?? (kept?.deleted_at === undefined ? kept?.settings : undefined)
+    if (settings === undefined) throw new Refusal('not_found', `There is no key ${JSON.stringify(id.slice(0, 100))}${hint(id, [...keys, ...directory.keptKeys()])}. GET /admin/v1/keys lists all.`)
+    const account = accounts.find((one) => one.id === settings.account) ?? directory.account(settings.account)
+    const isExpired = declared === undefined && kept?.expires_at !== undefined && Date.parse(kept.expires_at) <= now()
+    return {
+      owner: account && { key: { ...settings, secret: '***' }, account },
+      state: settings.frozen ? 'frozen' : isExpired ? 'expired' : 'active'
+    }
+  }
+}
+
+function hint (id: string, keys: readonly { readonly id: string }[]): string {
+  const near = suggest(id, keys.map((key) => key.id), 0)
+  return near?.startsWith('did') === true ? ` (${near})` : ''
+}
+
+async function view ({ exchange, steps, error, reply }: Rehearsal): Promise<View> {
+  const { route, snapshot, answerHeaders } = exchange
+  const { endpoint } = route
+  const then = error !== undefined ? 'refused' : reply !== undefined ? 'answered by a plugin'
+    : endpoint.kind === 'model' ? 'sent to a target' : endpoint.kind === 'forward' ? 'forwarded' : 'answered by the gateway'
+  return {
+    route: route.name,
+    config_generation: snapshot.generation,
+    allowed: error === undefined,
+    then,
+    refusal: error === undefined ? null : viewError(error),
+    steps,
+    model: exchange.find(Model)?.id ?? null,
+    targets: endpoint.kind === 'forward' ? [{ upstream: endpoint.upstream }] : targetsOf(exchange),
+    ...viewCost(exchange),
+    prices: viewPrices(exchange),
+    limits: await viewLimits(exchange),
+    answer_headers: answerHeaders
+  }
+}
+
+function viewError ({ status, code, type, message, param, retryAfter, row, cause }: GatewayError): View {
+  return {
+    status, code, type, message, param, ...(retryAfter !== undefined && { retry_after: retryAfter }),
+    // The client never hears it; whoever wrote the plugin must.
+    ...(row === 'server_error' && cause !== undefined && { cause: cause instanceof Error ? `${cause.name}: ${cause.message}` : String(cause) })
+  }
+}
+
+function targetsOf (exchange: Exchange): readonly View[] {
+  const { attempts } = exchange.find(Plan) ?? { attempts: [] }
+  const at = exchange.find(WorstCase)?.at
+  return attempts.map(({ channel, upstream, model, sold }) => ({
+    channel, upstream, model, weight: weightOf(sold, upstream, model),
+    ...(at !== undefined && { price_version: versionOf(exchange, sold, at) })
+  }))
+}
+
+/** Of an image or video model: the row of its table that fits. */
+function versionOf (exchange: Exchange, sold: ChannelConfig, at: number): string | null {
+  const variant = exchange.find(Variant)
+  return variant === undefined ? priceAt(sold, at).price.version : rateOf(variant, itemPrice(sold))?.version ?? null
+}
+
+/** Null: a plugin has made the plan, of targets that the configuration does not name. */
+function weightOf ({ targets }: ChannelConfig, upstream: string, model: string): number | null {
+  return targets.find((target) => target.upstream === upstream && target.model === model)?.weight ?? null
+}

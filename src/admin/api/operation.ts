@@ -1,0 +1,100 @@
+// An operation of the admin API: its address, what it takes, and the function that answers. A table of them routes and documents.
+import type { Config, KeyConfig } from '../../config/config.ts'
+import { suggest } from '../../config/suggest.ts'
+import type { JsonSchema, Plugin } from '../../plugin.ts'
+import type { Question, Rehearsal } from '../../rehearse.ts'
+import type { Services } from '../../services.ts'
+import { Refusal } from './refusal.ts'
+
+export interface ApiParts {
+  readonly services: Pick<Services, 'store' | 'directory' | 'now'>
+  /** the audit log */
+  readonly changes: (after: number, limit: number) => Promise<readonly { readonly id: number, readonly text: string }[]>
+  /** as it is live */
+  readonly config: () => Config
+  /** the shipped plugins, by name */
+  readonly plugins: ReadonlyMap<string, Plugin>
+  /** On the configuration that is live, which is leased for as long. @throws {GatewayError} no route takes it */
+  readonly rehearse: (question: Question) => Promise<Rehearsal>
+  /** As every plugin in use would see the key. @throws {PartError} one refuses it */
+  readonly tryKey: (config: Config, key: KeyConfig) => void
+}
+
+export interface ApiRequest {
+  readonly method: string
+  readonly path: string
+  readonly query: URLSearchParams
+  /** of the If-Match header */
+  readonly ifMatch?: string | undefined
+  /** parsed; undefined: there was none */
+  readonly body: unknown
+  /** for the audit log */
+  readonly who: string
+}
+
+export interface ApiAnswer {
+  readonly status: number
+  readonly body: unknown
+  readonly version?: number
+}
+
+export interface Call extends ApiRequest {
+  /** the {id} of the path */
+  readonly id: string
+}
+
+export interface Operation {
+  readonly method: 'GET' | 'POST' | 'PATCH' | 'DELETE'
+  /** below /admin/v1 */
+  readonly path: string
+  readonly name: string
+  readonly summary: string
+  /** names of its query parameters */
+  readonly query?: readonly string[]
+  readonly takes?: JsonSchema
+  /** bytes of its body; absent: BODY_LIMIT */
+  readonly bodyLimit?: number
+  answer (call: Call): ApiAnswer | Promise<ApiAnswer>
+}
+
+/** A key with every list full is not a tenth of it. */
+export const BODY_LIMIT = 256 * 1024
+
+export const PAGE = 100
+export const LONGEST_PAGE = 1000
+
+/** @throws {Refusal} a parameter that is not known, or came twice */
+export function readQuery (query: URLSearchParams, known: readonly string[]): ReadonlyMap<string, string> {
+  const read = new Map<string, string>()
+  for (const [name, value] of query) {
+    if (!known.includes(name)) throw new Refusal('invalid_request', `There is no query parameter ${JSON.stringify(name.slice(0, 80))} here${known.length === 0 ? '' : `: ${suggest(name, known) ?? ''}`}.`)
+    if (read.has(name)) throw new Refusal('invalid_request', `The query parameter ${name} came twice. Send it once.`)
+    read.set(name, value)
+  }
+  return read
+}
+
+export function readLimit (query: ReadonlyMap<string, string>): number {
+  const text = query.get('limit')
+  if (text === undefined) return PAGE
+  const limit = /^\d{1,4}$/.test(text) ? Number(text) : 0
+  if (limit < 1 || limit > LONGEST_PAGE) throw new Refusal('invalid_request', `limit must be a whole number from 1 to ${LONGEST_PAGE}.`)
+  return limit
+}
+
+/** One page of a list that is sorted by id. */
+export function pageOf<T extends { readonly id: string }> (all: readonly T[], query: ReadonlyMap<string, string>): { readonly rows: readonly T[], readonly next: string | null } {
+  const limit = readLimit(query)
+  const after = query.get('after')
+  const sorted = all.toSorted((a, b) => a.id < b.id ? -1 : 1)
+  const start = after === undefined ? 0 : sorted.findIndex(({ id }) => id > after)
+  if (start === -1) return { rows: [], next: null }
+  const rows = sorted.slice(start, start + limit)
+  return { rows, next: start + limit < sorted.length ? rows.at(-1)!.id : null }
+}
+
+/** @throws {Refusal} the client has read another version */
+export function checkVersion (ifMatch: string | undefined, version: number, what: string): void {
+  if (ifMatch === undefined || ifMatch.trim() === '*' || ifMatch.split(',').some((tag) => tag.trim() === `"${version}"`)) return
+  throw new Refusal('changed_meanwhile', `${what} is of version ${version} now, and If-Match names another. Read it again, then send the change with its new ETag.`)
+}

@@ -1,0 +1,48 @@
+// What the admin API refuses, and how it says so: one shape for every error. Its codes are its own: API clients never see them.
+
+const STATUS = {
+  invalid_request: 400,
+  not_found: 404,
+  method_not_allowed: 405,
+  already_exists: 409,
+  read_only: 409,
+  changed_meanwhile: 412,
+  request_too_large: 413,
+  outcome_unknown: 503
+} as const
+
+export type RefusalCode = keyof typeof STATUS
+
+export interface Mistake {
+  /** JSON pointer into the body, or the name of a query parameter */
+  readonly path: string
+  readonly message: string
+  readonly hint?: string
+}
+
+/** The message says what is wrong and what to do. */
+export class Refusal extends Error {
+  readonly code: RefusalCode
+  readonly status: number
+  readonly mistakes: readonly Mistake[]
+  readonly headers: Readonly<Record<string, string>>
+
+  constructor (code: RefusalCode, message: string, more: { readonly mistakes?: readonly Mistake[], readonly headers?: Readonly<Record<string, string>>, readonly cause?: unknown } = {}) {
+    super(message, { cause: more.cause })
+    this.code = code
+    this.status = STATUS[code]
+    this.mistakes = more.mistakes ?? []
+    this.headers = more.headers ?? {}
+  }
+}
+
+export function refuseMistakes (mistakes: readonly Mistake[]): void {
+  if (mistakes.length === 0) return
+  const sentences = mistakes.map(({ path, message, hint }) => `${path === '' ? '' : path + ' '}${message}${hint === undefined ? '' : ` (${hint})`}`)
+  throw new Refusal('invalid_request', `${sentences.join('; ')}. Nothing was changed.`, { mistakes })
+}
+
+/** The body of an error, as every client of the admin API reads it. */
+export function refusalBody ({ code, message, mistakes }: Refusal, requestId: string): unknown {
+  return { error: { message, type: code === 'outcome_unknown' ? 'api_error' : 'invalid_request_error', code, param: mistakes[0]?.path ?? null, mistakes, request_id: requestId } }
+}

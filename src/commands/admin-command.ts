@@ -1,0 +1,225 @@
+// `gateway keys …`, `gateway accounts …`, `gateway ledger …`: the admin API from the shell. What a setting is called and takes comes
+// from the API's own schemas.
+import { stdout } from 'node:process'
+import { parseArgs, type ParseArgsConfig } from 'node:util'
+import { newAccount, newKey } from '../admin/api/schemas.ts'
+import { isMap } from '../config/place.ts'
+import { suggest } from '../config/suggest.ts'
+import type { JsonSchema } from '../plugin.ts'
+import { type Asked, CommandError, type Gate, type GateOptions, openGate } from './gate.ts'
+import { card, table } from './print.ts'
+
+export interface AdminCommandOptions extends Pick<GateOptions, 'plugins' | 'pluginsUrl'> {
+  /** the configuration and what store.path is relative to, by what --config says */
+  readonly locate: (config: string | undefined) => Pick<GateOptions, 'file' | 'base'>
+}
+
+interface Said {
+  readonly positionals: readonly string[]
+  readonly values: Readonly<Record<string, unknown>>
+  readonly json: boolean
+}
+
+interface Verb {
+  /** what stands after the verb, by name */
+  readonly takes: readonly string[]
+  /** of `takes`, how many may be left out */
+  readonly optional?: number
+  /** what else can be said: settings of a schema, and more */
+  readonly settings?: JsonSchema
+  readonly options?: readonly string[]
+  /** @returns the exit code */
+  run (gate: Gate, said: Said): Promise<number>
+}
+
+const KEY_COLUMNS = ['id', 'account', 'state', 'declared', 'spent_usd', 'usage_limit_usd', 'shown']
+const ACCOUNT_COLUMNS = ['id', 'name', 'state', 'declared', 'balance_usd', 'held_usd']
+
+const NOUNS: Readonly<Record<string, Readonly<Record<string, Verb>>>> = {
+  keys: {
+    create: {
+      takes: ['ID'], optional: 1, settings: newKey,
+      async run (gate, { positionals: [id], values, json }) {
+        const { warnings, secret, ...key } = await done(gate, 'POST', '/keys', { ...(id !== undefined && { id }), ...settings(values, newKey) })
+        for (const warning of Array.isArray(warnings) ? warnings as readonly { readonly path: string, readonly message: string }[] : []) console.error(`warning: ${warning.path} ${warning.message}`)
+        print(json ? JSON.stringify({ ...key, secret }) + '\n' : `${card(key)}\nsecret, shown only now:  ${String(secret)}\n`)
+        return 0
+      }
+    },
+    list: { takes: [], options: ['account'], run: async (gate, said) => await list(gate, '/keys', KEY_COLUMNS, said) },
+    show: { takes: ['ID'], run: async (gate, said) => await one(gate, 'GET', 'keys', said) },
+    freeze: { takes: ['ID'], run: async (gate, said) => await one(gate, 'PATCH', 'keys', said, '', { frozen: true }) },
+    unfreeze: { takes: ['ID'], run: async (gate, said) => await one(gate, 'PATCH', 'keys', said, '', { frozen: false }) },
+    delete: { takes: ['ID'], run: async (gate, said) => await one(gate, 'DELETE', 'keys', said) },
+    rotate: {
+      takes: ['ID'], options: ['grace'],
+      async run (gate, { positionals: [id], values, json }) {
+        const { secret, ...key } = await done(gate, 'POST', `/keys/${encodeURIComponent(id!)}/rotate`, { ...(values['grace'] !== undefined && { grace: values['grace'] }) })
+        print(json ? JSON.stringify({ ...key, secret }) + '\n' : `${card(key)}\nnew secret, shown only now:  ${String(secret)}\n`)
+        return 0
+      }
+    }
+  },
+  accounts: {
+    create: { takes: ['ID'], settings: newAccount, run: async (gate, { positionals: [id], values, json }) => show(await done(gate, 'POST', '/accounts', { id, ...settings(values, newAccount) }), json) },
+    list: { takes: [], run: async (gate, said) => await list(gate, '/accounts', ACCOUNT_COLUMNS, said) },
+    show: { takes: ['ID'], run: async (gate, said) => await one(gate, 'GET', 'accounts', said) },
+    credit: {
+      takes: ['ID', 'USD'], options: ['reference'],
+      async run (gate, { positionals: [id, amount], values, json }) {
+        const reference = values['reference']
+        if (reference === undefined) throw new CommandError('Name the payment: --reference TEXT. It is credited once, however often the command is repeated.')
+        const credited = await done(gate, 'POST', `/accounts/${encodeURIComponent(id!)}/credits`, { amount_usd: amount, reference })
+        if (credited['credited'] === false) console.error(`The reference ${String(reference)} was credited before: nothing was changed.`)
+        return show(credited, json)
+      }
+    },
+    suspend: { takes: ['ID'], run: async (gate, said) => await one(gate, 'PATCH', 'accounts', said, '', { suspended: true }) },
+    resume: { takes: ['ID'], run: async (gate, said) => await one(gate, 'PATCH', 'accounts', said, '', { suspended: false }) }
+  },
+  ledger: {
+    export: {
+      takes: [], options: ['account', 'key'],
+      async run (gate, { values }) {
+        // `| head` has seen enough.
+        stdout.on('error', () => { process.exit(0) })
+        for await (const row of pages(gate, '/ledger', values)) print(JSON.stringify(row) + '\n')
+        return 0
+      }
+    },
+    verify: {
+      takes: [],
+      async run (gate, { json }) {
+        const found = await done(gate, 'POST', '/ledger/verify')
+        const { ok, entries, accounts, keys, differences } = found
+        if (json) print(JSON.stringify(found) + '\n')
+        else if (ok === true) print(`The ledger is right: ${String(entries)} entries, ${String(accounts)} accounts, ${String(keys)} keys.\n`)
+        else print(`The ledger is WRONG: a balance is not the sum of its entries.\n${table(differences as readonly Record<string, unknown>[], ['of', 'id', 'entries_usd', 'kept_usd', 'where'])}`)
+        return ok === true ? 0 : 1
+      }
+    }
+  }
+}
+
+export const adminNouns = Object.keys(NOUNS)
+
+/** @returns the exit code: 0 done, 1 refused or failed */
+export async function adminCommand (noun: string, [verb = '', ...args]: readonly string[], { locate, ...how }: AdminCommandOptions): Promise<number> {
+  const verbs = NOUNS[noun]!
+  const found = Object.hasOwn(verbs, verb) ? verbs[verb]! : undefined
+  if (found === undefined) {
+    const isHelp = ['--help', '-h', 'help'].includes(verb)
+    const usage = Object.entries(verbs).map(([name, one]) => `  ${usageOf(noun, name, one)}\n`).join('')
+    if (isHelp) { print(usage); return 0 }
+    console.error(`${verb === '' ? `What about ${noun}?` : `There is no command "${noun} ${verb}"${suggest(verb, Object.keys(verbs), 0)?.startsWith('did') === true ? `: ${suggest(verb, Object.keys(verbs), 0)!}` : '.'}`}\n\n${usage}`)
+    return 1
+  }
+  const { takes, optional = 0 } = found
+  const usage = `Usage: ${usageOf(noun, verb, found)}\n${explanations(found)}`
+  if (args.includes('--help') || args.includes('-h')) { print(usage); return 0 }
+  let read: ReturnType<typeof readArgs>
+  try {
+    read = readArgs(found, args)
+  } catch (thrown) {
+    if ((thrown as NodeJS.ErrnoException).code?.startsWith('ERR_PARSE_ARGS') !== true) throw thrown
+    // What follows its first sentence is about files that begin with a dash.
+    console.error(`${(thrown as Error).message.split('. ')[0]!}.\n\n${usage}`)
+    return 1
+  }
+  const { values, positionals } = read
+  if (positionals.length < takes.length - optional || positionals.length > takes.length) {
+    console.error(usage)
+    return 1
+  }
+  let gate: Gate | undefined
+  try {
+    gate = await openGate({ ...locate(values.config as string | undefined), url: values.url as string | undefined, ...how })
+    return await found.run(gate, { positionals, values, json: values.json === true })
+  } catch (thrown) {
+    if (!(thrown instanceof CommandError)) throw thrown
+    console.error(thrown.message)
+    return 1
+  } finally {
+    await gate?.close()
+  }
+}
+
+function readArgs (verb: Verb, args: readonly string[]): { readonly values: Readonly<Record<string, unknown>>, readonly positionals: readonly string[] } {
+  return parseArgs({ args: [...args], allowPositionals: true, options: { config: { type: 'string', short: 'c' }, url: { type: 'string' }, json: { type: 'boolean', default: false }, ...optionsOf(verb) } })
+}
+
+function usageOf (noun: string, verb: string, one: Verb): string {
+  const { takes, optional = 0 } = one
+  const words = takes.map((name, i) => i < takes.length - optional ? name : `[${name}]`)
+  const options = (one.options ?? []).map((name) => `[--${name} ${name.toUpperCase()}]`)
+  if (one.settings !== undefined) options.push('[SETTINGS]')
+  return ['gateway', noun, verb, ...words, ...options, '[--json] [--config FILE] [--url URL]'].join(' ')
+}
+
+/** The settings that can be said, a line each, in the words of their schemas. */
+function explanations ({ settings }: Verb): string {
+  return propertiesOf(settings).filter(([name]) => name !== 'id').map(([name, { type, description }]) => {
+    const value = type === 'boolean' ? 'true|false' : type === 'integer' ? 'NUMBER' : type === 'array' ? 'A,B' : 'TEXT'
+    return `  ${`--${name.replaceAll('_', '-')} ${value}`.padEnd(32)} ${String(description ?? '')}\n`
+  }).join('')
+}
+
+function optionsOf ({ settings, options = [] }: Verb): NonNullable<ParseArgsConfig['options']> {
+  const names = [...propertiesOf(settings).filter(([name]) => name !== 'id').map(([name, { type }]) => [name.replaceAll('_', '-'), type === 'array'] as const), ...options.map((name) => [name, false] as const)]
+  return Object.fromEntries(names.map(([name, isList]) => [name, { type: 'string', multiple: isList }]))
+}
+
+function propertiesOf (schema: JsonSchema | undefined): [string, JsonSchema][] {
+  return Object.entries(schema?.['properties'] ?? {}) as [string, JsonSchema][]
+}
+
+/** Texts of the shell as JSON: a list may be said as one text with commas, or several times. What they are not, the API says. */
+function settings (values: Said['values'], schema: JsonSchema): Record<string, unknown> {
+  const read: Record<string, unknown> = {}
+  for (const [name, { type }] of propertiesOf(schema)) {
+    const value = values[name.replaceAll('_', '-')]
+    if (Array.isArray(value)) read[name] = (value as readonly string[]).flatMap((text) => text.split(',')).map((text) => text.trim()).filter((text) => text !== '')
+    else if (typeof value === 'string') read[name] = (type === 'integer' && /^\d+$/.test(value)) || (type === 'boolean' && /^(?:true|false)$/.test(value)) ? JSON.parse(value) : value
+  }
+  return read
+}
+
+/** @throws {CommandError} it was refused: with what the API says */
+export async function done (gate: Gate, method: string, address: string, body?: unknown): Promise<Asked['body']> {
+  const answer = await gate.ask(method, '/admin/v1' + address, body)
+  if (answer.status < 400) return answer.body
+  const { error } = answer.body
+  const message = isMap(error) && typeof error['message'] === 'string' ? error['message'] : `The gateway answered with status ${answer.status}.`
+  throw new CommandError(answer.status === 401 ? `${message}\nThe gateway that answered has another token than this configuration: is it the one that is meant?` : message)
+}
+
+async function one (gate: Gate, method: string, noun: string, { positionals: [id], json }: Said, more = '', body?: unknown): Promise<number> {
+  return show(await done(gate, method, `/${noun}/${encodeURIComponent(id!)}${more}`, body), json)
+}
+
+function show (row: Asked['body'], json: boolean): number {
+  print(json ? JSON.stringify(row) + '\n' : card(row))
+  return 0
+}
+
+async function list (gate: Gate, address: string, columns: readonly string[], { values, json }: Said): Promise<number> {
+  const rows: Record<string, unknown>[] = []
+  for await (const row of pages(gate, address, values)) rows.push(row)
+  print(json ? JSON.stringify(rows) + '\n' : table(rows, columns))
+  return 0
+}
+
+async function * pages (gate: Gate, address: string, values: Said['values']): AsyncGenerator<Record<string, unknown>> {
+  const query = new URLSearchParams({ limit: '1000' })
+  for (const name of ['account', 'key']) if (typeof values[name] === 'string') query.set(name, values[name])
+  for (;;) {
+    const { data, next } = await done(gate, 'GET', `${address}?${query}`)
+    yield * data as readonly Record<string, unknown>[]
+    if (typeof next !== 'string') return
+    query.set('after', next)
+  }
+}
+
+function print (text: string): void {
+  stdout.write(text)
+}

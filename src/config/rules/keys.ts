@@ -1,0 +1,137 @@
+// accounts and keys: who pays, secrets that are secrets, and limits that limit what they seem to.
+import { isTimeZone } from '../../money/period.ts'
+import { findTree, isMap, type Path, printSpot, type Tree } from '../place.ts'
+import { quote, show } from '../sentence.ts'
+import { nearest, suggest } from '../suggest.ts'
+import { at, checkUnique, items, type Report, type RuleInput, text, texts } from './input.ts'
+import { checkNetworks } from './network.ts'
+
+/** protocol.md K 2.1a */
+const KEY_PREFIX = 'sk-gw-'
+const ENFORCED_BY = {
+  rate_limit: 'rate-limit',
+  concurrency: 'rate-limit',
+  allowed_models: 'key-policy',
+  allowed_clients: 'key-policy',
+  ip_whitelist: 'key-policy',
+  allowed_origins: 'key-policy',
+  streaming: 'key-policy'
+}
+
+export function checkKeys (input: RuleInput, report: Report, warn: Report): void {
+  const { value, tree } = input
+  const accounts = [...checkUnique(items(value.accounts, 'accounts'), 'id', 'accounts', input, report).keys()]
+  const keys = items(value.keys, 'keys')
+  checkUnique(keys, 'id', 'keys', input, report)
+  const prefix = keyPrefix(input)
+  const real = Object.entries(isMap(value.upstreams) ? value.upstreams : {}).find(([, upstream]) => !['simulator:', undefined].includes(at(upstream, 'url') as string | undefined))
+  if (keys.length === 0 && real !== undefined) {
+    warn(['upstreams', real[0], 'url'], 'is not the built-in simulator, so the demo key is off; and there are no keys: nobody can use the models', 'add accounts: and keys:')
+  }
+  const models = items(value.models, 'models').flatMap(({ item }) => typeof item.id === 'string' ? [item.id] : [])
+  /** by entry: a thousand keys may name the same model, and to look for what was meant takes long */
+  const explained = new Map<string, Wrong | undefined>()
+  /** the same of time zones */
+  const meant = new Map<string, string | undefined>()
+  const idle = idleSettings(input)
+  const secrets = new Map<string, Path>()
+  for (const { item, path } of keys) {
+    const account = text(item.account, tree, [...path, 'account'])
+    if (account !== undefined && !accounts.includes(account)) {
+      const near = nearest(account, accounts)
+      report([...path, 'account'], `there is no account ${quote(account)}`, near === undefined ? 'add it to accounts:' : `did you mean "${near}"?`)
+    }
+    const where = [...path, 'secret']
+    const secret = text(item.secret, tree, where)
+    if (secret !== undefined) {
+      // never the value, nor how much of it is right
+      if (!secret.startsWith(prefix) || !/^[A-Za-z0-9]{32}$/.test(secret.slice(prefix.length))) report(where, `must be "${prefix}" and 32 letters or digits`, explainSecret(secret, prefix))
+      const other = secrets.get(secret)
+      if (other === undefined) secrets.set(secret, where)
+      else report(where, `two keys have the same secret; the other is at ${printSpot(findTree(tree, other).tree.at)}`)
+    }
+    checkTimeZone(item, tree, path, meant, report, warn)
+    for (const [setting, plugin] of idle) {
+      if (![undefined, 0, true].includes(item[setting] as undefined)) report([...path, setting], `limits nothing: ${plugin}, which looks at it, is not in pipeline:`, `add ${plugin} below auth`, true)
+    }
+    for (const { entry, here } of texts(item.allowed_models, tree, [...path, 'allowed_models'])) {
+      if (!explained.has(entry)) explained.set(entry, explainModels(entry, models))
+      const wrong = explained.get(entry)
+      if (wrong !== undefined) warn(here, wrong.message, wrong.hint)
+    }
+    checkNetworks(item.ip_whitelist, tree, [...path, 'ip_whitelist'], report)
+    checkOrigins(item.allowed_origins, tree, [...path, 'allowed_origins'], report)
+    if (Array.isArray(item.channels) && item.channels.length === 1) {
+      const [only] = item.channels as readonly unknown[]
+      if ((item.routing_mode === 'premium' && only === 'cheap') || (item.routing_mode === 'cheap' && only === 'premium')) {
+        warn(path, `routing_mode ${item.routing_mode} wants another channel than the only one of this key, ${only}: models that both sell are refused`, `set routing_mode: ${only}, or add the channel ${item.routing_mode}`)
+      }
+    }
+  }
+}
+
+function checkTimeZone (key: Record<string, unknown>, tree: Tree, path: Path, meant: Map<string, string | undefined>, report: Report, warn: Report): void {
+  const where = [...path, 'time_zone']
+  const zone = text(key.time_zone, tree, where)
+  if (zone === undefined) return
+  if (!isTimeZone(zone)) {
+    if (!meant.has(zone)) meant.set(zone, nearestZone(zone))
+    report(where, `must be the name of a time zone such as Europe/Berlin, found ${show(zone, findTree(tree, where).tree, false)}`, meant.get(zone))
+  } else if (key.usage_limit_day_usd === undefined && key.usage_limit_month_usd === undefined) {
+    warn(where, 'changes nothing: the key has no limit per day or month', 'add usage_limit_day_usd or usage_limit_month_usd, or leave time_zone out')
+  }
+}
+
+/** Some write only the city. */
+function nearestZone (zone: string): string | undefined {
+  const zones = ['UTC', ...Intl.supportedValuesOf('timeZone')]
+  const plain = zone.replaceAll(' ', '_')
+  const near = zones.find((one) => one.toLowerCase().endsWith(`/${plain.toLowerCase()}`)) ?? nearest(plain, zones)
+  return near === undefined ? undefined : `did you mean "${near}"?`
+}
+
+/** The prefix of key secrets is an option of auth. */
+function keyPrefix ({ value }: RuleInput): string {
+  const auth = items(value.pipeline, 'pipeline').find(({ item }) => item.use === 'auth')
+  const prefix = at(auth?.item, 'with', 'prefix')
+  return typeof prefix === 'string' ? prefix : KEY_PREFIX
+}
+
+function explainSecret (secret: string, prefix: string): string {
+  if (secret === '') return 'it is empty'
+  if (secret.trim() !== secret) return 'it has a space or line break at one end'
+  if (!secret.startsWith(prefix)) return `it does not begin with ${prefix}`
+  const { length } = secret.slice(prefix.length)
+  return length === 32 ? 'it holds something else than letters and digits' : `it has ${length} characters after ${prefix}`
+}
+
+/** Lesson 10: what limits a key and is looked at by nobody leaves it without that limit. */
+function idleSettings ({ value, plugins }: RuleInput): [setting: string, plugin: string][] {
+  if (!Array.isArray(value.pipeline)) return []
+  const used = new Set(items(value.pipeline, 'pipeline').map(({ item }) => item.use))
+  return Object.entries(ENFORCED_BY).filter(([, plugin]) => plugins.has(plugin) && !used.has(plugin))
+}
+
+interface Wrong { readonly message: string, readonly hint: string | undefined }
+
+function explainModels (entry: string, models: readonly string[]): Wrong | undefined {
+  if (!entry.endsWith('*')) return models.includes(entry) ? undefined : { message: `there is no model ${quote(entry)}`, hint: suggest(entry, models) }
+  const stem = entry.slice(0, -1)
+  if (models.some((id) => id.startsWith(stem))) return undefined
+  const near = nearest(stem, models.map((id) => id.slice(0, stem.length)))
+  return { message: `no model begins with ${quote(stem)}`, hint: near === undefined ? suggest(entry, models) : `did you mean "${near}*"?` }
+}
+
+/** A browser sends one spelling of each origin, and it is compared letter by letter: any other would let nobody in. */
+function checkOrigins (list: unknown, tree: Tree, path: Path, report: Report): void {
+  for (const { entry, here, shown } of texts(list, tree, path)) {
+    const spelled = URL.canParse(entry) ? originOf(new URL(entry)) : undefined
+    if (spelled === entry || !entry.includes('://') || entry.includes('*')) continue
+    report(here, `must be an origin as browsers send it, such as https://app.example.com, found ${shown}`, spelled === undefined ? undefined : `did you mean ${quote(spelled)}?`)
+  }
+}
+
+/** `URL` knows the origin of web pages only; extensions and apps have one too. */
+function originOf ({ origin, protocol, host }: URL): string | undefined {
+  return origin !== 'null' ? origin : host === '' ? undefined : `${protocol}//${host}`
+}

@@ -1,0 +1,109 @@
+// POST /v1/messages/count_tokens: asks the provider that would answer, where it can count, and estimates everywhere else. Costs nothing.
+import type { IncomingHttpHeaders } from 'node:http'
+import { parseOr } from '../attempt.ts'
+import { GatewayError, toGatewayError } from '../errors.ts'
+import type { Exchange } from '../exchange.ts'
+import { type Attempt, Plan } from '../facts.ts'
+import { nameFailure, settleHook } from '../hooks.ts'
+import type { UpstreamFailure, UpstreamRequest } from '../plugin.ts'
+import { json, type JsonReply } from '../reply.ts'
+import { UpstreamCall } from '../upstream/call.ts'
+import type { Upstream } from '../upstream/upstream.ts'
+import { estimateInputTokens } from './input-tokens.ts'
+
+/** Bytes of an answer; a count has twenty, an error some hundred. */
+const REPLY_LIMIT = 64 * 1024
+
+/** The header `x-gateway-count` says who counted. */
+export async function countTokens (exchange: Exchange): Promise<JsonReply> {
+  if (!Array.isArray(exchange.request.body['messages'])) throw new GatewayError('invalid_request', { message: 'The field "messages" must be an array of messages.', param: 'messages' })
+  // The time of an endpoint is that of a hook: a provider that is slow leaves enough of it for an estimate.
+  const limit = exchange.snapshot.config.hook_timeout
+  const attempt = exchange.find(Plan)?.attempts[0]
+  const provided = attempt === undefined ? undefined : await passOn(exchange, attempt, limit / 2)
+  return provided === undefined
+    ? json({ input_tokens: await estimateInputTokens(exchange, limit / 4) }, { 'x-gateway-count': 'estimated' })
+    : json({ input_tokens: provided }, { 'x-gateway-count': 'provider' })
+}
+
+/**
+ * Undefined: the provider does not count, or could not now.
+ * @throws {GatewayError} the request itself is wrong, or the client has left
+ */
+async function passOn (exchange: Exchange, attempt: Attempt, ms: number): Promise<number | undefined> {
+  const upstream = exchange.snapshot.upstreams.get(attempt.upstream)!
+  const { countTokens: dialect } = upstream.dialect
+  if (!upstream.config.count_tokens || dialect === undefined) return undefined
+  const request = dialect.encode(exchange, attempt, upstream)
+  for (const { plugin, call } of exchange.route.hooks.perAttempt) {
+    const told = settleHook(call(attempt, exchange).onUpstreamRequest?.(request), plugin, exchange)
+    if (told !== undefined) await told
+  }
+  exchange.throwIfAborted()
+  if (exchange.attempts++ === 0) exchange.times.dispatched = performance.now()
+  exchange.tried = attempt
+  try {
+    return await ask(exchange, upstream, request, dialect.decode, ms)
+  } catch (thrown) {
+    if (exchange.abortReason !== undefined || !toGatewayError(thrown).retryable) throw thrown
+    return undefined
+  }
+}
+
+/** @throws {GatewayError} as error-normalize names it */
+function ask (exchange: Exchange, upstream: Upstream, request: UpstreamRequest, decode: (body: unknown) => number, ms: number): Promise<number> {
+  const { promise, resolve, reject } = Promise.withResolvers<number>()
+  let call: UpstreamCall | undefined = undefined             // a request that can't be sent fails before it is there
+  let status = 0
+  let headers: IncomingHttpHeaders = {}
+  const chunks: Buffer[] = []
+  let size = 0
+
+  function end (): void {
+    exchange.times.upstreamEnd = performance.now()
+    clearTimeout(timer)
+    exchange.offAbort(leave)
+    call?.abort()
+  }
+  function leave (): void {
+    end()
+    reject(exchange.abortReason)
+  }
+  function fail (failure: UpstreamFailure): void {
+    end()
+    const error = nameFailure(failure, exchange, upstream.name)
+    exchange.snapshot.services.metrics.attempt(upstream.name, error.row)
+    reject(error)
+  }
+  function read (): void {
+    const text = Buffer.concat(chunks).toString()
+    if (status >= 300) { fail({ kind: 'status', status, headers, body: parseOr(text) }); return }
+    let tokens: number
+    try {
+      tokens = decode(JSON.parse(text))
+    } catch (cause) {
+      fail({ kind: 'malformed', cause })
+      return
+    }
+    end()
+    exchange.snapshot.services.metrics.attempt(upstream.name, 'ok')
+    resolve(tokens)
+  }
+
+  const timer = setTimeout(() => { fail({ kind: 'first_byte_timeout', cause: new Error(`the upstream had not counted after ${ms} ms`) }) }, ms)
+  exchange.onAbort(leave)
+  call = new UpstreamCall(upstream, { ...request, body: exchange.blobs.join(JSON.stringify(request.body)) }, {
+    onHead (itsStatus, itsHeaders) { status = itsStatus; headers = itsHeaders },
+    onData (chunk) {
+      chunks.push(chunk)
+      size += chunk.length
+      if (size <= REPLY_LIMIT) return
+      if (status >= 300) read()                               // the rest of an error is not worth waiting for
+      else fail({ kind: 'malformed', cause: new Error(`the answer is longer than ${REPLY_LIMIT} bytes`) })
+    },
+    onEnd: read,
+    // Whatever happens to the body of an error, its status is known.
+    onFailure (failure) { if (status >= 300) read(); else fail(failure) }
+  })
+  return promise
+}

@@ -1,0 +1,59 @@
+// What images and videos cost, for everybody who looks: the price tables beside the list of text models, which keeps its shape (spec 2.7).
+import { hash } from 'node:crypto'
+import type { ChannelConfig, ChannelName, ModelConfig } from '../config/config.ts'
+import type { Snapshot } from '../config/snapshot.ts'
+import { GatewayError } from '../errors.ts'
+import type { Exchange } from '../exchange.ts'
+import { itemPriceOf } from '../money/item-price.ts'
+import { json, type JsonReply } from '../reply.ts'
+import { isKnown, readChannel } from './prices.ts'
+
+/** Says what stands in the catalogue, and nothing of keys or accounts: whoever asks is nobody. */
+export function publicMediaInfo ({ snapshot, received }: Exchange): JsonReply {
+  const list = publicList(snapshot, readChannel(received.query))
+  if (list === 'off') throw new GatewayError('channel_unavailable')                       // as protocol.md K 4.4b
+  return json(list.body, {
+    'access-control-allow-origin': '*',
+    'cache-control': 'public, max-age=60',
+    etag: list.etag
+  }, isKnown(received.headers['if-none-match'], list.etag) ? 304 : 200)
+}
+
+/** `off`: there are such models in this channel, and it is switched off for all of them. */
+type PublicList = { readonly body: unknown, readonly etag: string } | 'off'
+
+/** Anybody may ask at any rate: it is made and hashed once. */
+const lists = new WeakMap<Snapshot, Map<ChannelName, PublicList>>()
+
+function publicList (snapshot: Snapshot, channel: ChannelName): PublicList {
+  let made = lists.get(snapshot)
+  if (made === undefined) lists.set(snapshot, made = new Map())
+  let list = made.get(channel)
+  if (list === undefined) made.set(channel, list = makeList(snapshot, channel))
+  return list
+}
+
+function makeList ({ config }: Snapshot, channel: ChannelName): PublicList {
+  const sold = config.models.flatMap((model) => {
+    const own = model.kind === 'text' ? undefined : model.channels[channel]
+    return own === undefined ? [] : [{ model, own }]
+  })
+  const open = sold.filter(({ own }) => own.enabled)
+  if (sold.length > 0 && open.length === 0) return 'off'
+  const body = { data: open.map(({ model, own }) => describe(model, own)) }
+  return { body, etag: `"${hash('sha256', JSON.stringify(body)).slice(0, 32)}"` }
+}
+
+/** Rows in their order: the first that fits a request is its price, and what fits none is not sold in this channel. */
+function describe ({ id, name, kind, accepts, parameters = {} }: ModelConfig, sold: ChannelConfig): Readonly<Record<string, unknown>> {
+  const price = itemPriceOf(sold)
+  const unit = kind === 'image' ? 'usd_per_image' : 'usd_per_second'
+  return {
+    id,
+    display_name: name,
+    kind,
+    accepts_images: accepts.includes('image'),
+    parameters: Object.fromEntries(Object.entries(parameters).map(([parameter, { values, default: standard }]) => [parameter, { values, default: standard ?? null }])),
+    prices: price === 'free' ? [{ when: {}, [unit]: 0 }] : price.map(({ when = {}, usd, usd_per_second: perSecond }) => ({ when, [unit]: Number(usd ?? perSecond) }))
+  }
+}

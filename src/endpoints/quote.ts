@@ -1,0 +1,60 @@
+// POST /v1/quote: what a request would cost at most, and what its key has left to pay it with. The request in the body goes through
+// the pipeline dry; the quote itself is a request like any other: known by its key, and counted. Calls nobody, costs nothing.
+import { suggest } from '../config/suggest.ts'
+import { viewCost, viewLimits, viewPrices } from '../cost-view.ts'
+import { GatewayError } from '../errors.ts'
+import type { Exchange } from '../exchange.ts'
+import { ApiKey, Body, Model, WorstCase } from '../facts.ts'
+import { rehearse } from '../rehearse.ts'
+import { json, type JsonReply } from '../reply.ts'
+
+const FIELDS = ['path', 'body']
+
+/** Of this body, not of the one that is asked about. */
+const OF_THIS_BODY = /^(?:content-|transfer-encoding$|expect$)/
+
+/**
+ * Names no upstream.
+ * @throws {GatewayError} what the request itself would be refused with, as long as its price is not known: then the refusal is part of the quote
+ */
+export async function quote (exchange: Exchange): Promise<JsonReply> {
+  const { path, body } = read(exchange.get(Body))
+  const owner = exchange.find(ApiKey)
+  // A pipeline without auth: nobody's prices could be told.
+  if (owner === undefined) throw new GatewayError('authentication_error')
+  const { received: { headers, address }, snapshot } = exchange
+  const { exchange: asked, error, reply } = await rehearse(snapshot, {
+    owner, within: exchange, method: 'POST', path, body, address,
+    headers: Object.fromEntries(Object.entries(headers).filter(([name]) => !OF_THIS_BODY.test(name)))
+  })
+  if (error !== undefined && (error.row === 'server_error' || asked.find(WorstCase) === undefined)) throw error
+  return json({
+    object: 'quote',
+    path,
+    model: asked.find(Model)?.id ?? null,
+    ...(reply === undefined ? viewCost(asked) : { max_cost_usd: '0' }),
+    prices: reply === undefined ? viewPrices(asked) : [],
+    allowed: error === undefined,
+    refusal: error === undefined ? null : { code: error.code, type: error.type, message: error.message, ...(error.retryAfter !== undefined && { retry_after: error.retryAfter }) },
+    limits: await viewLimits(asked)
+  })
+}
+
+/** @throws {GatewayError} */
+function read (question: Body): { readonly path: string, readonly body: Body | undefined } {
+  const { path, body } = question
+  const unknown = Object.keys(question).find((name) => !FIELDS.includes(name))
+  if (path === undefined || unknown !== undefined) {
+    throw new GatewayError('invalid_request', {
+      message: `A quote is asked for with "path" and "body", such as {"path": "/v1/messages", "body": {"model": …}}${path === undefined ? '' : `; there is no field ${JSON.stringify(unknown!.slice(0, 40))} (${suggest(unknown!.slice(0, 40), FIELDS) ?? ''})`}.`,
+      param: path === undefined ? 'path' : unknown!.slice(0, 40)
+    })
+  }
+  if (typeof path !== 'string' || !path.startsWith('/')) throw new GatewayError('invalid_request', { message: 'path must be the address of the request, such as "/v1/messages".', param: 'path' })
+  if (body !== undefined && !isObject(body)) throw new GatewayError('invalid_request', { message: 'body must be the JSON object that would be sent to that address.', param: 'body' })
+  return { path, body }
+}
+
+function isObject (value: unknown): value is Body {
+  return typeof value === 'object' && value !== null && !Array.isArray(value)
+}

@@ -1,0 +1,187 @@
+// POST, GET and DELETE /v1/videos: tasks that upstreams work on after the request was answered (protocol.md E). What becomes of them
+// is found out by videos/watcher.ts; here they are made and shown. To anybody but its account a task does not exist.
+import { GatewayError } from '../errors.ts'
+import type { Exchange } from '../exchange.ts'
+import { Accepted, ApiKey, type Attempt, Model, Variant } from '../facts.ts'
+import { itemPrice, rateOf } from '../money/item-price.ts'
+import { json, type JsonReply } from '../reply.ts'
+import { createRequestId } from '../request-id.ts'
+import type { Download } from '../routes.ts'
+import type { Task } from '../store/tasks.ts'
+import { ask } from '../upstream/ask.ts'
+import { aboutTask, contentPath, createdId } from '../upstream/dialects/videos.ts'
+import { describe, isOver, type Video, videoOf } from '../videos/video.ts'
+import { upstreamOf } from '../videos/watcher.ts'
+
+/**
+ * An upstream has accepted the task. The client gets an id of ours; billing-meter records it with the hold before the answer is
+ * written, and a kill until then leaves nothing: no task, no charge.
+ */
+export function acceptVideo (exchange: Exchange, reply: JsonReply, attempt: Attempt): JsonReply {
+  const { config, services } = exchange.snapshot
+  const { body } = exchange.request
+  const variant = exchange.get(Variant)
+  const created = services.now()
+  const version = rateOf(variant, itemPrice(attempt.sold))?.version
+  const video: Video = {
+    status: 'queued',
+    progress: 0,
+    model: exchange.get(Model).id,
+    prompt: String(body['prompt']),
+    seconds: variant['seconds'] ?? '',
+    size: variant['size'] ?? '',
+    channel: attempt.channel,
+    upstream: attempt.upstream,
+    url: config.upstreams[attempt.upstream]!.url,
+    upstream_id: createdId(reply.body),
+    ...(version !== undefined && { price_version: version })
+  }
+  const id = `video_${createRequestId().slice('req_'.length)}`
+  exchange.set(Accepted, { id, created, text: JSON.stringify(video) })
+  // Recorded or not: it is watched where it was.
+  exchange.onFinish(() => { services.videos.watch(id) })
+  return json(describe({ id, created, request_id: exchange.id }, video))
+}
+
+/** The header tells pollers when there may be something new (protocol.md E). */
+export async function retrieveVideo (exchange: Exchange): Promise<JsonReply> {
+  const task = await findOwn(exchange)
+  const video = videoOf(task)
+  return json(describe(task, video), isOver(video) ? {} : { 'openai-poll-after-ms': String(exchange.snapshot.services.videos.pollAfter(task)) })
+}
+
+const LARGEST_PAGE = 100
+const STANDARD_PAGE = 20
+
+export async function listVideos (exchange: Exchange): Promise<JsonReply> {
+  const query = new URLSearchParams(exchange.received.query)
+  const limit = readLimit(query.get('limit') || undefined)
+  const order = query.get('order') || 'desc'
+  if (order !== 'asc' && order !== 'desc') throw new GatewayError('invalid_request', { message: '"order" must be asc or desc.', param: 'order' })
+  const after = query.get('after') || undefined
+  const { account } = exchange.get(ApiKey)
+  // One more: it tells whether there is another page.
+  const found = await exchange.snapshot.services.tasks.tasks(account.id, { limit: limit + 1, order, ...(after !== undefined && { after }) })
+  if (found === undefined) throw new GatewayError('invalid_request', { message: '"after" names no video of this list.', param: 'after' })
+  const page = found.slice(0, limit)
+  return json({
+    object: 'list',
+    data: page.map((task) => describe(task, videoOf(task))),
+    first_id: page[0]?.id ?? null,
+    last_id: page.at(-1)?.id ?? null,
+    has_more: found.length > limit
+  })
+}
+
+/** Only what is over: a running task can't be stopped, and would cost what it costs. */
+export async function deleteVideo (exchange: Exchange): Promise<JsonReply> {
+  const task = await findOwn(exchange)
+  const video = videoOf(task)
+  if (task.is_open) throw new GatewayError('invalid_state', { message: `The video is ${saying(video)}, and can only be deleted when it is completed or has failed.` })
+  if (!await exchange.snapshot.services.tasks.removeTask(task.id)) throw notFound()
+  void deleteFile(exchange, video)
+  return json({ id: task.id, object: 'video.deleted', deleted: true })
+}
+
+/** Nobody waits for it: the client's video is gone, and the upstream forgets its own in time. */
+async function deleteFile ({ id, snapshot }: Exchange, video: Video): Promise<void> {
+  snapshot.lease()
+  try {
+    const upstream = upstreamOf(snapshot, video)
+    if (upstream === undefined) return
+    const told = await ask(upstream, aboutTask('DELETE', upstream, video.upstream_id), DELETE_MS)
+    const failed = 'kind' in told ? told.kind : told.status >= 300 && told.status !== 404 ? `status ${told.status}` : undefined
+    if (failed !== undefined) snapshot.services.log.warn({ request_id: id, upstream: video.upstream, upstream_id: video.upstream_id, why: failed }, 'a deleted video could not be deleted at its upstream')
+  } finally {
+    snapshot.release()
+  }
+}
+
+const DELETE_MS = 30_000
+
+/** @throws {GatewayError} not_found always: no upstream that is known here can do it (protocol.md K 4.7c) */
+export async function remixVideo (exchange: Exchange): Promise<never> {
+  await findOwn(exchange)
+  throw new GatewayError('not_found', { message: 'The provider of this video can\'t remix it. Create another one.' })
+}
+
+const ENDINGS: Readonly<Record<string, string>> = { video: 'mp4', thumbnail: 'webp', spritesheet: 'jpg' }
+/** Of a client's head: what asks for a part, or for what has changed. */
+const ASKED = ['accept', 'range', 'if-range', 'if-match', 'if-none-match', 'if-modified-since', 'if-unmodified-since']
+
+export async function locateVideo (exchange: Exchange): Promise<Download> {
+  const { snapshot, received } = exchange
+  const task = await findOwn(exchange)
+  const video = videoOf(task)
+  if (video.error !== undefined) throw new GatewayError('invalid_state', { message: `The video has failed: ${video.error.message}` })
+  if (video.status !== 'completed') throw new GatewayError('invalid_state', { message: `The video is ${saying(video)}. Ask GET /v1/videos/${task.id} until it is completed.` })
+  if (snapshot.services.now() >= video.expires!) throw expired()
+  const variant = new URLSearchParams(received.query).get('variant') || 'video'
+  if (!Object.hasOwn(ENDINGS, variant)) throw new GatewayError('invalid_request', { message: `"variant" must be one of ${Object.keys(ENDINGS).join(', ')}.`, param: 'variant' })
+  if (upstreamOf(snapshot, video) === undefined) throw new GatewayError('service_unavailable', { message: 'The provider of this video is not reachable through this gateway at the moment.', retryAfter: 60 })
+  const headers: Record<string, string> = { 'accept-encoding': 'identity' }
+  for (const name of ASKED) {
+    const value = received.headers[name]
+    if (typeof value === 'string') headers[name] = value
+  }
+  return {
+    upstream: video.upstream,
+    own: { path: contentPath(video.upstream_id) + (variant === 'video' ? '' : `?variant=${variant}`), headers },
+    reply: (bytes) => ({
+      ...bytes,
+      headers: {
+        ...bytes.headers,
+        // What a browser would run is not what it says it is.
+        ...(bytes.status !== 304 && { 'content-type': mediaType(bytes.headers['content-type']) }),
+        'content-disposition': `attachment; filename="${task.id}.${ENDINGS[variant]}"`,
+        'x-content-type-options': 'nosniff',
+        'cache-control': 'private'
+      }
+    }),
+    refuse: (error) => isGone(error) ? expired() : error
+  }
+}
+
+function mediaType (said: string | undefined): string {
+  return said !== undefined && /^(?:video\/[\w.+-]+|image\/(?:webp|jpeg|png|gif|avif))\s*(?:;|$)/i.test(said) ? said : 'application/octet-stream'
+}
+
+/** The upstream has no such file any more. */
+function isGone ({ cause }: GatewayError): boolean {
+  const { kind, status } = (cause ?? {}) as { readonly kind?: unknown, readonly status?: unknown }
+  return kind === 'status' && (status === 404 || status === 410)
+}
+
+function expired (): GatewayError {
+  return new GatewayError('not_found', { message: 'The file of this video has expired. Create it again.' })
+}
+
+function saying ({ status, progress }: Video): string {
+  return status === 'queued' ? 'queued' : `in progress (${progress} %)`
+}
+
+/** @throws {GatewayError} not_found: there is none, or it is somebody else's */
+async function findOwn (exchange: Exchange): Promise<Task> {
+  const { account } = exchange.get(ApiKey)
+  const task = await exchange.snapshot.services.tasks.task(idIn(exchange))
+  if (task === undefined || task.account !== account.id) throw notFound()
+  return task
+}
+
+/** '' where the path goes on behind the id. */
+function idIn ({ route, received }: Exchange): string {
+  const segments = route.path.split('/')
+  const path = received.path.replace(/\/$/, '').split('/')
+  return path.length === segments.length ? path[segments.findIndex((segment) => segment.startsWith('{'))]! : ''
+}
+
+function notFound (): GatewayError {
+  return new GatewayError('not_found', { message: 'There is no such video. GET /v1/videos lists yours.' })
+}
+
+function readLimit (text: string | undefined): number {
+  if (text === undefined) return STANDARD_PAGE
+  const limit = /^\d{1,3}$/.test(text) ? Number(text) : 0
+  if (limit < 1 || limit > LARGEST_PAGE) throw new GatewayError('invalid_request', { message: `"limit" must be a whole number from 1 to ${LARGEST_PAGE}.`, param: 'limit' })
+  return limit
+}

@@ -1,0 +1,74 @@
+// What a channel asks for one image, or for a second of video: the first row of its table that fits the request's parameters.
+// Exact; rounded once per charge.
+import type { ChannelConfig, ItemPrice, PriceRow } from '../config/config.ts'
+import { formatPrice, parsePrice, type Nanos, type Price } from './nanos.ts'
+
+/** Values of a model's parameters by name, as a request has them after defaults: what decides the price. */
+export type Variant = Readonly<Record<string, string>>
+
+/** A row of a price table. Rates in pico-dollars. */
+export interface ItemRate {
+  /** per delivered image; 0 where the row prices seconds */
+  readonly each: Price
+  /** per second of video; 0 where the row prices images */
+  readonly perSecond: Price
+  /** what the ledger keeps with each charge: the row itself, such as "image=0.039 resolution=1K" */
+  readonly version: string
+}
+
+interface Row extends ItemRate {
+  readonly when: ReadonlyArray<readonly [name: string, value: string]>
+}
+
+/** The rows in the order of the file. */
+export interface CompiledItemPrice {
+  readonly rows: readonly Row[]
+  /** `price: free` was written out (lesson 28) */
+  readonly isFree: boolean
+}
+
+const free: CompiledItemPrice = Object.freeze({ rows: [{ when: [], each: 0n, perSecond: 0n, version: 'free' }], isFree: true })
+
+/** The price of a channel of an image or video model. The type of `price` is a text model's: the kind decides, and rules/models.ts has checked it. */
+export function itemPriceOf (sold: ChannelConfig): ItemPrice {
+  return sold.price as unknown as ItemPrice
+}
+
+/** @throws {RangeError} a price that is no plain decimal of at most 12 decimals */
+export function compileItemPrice (price: ItemPrice): CompiledItemPrice {
+  if (price === 'free') return free
+  return Object.freeze({ rows: price.map(compileRow), isFree: false })
+}
+
+function compileRow ({ when, usd, usd_per_second: perSecond }: PriceRow): Row {
+  const fits = Object.entries(when ?? {})
+  const price = perSecond === undefined ? `image=${formatPrice(parsePrice(usd ?? '0'))}` : `second=${formatPrice(parsePrice(perSecond))}`
+  return {
+    when: fits, each: parsePrice(usd ?? '0'), perSecond: parsePrice(perSecond ?? '0'),
+    version: [price, ...fits.map(([name, value]) => `${name}=${value}`)].join(' ')
+  }
+}
+
+const compiled = new WeakMap<ChannelConfig, CompiledItemPrice>()
+
+/** As above, compiled once per channel of a snapshot. */
+export function itemPrice (sold: ChannelConfig): CompiledItemPrice {
+  let price = compiled.get(sold)
+  if (price === undefined) compiled.set(sold, price = compileItemPrice(itemPriceOf(sold)))
+  return price
+}
+
+/** Undefined: the variant is not sold at this price list. */
+export function rateOf (variant: Variant, { rows }: CompiledItemPrice): ItemRate | undefined {
+  return rows.find(({ when }) => fits(when, variant))
+}
+
+function fits (when: Row['when'], variant: Variant): boolean {
+  return when.every(([name, value]) => Object.hasOwn(variant, name) && variant[name] === value)
+}
+
+/** So many images, or one video of so many seconds: rounded once, half up. */
+export function itemCost ({ each, perSecond }: ItemRate, images: number, seconds = 0): Nanos {
+  const pico = each * BigInt(images) + perSecond * BigInt(seconds)
+  return (pico + 500n) / 1000n
+}

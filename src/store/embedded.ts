@@ -1,0 +1,459 @@
+// The store in a data folder: memory decides, SQLite records. The only writer of its folder.
+//
+// Decisions are those of books.ts and windows.ts, made at once in this thread. At the end of the turn of the event loop they go
+// as one batch to a thread that writes it in one transaction (embedded/), so nothing here waits for a disk. While it does, those of
+// all turns until then wait together for the next batch: twice the settlements per second, and half the time for each, than
+// with a batch for every turn (measured).
+//
+// - Money comes in when it is recorded, and goes out when that is decided. So a decision never rests on a credit that might not
+//   be recorded, and balance and usage in memory = sum of the entries on disk + what is on its way there.
+// - `settle` and `credit` answer when their batch is committed; `hold`, `release`, `admit`, `leave` at once.
+// - A batch that can't be committed is rejected as a whole. Its charges become holds again, of what they had charged: what is
+//   available is the same before and after, so whatever was decided in between stands, and nothing goes below zero. Until a
+//   commit succeeds again `hold` refuses: an answer that can't be charged must not be bought.
+// - `refund` withdraws a settlement that has not gone yet. One that has gone is given back by an entry of its own, when it is recorded: a
+//   kill between the two commits leaves it charged. That entry is tried again with each batch until it is recorded.
+// - (kind, reference) is unique on disk, for ever: there a repetition ends that memory has forgotten, and a credit is decided.
+//
+// What survives: a kill, everything that was answered. A power loss, that but for the last `fsync_interval`. Holds and slots are
+// those of requests of this process: they end with it, so no hold outlives its request, and there is no lease to wait for; but a task's
+// is recorded with the task, and taken again at the next start. A
+// request that runs long enough to have recorded progress is charged that at the next start. A clean stop saves what
+// rate limits count; after any other, whatever may have been admitted counts as admitted: see `windows`.
+import type { Logger } from 'pino'
+import { GatewayError } from '../errors.ts'
+import type { Nanos } from '../money/nanos.ts'
+import { Books, type Charge } from './books.ts'
+import { Decisions } from './embedded/decisions.ts'
+import { Recorder } from './embedded/recorder.ts'
+import { ENTRY, NOTHING_USED, pushRefund, pushSettlement, pushTask, readEntry, readTask, TASK, type Answers as Results, type Cell, type Loaded, type Question } from './embedded/wire.ts'
+import { OpenTasks } from './open-tasks.ts'
+import { oldestCompared, partsOf } from './periods.ts'
+import { seqOf, Sequence } from './sequence.ts'
+import { Sums } from './sums.ts'
+import { steady, Windows } from './windows.ts'
+import type { Admission, AdmissionResult, AuditLine, Balance, Change, Difference, Entry, HoldRequest, HoldResult, KeyUsage, Records, Settlement, Store, StoredRecord, Verification } from './store.ts'
+import type { Answer, Answers, NewTask, Task, TaskPage, Tasks } from './tasks.ts'
+
+export interface EmbeddedOptions {
+  /** made if it is not there */
+  readonly folder: string
+  readonly log: Pick<Logger, 'info' | 'warn' | 'error'>
+  /** milliseconds since the epoch */
+  readonly now?: () => number
+  /** milliseconds of which a power loss may take what was recorded in them; 0: it takes nothing, and every commit waits for the disk */
+  readonly fsync_interval?: number
+  /** milliseconds between two records of the same request's progress, and before the first */
+  readonly progress_interval?: number
+  /**
+   * What rate limits count after anything but a clean stop: `full`, the most that may have been admitted, for up to a minute;
+   * `forget`, nothing, so that in the minute around a kill twice the limit may pass.
+   */
+  readonly windows?: 'full' | 'forget'
+  /** another file for the thread to run, for tests */
+  readonly worker?: URL
+}
+
+/** So far ahead it is noted that requests may be admitted, and renewed when half of it is over: a write in five seconds. */
+const ALIVE_MS = 10_000
+const MINUTE_MS = 60_000
+
+export class EmbeddedStore implements Store, Records, Tasks, Answers {
+  readonly #books = new Books()
+  readonly #tasks = new OpenTasks()
+  /** ends of tasks that are on their way */
+  readonly #ending = new Map<string, Promise<Nanos>>()
+  readonly #windows: Windows
+  readonly #recorder: Recorder
+  readonly #now: () => number
+  readonly #steadyNow: () => number
+  readonly #progressInterval: number
+  #sequence: Sequence
+  /** on their way to be recorded; at most one batch, but at the end */
+  readonly #sent: Decisions[] = []
+  /** made since that went */
+  #next: Decisions | undefined
+  /** requests whose progress ended in a batch that failed: the next one takes them along */
+  #owed: string[] = []
+  /** told when there is a next batch */
+  #insisting: (() => void)[] = []
+  /** noted, or about to be */
+  #aliveUntil = 0
+  #verifying: Promise<Verification> | undefined
+  #closing: Promise<void> | undefined
+
+  /** @throws {Error} the data folder can't be used: says why, in words for the operator */
+  static async open (options: EmbeddedOptions): Promise<EmbeddedStore> {
+    const store = new EmbeddedStore(options)
+    const { last, aliveUntil, recovered } = await store.#recorder.open()
+    const now = store.#now()
+    store.#sequence = new Sequence(store.#now, last)
+    // Which names were counted is as unknown as how often: all are full, those of keys that were never seen too.
+    if (options.windows !== 'forget') store.#windows.fill(Math.min(aliveUntil, now) + MINUTE_MS)
+    if (recovered > 0) options.log.warn({ requests: recovered }, 'the gateway died before these requests ended: they are charged for what they had produced')
+    return store
+  }
+
+  private constructor ({ folder, log, now = Date.now, fsync_interval: fsyncInterval = 100, progress_interval: progressInterval = 2000, worker }: EmbeddedOptions) {
+    this.#now = now
+    this.#steadyNow = steady(now)
+    this.#sequence = new Sequence(now)
+    this.#windows = new Windows(now)
+    this.#progressInterval = progressInterval
+    this.#recorder = new Recorder({ folder, log, fsyncInterval, now, worker, onLoaded: (of, cells) => { this.#load(of, cells) }, onCure: () => { this.#payOwed() } })
+  }
+
+  async credit (account: string, reference: string, nanos: Nanos): Promise<boolean> {
+    this.#refuseClosed()
+    this.#books.announce(account, reference, nanos)
+    const decisions = this.#decide()
+    const credit = { seq: this.#sequence.next(), account, nanos, isNew: true }
+    decisions.credits.push(credit)
+    decisions.write.entries.push(credit.seq, this.#sequence.time, 'credit', account, null, reference, nanos, ...NOTHING_USED)
+    await decisions.committed
+    return credit.isNew
+  }
+
+  async creditOf (reference: string): Promise<Nanos | undefined> {
+    return await this.#recorder.ask({ of: 'credit', reference })
+  }
+
+  hold (request: HoldRequest): HoldResult {
+    this.#refuseClosed()
+    if (this.#recorder.trouble !== undefined) throw new GatewayError('service_unavailable', { cause: this.#recorder.trouble })
+    return this.#books.hold(request, this.#steadyNow())
+  }
+
+  extend (requestId: string, nanos: Nanos): HoldResult {
+    this.#refuseClosed()
+    if (this.#recorder.trouble !== undefined) throw new GatewayError('service_unavailable', { cause: this.#recorder.trouble })
+    return this.#books.extend(requestId, nanos)
+  }
+
+  async settle (settlement: Settlement): Promise<Nanos> {
+    this.#refuseClosed()
+    const { request_id: id } = settlement
+    const charge = this.#books.settle(settlement)
+    if (charge === undefined) {
+      await this.#onItsWay(id)?.committed
+      const charged = this.#books.chargeOf(id)
+      if (charged === undefined) throw new Error(`the request ${id} has no hold to settle`)
+      return charged
+    }
+    return await this.#record(charge, settlement)
+  }
+
+  /** Settled in memory: on its way to the ledger. */
+  async #record (charge: Charge, settlement: Settlement): Promise<Nanos> {
+    const { request_id: id, nanos } = settlement
+    const decisions = this.#decide()
+    const { entries, forget } = decisions.write
+    const { hold } = charge
+    const seq = this.#sequence.next()
+    entries.push(seq, this.#sequence.time, 'settle')
+    pushSettlement(entries, hold, -charge.nanos, null, settlement)
+    if (nanos > charge.nanos) {
+      entries.push(this.#sequence.next(), this.#sequence.time, 'shortfall')
+      pushSettlement(entries, hold, 0n, nanos - charge.nanos, settlement)
+    }
+    if (hold.hasProgress) forget.push(id)
+    return await decisions.settlement({ seq, charge })
+  }
+
+  release (requestId: string): Promise<void> | void {
+    if (this.#tasks.owns(requestId)) return
+    const hold = this.#books.release(requestId)
+    if (hold === undefined) return this.#onItsWay(requestId)?.release(requestId)
+    if (hold.hasProgress) this.#decide().write.forget.push(requestId)
+  }
+
+  async refund (requestId: string): Promise<void> {
+    if (this.#tasks.owns(requestId)) return                   // it is the task's, whatever becomes of the request
+    const settling = this.#onItsWay(requestId)
+    const hold = this.#books.release(requestId) ?? settling?.settled.get(requestId)?.charge.hold
+    if (settling !== undefined && settling === this.#next) settling.withdraw(requestId)
+    else await settling?.release(requestId)
+    const charge = this.#books.recentCharge(requestId)
+    if (charge?.nanos === 0n) this.#books.giveBack(charge)
+    else if (charge !== undefined) await this.#insist((decisions) => { this.#giveBack(decisions, charge) })
+    else if (hold?.hasProgress === true) await this.#insist(({ write }) => { write.forget.push(requestId) })
+  }
+
+  progress (soFar: Settlement): void {
+    this.#refuseClosed()
+    const charge = this.#books.foresee(soFar)
+    if (charge === undefined) return
+    const { hold, nanos } = charge
+    const now = this.#steadyNow()
+    if (now - hold.recordedAt < this.#progressInterval) return
+    hold.recordedAt = now
+    hold.hasProgress = true
+    pushSettlement(this.#decide().write.progress, hold, -nanos, soFar.nanos > nanos ? soFar.nanos - nanos : null, soFar)
+  }
+
+  admit (admission: Admission): AdmissionResult {
+    this.#refuseClosed()
+    const result = this.#windows.admit(admission)
+    const now = this.#now()
+    if (admission.windows.length > 0 && admission.dry !== true && now > this.#aliveUntil - ALIVE_MS / 2) {
+      this.#decide().write.aliveUntil = this.#aliveUntil = now + ALIVE_MS
+    }
+    return result
+  }
+
+  leave (requestId: string): void {
+    this.#windows.leave(requestId)
+  }
+
+  balance (account: string): Balance {
+    return this.#books.balance(account)
+  }
+
+  keyUsage (key: string, period?: string): KeyUsage {
+    return this.#books.keyUsage(key, period)
+  }
+
+  openHolds (): number {
+    return this.#books.openHolds
+  }
+
+  async * entries (afterId?: string): AsyncIterable<Entry> {
+    let upTo: number | undefined
+    for (let after = afterId === undefined ? -1 : seqOf(afterId); upTo === undefined || after < upTo;) {
+      const slice = await this.#recorder.read(after, upTo)
+      upTo = slice.upTo
+      for (let i = 0; i < slice.cells.length; i += ENTRY.length) yield readEntry(slice.cells, i)
+      after = slice.cells.at(-ENTRY.length) as number | undefined ?? upTo
+    }
+  }
+
+  async openTask (task: NewTask): Promise<void> {
+    this.#refuseClosed()
+    if (this.#recorder.trouble !== undefined) throw new GatewayError('service_unavailable', { cause: this.#recorder.trouble })
+    const opened: Task = { ...task, is_open: true }
+    const day = this.#books.lower(task.request_id, task.nanos)
+    this.#tasks.claim(task.request_id)
+    const decisions = this.#decide()
+    pushTask(decisions.write.tasks, opened, day)
+    try {
+      await decisions.committed
+    } catch (thrown) {
+      this.#tasks.unclaim(task.request_id)
+      throw thrown
+    }
+    this.#tasks.put(opened)
+  }
+
+  noteTask (id: string, text: string): void {
+    const task = this.#tasks.find(id)
+    // Behind its end it would open it again.
+    if (task === undefined || this.#ending.has(id) || this.#closing !== undefined) return
+    const noted = { ...task, text }
+    this.#tasks.put(noted)
+    pushTask(this.#decide().write.tasks, noted, this.#books.dayOf(task.request_id))
+  }
+
+  async endTask (id: string, text: string, settlement?: Omit<Settlement, 'request_id'>): Promise<Nanos | undefined> {
+    this.#refuseClosed()
+    const running = this.#ending.get(id)
+    if (running !== undefined) return await running
+    const task = this.#tasks.find(id)
+    if (task === undefined) return undefined
+    const ending = this.#endTask(task, text, settlement).finally(() => { this.#ending.delete(id) })
+    this.#ending.set(id, ending)
+    return await ending
+  }
+
+  /** In one transaction with its entry, if it has one. */
+  async #endTask (task: Task, text: string, settlement: Omit<Settlement, 'request_id'> | undefined): Promise<Nanos> {
+    const { request_id: requestId } = task
+    const day = this.#books.dayOf(requestId)
+    const charge = settlement === undefined ? undefined : this.#books.settle({ ...settlement, request_id: requestId })
+    const recorded = charge === undefined ? undefined : this.#record(charge, { ...settlement!, request_id: requestId })
+    const nanos = charge?.nanos ?? 0n
+    const decisions = this.#decide()
+    pushTask(decisions.write.tasks, { ...task, text, nanos, is_open: false }, day)
+    await (recorded ?? decisions.committed)
+    this.#tasks.remove(task)
+    // What is given back is free when that is recorded: until then a restart would hold it again.
+    if (charge === undefined) this.#books.release(requestId)
+    return nanos
+  }
+
+  async removeTask (id: string): Promise<boolean> {
+    this.#refuseClosed()
+    return await this.#ask({ of: 'removeTask', id })
+  }
+
+  async forgetTasks (createdBefore: number): Promise<number> {
+    this.#refuseClosed()
+    return await this.#ask({ of: 'forgetTasks', createdBefore })
+  }
+
+  async task (id: string): Promise<Task | undefined> {
+    return this.#tasks.find(id) ?? await this.#ask({ of: 'task', id })
+  }
+
+  async tasks (account: string, page: TaskPage): Promise<readonly Task[] | undefined> {
+    const found = await this.#ask({ of: 'tasks', account, page })
+    return found?.map((task) => this.#tasks.find(task.id) ?? task)
+  }
+
+  findOpenTask (id: string): Task | undefined {
+    return this.#tasks.find(id)
+  }
+
+  openTasks (): readonly Task[] {
+    return this.#tasks.all()
+  }
+
+  async keepAnswer (answer: Answer): Promise<void> {
+    this.#refuseClosed()
+    await this.#ask({ of: 'keepAnswer', answer })
+  }
+
+  async answer (account: string, name: string): Promise<Answer | undefined> {
+    return await this.#ask({ of: 'answer', account, name })
+  }
+
+  async dropAnswer (account: string, name: string): Promise<void> {
+    await this.#ask({ of: 'dropAnswer', account, name })
+  }
+
+  async forgetAnswers (createdBefore: number, most: number): Promise<number> {
+    return await this.#ask({ of: 'forgetAnswers', createdBefore, most })
+  }
+
+  async records (): Promise<readonly StoredRecord[]> {
+    return await this.#recorder.ask({ of: 'records' })
+  }
+
+  async change (change: Change): Promise<boolean> {
+    this.#refuseClosed()
+    return await this.#recorder.ask({ of: 'change', change })
+  }
+
+  async changes (after: number, limit: number): Promise<readonly AuditLine[]> {
+    return await this.#recorder.ask({ of: 'changes', after, limit })
+  }
+
+  async verify (): Promise<Verification> {
+    return await (this.#verifying ??= this.#verify().finally(() => { this.#verifying = undefined }))
+  }
+
+  async close (): Promise<void> {
+    await (this.#closing ??= this.#close())
+  }
+
+  async #close (): Promise<void> {
+    this.#payOwed()
+    await undefined                                           // who insists has been told
+    this.#send()
+    await this.#recorder.close(this.#windows.save())
+  }
+
+  /** @throws {GatewayError} service_unavailable: nobody answers at this moment */
+  async #ask<Of extends Question['of']> (question: Question & { readonly of: Of }): Promise<Results[Of]> {
+    try {
+      return await this.#recorder.ask<Of>(question)
+    } catch (cause) {
+      throw new GatewayError('service_unavailable', { cause })
+    }
+  }
+
+  #refuseClosed (): void {
+    if (this.#closing !== undefined) throw new Error('the store is closed')
+  }
+
+  #payOwed (): void {
+    if (this.#owed.length + this.#insisting.length > 0) this.#decide()
+  }
+
+  #decide (): Decisions {
+    if (this.#next !== undefined) return this.#next
+    const decisions = this.#next = new Decisions(this.#books, this.#owed, (isRecorded) => { this.#noteEnd(decisions, isRecorded) })
+    this.#owed = []
+    for (const retry of this.#insisting.splice(0)) retry()
+    if (this.#sent.length === 0) setImmediate(() => { this.#send() })
+    return decisions
+  }
+
+  #giveBack ({ refunds, write: { entries } }: Decisions, charge: Charge): void {
+    const seq = this.#sequence.next()
+    refunds.push({ seq, charge })
+    entries.push(seq, this.#sequence.time, 'adjust')
+    pushRefund(entries, charge.hold, charge.nanos, charge.settlement)
+  }
+
+  /** Until it is recorded: where a batch fails it is put into the next one that somebody decides. */
+  async #insist (put: (decisions: Decisions) => void): Promise<void> {
+    for (;;) {
+      const decisions = this.#decide()
+      put(decisions)
+      if (await decisions.committed.then(() => true, () => false)) return
+      await new Promise<void>((resolve) => { this.#insisting.push(resolve) })
+    }
+  }
+
+  #send (): void {
+    if (this.#next === undefined) return
+    this.#next.seal()
+    this.#sent.push(this.#next)
+    this.#recorder.send(this.#next)
+    this.#next = undefined
+  }
+
+  #noteEnd (decisions: Decisions, isRecorded: boolean): void {
+    this.#sent.shift()
+    // Not at once: those who are told now decide something in this turn too.
+    if (this.#next !== undefined) setImmediate(() => { this.#send() })
+    if (isRecorded) return
+    if (decisions.write.aliveUntil === this.#aliveUntil) this.#aliveUntil = 0
+    for (const id of decisions.write.forget) if (!this.#books.hasHold(id)) this.#owed.push(id)
+  }
+
+  /** The batch that settles a request, until it is recorded. */
+  #onItsWay (id: string): Decisions | undefined {
+    return this.#unrecorded().find((decisions) => decisions.settles(id))
+  }
+
+  #unrecorded (): readonly Decisions[] {
+    return this.#next === undefined ? this.#sent : [...this.#sent, this.#next]
+  }
+
+  #load (of: Loaded, cells: readonly Cell[]): void {
+    const width = of === 'task' ? TASK.length : of === 'window' ? 4 : of === 'period' ? 3 : 2
+    for (let i = 0; i < cells.length; i += width) {
+      const id = cells[i] as string
+      if (of === 'task') {
+        const { task, day } = readTask(cells, i)
+        this.#tasks.put(task)
+        this.#books.restore({ ...task, ...(day !== undefined && { day }) })
+      } else if (of === 'window') this.#windows.restore(id, cells[i + 1] as number, cells[i + 2] as number, cells[i + 3] as number)
+      else if (of === 'period') this.#books.loadPeriod(id, cells[i + 1] as string, BigInt(cells[i + 2]!))
+      else if (of === 'charge') this.#books.remember(id, BigInt(cells[i + 1]!))
+      else this.#books.load(of, id, BigInt(cells[i + 1]!))
+    }
+  }
+
+  async #verify (): Promise<Verification> {
+    const count = { account: 0, key: 0, period: 0 }
+    const differences: Difference[] = []
+    const entries = await this.#recorder.verify(oldestCompared(this.#now()), (of, cells) => {
+      // The thread counts what it has committed, and told us before it told us this: the rest of memory is on its way to it.
+      const pending = new Sums()
+      for (const decisions of this.#unrecorded()) decisions.addTo(pending)
+      for (let i = 0; i < cells.length; i += 3) {
+        const [id, sum, disk] = cells.slice(i, i + 3) as [string, Nanos, Nanos]
+        const [period, key] = of === 'period' ? partsOf(id) : [undefined, id]
+        const memory = of === 'account'
+          ? this.#books.balance(id).balance - (pending.accounts.get(id) ?? 0n)
+          : this.#books.keyUsage(key, period).spent - (pending[of === 'key' ? 'keys' : 'periods'].get(id) ?? 0n)
+        count[of]++
+        if (disk !== sum) differences.push({ of, id, entries: sum, kept: disk, where: 'disk' })
+        if (memory !== sum) differences.push({ of, id, entries: sum, kept: memory, where: 'memory' })
+      }
+    })
+    return { entries, accounts: count.account, keys: count.key, differences }
+  }
+}

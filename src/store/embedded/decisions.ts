@@ -1,0 +1,128 @@
+// What was decided since the last batch went: the next batch, and what becomes of memory when it is recorded, or can't be.
+import { GatewayError } from '../../errors.ts'
+import type { Nanos } from '../../money/nanos.ts'
+import type { Books, Charge } from '../books.ts'
+import type { Sums } from '../sums.ts'
+import type { Batch } from './recorder.ts'
+import { ENTRY, type Cell, type Known } from './wire.ts'
+
+interface Credit {
+  readonly seq: number
+  readonly account: string
+  readonly nanos: Nanos
+  isNew: boolean
+}
+
+interface Settled {
+  readonly seq: number
+  readonly charge: Charge
+  /** the request gave up while this was on its way */
+  isReleased: boolean
+  /** before it went: it is not written */
+  isWithdrawn: boolean
+}
+
+interface Refund {
+  readonly seq: number
+  readonly charge: Charge
+}
+
+const [KIND, REFERENCE] = [ENTRY.indexOf('kind'), ENTRY.indexOf('reference')]
+
+export class Decisions implements Batch {
+  readonly write: { readonly entries: Cell[], readonly progress: Cell[], readonly forget: string[], readonly tasks: Cell[], aliveUntil: number }
+  readonly credits: Credit[] = []
+  /** by request id */
+  readonly settled = new Map<string, Settled>()
+  readonly refunds: Refund[] = []
+  /** Rejects when nothing of it is recorded. */
+  readonly committed: Promise<void>
+  readonly #books: Books
+  readonly #onEnd: (isRecorded: boolean) => void
+  readonly #outcome = Promise.withResolvers<void>()
+  readonly #withdrawn = new Set<string>()
+
+  /** @param forget request ids whose progress is over */
+  constructor (books: Books, forget: string[], onEnd: (isRecorded: boolean) => void) {
+    this.#books = books
+    this.#onEnd = onEnd
+    this.write = { entries: [], progress: [], forget, tasks: [], aliveUntil: 0 }
+    this.committed = this.#outcome.promise
+    this.committed.catch(() => {})                            // nobody has to wait for it
+  }
+
+  settles (id: string): boolean {
+    return this.settled.has(id)
+  }
+
+  /** What it settled, unless that was withdrawn since. @throws {GatewayError} nothing of it is recorded */
+  async settlement ({ charge, ...settled }: Omit<Settled, 'isReleased' | 'isWithdrawn'>): Promise<Nanos> {
+    const one: Settled = { ...settled, charge, isReleased: false, isWithdrawn: false }
+    this.settled.set(charge.request_id, one)
+    await this.committed
+    if (one.isWithdrawn) throw new GatewayError('service_unavailable', { cause: new Error('it was withdrawn: the request has failed meanwhile') })
+    return charge.nanos
+  }
+
+  /** Gives back what it settled of this request, should it fail; whoever waits knows then that nothing is held. Never rejects. */
+  async release (id: string): Promise<void> {
+    const one = this.settled.get(id)
+    if (one !== undefined) one.isReleased = true
+    await this.committed.catch(() => {})
+  }
+
+  /** Takes back what it settled of this request, which must not have gone yet: no hold is left, and nothing of it is written. */
+  withdraw (id: string): void {
+    const one = this.settled.get(id)!
+    one.isWithdrawn = true
+    this.settled.delete(id)
+    this.#withdrawn.add(id)
+    this.#books.revoke(one.charge)
+    this.#books.release(id)
+  }
+
+  /** It goes: nothing is withdrawn any more. */
+  seal (): void {
+    if (this.#withdrawn.size === 0) return
+    const { entries } = this.write
+    let end = 0
+    for (let i = 0; i < entries.length; i += ENTRY.length) {
+      if (entries[i + KIND] !== 'credit' && this.#withdrawn.has(entries[i + REFERENCE] as string)) continue
+      for (let k = 0; k < ENTRY.length; k++) entries[end++] = entries[i + k]!
+    }
+    entries.length = end
+  }
+
+  /** What memory has taken out already, and the ledger has not. */
+  addTo (sums: Sums): void {
+    for (const { charge } of this.settled.values()) sums.add(charge.hold.account.id, charge.hold.key.id, -charge.nanos, charge.hold.day?.id)
+  }
+
+  onWritten (known: readonly Known[]): void {
+    const before = (seq: number): Nanos | undefined => known.find(([one]) => one === seq)?.[1]
+    for (const credit of this.credits) {
+      credit.isNew = before(credit.seq) === undefined
+      if (credit.isNew) this.#books.deposit(credit.account, credit.nanos)
+      else this.#books.withdraw(credit.account, credit.nanos)
+    }
+    if (known.length > 0) {
+      for (const { seq, charge } of this.settled.values()) {
+        const nanos = before(seq)
+        if (nanos !== undefined) this.#books.correct(charge, -nanos)
+      }
+    }
+    for (const { seq, charge } of this.refunds) if (before(seq) === undefined) this.#books.giveBack(charge)
+    this.#onEnd(true)
+    this.#outcome.resolve()
+  }
+
+  onFailed (error: Error): void {
+    for (const { account, nanos } of this.credits) this.#books.withdraw(account, nanos)
+    for (const { charge, isReleased } of this.settled.values()) {
+      this.#books.revoke(charge)
+      if (isReleased) this.#books.release(charge.request_id)
+    }
+    this.#onEnd(false)
+    this.#outcome.reject(new GatewayError('service_unavailable', { cause: error }))
+  }
+}

@@ -1,0 +1,349 @@
+// The file gateway.db: opens it, writes a batch in one transaction, reads and adds up in slices. Runs in a thread of its own; the
+// only file that knows SQL, with schema.ts and task-table.ts.
+import { closeSync, mkdirSync, openSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
+import path from 'node:path'
+import { DatabaseSync, type SQLInputValue, type StatementSync } from 'node:sqlite'
+import type { Nanos } from '../../money/nanos.ts'
+import { monthOf } from '../../money/period.ts'
+import { REMEMBERED } from '../books.ts'
+import { isOver, oldestKept, partsOf } from '../periods.ts'
+import type { AuditLine, Change, Difference, StoredRecord } from '../store.ts'
+import { Sums } from '../sums.ts'
+import { FOREIGN, migrate } from './schema.ts'
+import { TaskTable } from './task-table.ts'
+import { ENTRY, PROGRESS, TASK, type Cell, type Known, type Loaded, type Opened, type Write } from './wire.ts'
+
+/** Rows at a time: less than a millisecond each, for the commits of others wait for it. */
+const SLICE = 500
+
+const DAY = ENTRY.indexOf('day')
+
+/** Where sums are kept: the table, and its columns that name what is added up. */
+const KEPT: Readonly<Record<Difference['of'], { readonly table: string, readonly id: readonly string[] }>> = {
+  account: { table: 'balances', id: ['account'] },
+  key: { table: 'key_usage', id: ['key'] },
+  period: { table: 'key_periods', id: ['period', 'key'] }
+}
+
+/** Id, sum of the entries, sum as it is kept; of several accounts, keys or periods. */
+interface Compared { readonly of: Difference['of'], readonly cells: Cell[] }
+
+export class Ledger {
+  readonly tasks: TaskTable
+  readonly #folder: string
+  readonly #db: DatabaseSync
+  readonly #insert: StatementSync
+  readonly #find: StatementSync
+  readonly #addBalance: StatementSync
+  readonly #addUsage: StatementSync
+  readonly #addPeriod: StatementSync
+  readonly #forgetPeriods: StatementSync
+  readonly #note: StatementSync
+  readonly #forget: StatementSync
+  readonly #keepAlive: StatementSync
+  readonly #slice: StatementSync
+  readonly #last: StatementSync
+  /** of the entries that verify has seen; what is written meanwhile adds to it */
+  #verified: Sums | undefined
+  /** the newest day of the entries that this thread has written */
+  #today = ''
+
+  /** @throws {Error} in plain words */
+  constructor (folder: string, isDurable: boolean) {
+    const file = path.join(folder, 'gateway.db')
+    this.#folder = folder
+    try {
+      create(folder, file)
+      // The wait is for the end of another process that is about to end, or of a dead thread of this one.
+      this.#db = new DatabaseSync(file, { timeout: 1000 })
+      // One connection for ever: its lock dies with the process, and the index of the log is in its memory, not in a third file.
+      this.#db.exec('PRAGMA locking_mode = EXCLUSIVE')
+      const { journal_mode: mode } = this.#db.prepare('PRAGMA journal_mode = WAL').get()!
+      if (mode !== 'wal') throw new Error(`its file system allows no write-ahead log, only ${mode}`)
+      migrate(this.#db)                                       // writes in any case: a disk that takes nothing is found here
+    } catch (thrown) {
+      throw new Error(explain(thrown, folder, file), { cause: thrown })
+    }
+    try { writeFileSync(pidFile(folder), `${process.pid}\n`) } catch { /* it only serves a message */ }
+    // recursive_triggers: without it INSERT OR REPLACE deletes unseen by the triggers that keep entries.
+    this.#db.exec(`PRAGMA synchronous = ${isDurable ? 'FULL' : 'NORMAL'}; PRAGMA wal_autocheckpoint = 0; PRAGMA recursive_triggers = ON; PRAGMA journal_size_limit = 67108864`)
+
+    const prepare = (sql: string): StatementSync => this.#db.prepare(sql)
+    this.#insert = prepare(`INSERT INTO entries (${ENTRY.join()}) VALUES (${marks(ENTRY)}) ON CONFLICT DO NOTHING`)
+    this.#find = prepare('SELECT seq, CAST(nanos AS TEXT) AS nanos FROM entries WHERE reference = ? AND kind = ?')
+    this.#addBalance = prepare('INSERT INTO balances VALUES (?, ?) ON CONFLICT DO UPDATE SET nanos = nanos + excluded.nanos')
+    this.#addUsage = prepare('INSERT INTO key_usage VALUES (?, ?) ON CONFLICT DO UPDATE SET nanos = nanos + excluded.nanos')
+    this.#addPeriod = prepare('INSERT INTO key_periods VALUES (?, ?, ?) ON CONFLICT DO UPDATE SET nanos = nanos + excluded.nanos')
+    this.#forgetPeriods = prepare('DELETE FROM key_periods WHERE period < ? AND period <> ?')
+    this.#note = prepare(`INSERT OR REPLACE INTO progress (${PROGRESS.join()}) VALUES (${marks(PROGRESS)})`)
+    this.#forget = prepare('DELETE FROM progress WHERE reference = ?')
+    this.#keepAlive = prepare('UPDATE life SET alive_until = max(alive_until, ?)')
+    this.#last = prepare('SELECT seq, time FROM entries ORDER BY seq DESC LIMIT 1')
+    this.#slice = prepare(`SELECT ${withTexts(ENTRY)} FROM entries WHERE seq > ? AND seq <= ? ORDER BY seq LIMIT ${SLICE}`)
+    this.#slice.setReturnArrays(true)
+    this.tasks = new TaskTable(this.#db, (work) => { this.#transact(work) })
+  }
+
+  /** All or nothing. @throws {Error} nothing was recorded */
+  write ({ entries, progress, forget, tasks, aliveUntil }: Omit<Write, 'kind' | 'no'>): Known[] {
+    const known: Known[] = []
+    const sums = new Sums()
+    let today = this.#today
+    this.#transact(() => {
+      let skipped: Cell | undefined
+      for (let i = 0; i < entries.length; i += ENTRY.length) {
+        const row = entries.slice(i, i + ENTRY.length)
+        const [seq, , kind, account, key, reference, nanos] = row as [number, number, string, string, string | null, string, Nanos]
+        if (kind === 'shortfall' && reference === skipped) continue
+        if (this.#insert.run(...row as SQLInputValue[]).changes === 1) {
+          const day = row[DAY] as string | null
+          if (day !== null && day > today) today = day
+          sums.add(account, key, nanos, day)
+          continue
+        }
+        const before = this.#find.get(reference, kind) as { readonly seq: number, readonly nanos: string } | undefined
+        if (before === undefined) throw new Error(`the number ${seq} was used for another entry`)
+        if (before.seq === seq) continue                      // repeated after the death of a thread that had written it
+        known.push([seq, BigInt(before.nanos)])
+        skipped = reference
+      }
+      for (const [account, nanos] of sums.accounts) this.#addBalance.run(account, nanos)
+      for (const [key, nanos] of sums.keys) this.#addUsage.run(key, nanos)
+      for (const [name, nanos] of sums.periods) this.#addPeriod.run(...partsOf(name), nanos)
+      if (today !== this.#today) this.#forgetPeriods.run(oldestKept(today), monthOf(oldestKept(today)))
+      for (let i = 0; i < progress.length; i += PROGRESS.length) this.#note.run(...progress.slice(i, i + PROGRESS.length) as SQLInputValue[])
+      for (const id of forget) this.#forget.run(id)
+      this.tasks.write(tasks)
+      // Without entries it may be a probe whether the disk takes anything: then it has to take something.
+      if (aliveUntil > 0 || entries.length === 0) this.#keepAlive.run(aliveUntil)
+    })
+    this.#today = today
+    this.#verified?.addAll(sums)
+    return known
+  }
+
+  /** A name for this process, which its later threads find again. */
+  begin (owner: string): void {
+    this.#db.prepare('UPDATE life SET owner = ?').run(owner)
+  }
+
+  /** @throws {Error} another process had the folder meanwhile: what this one has in memory is not true any more */
+  resume (owner: string): void {
+    const { owner: last } = this.#db.prepare('SELECT owner FROM life').get()!
+    if (last !== owner) throw new Error(`another gateway has written into ${this.#folder} meanwhile: this one must be started again`)
+  }
+
+  /**
+   * What a process that died had not settled is charged as far as it had come. In one transaction with the end of its progress:
+   * whoever dies in here begins again.
+   * @returns how many
+   */
+  recover (now: number): number {
+    const left = this.#db.prepare(`SELECT ${withTexts(PROGRESS)} FROM progress`)
+    left.setReturnArrays(true)
+    const rows = left.all() as unknown as Cell[][]
+    let { seq, time } = this.last()
+    time = Math.max(time, now)
+    const entries: Cell[] = []
+    for (const [account, key, reference, nanos, shortfall, model, channel, , ...usage] of rows) {
+      const push = (kind: string, change: Nanos, short: Nanos | null): void => {
+        entries.push(++seq, time, kind, account!, key!, reference!, change, short, model!, channel!, 'estimated', ...usage)
+      }
+      push('settle', BigInt(nanos!), null)
+      if (shortfall !== null) push('shortfall', 0n, BigInt(shortfall!))
+    }
+    if (rows.length > 0) this.write({ entries, progress: [], forget: rows.map(([, , reference]) => reference as string), tasks: [], aliveUntil: 0 })
+    return rows.length
+  }
+
+  /** What memory has to know before it can decide, slice by slice. */
+  * load (): Iterable<readonly [Loaded, Cell[]]> {
+    const queries: readonly (readonly [Loaded, string])[] = [
+      ['account', 'SELECT account, CAST(nanos AS TEXT) FROM balances'],
+      ['key', 'SELECT key, CAST(nanos AS TEXT) FROM key_usage'],
+      ['period', 'SELECT period, key, CAST(nanos AS TEXT) FROM key_periods ORDER BY period'],
+      ['charge', `SELECT reference, CAST(-nanos AS TEXT) FROM entries WHERE kind = 'settle' ORDER BY seq DESC LIMIT ${REMEMBERED}`],
+      // Given back: after their settlements.
+      ['charge', `SELECT reference, '0' FROM entries WHERE kind = 'adjust' AND seq > (SELECT coalesce(min(seq), 0) FROM (SELECT seq FROM entries WHERE kind = 'settle' ORDER BY seq DESC LIMIT ${REMEMBERED}))`],
+      ['task', `SELECT ${withTexts(TASK)} FROM tasks WHERE is_open = 1 ORDER BY created`],
+      ['window', 'SELECT name, first, last, count FROM windows ORDER BY rowid']
+    ]
+    for (const [of, sql] of queries) {
+      const query = this.#db.prepare(sql)
+      query.setReturnArrays(true)
+      let cells: Cell[] = []
+      for (const row of query.iterate() as Iterable<unknown> as Iterable<Cell[]>) {
+        cells.push(...row)
+        if (cells.length < SLICE * row.length) continue
+        yield [of, cells]
+        cells = []
+      }
+      if (cells.length > 0) yield [of, cells]
+    }
+  }
+
+  last (): Opened['last'] {
+    return this.#last.get() as Opened['last'] | undefined ?? { seq: -1, time: 0 }
+  }
+
+  aliveUntil (): number {
+    return Number(this.#db.prepare('SELECT alive_until FROM life').get()!['alive_until'])
+  }
+
+  /** The slice after a number: amounts are text. Nothing is ever changed or comes between, so all slices up to a number are a snapshot. */
+  read (after: number, upTo: number): Cell[] {
+    return (this.#slice.all(after, upTo) as unknown as Cell[][]).flat()
+  }
+
+  creditOf (reference: string): Nanos | undefined {
+    const found = this.#find.get(reference, 'credit') as { readonly nanos: string } | undefined
+    return found && BigInt(found.nanos)
+  }
+
+  records (): StoredRecord[] {
+    return this.#db.prepare('SELECT kind, id, version, text FROM records').all() as unknown as StoredRecord[]
+  }
+
+  /** @returns false when the record is not of the version before: nothing is changed */
+  change ({ record, audit }: Change): boolean {
+    let isDone = true
+    this.#transact(() => {
+      if (record !== undefined) {
+        const { kind, id, version, text } = record
+        const { changes } = version === 1
+          ? this.#db.prepare('INSERT INTO records VALUES (?, ?, 1, ?) ON CONFLICT DO NOTHING').run(kind, id, text)
+          : this.#db.prepare('UPDATE records SET version = ?, text = ? WHERE kind = ? AND id = ? AND version = ?').run(version, text, kind, id, version - 1)
+        isDone = changes === 1
+      }
+      if (isDone) this.#db.prepare('INSERT INTO audit (text) VALUES (?)').run(audit)
+    })
+    return isDone
+  }
+
+  changes (after: number, limit: number): AuditLine[] {
+    return this.#db.prepare('SELECT id, text FROM audit WHERE id > ? ORDER BY id LIMIT ?').all(after, limit) as unknown as AuditLine[]
+  }
+
+  /**
+   * Adds up all entries again, a slice at each step, and then tells id, sum and what is kept. Between steps others may write.
+   * @param oldest days and months before it are not compared
+   */
+  * verify (oldest: string): Generator<Compared | undefined, number> {
+    const sums = new Sums(oldest)
+    const { seq: upTo } = this.last()
+    this.#verified = sums
+    try {
+      const slice = this.#db.prepare(`SELECT seq, account, key, CAST(nanos AS TEXT), day FROM entries WHERE seq > ? AND seq <= ? ORDER BY seq LIMIT ${SLICE}`)
+      slice.setReturnArrays(true)
+      for (let after = -1; after < upTo;) {
+        const rows = slice.all(after, upTo) as unknown as [number, string, string | null, string, string | null][]
+        for (const [, account, key, nanos, day] of rows) sums.add(account, key, BigInt(nanos), day)
+        after = rows.at(-1)?.[0] ?? upTo
+        yield undefined
+      }
+      yield * this.#compare('account', sums.accounts)
+      yield * this.#compare('key', sums.keys)
+      yield * this.#compare('period', sums.periods, oldest)
+      return sums.entries
+    } finally {
+      this.#verified = undefined
+    }
+  }
+
+  /** @param how PASSIVE does what can be done without a wait; TRUNCATE, all, and puts it on the disk for certain */
+  checkpoint (how: 'PASSIVE' | 'TRUNCATE'): void {
+    const { busy } = this.#db.prepare(`PRAGMA wal_checkpoint(${how})`).get()!
+    if (busy !== 0) throw new Error('something reads the ledger that should not')
+  }
+
+  /** A clean end. */
+  close (windows: readonly Cell[]): void {
+    try {
+      this.#transact(() => {
+        this.#db.exec('DELETE FROM windows')
+        const save = this.#db.prepare('INSERT INTO windows VALUES (?, ?, ?, ?)')
+        for (let i = 0; i < windows.length; i += 4) save.run(...windows.slice(i, i + 4) as SQLInputValue[])
+        this.#db.exec('UPDATE life SET alive_until = 0')
+      })
+    } finally {
+      rmSync(pidFile(this.#folder), { force: true })            // while it is certainly ours
+      this.#db.close()
+    }
+  }
+
+  * #compare (of: Difference['of'], sums: ReadonlyMap<string, Nanos>, oldest = ''): Iterable<Compared> {
+    const { table, id: columns } = KEPT[of]
+    const split = (id: string): readonly string[] => of === 'period' ? partsOf(id) : [id]
+    const kept = this.#db.prepare(`SELECT CAST(nanos AS TEXT) AS nanos FROM ${table} WHERE (${columns.join()}) = (${marks(columns)})`)
+    let cells: Cell[] = []
+    for (const id of sums.keys()) {
+      cells.push(id, sums.get(id)!, BigInt((kept.get(...split(id))?.['nanos'] ?? '0') as string))
+      if (cells.length < SLICE * 3) continue
+      yield { of, cells }
+      cells = []
+    }
+    yield { of, cells }
+    // And what is kept of those who have no entries at all.
+    const slice = this.#db.prepare(`SELECT ${columns.join(" || ' ' || ")} AS id, CAST(nanos AS TEXT) AS nanos FROM ${table} WHERE (${columns.join()}) > (${marks(columns)}) ORDER BY ${columns.join()} LIMIT ${SLICE}`)
+    for (let after: readonly string[] | undefined = columns.map(() => ''); after !== undefined;) {
+      const rows = slice.all(...after) as { readonly id: string, readonly nanos: string }[]
+      yield { of, cells: rows.filter(({ id }) => !sums.has(id) && !(of === 'period' && isOver(split(id)[0]!, oldest))).flatMap(({ id, nanos }) => [id, 0n, BigInt(nanos)]) }
+      after = rows.length === 0 ? undefined : split(rows.at(-1)!.id)
+    }
+  }
+
+  #transact (body: () => void): void {
+    this.#db.exec('BEGIN IMMEDIATE')
+    try {
+      body()
+      this.#db.exec('COMMIT')
+    } catch (thrown) {
+      if (this.#db.isTransaction) this.#db.exec('ROLLBACK')
+      throw thrown
+    }
+  }
+}
+
+function marks (columns: readonly string[]): string {
+  return columns.map(() => '?').join()
+}
+
+/** Amounts as text: as numbers they would be rounded. */
+function withTexts (columns: readonly string[]): string {
+  return columns.map((name) => name === 'nanos' || name === 'shortfall' ? `CAST(${name} AS TEXT)` : name).join()
+}
+
+/** Readable by its owner only. An existing file is not opened: closing it would end the locks that this process may have on it. */
+function create (folder: string, file: string): void {
+  mkdirSync(folder, { recursive: true, mode: 0o700 })
+  try {
+    closeSync(openSync(file, 'wx', 0o600))
+  } catch (error) {
+    if ((error as NodeJS.ErrnoException).code !== 'EEXIST') throw error
+  }
+}
+
+const BUSY = 5
+const NOT_A_DATABASE = 26
+
+function explain (thrown: unknown, folder: string, file: string): string {
+  const { message, errcode } = thrown as Error & { readonly errcode?: number }
+  if (errcode === BUSY) {
+    return `the data folder ${folder} is in use by another gateway${pidIn(folder)}. Stop that one first, or name another folder in store.path.`
+  }
+  const why = errcode === NOT_A_DATABASE ? FOREIGN : message
+  return `the ledger ${file} can't be opened: ${why}. Another folder can be named in store.path.`
+}
+
+/** Only to be read by people: the lock is in gateway.db. */
+function pidFile (folder: string): string {
+  return path.join(folder, 'gateway.pid')
+}
+
+function pidIn (folder: string): string {
+  try {
+    return ` (process ${readFileSync(pidFile(folder), 'utf8').trim()})`
+  } catch {
+    return ''
+  }
+}

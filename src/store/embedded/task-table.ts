@@ -1,0 +1,96 @@
+// The tables of what outlives its request: tasks, and answers that are given again. Part of ledger.ts, which owns the file.
+import type { DatabaseSync, SQLInputValue, StatementSync } from 'node:sqlite'
+import type { Answer, Task, TaskPage } from '../tasks.ts'
+import { readTask, TASK, type Cell } from './wire.ts'
+
+/** Rows that are deleted in one statement: others wait to write. */
+const AT_ONCE = 1000
+
+/** Of an answer: its request is charged and was not given that back, or became a task. */
+const CHARGED = `(EXISTS (SELECT 1 FROM tasks WHERE tasks.request_id = answers.request_id)
+  OR EXISTS (SELECT 1 FROM entries WHERE reference = answers.request_id AND kind = 'settle')
+  AND NOT EXISTS (SELECT 1 FROM entries WHERE reference = answers.request_id AND kind = 'adjust'))`
+
+export class TaskTable {
+  readonly #db: DatabaseSync
+  readonly #transact: (work: () => void) => void
+  readonly #put: StatementSync
+
+  constructor (db: DatabaseSync, transact: (work: () => void) => void) {
+    this.#db = db
+    this.#transact = transact
+    this.#put = db.prepare(`INSERT INTO tasks (${TASK.join()}) VALUES (${TASK.map(() => '?').join()})
+      ON CONFLICT (id) DO UPDATE SET nanos = excluded.nanos, is_open = excluded.is_open, text = excluded.text`)
+  }
+
+  /** Of `TASK` each, as part of a transaction; a later one replaces an earlier one. */
+  write (cells: readonly Cell[]): void {
+    for (let i = 0; i < cells.length; i += TASK.length) this.#put.run(...cells.slice(i, i + TASK.length) as SQLInputValue[])
+  }
+
+  task (id: string): Task | undefined {
+    const found = this.#rows('WHERE id = ?', id)
+    return found[0]
+  }
+
+  /** @returns undefined: `after` is none of them */
+  list (account: string, { after, limit, order }: TaskPage): readonly Task[] | undefined {
+    const way = order === 'asc' ? 'ASC' : 'DESC'
+    const by = `ORDER BY created ${way}, id ${way} LIMIT ?`
+    if (after === undefined) return this.#rows(`WHERE account = ? ${by}`, account, limit)
+    const last = this.#rows('WHERE id = ? AND account = ?', after, account)[0]
+    return last && this.#rows(`WHERE account = ? AND (created, id) ${order === 'asc' ? '>' : '<'} (?, ?) ${by}`, account, last.created, last.id, limit)
+  }
+
+  remove (id: string): boolean {
+    return this.#change('DELETE FROM tasks WHERE id = ? AND is_open = 0', id) > 0
+  }
+
+  forget (createdBefore: number): number {
+    return this.#changeSlowly('DELETE FROM tasks WHERE id IN (SELECT id FROM tasks WHERE is_open = 0 AND created < ? LIMIT ?)', createdBefore)
+  }
+
+  answer (account: string, name: string): Answer | undefined {
+    const row = this.#db.prepare(`SELECT account, name, hash, request_id, created, text FROM answers WHERE account = ? AND name = ? AND ${CHARGED}`).get(account, name) as Answer & { readonly text: string | null } | undefined
+    return row && { ...row, text: row.text ?? undefined }
+  }
+
+  keepAnswer ({ account, name, hash, request_id: id, created, text }: Answer): void {
+    this.#change('INSERT OR REPLACE INTO answers (account, name, hash, request_id, created, text) VALUES (?, ?, ?, ?, ?, ?)', account, name, hash, id, created, text ?? null)
+  }
+
+  dropAnswer (account: string, name: string): void {
+    this.#change('DELETE FROM answers WHERE account = ? AND name = ?', account, name)
+  }
+
+  forgetAnswers (createdBefore: number, most: number): number {
+    const { count } = this.#db.prepare('SELECT count(*) AS count FROM answers').get() as { readonly count: number }
+    const oldest = 'DELETE FROM answers WHERE (account, name) IN (SELECT account, name FROM answers WHERE created < ? ORDER BY created LIMIT ?)'
+    const old = this.#changeSlowly(oldest, createdBefore)
+    return old + (count - old > most ? this.#change(oldest, Number.MAX_SAFE_INTEGER, count - old - most) : 0)
+  }
+
+  /** Answers of a process that died before it could charge for them: nobody has heard them. */
+  dropUncharged (): void {
+    if (this.#db.prepare('SELECT 1 FROM answers LIMIT 1').get() === undefined) return
+    this.#change(`DELETE FROM answers WHERE NOT ${CHARGED}`)
+  }
+
+  #rows (where: string, ...values: readonly SQLInputValue[]): Task[] {
+    const query = this.#db.prepare(`SELECT ${TASK.map((name) => name === 'nanos' ? 'CAST(nanos AS TEXT)' : name).join()} FROM tasks ${where}`)
+    query.setReturnArrays(true)
+    return (query.all(...values) as unknown as Cell[][]).map((cells) => readTask(cells, 0).task)
+  }
+
+  #change (sql: string, ...values: readonly SQLInputValue[]): number {
+    let changes = 0
+    this.#transact(() => { changes = Number(this.#db.prepare(sql).run(...values).changes) })
+    return changes
+  }
+
+  #changeSlowly (sql: string, ...values: readonly SQLInputValue[]): number {
+    let [sum, last] = [0, AT_ONCE]
+    while (last === AT_ONCE) sum += last = this.#change(sql, ...values, AT_ONCE)
+    return sum
+  }
+}

@@ -1,0 +1,167 @@
+// What goes between the store and its thread, and an entry as a row of cells: flat arrays, which cost a third of objects to clone.
+import type { Nanos } from '../../money/nanos.ts'
+import type { Usage, UsageSource } from '../../money/usage.ts'
+import type { Hold } from '../books.ts'
+import { entryId } from '../sequence.ts'
+import type { Answer, Task, TaskPage } from '../tasks.ts'
+import type { AuditLine, Change, Difference, Entry, EntryKind, Settlement, StoredRecord } from '../store.ts'
+
+export type Cell = string | number | bigint | null
+
+/** The columns of the table `entries`, in the order of the cells. */
+export const ENTRY = ['seq', 'time', 'kind', 'account', 'key', 'reference', 'nanos', 'shortfall', 'model', 'channel', 'usage_source',
+  'input', 'cache_read', 'cache_write_5m', 'cache_write_1h', 'output', 'extras', 'price_version', 'day'] as const
+
+/** Of the table `progress`: an entry that is not one yet has no number, time and kind. */
+export const PROGRESS = ENTRY.slice(3)
+
+/** The cells of an entry from `shortfall` on, where no model was asked. */
+export const NOTHING_USED: readonly null[] = ENTRY.slice(7).map(() => null)
+
+/** The columns of the table `tasks`; `day` is its hold's. */
+export const TASK = ['id', 'request_id', 'account', 'key', 'nanos', 'day', 'created', 'is_open', 'text'] as const
+
+/** What is recorded together: one transaction. */
+export interface Write {
+  readonly kind: 'write'
+  readonly no: number
+  /** of `ENTRY` each */
+  readonly entries: readonly Cell[]
+  /** of `PROGRESS` each, later ones replace earlier ones */
+  readonly progress: readonly Cell[]
+  /** request ids whose progress is over */
+  readonly forget: readonly string[]
+  /** of `TASK` each, later ones replace earlier ones */
+  readonly tasks: readonly Cell[]
+  /** requests may be admitted until then, in milliseconds since the epoch; 0: as noted before */
+  readonly aliveUntil: number
+}
+
+export type ToThread =
+  | Write
+  /** entries after a number, oldest first; without `upTo`, up to the last there is */
+  | { readonly kind: 'read', readonly after: number, readonly upTo: number | undefined }
+  /** `oldest`: days and months before it are not compared */
+  | { readonly kind: 'verify', readonly oldest: string }
+  | { readonly kind: 'ask', readonly question: Question }
+  /** `windows` as Windows.save gives them */
+  | { readonly kind: 'close', readonly windows: readonly Cell[] }
+
+/** About records, the audit log, tasks and answers; answered in order. */
+export type Question =
+  | { readonly of: 'task', readonly id: string }
+  | { readonly of: 'tasks', readonly account: string, readonly page: TaskPage }
+  | { readonly of: 'removeTask', readonly id: string }
+  | { readonly of: 'forgetTasks', readonly createdBefore: number }
+  | { readonly of: 'answer', readonly account: string, readonly name: string }
+  | { readonly of: 'keepAnswer', readonly answer: Answer }
+  | { readonly of: 'dropAnswer', readonly account: string, readonly name: string }
+  | { readonly of: 'forgetAnswers', readonly createdBefore: number, readonly most: number }
+  | { readonly of: 'credit', readonly reference: string }
+  | { readonly of: 'records' }
+  | { readonly of: 'change', readonly change: Change }
+  | { readonly of: 'changes', readonly after: number, readonly limit: number }
+
+export interface Answers {
+  readonly credit: Nanos | undefined
+  readonly records: readonly StoredRecord[]
+  readonly change: boolean
+  readonly changes: readonly AuditLine[]
+  readonly task: Task | undefined
+  readonly tasks: readonly Task[] | undefined
+  readonly removeTask: boolean
+  readonly forgetTasks: number
+  readonly answer: Answer | undefined
+  readonly keepAnswer: void
+  readonly dropAnswer: void
+  readonly forgetAnswers: number
+}
+
+export interface Opened {
+  readonly last: { readonly seq: number, readonly time: number }
+  /** until when the process before may have admitted requests; 0: it ended cleanly, or never did */
+  readonly aliveUntil: number
+  /** how many requests died with that process, and were charged what they had produced */
+  readonly recovered: number
+}
+
+/** Rows of the same kind: account and balance; key and what it spent; day or month, key, and what that spent in it; request id and its charge; a window's name, first, last and count; an open task as `TASK`. */
+export type Loaded = 'account' | 'key' | 'period' | 'charge' | 'window' | 'task'
+
+export type FromThread =
+  | { readonly kind: 'loaded', readonly of: Loaded, readonly cells: readonly Cell[] }
+  | { readonly kind: 'opened', readonly opened: Opened }
+  | { readonly kind: 'refused', readonly message: string }
+  /** `known`: the numbers of entries whose kind and reference the ledger had already, each with the amount that counts */
+  | { readonly kind: 'written', readonly no: number, readonly known: readonly Known[] }
+  | { readonly kind: 'unwritten', readonly no: number, readonly message: string }
+  | { readonly kind: 'read', readonly cells: readonly Cell[], readonly upTo: number }
+  /** of: id, sum of entries, sum as kept on disk */
+  | { readonly kind: 'compared', readonly of: Difference['of'], readonly cells: readonly Cell[] }
+  | { readonly kind: 'verified', readonly entries: number }
+  | { readonly kind: 'answered', readonly answer: Answers[keyof Answers] }
+  | { readonly kind: 'failed', readonly what: 'read' | 'verify' | 'ask', readonly message: string }
+  | { readonly kind: 'warning', readonly message: string }
+
+export type Known = readonly [seq: number, nanos: Nanos]
+
+export interface ThreadInput {
+  readonly folder: string
+  /** milliseconds; 0: every commit is on the disk before it is acknowledged */
+  readonly fsyncInterval: number
+  /** milliseconds since the epoch */
+  readonly now: number
+  /** of this process, and no other */
+  readonly owner: string
+  /** a thread died in this process: nothing is loaded, and what has progress may still run */
+  readonly isResumed: boolean
+}
+
+/** The cells of an entry from `account` on; of a progress, all of them. */
+export function pushSettlement (cells: Cell[], { account, key, day }: Hold, nanos: Nanos, shortfall: Nanos | null, settlement: Settlement): void {
+  const { request_id: id, model, channel, usage, usage_source: source, price_version: priceVersion } = settlement
+  let extras: string | null = null
+  for (const _ in usage.extras) { extras = JSON.stringify(usage.extras); break }
+  cells.push(account.id, key.id, id, nanos, shortfall, model, channel ?? null, source,
+    usage.input, usage.cache_read, usage.cache_write_5m, usage.cache_write_1h, usage.output, extras, priceVersion ?? null, day?.id ?? null)
+}
+
+/** The cells of the entry that gives back what a settlement took, from `account` on. Its usage stands in the settlement, and counts once. */
+export function pushRefund (cells: Cell[], { account, key, day }: Hold, nanos: Nanos, { request_id: id, model, channel, price_version: priceVersion }: Settlement): void {
+  cells.push(account.id, key.id, id, nanos, null, model, channel ?? null, null, null, null, null, null, null, null, priceVersion ?? null, day?.id ?? null)
+}
+
+/** An entry as it was read: its amounts are text, for JavaScript's numbers would round them. */
+export function readEntry (cells: readonly Cell[], at: number): Entry {
+  const [seq, time, kind, account, key, reference, nanos, shortfall, model, channel, source, input, cacheRead, write5m, write1h, output, extras, priceVersion, day] =
+    cells.slice(at, at + ENTRY.length) as [number, number, EntryKind, string, string | null, string, string, string | null, string | null, string | null, UsageSource | null, number, number, number, number, number, string | null, string | null, string | null]
+  return {
+    id: entryId(seq, time),
+    kind,
+    account,
+    ...(key !== null && { key }),
+    reference,
+    nanos: BigInt(nanos),
+    ...(shortfall !== null && { shortfall: BigInt(shortfall) }),
+    at: new Date(time).toISOString(),
+    ...(model !== null && { model }),
+    ...(channel !== null && { channel }),
+    ...(source !== null && {
+      usage: { input, cache_read: cacheRead, cache_write_5m: write5m, cache_write_1h: write1h, output, extras: extras === null ? {} : JSON.parse(extras) as Usage['extras'] },
+      usage_source: source
+    }),
+    ...(priceVersion !== null && { price_version: priceVersion }),
+    ...(day !== null && { day })
+  }
+}
+
+/** @param day of its hold */
+export function pushTask (cells: Cell[], { id, request_id: requestId, account, key, nanos, created, is_open: isOpen, text }: Task, day: string | undefined): void {
+  cells.push(id, requestId, account, key, nanos, day ?? null, created, isOpen ? 1 : 0, text)
+}
+
+/** A task as it was read: its amount is text. */
+export function readTask (cells: readonly Cell[], at: number): { readonly task: Task, readonly day: string | undefined } {
+  const [id, requestId, account, key, nanos, day, created, isOpen, text] = cells.slice(at, at + TASK.length) as [string, string, string, string, string, string | null, number, number, string]
+  return { task: { id, request_id: requestId, account, key, nanos: BigInt(nanos), created, is_open: isOpen === 1, text }, day: day ?? undefined }
+}

@@ -1,0 +1,117 @@
+// What an answer of chat style holds, whole or in a delta: thoughts and words under their several names, calls, and why it ended.
+import { chatFields, STOP_REASONS } from '../../../chat-style.ts'
+import type { Exchange } from '../../../exchange.ts'
+import { clientId } from './call-ids.ts'
+import { isRecord, type Json, textIn } from './json.ts'
+
+/** Ends that are failures, whatever was said until then: the vendor's own words for "it broke". */
+const FAILED = new Set<unknown>(['error', 'insufficient_system_resource'])
+
+export function hasFailed (finish: unknown): boolean {
+  return FAILED.has(finish)
+}
+
+/** In this order, that of thinking before speaking. */
+export interface Said {
+  readonly thought: string
+  readonly text: string
+}
+
+/** Of a message or a delta. */
+export function readSaid ({ content, reasoning_content: reasoning, reasoning: other, refusal }: Json): Said {
+  let thought = textIn(reasoning) || textIn(other)
+  let text = textIn(content)
+  for (const part of Array.isArray(content) ? content as readonly unknown[] : []) {
+    if (!isRecord(part)) continue
+    if (part.type === 'text') text += textIn(part.text)
+    else if (part.type === 'thinking') thought += thoughtIn(part.thinking)
+  }
+  return { thought, text: text + textIn(refusal) }
+}
+
+/** A text, or a list of them. */
+function thoughtIn (thinking: unknown): string {
+  if (!Array.isArray(thinking)) return textIn(thinking)
+  return thinking.map((part: unknown) => isRecord(part) ? textIn(part.text) : '').join('')
+}
+
+/** Also in the deprecated way. */
+export function callsIn ({ tool_calls: calls, function_call: call }: Json): readonly Json[] {
+  if (Array.isArray(calls)) return calls.filter(isRecord)
+  return isRecord(call) ? [{ function: call }] : []
+}
+
+/** A few vendors send an object. */
+export function argumentsOf (call: unknown): string {
+  const { arguments: given } = isRecord(call) ? call : {}
+  return isRecord(given) ? JSON.stringify(given) : textIn(given)
+}
+
+export interface Stop {
+  readonly stop_reason: string
+  readonly stop_sequence: string | null
+}
+
+/** @param vendors `stop_reason` of vLLM: the sequence, where one ended the answer */
+export function stopOf (finish: unknown, vendors: unknown, hasCalls: boolean, { request: { body } }: Exchange): Stop {
+  const reason = STOP_REASONS.get(finish) ?? 'end_turn'
+  if (reason !== 'end_turn' && reason !== 'tool_use') return { stop_reason: reason, stop_sequence: null }
+  // Whatever the vendor calls it: a client runs the tools if it says so, and only then.
+  if (hasCalls) return { stop_reason: 'tool_use', stop_sequence: null }
+  const isSequence = Array.isArray(body.stop_sequences) && typeof vendors === 'string' && body.stop_sequences.includes(vendors)
+  return isSequence ? { stop_reason: 'stop_sequence', stop_sequence: vendors } : { stop_reason: 'end_turn', stop_sequence: null }
+}
+
+/** Whether the reason, which the client is told, is one that may cut a call in the middle. */
+export function cutsCalls (finish: unknown): boolean {
+  const reason = STOP_REASONS.get(finish)
+  return reason === 'max_tokens' || reason === 'refusal'
+}
+
+const TRANSLATED = new Set(['role', 'content', 'reasoning_content', 'reasoning', 'refusal', 'tool_calls', 'function_call'])
+
+/** What else the vendor says in a message or a delta, for a client of its own style: annotations, audio, details of reasoning. */
+export function ownFields (said: Json, { route: { style } }: Exchange): Json | undefined {
+  if (style !== 'chat') return undefined
+  let own: Record<string, unknown> | undefined
+  for (const name in said) {
+    const value = said[name]
+    if (TRANSLATED.has(name) || value === null || value === '' || (Array.isArray(value) && value.length === 0)) continue
+    own ??= {}
+    own[name] = value
+  }
+  return own
+}
+
+export function withOwnFields (message: Json, own: Json | undefined): Json {
+  return own === undefined ? message : { ...message, [chatFields]: own }
+}
+
+/** The 24 characters of the request id, as in all ids of answers that we make. */
+export function messageId ({ id }: Exchange): string {
+  return `msg_${id.slice(id.indexOf('_') + 1)}`
+}
+
+/** No model makes as many in one answer. */
+const MOST_CALLS = 1000
+
+/** The ids of an answer's calls, as the client gets them. */
+export class CallIds {
+  readonly #request: string
+  readonly #taken = new Set<string>()
+  #calls = 0
+
+  constructor ({ id }: Exchange) {
+    this.#request = id.slice(id.indexOf('_') + 1)
+  }
+
+  /** One of our own for a call to which its vendor gave none, or that of another call. @throws {Error} there are too many calls */
+  next (theirs: string): string {
+    if (this.#calls === MOST_CALLS) throw new Error(`the answer has more than ${MOST_CALLS} calls`)
+    const given = theirs === '' ? '' : clientId(theirs)
+    const id = given !== '' && !this.#taken.has(given) ? given : `toolu_${this.#request}_${this.#calls}`
+    this.#calls++
+    this.#taken.add(id)
+    return id
+  }
+}

@@ -1,0 +1,140 @@
+// System blocks and turns as the messages of a chat (protocol.md B6).
+import { vendorsId } from './call-ids.ts'
+import { isRecord, type Json, textIn, unsayable } from './json.ts'
+
+/** Claude Code's first system block: another hash in every request, with which no vendor's cache of prefixes would ever hit (A10). */
+const ATTRIBUTION = /^x-anthropic-billing-header/
+
+/**
+ * @param own the body of a chat client; its thoughts stand there alone
+ * @param reasoning in which field the vendor wants its own thoughts back; undefined: nowhere
+ * @throws {GatewayError} invalid_request, with the path of what can't be said in chat style
+ */
+export function toChatMessages (body: Json, own: Json, reasoning: string | undefined): readonly Json[] {
+  const messages: readonly unknown[] = Array.isArray(body.messages) ? body.messages : []
+  const thoughts = reasoning === undefined ? undefined : thoughtsByCall(own)
+  const system = systemLines(body.system, 'system')
+  const turns: Json[] = []
+  for (const [i, message] of messages.entries()) {
+    if (!isRecord(message)) continue
+    const path = `messages[${i}].content`
+    if (message.role === 'system') system.push(...systemLines(message.content, path))
+    else if (message.role === 'assistant') addAnswer(message.content, reasoning, thoughts, turns)
+    else addQuestion(message.content, path, turns)
+  }
+  return system.length === 0 ? turns : [{ role: 'system', content: system.join('\n') }, ...turns]
+}
+
+function systemLines (content: unknown, path: string): string[] {
+  const parts = typeof content === 'string' ? [textPart(content)] : readParts(content, path)
+  return parts.map(({ text }) => textIn(text)).filter((text) => text !== '' && !ATTRIBUTION.test(text))
+}
+
+/** Results of tools come first: chat style wants them right behind the calls. */
+function addQuestion (content: unknown, path: string, turns: Json[]): void {
+  if (!Array.isArray(content)) {
+    if (textIn(content) !== '') turns.push({ role: 'user', content })
+    return
+  }
+  const shown: Json[] = []
+  const said: Json[] = []
+  for (const [i, block] of content.entries()) {
+    if (isRecord(block) && block.type === 'tool_result') shown.push(...addResult(block, `${path}[${i}]`, turns))
+    else said.push(...readPart(block, `${path}[${i}]`))
+  }
+  const parts = [...shown, ...said]
+  if (parts.length > 0) turns.push({ role: 'user', content: contentOf(parts) })
+}
+
+/** @returns what only a user may show there: images and files */
+function addResult ({ tool_use_id: id, content, is_error: isError }: Json, path: string, turns: Json[]): readonly Json[] {
+  const parts = typeof content === 'string' ? [textPart(content)] : readParts(content, `${path}.content`)
+  const media = parts.filter(({ type }) => type !== 'text')
+  const text = parts.map((part) => textIn(part.text)).filter((one) => one !== '').join('\n')
+  const said = text === '' && media.length > 0 ? 'See what follows.' : text
+  turns.push({ role: 'tool', tool_call_id: vendorsId(textIn(id)), content: isError === true ? `Error: ${said}` : said })
+  return media
+}
+
+function addAnswer (content: unknown, reasoning: string | undefined, thoughts: ReadonlyMap<unknown, string> | undefined, turns: Json[]): void {
+  const blocks: readonly unknown[] = Array.isArray(content) ? content : [textPart(textIn(content))]
+  const calls: { readonly id: string }[] = []
+  let text = ''
+  let thought = ''
+  for (const block of blocks) {
+    if (!isRecord(block)) continue
+    // One answer in pieces: nothing stands between them. What ran at a vendor of messages style is its own, and has no words here.
+    if (block.type === 'text') text += textIn(block.text)
+    else if (block.type === 'tool_use') calls.push(toCall(block))
+    // A signature says that another vendor thought it (lesson 18).
+    else if (block.type === 'thinking' && textIn(block.signature) === '') thought += textIn(block.thinking)
+  }
+  if (text === '' && calls.length === 0) return
+  if (thought === '') thought = thoughts?.get(calls[0]?.id) ?? ''
+  turns.push({
+    role: 'assistant',
+    content: text === '' ? null : text,
+    ...(reasoning !== undefined && thought !== '' && { [reasoning]: thought }),
+    ...(calls.length > 0 && { tool_calls: calls })
+  })
+}
+
+function toCall ({ id, name, input }: Json): { readonly id: string } & Json {
+  return { id: vendorsId(textIn(id)), type: 'function', function: { name, arguments: JSON.stringify(input ?? {}) } }
+}
+
+/** By the id of the first call: only with calls do vendors want thoughts back, and some insist. */
+function thoughtsByCall ({ messages }: Json): ReadonlyMap<unknown, string> {
+  const thoughts = new Map<unknown, string>()
+  for (const message of Array.isArray(messages) ? messages as readonly unknown[] : []) {
+    if (!isRecord(message) || !Array.isArray(message.tool_calls)) continue
+    const [call] = message.tool_calls as readonly unknown[]
+    const thought = textIn(message.reasoning_content) || textIn(message.reasoning)
+    if (isRecord(call) && thought !== '') thoughts.set(vendorsId(textIn(call.id)), thought)
+  }
+  return thoughts
+}
+
+/** Vendors are fewer that take parts than that take a text. */
+function contentOf (parts: readonly Json[]): unknown {
+  return parts.every(({ type }) => type === 'text') ? parts.map(({ text }) => text).join('\n') : parts
+}
+
+function textPart (text: string): Json {
+  return { type: 'text', text }
+}
+
+function readParts (blocks: unknown, path: string): readonly Json[] {
+  return Array.isArray(blocks) ? blocks.flatMap((block, i) => readPart(block, `${path}[${i}]`)) : []
+}
+
+/** @throws {GatewayError} invalid_request: the block can't be said in chat style */
+function readPart (block: unknown, path: string): readonly Json[] {
+  const { type, text, source } = isRecord(block) ? block : {}
+  switch (type) {
+    case 'text': return textIn(text) === '' ? [] : [textPart(text as string)]
+    case 'image': if (isRecord(source)) return [{ type: 'image_url', image_url: { url: source.type === 'url' ? source.url : dataUrl(source) } }]; break
+    case 'document': return readDocument(block as Json, path)
+    case 'search_result': return readSearchResult(block as Json, path)
+  }
+  throw unsayable(`${path}.type`, `is ${JSON.stringify(type ?? null).slice(0, 60)}`)
+}
+
+function readDocument ({ source, title, context }: Json, path: string): readonly Json[] {
+  const { type, media_type: mediaType, data, content } = isRecord(source) ? source : {}
+  const about = [title, context].flatMap((line) => textIn(line) === '' ? [] : [textPart(line as string)])
+  if (type === 'text') return [...about, textPart(textIn(data))]
+  if (type === 'content') return [...about, ...(typeof content === 'string' ? [textPart(content)] : readParts(content, `${path}.source.content`))]
+  if (type !== 'base64' || mediaType !== 'application/pdf') throw unsayable(`${path}.source`, 'is no PDF and no text')
+  return [...about, { type: 'file', file: { filename: textIn(title) === '' ? 'document.pdf' : title, file_data: dataUrl(source as Json) } }]
+}
+
+function readSearchResult ({ source, title, content }: Json, path: string): readonly Json[] {
+  const heads = [title, source].flatMap((line) => textIn(line) === '' ? [] : [textPart(line as string)])
+  return [...heads, ...readParts(content, `${path}.content`)]
+}
+
+/** The data last: it may be the placeholder of bytes (blobs.ts). */
+function dataUrl ({ media_type: mediaType, data }: Json): string {
+  return `data:${textIn(mediaType)};base64,${textIn(data)}`
+}

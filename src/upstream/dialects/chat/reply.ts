@@ -1,0 +1,59 @@
+// A chat completion as a message (protocol.md B6).
+import type { Exchange } from '../../../exchange.ts'
+import { ErrorReply } from '../error-reply.ts'
+import { argumentsOf, CallIds, callsIn, cutsCalls, hasFailed, messageId, ownFields, readSaid, stopOf, withOwnFields } from './answer.ts'
+import { isGiven, isRecord, type Json, textIn } from './json.ts'
+import { guessUsage, usageOf } from './usage.ts'
+
+interface ToolUse {
+  readonly type: 'tool_use'
+  readonly id: string
+  readonly name: string
+  readonly input: Json
+}
+
+/** @throws {ErrorReply} the vendor's error, with the status of an answer; {Error} it is no chat completion */
+export function toMessage (completion: unknown, exchange: Exchange): Json {
+  const choice: unknown = isRecord(completion) && Array.isArray(completion.choices) ? completion.choices[0] : undefined
+  if (!isRecord(completion) || !isRecord(choice) || !isRecord(choice.message)) {
+    throw isRecord(completion) && isGiven(completion.error) ? new ErrorReply(completion) : new Error('the answer is no chat completion')
+  }
+  const { finish_reason: finish, stop_reason: vendors, message } = choice
+  if (hasFailed(finish)) throw new Error(`the answer ends in "${String(finish)}"`)
+  const { thought, text } = readSaid(message)
+  const ids = new CallIds(exchange)
+  const calls = callsIn(message).map((call) => toBlock(call, cutsCalls(finish), ids.next(textIn(call.id))))
+  const content = [
+    ...(thought === '' ? [] : [{ type: 'thinking', thinking: thought, signature: '' }]),
+    ...(text === '' ? [] : [{ type: 'text', text }]),
+    ...calls
+  ]
+  return withOwnFields({
+    id: messageId(exchange),
+    type: 'message',
+    role: 'assistant',
+    model: exchange.request.body.model,
+    content,
+    ...stopOf(finish, vendors, calls.length > 0, exchange),
+    usage: usageOf(completion, choice) ?? guessUsage(exchange, content.length === 0 ? 0 : JSON.stringify(content).length)
+  }, ownFields(message, exchange))
+}
+
+/** @throws {Error} its arguments are no JSON object, although the answer was not cut short */
+function toBlock (call: Json, isShort: boolean, id: string): ToolUse {
+  const named = isRecord(call.function) ? call.function : {}
+  return { type: 'tool_use', id, name: textIn(named.name), input: inputOf(argumentsOf(named), isShort) }
+}
+
+function inputOf (text: string, isShort: boolean): Json {
+  if (text.trim() === '' || text.trim() === 'null') return {}
+  try {
+    const input: unknown = JSON.parse(text)
+    if (isRecord(input)) return input
+  } catch (cause) {
+    // What max_tokens ended in the middle, vendors of messages style leave empty too.
+    if (isShort) return {}
+    throw new Error('the arguments of a call are no JSON', { cause })
+  }
+  throw new Error('the arguments of a call are no object')
+}

@@ -1,0 +1,65 @@
+// Tools, and which of them the model may or must call (protocol.md B6).
+import { clientTools } from '../../../money/bound.ts'
+import { isGiven, isRecord, type Json, textIn, unsayable } from './json.ts'
+
+interface ChatTool {
+  readonly type: 'function'
+  readonly function: { readonly name: string, readonly description?: string, readonly parameters: Json, readonly strict?: true }
+}
+
+/** @throws {GatewayError} invalid_request: a tool that only the vendor of messages style can describe to its model */
+export function toChatTools (tools: unknown): readonly ChatTool[] {
+  const all: readonly unknown[] = Array.isArray(tools) ? tools : []
+  return all.flatMap((tool, i) => {
+    if (!isRecord(tool)) return []
+    const { type, name, description, input_schema: schema, strict } = tool
+    if (isGiven(type) && type !== 'custom') {
+      if (clientTools.test(String(type))) throw unsayable(`tools[${i}].type`, `is "${String(type).slice(0, 60)}", a tool that its vendor describes`)
+      return []                                               // runs at its vendor, and can't be called elsewhere
+    }
+    return [{
+      type: 'function',
+      function: {
+        name: textIn(name),
+        ...(typeof description === 'string' && { description }),
+        parameters: isRecord(schema) ? schema : { type: 'object', properties: {} },
+        ...(strict === true && isClosed(schema) && { strict })
+      }
+    }]
+  })
+}
+
+/** @throws {GatewayError} invalid_request: a tool must be called that is none here */
+export function toChatChoice (choice: unknown, tools: readonly ChatTool[]): unknown {
+  if (!isRecord(choice)) return undefined
+  switch (choice.type) {
+    case 'auto':
+    case 'none': return choice.type
+    case 'any': return 'required'
+    case 'tool':
+      if (!tools.some(({ function: { name } }) => name === choice.name)) throw unsayable('tool_choice.name', 'names a tool that runs at its vendor')
+      return { type: 'function', function: { name: choice.name } }
+  }
+  return undefined
+}
+
+const DEEPEST = 64
+
+/** Vendors of chat style refuse `strict` for objects that are open, or where a property may be missing. */
+export function isClosed (schema: unknown, depth = 0): boolean {
+  if (Array.isArray(schema)) return schema.every((one) => isClosed(one, depth + 1))
+  if (!isRecord(schema)) return true
+  if (depth > DEEPEST) return false
+  if (schema.type === 'object' || schema.properties !== undefined) {
+    const { properties, required, additionalProperties } = schema
+    if (additionalProperties !== false || !isRecord(properties) || !Array.isArray(required)) return false
+    if (Object.keys(properties).some((name) => !required.includes(name))) return false
+    return Object.values(properties).every((one) => isClosed(one, depth + 1)) && isClosedWithin(schema, depth)
+  }
+  return isClosedWithin(schema, depth)
+}
+
+function isClosedWithin (schema: Json, depth: number): boolean {
+  if (!isClosed(schema.items, depth + 1) || !isClosed(schema.anyOf, depth + 1)) return false
+  return [schema.$defs, schema.definitions].every((named) => !isRecord(named) || Object.values(named).every((one) => isClosed(one, depth + 1)))
+}

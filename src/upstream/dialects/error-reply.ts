@@ -1,0 +1,10 @@
+// How a dialect says that a whole answer, whatever its status, is an error of the upstream.
+
+export class ErrorReply extends Error {
+  readonly body: unknown
+
+  constructor (body: unknown) {
+    super('the answer is an error')
+    this.body = body
+  }
+}

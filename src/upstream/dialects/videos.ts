@@ -1,0 +1,90 @@
+// The dialect `videos` (OpenAI's video tasks, protocol.md E): what is asked of an upstream, and what its words mean. The inner
+// language of videos is this API's own, so a creation passes as it came, but for the model's name.
+import { Model } from '../../facts.ts'
+import { isUpload } from '../../images/inputs.ts'
+import { version as gatewayVersion } from '../../package-root.ts'
+import type { UpstreamRequest } from '../../plugin.ts'
+import { errorOf, type Report } from '../../videos/video.ts'
+import type { Upstream } from '../upstream.ts'
+import type { DialectModule } from './index.ts'
+
+/** Ids go into paths: what else one may hold would name something other than a task. */
+const ID = /^[\w-]{1,200}$/
+
+/** As vendors spell them. Words for an end that was not asked for are failures; a word that is not here says nothing. */
+const STATUSES: Readonly<Record<string, Report['status']>> = {
+  queued: 'queued', pending: 'queued', submitted: 'queued',
+  in_progress: 'in_progress', processing: 'in_progress', running: 'in_progress',
+  completed: 'completed', succeeded: 'completed',
+  failed: 'failed', cancelled: 'failed', canceled: 'failed', expired: 'failed', rejected: 'failed'
+}
+
+export const videos: DialectModule = {
+  encode (exchange, attempt, upstream) {
+    const { body } = exchange.request
+    const reference = body['input_reference']
+    const fields: Record<string, unknown> = { model: attempt.model }
+    // What nobody has priced does not travel.
+    for (const name of ['prompt', ...Object.keys(exchange.get(Model).parameters ?? {})]) if (body[name] !== undefined && body[name] !== null) fields[name] = body[name]
+    const file = Array.isArray(reference) ? reference.find(isUpload) : undefined
+    return {
+      method: 'POST',
+      path: `${upstream.basePath}/v1/videos`,
+      headers: { ...headersFor(upstream), 'content-type': 'application/json' },
+      body: file !== undefined || reference === undefined || reference === null ? fields : { ...fields, input_reference: reference },
+      ...(file !== undefined && { files: [{ field: 'input_reference', upload: file }] })
+    }
+  },
+
+  decodeReply (body) {
+    return body
+  },
+
+  async readReply (chunks) {
+    const body = JSON.parse(Buffer.concat(chunks).toString('utf8')) as unknown
+    createdId(body)
+    return body
+  },
+
+  decodeStream () {
+    throw new Error('a video is no stream')
+  }
+}
+
+/** The upstream's id of a task that it has just accepted. @throws {Error} it is no task, or one that failed at once */
+export function createdId (body: unknown): string {
+  const { id } = asObject(body)
+  if (typeof id !== 'string' || !ID.test(id)) throw new Error('the answer is no video task')
+  return id
+}
+
+/** @throws {Error} it is no task */
+export function readReport (body: unknown): Report {
+  const { id, status, progress, expires_at: expires, error } = asObject(body)
+  if (typeof id !== 'string' || typeof status !== 'string') throw new Error('the answer is no video task')
+  const known = Object.hasOwn(STATUSES, status) ? STATUSES[status]! : 'unheard'
+  return {
+    status: known,
+    progress: typeof progress === 'number' && progress >= 0 ? progress : 0,
+    ...(typeof expires === 'number' && expires > 0 && { expires: expires * 1000 }),
+    ...(known === 'failed' && { error: errorOf(error) })
+  }
+}
+
+/** What is asked about a task: its status with GET, its end with DELETE. */
+export function aboutTask (method: 'GET' | 'DELETE', upstream: Upstream, id: string): Pick<UpstreamRequest, 'method' | 'path' | 'headers'> & { readonly body: '' } {
+  return { method, path: `${upstream.basePath}/v1/videos/${id}`, headers: headersFor(upstream), body: '' }
+}
+
+/** Without the upstream's base path. */
+export function contentPath (id: string): string {
+  return `/v1/videos/${id}/content`
+}
+
+function headersFor (upstream: Upstream): Record<string, string> {
+  return { accept: 'application/json', 'accept-encoding': 'identity', 'user-agent': `model-gateway/${gatewayVersion}`, ...upstream.config.headers }
+}
+
+function asObject (body: unknown): Readonly<Record<string, unknown>> {
+  return typeof body === 'object' && body !== null ? body as Readonly<Record<string, unknown>> : {}
+}

@@ -1,0 +1,243 @@
+// WebSockets of forward routes: the upgrade, then bytes both ways that nobody here reads. http-proxy-3 asks and joins the two sides; what
+// it would tell the client by itself is taken out of its hands: errors are shaped, the 101 has our headers, and comes after the settlement.
+import { createHash } from 'node:crypto'
+import type { ClientRequest, IncomingMessage, ServerResponse } from 'node:http'
+import type { Socket } from 'node:net'
+import { parseOr } from '../attempt.ts'
+import { GatewayError, isGatewayError, toGatewayError } from '../errors.ts'
+import type { Exchange } from '../exchange.ts'
+import { nameFailure } from '../hooks.ts'
+import type { UpstreamFailure } from '../plugin.ts'
+import { version as gatewayVersion } from '../package-root.ts'
+import { failureOf } from './dial.ts'
+import { proxy, readError, refuseEscapes } from './forward.ts'
+import { acceptable, upgradable } from './headers.ts'
+
+/** An upstream that has agreed; the client does not know yet. */
+export interface Tunnel {
+  /** Tells the client, and resolves when both sides are closed: with undefined if that was how WebSockets end. Once. */
+  join (): Promise<Broken | undefined>
+}
+
+export interface Broken {
+  readonly by: 'client' | 'upstream' | 'gateway'
+  readonly error: GatewayError
+}
+
+/** What a client sent with the upgrade, and the way back to it. */
+export interface Upgrade {
+  readonly req: IncomingMessage
+  /** for errors: until `join` the socket is its */
+  readonly res: ServerResponse
+  readonly socket: Socket
+  /** Once, before somebody else reads the socket: what has come by then is put back into it. */
+  handOver (): void
+}
+
+type Join = (response: IncomingMessage, socket: Socket, head: Buffer) => void
+
+/** Bytes that a client may send before it knows whether it may; what is more stays in its socket. */
+const EARLY_BYTES = 64 * 1024
+/** How long one side may take for the last bytes when the other is gone. */
+const LINGER_MS = 5000
+/** A peer that has vanished is noticed so much later, and ten probes. */
+const PROBE_MS = 30_000
+
+/** RFC 6455 1.3 */
+const GUID = '258EAFA5-E914-47DA-95CA-C5AB0DC85B11'
+
+interface Asked {
+  onRequest (request: ClientRequest): void
+  onError (error: Error): void
+}
+
+const asked = new WeakMap<IncomingMessage, Asked>()
+proxy.on('proxyReqWs', (request, req) => { asked.get(req)?.onRequest(request) })
+// Trap 7, not in style.md: an error of the client's socket is emitted here, and without a listener it is thrown: the process ends.
+proxy.on('error', () => {})
+
+/**
+ * Nobody else reads the socket before the two sides are joined, and who does not read is not told that the client has left.
+ * @param head what came behind the head
+ */
+export function noticeEnd (socket: Socket, head: Buffer): Pick<Upgrade, 'handOver'> {
+  const early = [head]
+  let bytes = head.length
+  const leave = (): void => { socket.destroy() }
+  const keep = (chunk: Buffer): void => {
+    early.push(chunk)
+    bytes += chunk.length
+    if (bytes > EARLY_BYTES) socket.pause()
+  }
+  socket.once('end', leave).on('data', keep)
+  return {
+    handOver () {
+      socket.off('end', leave).off('data', keep).pause()
+      // What has ended takes nothing back; it is destroyed by now.
+      if (bytes > 0 && !socket.destroyed) socket.unshift(Buffer.concat(early))
+    }
+  }
+}
+
+/**
+ * Asks the upstream for a WebSocket.
+ * @throws {GatewayError} it refused or failed; nothing was written to the client
+ */
+export function connectTunnel (exchange: Exchange, upstreamName: string, { req, res, socket, handOver }: Upgrade): Promise<Tunnel> {
+  const upstream = exchange.snapshot.upstreams.get(upstreamName)!
+  const { metrics } = exchange.snapshot.services
+  const { websocket_idle: idle, first_byte: firstByte } = upstream.config.timeouts
+  refuseEscapes(exchange.received.path)
+  const key = checkHandshake(req)
+  exchange.attempts = 1
+  exchange.times.body = exchange.times.dispatched = performance.now()
+
+  return new Promise<Tunnel>((resolve, reject) => {
+    /** the upstream has agreed, or failed */
+    let isDecided = false
+    let outgoing: ClientRequest | undefined
+    let far: Socket | undefined
+    const timer = setTimeout(() => { fail({ kind: 'first_byte_timeout', cause: new Error(`no answer for ${firstByte} ms`) }) }, firstByte)
+
+    const close = (): void => {
+      clearTimeout(timer)
+      exchange.offAbort(onAbort)
+      far?.destroy()
+      outgoing?.destroy()
+    }
+    const fail = (thrown: GatewayError | UpstreamFailure): void => {
+      if (isDecided) return
+      isDecided = true
+      close()
+      const error = isGatewayError(thrown) ? thrown : nameFailure(thrown, exchange, upstreamName)
+      metrics.attempt(upstreamName, error.row)
+      reject(error)
+    }
+    const onAbort = (): void => { fail(exchange.abortReason!) }
+    exchange.onAbort(onAbort)
+    exchange.onFinish(close)
+
+    const onUpgrade = (response: IncomingMessage, farSocket: Socket, farHead: Buffer, join: Join): void => {
+      clearTimeout(timer)
+      farSocket.on('error', () => {})                         // until it is joined; then the proxy's and ours listen
+      far = farSocket
+      // Who does not prove that it has understood may read what follows as requests.
+      if (isDecided || response.headers.upgrade?.toLowerCase() !== 'websocket' || response.headers['sec-websocket-accept'] !== proofOf(key)) {
+        farSocket.destroy()
+        fail({ kind: 'malformed', cause: new Error('the upstream did not accept the WebSocket as RFC 6455 says') })
+        return
+      }
+      isDecided = true
+      exchange.times.firstByte = performance.now()
+      metrics.attempt(upstreamName, 'ok')
+      resolve({
+        join () {
+          const { id, snapshot, answerHeaders } = exchange
+          exchange.offAbort(onAbort)
+          handOver()
+          res.detachSocket(socket)
+          response.headers = { ...acceptable(response.headers), 'x-request-id': id, 'request-id': id, 'x-gateway-config-generation': String(snapshot.generation), ...answerHeaders }
+          join(response, farSocket, farHead)
+          for (const side of [socket, farSocket]) side.setKeepAlive(true, PROBE_MS)
+          return watch(exchange, socket, farSocket, idle)
+        }
+      })
+    }
+    const onResponse = (response: IncomingMessage): void => {
+      clearTimeout(timer)
+      const status = response.statusCode ?? 502
+      const slow = setTimeout(() => { response.destroy() }, upstream.config.timeouts.idle)
+      void readError(response).then((text) => {
+        clearTimeout(slow)
+        fail(status >= 400 ? { kind: 'status', status, headers: response.headers, body: parseOr(text) }
+          : { kind: 'malformed', cause: new Error(`the upstream answered ${status} to a WebSocket`) })
+      })
+    }
+
+    asked.set(req, {
+      onRequest (request) { outgoing = request },
+      onError (error) { fail(failureOf(error)) }
+    })
+    if (exchange.abortReason !== undefined) { onAbort(); return }
+    req.url = upstream.basePath + exchange.received.path + exchange.received.query
+    req.headers = upgradable(req.headers)
+    try {
+      proxy.ws(req, socket, Buffer.alloc(0), {
+        target: upstream.origin,
+        // One that waited may be closed at the moment of the upgrade, and this one is never given back.
+        agent: upstream.connections.newAgent,
+        changeOrigin: true,
+        toProxy: true,
+        headers: { 'user-agent': `model-gateway/${gatewayVersion}`, ...upstream.config.headers }
+      }, (error) => { asked.get(req)?.onError(error) })
+    } catch (thrown) {
+      fail(toGatewayError(thrown))
+      return
+    }
+    // Trap 8: its listeners pass on what an upstream says in the place of a 101, as it is, and close the client's socket on an error.
+    const [join] = outgoing!.listeners('upgrade') as Join[]
+    for (const event of ['upgrade', 'response', 'error']) outgoing!.removeAllListeners(event)
+    outgoing!.on('upgrade', (response, farSocket, farHead) => { onUpgrade(response, farSocket as Socket, farHead, join!) })
+    outgoing!.on('response', onResponse)
+    outgoing!.on('error', (error) => { asked.get(req)?.onError(error) })
+  })
+}
+
+/** Ends what is left of a pair, and tells how it came to that. Called when they are joined, in the same turn: its listener starts the flow. */
+function watch (exchange: Exchange, near: Socket, far: Socket, idle: number): Promise<Broken | undefined> {
+  const { promise, resolve } = Promise.withResolvers<Broken | undefined>()
+  let broken: Broken | undefined
+  const note = (by: Broken['by'], error: GatewayError): void => { broken ??= { by, error } }
+  /** What is on its way still arrives, where somebody takes it. */
+  const end = (): void => {
+    near.destroySoon()
+    far.destroySoon()
+    setTimeout(() => { near.destroy(); far.destroy() }, LINGER_MS).unref()
+  }
+  const timer = setTimeout(() => {
+    note('gateway', new GatewayError('stream_incomplete', { cause: { kind: 'idle_timeout' } }))
+    end()
+  }, idle)
+  const onAbort = (): void => {
+    const reason = exchange.abortReason!
+    note(reason.row === 'client_closed' ? 'client' : 'gateway', reason)
+    end()
+  }
+  exchange.onAbort(onAbort)
+  if (exchange.abortReason !== undefined) onAbort()           // while it was settled
+  near.on('error', (cause) => { note('client', new GatewayError('client_closed', { cause })) })
+  far.on('error', (cause) => { note('upstream', new GatewayError('upstream_stream_interrupted', { cause })) })
+  let open = 2
+  for (const side of [near, far]) {
+    side.on('data', () => { timer.refresh() })
+    const closed = (): void => {
+      end()
+      if (--open > 0) return
+      clearTimeout(timer)
+      exchange.offAbort(onAbort)
+      exchange.times.upstreamEnd = performance.now()
+      resolve(broken)
+    }
+    if (side.destroyed) queueMicrotask(closed)                // its `close` may have been
+    else side.once('close', closed)
+  }
+  return promise
+}
+
+/**
+ * RFC 6455 4.2.1
+ * @returns the client's key
+ * @throws {GatewayError}
+ */
+function checkHandshake ({ headers }: IncomingMessage): string {
+  const refuse = (message: string): never => { throw new GatewayError('invalid_request', { message, headers: { 'sec-websocket-version': '13' } }) }
+  if (headers['content-length'] !== undefined || headers['transfer-encoding'] !== undefined) refuse('A WebSocket begins without a request body. Send none.')
+  if (headers['sec-websocket-version'] !== '13') refuse('Only version 13 of WebSocket is spoken here. Send "Sec-WebSocket-Version: 13".')
+  const key = headers['sec-websocket-key']
+  if (key === undefined || !/^[A-Za-z0-9+/]{22}==$/.test(key)) refuse('The header Sec-WebSocket-Key is missing, or not 16 bytes in base64.')
+  return key!
+}
+
+function proofOf (key: string): string {
+  return createHash('sha1').update(key + GUID).digest('base64')
+}
