@@ -26,7 +26,7 @@ export const auth = definePlugin<Options>({
     }
   },
   writes: [ApiKey],
-  create ({ prefix }, config, { directory }) {
+  create ({ prefix }, config, { directory, store }) {
     const accounts = new Map(config.accounts.map((account) => [account.id, account]))
     const index = new KeyIndex(prefix, config, accounts)
     return {
@@ -44,9 +44,17 @@ export const auth = definePlugin<Options>({
       }
     }
 
-    /** Those of gateway.yaml first: nobody can take their place. */
+    /**
+     * Those of gateway.yaml first: nobody can take their place, and the store has no say in them.
+     * @throws {GatewayError} auth_unavailable: the store is away, and it may have been made there or frozen meanwhile (lesson 21)
+     */
     function find (digest: Buffer): ApiKey | undefined {
-      return index.find(digest) ?? findManaged(digest, directory, accounts)
+      const declared = index.find(digest)
+      if (declared !== undefined) return declared
+      const found = findManaged(digest, directory, accounts)
+      const { health } = store
+      if (health?.isUp === false && (found === undefined || health.refusesKeys)) throw new GatewayError('auth_unavailable')
+      return found
     }
   }
 })

@@ -1,35 +1,85 @@
 // channel-router: which targets serve the request, and in which order. Decides once, before anything is held or sent.
 import { type Channels, channelsFor } from '../src/channels.ts'
-import type { ChannelConfig, ChannelName, TargetConfig } from '../src/config/config.ts'
+import type { ChannelConfig, ChannelName, Config, TargetConfig } from '../src/config/config.ts'
 import { GatewayError } from '../src/errors.ts'
 import type { Exchange } from '../src/exchange.ts'
-import { ApiKey, type Attempt, Model, Plan, Variant } from '../src/facts.ts'
+import { ApiKey, type Attempt, Body, Model, Plan, Variant } from '../src/facts.ts'
 import { definePlugin, type Hooks } from '../src/plugin.ts'
+import type { Health } from '../src/upstream/health.ts'
 import { checkSold, chooseVariant } from '../src/variants.ts'
+import { byAffinity } from './channel-router/affinity.ts'
+import { balance } from './channel-router/balance.ts'
+import { conversationOf } from './channel-router/conversation.ts'
+import { type Tiers, tiersOf } from './channel-router/tiers.ts'
 
 export const channelRouter = definePlugin<Record<never, never>>({
   name: 'channel-router',
-  reads: [ApiKey, Model],
+  reads: [ApiKey, Body, Model],
   writes: [Plan, Variant],
-  create: () => routeBy(Math.random)
+  create: (_options, { upstreams }, services) => routeBy({ upstreams, health: services.upstreams.health, random: Math.random })
 })
 
-/** @param random from 0 to below 1; tests bring their own */
-export function routeBy (random: () => number): Hooks {
+export interface Means {
+  readonly upstreams: Config['upstreams']
+  readonly health: Pick<Health, 'loadOf' | 'waitOf'>
+  /** from 0 to below 1; tests bring their own */
+  readonly random: () => number
+}
+
+export function routeBy ({ upstreams, health, random }: Means): Hooks {
+  /** of each channel, made when it is first asked for: a catalogue may hold thousands */
+  const compiled = new WeakMap<ChannelConfig, Tiers>()
+
+  function tiersIn (sold: ChannelConfig): Tiers {
+    let tiers = compiled.get(sold)
+    if (tiers === undefined) compiled.set(sold, tiers = tiersOf(sold, upstreams))
+    return tiers
+  }
+
+  const isOut = (sold: ChannelConfig): boolean => tiersIn(sold).length === 0
+  const loadOf = ({ upstream, model }: TargetConfig): number => health.loadOf(upstream, model)
+
+  /** Those that can't be asked now come last: by the time that all others have failed they may be well again. */
+  function arrange (tier: readonly TargetConfig[], sold: ChannelConfig, exchange: Exchange): readonly TargetConfig[] {
+    if (tier.length === 1) return tier
+    const order = (targets: readonly TargetConfig[]): readonly TargetConfig[] => sold.sticky ? byAffinity(targets, conversationOf(exchange)) : balance(targets, loadOf, random)
+    const isAside = ({ upstream: name, model }: TargetConfig): boolean => {
+      const upstream = exchange.snapshot.upstreams.get(name)                     // a dry run has none
+      return upstream !== undefined && health.waitOf(upstream, model) > 0
+    }
+    if (!tier.some(isAside)) return order(tier)
+    const aside = tier.filter(isAside)
+    return [...order(tier.filter((target) => !aside.includes(target))), ...aside]
+  }
+
+  function attemptsOf (channel: ChannelName, model: Model, exchange: Exchange): Attempt[] {
+    const sold = model.channels[channel]!
+    return tiersIn(sold).flatMap((tier) => arrange(tier, sold, exchange).map((target): Attempt => ({ upstream: target.upstream, model: target.model, channel, sold })))
+  }
+
   return {
     onRequest (exchange) {
       const model = exchange.find(Model)
       if (model === undefined) return                         // nothing to be sold
+      if (model.maintenance) throw inMaintenance(exchange, model)
       const owner = exchange.get(ApiKey)
       const variant = model.kind === 'text' ? undefined : variantOf(exchange, model)
-      const channels = channelsFor(model, owner, variant)
-      if (channels.kind === 'refused') throw new GatewayError(channels.code)
-      const attempts = attemptsOf(channels.first, model.channels[channels.first]!, random)
-      if (channels.fallback !== undefined) attempts.push(...attemptsOf(channels.fallback, model.channels[channels.fallback]!, random))
+      const channels = channelsFor(model, owner, { variant, isOut })
+      if (channels.kind === 'refused') {
+        if (channels.code !== 'maintenance') throw new GatewayError(channels.code)
+        if (exchange.route.endpoint.kind === 'local') return  // which does without an upstream: tokens are estimated
+        throw inMaintenance(exchange, model)
+      }
+      const attempts = attemptsOf(channels.first, model, exchange)
+      if (channels.fallback !== undefined) attempts.push(...attemptsOf(channels.fallback, model, exchange))
       const otherwise = channels.otherwise ?? (isCheapOnly(owner, model, channels) ? 'model_unavailable' : undefined)
       exchange.set(Plan, otherwise === undefined ? { attempts } : { attempts, otherwise })
     }
   }
+}
+
+function inMaintenance ({ alias }: Exchange, { id }: Model): GatewayError {
+  return new GatewayError('maintenance', { message: `The model ${JSON.stringify(alias ?? id)} is under maintenance. Try again in {wait}, or choose another model.` })
 }
 
 /** @throws {GatewayError} invalid_request */
@@ -44,22 +94,4 @@ function variantOf (exchange: Exchange, model: Model): Variant {
 /** spec 4.6: the cheap channel of images can't generate now, and the key wants no other. */
 function isCheapOnly ({ key }: ApiKey, { kind }: Model, channels: Channels): boolean {
   return kind === 'image' && key.routing_mode === 'cheap' && channels.kind === 'open' && channels.first === 'cheap' && channels.fallback === undefined
-}
-
-function attemptsOf (channel: ChannelName, sold: ChannelConfig, random: () => number): Attempt[] {
-  return shuffle(sold.targets, random).map(({ upstream, model }) => ({ upstream, model, channel, sold }))
-}
-
-/** Each place is drawn among those that are left, by weight: when the first fails, its load spreads as the weights say. */
-function shuffle (targets: readonly TargetConfig[], random: () => number): readonly TargetConfig[] {
-  if (targets.length === 1) return targets
-  const left = [...targets]
-  const order: TargetConfig[] = []
-  while (left.length > 0) {
-    let point = random() * left.reduce((sum, { weight }) => sum + weight, 0)
-    // Not found: all that is left weighs nothing, and is tried in the order of the file.
-    const drawn = left.findIndex(({ weight }) => (point -= weight) < 0)
-    order.push(...left.splice(Math.max(0, drawn), 1))
-  }
-  return order
 }

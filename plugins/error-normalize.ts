@@ -7,6 +7,7 @@ import type { Exchange } from '../src/exchange.ts'
 import { formatUsd } from '../src/money/nanos.ts'
 import { definePlugin, type UpstreamFailure } from '../src/plugin.ts'
 import { scrub } from '../src/scrub.ts'
+import { readRetryAfter } from '../src/upstream/retry-after.ts'
 
 export const errorNormalize = definePlugin<Record<never, never>>({
   name: 'error-normalize',
@@ -148,21 +149,6 @@ function asObject (value: unknown): Readonly<Record<string, unknown>> {
   return typeof value === 'object' && value !== null ? value as Readonly<Record<string, unknown>> : {}
 }
 
-/** @returns seconds, not yet limited to 1 … 60 */
-function readRetryAfter (headers: Readonly<Record<string, string | string[] | undefined>>, now: () => number): number | undefined {
-  const ms = first(headers['retry-after-ms'])
-  if (ms !== undefined && /^\d+(?:\.\d+)?$/.test(ms)) return Number(ms) / 1000
-  const value = first(headers['retry-after'])
-  if (value === undefined) return undefined
-  if (/^\d+(?:\.\d+)?$/.test(value)) return Number(value)
-  const date = Date.parse(value)                                    // RFC 9110 10.2.3
-  return /[a-z]/i.test(value) && !Number.isNaN(date) ? (date - now()) / 1000 : undefined
-}
-
-function first (value: string | string[] | undefined): string | undefined {
-  return (typeof value === 'string' ? value : value?.[0])?.trim()
-}
-
 /** The client knows the model by its public id alone (K 2.3d). */
 function withPublicId (text: string, exchange: Exchange): string {
   const publicId = exchange.find(Model)?.id
@@ -178,7 +164,7 @@ function secretsOf (upstream: UpstreamConfig): readonly string[] {
     const { host, hostname, username, password } = new URL(upstream.url)
     for (const part of [host, hostname, username, password]) if (part.length >= 4) found.add(part)
   }
-  for (const value of Object.values(upstream.headers)) {
+  for (const value of [upstream.headers, ...(upstream.credentials ?? []).map(({ headers }) => headers)].flatMap((headers) => Object.values(headers))) {
     for (const part of [value, ...value.split(/[\s,]+/)]) if (part.length >= 8 && !/^\d{4}-\d\d-\d\d$/.test(part)) found.add(part)
   }
   return [...found].sort((a, b) => b.length - a.length)

@@ -82,8 +82,8 @@ export const keyPolicy = definePlugin<Options>({
         const model = exchange.find(Model)
         if (model === undefined) return                       // a route without a body names none, and can't be streamed
         const { key } = exchange.get(ApiKey)
-        if (!mayCall(model, key)) {
-          throw new GatewayError('model_not_allowed', { message: `This key may not use the model ${quote(model.id)}. Add it to the key's allowed_models, or use another key. GET /v1/models lists the models of this key.`, param: 'model' })
+        if (!mayCall(model, key, exchange.alias)) {
+          throw new GatewayError('model_not_allowed', { message: `This key may not use the model ${quote(exchange.alias ?? model.id)}. Add it to the key's allowed_models, or use another key. GET /v1/models lists the models of this key.`, param: 'model' })
         }
         // protocol.md K 2.1c: JSON in the place of a stream breaks every SDK.
         if (!key.streaming && exchange.request.stream) {

@@ -63,12 +63,14 @@ export const rateLimit = definePlugin<Options>({
         const isPoll = exchange.route.endpoint.kind === 'local' && exchange.received.method !== 'POST'
         const policies = isPoll ? polls : requests
         const judge = (result: AdmissionResult): void => {
+          // lesson 22: as the operator wants it, and everybody can see it.
+          if (services.store.health?.isUp === false) exchange.answerHeaders['x-gateway-degraded'] = 'limits'
           show(exchange, policies, result.windows, services)
           if (result.kind === 'refused') throw result.by === 'slot' ? full(result.taken, slot!.limit) : usedUp(policies[0]!, result.windows)
           if (!isPoll && policies.length > 0) exchange.set(Counted, result.windows[0]!)
         }
-        if (!isPoll && slot !== undefined) return takeSlot(exchange, { request_id: exchange.id, windows: policies, slot }, services, judge)
-        if (policies.length > 0) return after(ask({ request_id: exchange.id, windows: policies }, services), judge)
+        if (!isPoll && slot !== undefined) return takeSlot(exchange, { request_id: exchange.id, account: owner.account.id, windows: policies, slot }, services, judge)
+        if (policies.length > 0) return after(ask({ request_id: exchange.id, account: owner.account.id, windows: policies }, services), judge)
       },
 
       onRequest (exchange) {
@@ -80,10 +82,10 @@ export const rateLimit = definePlugin<Options>({
         if (policy === undefined) return
         const ofKey = exchange.find(Counted)
         const both = ofKey === undefined ? [policy] : [...requests, policy]
-        return after(ask({ request_id: exchange.id, windows: [policy] }, services), (result) => {
+        return after(ask({ request_id: exchange.id, account: owner.account.id, windows: [policy] }, services), (result) => {
           if (result.kind === 'admitted') { show(exchange, both, ofKey === undefined ? result.windows : [ofKey, ...result.windows], services); return }
           // A retry must pass the key's own window too, which this request is counted in: only both together tell when it can.
-          return after(ask({ request_id: exchange.id, windows: both }, services), (again) => {
+          return after(ask({ request_id: exchange.id, account: owner.account.id, windows: both }, services), (again) => {
             show(exchange, both, again.windows, services)
             if (again.kind === 'refused') throw usedUp(policy, again.windows)
           })

@@ -11,6 +11,7 @@ import { SseDecoder, type SseEvent } from './sse.ts'
 import { type CallListener, type CallRequest, UpstreamCall } from './upstream/call.ts'
 import { ErrorReply } from './upstream/dialects/error-reply.ts'
 import { encodeRequest } from './upstream/encode-body.ts'
+import type { Pass } from './upstream/pass.ts'
 import type { Upstream } from './upstream/upstream.ts'
 
 /** What a committed attempt gives. */
@@ -46,10 +47,20 @@ const LAST_BYTES_MS = 1000
 
 /**
  * Sends the request and waits for the commit: the first content event, or a complete, parsed, non-empty body.
+ * @param pass ends with the call: where a stream was committed, when that is over
  * @throws {GatewayError} the attempt failed, nothing was committed; `retryable` says whether another may be tried
  */
-export async function tryAttempt (exchange: Exchange, attempt: Attempt): Promise<Answer> {
-  const upstream = exchange.snapshot.upstreams.get(attempt.upstream)!
+export async function tryAttempt (exchange: Exchange, attempt: Attempt, pass: Pass): Promise<Answer> {
+  try {
+    return await send(exchange, attempt, pass)
+  } catch (thrown) {
+    pass.leave()                                              // unless it has ended already, with what it died of
+    throw thrown
+  }
+}
+
+async function send (exchange: Exchange, attempt: Attempt, pass: Pass): Promise<Answer> {
+  const { upstream } = pass
   const hooks = exchange.route.hooks.perAttempt.map(({ plugin, call }) => ({ plugin, hooks: call(attempt, exchange) }))
   const request = upstream.dialect.encode(exchange, attempt, upstream)
   for (const { plugin, hooks: { onUpstreamRequest } } of hooks) {
@@ -58,11 +69,17 @@ export async function tryAttempt (exchange: Exchange, attempt: Attempt): Promise
     if (told !== undefined) await told
   }
   exchange.throwIfAborted()
-  if (exchange.attempts++ === 0) exchange.times.dispatched = performance.now()
+  const { times } = exchange
+  if (exchange.attempts++ === 0) {
+    times.dispatched = performance.now()
+    times.waitedFirst = times.waited
+  }
+  times.upstreamEnd = 0
   exchange.tried = attempt
+  exchange.credential = pass.credential
   const upward = hooks.map((own) => own.hooks).reverse()
   return await new Promise<Answer>((resolve, reject) => {
-    const receiver = new Receiver(exchange, attempt, upstream, upward, resolve, reject)
+    const receiver = new Receiver(exchange, attempt, pass, upward, resolve, reject)
     receiver.start(encodeRequest(request, exchange))
   })
 }
@@ -71,6 +88,7 @@ class Receiver implements CommittedStream, CallListener {
   readonly #exchange: Exchange
   readonly #attempt: Attempt
   readonly #upstream: Upstream
+  readonly #pass: Pass
   readonly #hooks: readonly AttemptHooks[]
   readonly #resolve: (answer: Answer) => void
   readonly #reject: (error: unknown) => void
@@ -91,10 +109,11 @@ class Receiver implements CommittedStream, CallListener {
   #onAbort: (() => void) | undefined
   #cut: { readonly error: GatewayError, readonly by: 'upstream' | 'gateway' } | undefined
 
-  constructor (exchange: Exchange, attempt: Attempt, upstream: Upstream, hooks: readonly AttemptHooks[], resolve: (answer: Answer) => void, reject: (error: unknown) => void) {
+  constructor (exchange: Exchange, attempt: Attempt, pass: Pass, hooks: readonly AttemptHooks[], resolve: (answer: Answer) => void, reject: (error: unknown) => void) {
     this.#exchange = exchange
     this.#attempt = attempt
-    this.#upstream = upstream
+    this.#upstream = pass.upstream
+    this.#pass = pass
     this.#hooks = hooks
     this.#resolve = resolve
     this.#reject = reject
@@ -211,6 +230,7 @@ class Receiver implements CommittedStream, CallListener {
           if (!this.#isCommitted) { failure = { kind: 'empty' }; return }
           events.push(event)
           this.#exchange.times.upstreamEnd = performance.now()
+          this.#pass.succeed()
           this.#end()                                         // whatever still comes is not part of the answer
           this.#call!.resume()                                // but is read for a moment, so that the connection can be used again
           this.#call!.finishWithin(LAST_BYTES_MS)
@@ -234,6 +254,7 @@ class Receiver implements CommittedStream, CallListener {
   #commit (): void {
     if (this.#isCommitted) return
     this.#isCommitted = true
+    this.#pass.begin()
     this.#resolve({ kind: 'stream', attempt: this.#attempt, stream: this })
   }
 
@@ -273,6 +294,7 @@ class Receiver implements CommittedStream, CallListener {
   #commitReply (body: unknown): void {
     const reply = json(body)
     this.#tellReply(reply)
+    this.#pass.succeed()
     this.#end()
     this.#isCommitted = true
     this.#resolve({ kind: 'json', attempt: this.#attempt, reply })
@@ -327,6 +349,7 @@ class Receiver implements CommittedStream, CallListener {
     if (this.#isEnded) return
     this.#exchange.isInDoubt = !isClear(failure)
     const named = nameFailure(failure, this.#exchange, this.#attempt.upstream)
+    this.#pass.fail(failure, named)
     // After the commit the code tells only how the stream broke (protocol.md K 6.3b); what the upstream said is the cause.
     this.#endWith(!this.#isCommitted ? named
       : new GatewayError(failure.kind === 'incomplete' ? 'stream_incomplete' : 'upstream_stream_interrupted', { cause: named, ...(named.type === 'overloaded_error' && { type: named.type }) }), 'upstream')
@@ -343,6 +366,7 @@ class Receiver implements CommittedStream, CallListener {
 
   #end (): void {
     this.#isEnded = true
+    this.#pass.leave()                                        // where nothing else was said of it
     if (this.#onAbort !== undefined) this.#exchange.offAbort(this.#onAbort)
   }
 }

@@ -1,5 +1,5 @@
 // Which channels of a model a key may use, and in which order: the one answer for the router, the model list and the prices.
-import type { ChannelName, RoutingMode } from './config/config.ts'
+import type { ChannelConfig, ChannelName, RoutingMode } from './config/config.ts'
 import type { ErrorCode } from './errors.ts'
 import type { ApiKey, Model, Variant } from './facts.ts'
 import { itemPrice, rateOf } from './money/item-price.ts'
@@ -18,12 +18,25 @@ const orders: Readonly<Record<RoutingMode, readonly ChannelName[]>> = {
   auto_premium: ['premium', 'cheap']
 }
 
+export interface Sale {
+  /** of an image or video model: a channel that has no price for it does not sell it */
+  readonly variant?: Variant | undefined
+  /** whether a channel serves nobody because of maintenance; absent: it is asked what is sold, whether it is served now or not */
+  readonly isOut?: (sold: ChannelConfig) => boolean
+}
+
 /**
- * Pure, so that the list of models shows exactly those that a request would reach.
- * @param variant of an image or video model: a channel that has no price for it does not sell it
+ * Pure, so that the list of models shows exactly those that a request would reach. A channel in maintenance fails like one that is
+ * switched off, and is not one that the model is not sold in: no key in cheap mode pays the premium price because of it.
  */
-export function channelsFor (model: Model, { key, account }: ApiKey, variant?: Variant): Channels {
+export function channelsFor (model: Model, owner: ApiKey, { variant, isOut }: Sale = {}): Channels {
   const sold = variant === undefined ? model.channels : sellers(model, variant)
+  const channels = choose(sold, owner, isOut)
+  if (channels.kind === 'open' || isOut === undefined) return channels
+  return choose(sold, owner).kind === 'open' ? refused('maintenance') : channels                  // nothing else is to blame
+}
+
+function choose (sold: Model['channels'], { key, account }: ApiKey, isOut?: Sale['isOut']): Channels {
   // spec 4.6: what is not sold in cheap is premium, for keys in cheap mode too.
   const wanted = key.routing_mode === 'cheap' && sold.cheap === undefined ? orders.premium : orders[key.routing_mode]
   const onSale = wanted.filter((channel) => sold[channel] !== undefined)
@@ -34,7 +47,7 @@ export function channelsFor (model: Model, { key, account }: ApiKey, variant?: V
     const isContradiction = onSale.length > 0 && key.channels.some((channel) => sold[channel] !== undefined)
     return refused(isContradiction ? 'channel_not_allowed' : 'model_not_in_channel')
   }
-  const works = (channel: ChannelName | undefined): channel is ChannelName => channel !== undefined && sold[channel]!.enabled
+  const works = (channel: ChannelName | undefined): channel is ChannelName => channel !== undefined && sold[channel]!.enabled && isOut?.(sold[channel]!) !== true
   if (works(first)) {
     if (!works(second)) return { kind: 'open', first }
     return account.allow_fallback ? { kind: 'open', first, fallback: second } : { kind: 'open', first, otherwise: 'fallback_not_allowed' }      // K 4.6h

@@ -161,18 +161,9 @@ export class ClientWriter {
     })
   }
 
-  /**
-   * Answers a client that is still sending. Closing at once would reset the connection, and the answer with it, before
-   * the client reads it (RFC 9112 9.6): so what it sends is thrown away for a moment first.
-   */
   async #endAndDiscard (text: string): Promise<void> {
-    const { promise, resolve } = Promise.withResolvers<void>()
-    const timer = setTimeout(resolve, DISCARD_MS)
     this.#res.write(text)
-    this.#req.resume().once('close', resolve).once('end', resolve)
-    this.#res.once('close', resolve)
-    await promise
-    clearTimeout(timer)
+    await discard(this.#req, this.#res)
     await this.#end('')
   }
 
@@ -254,6 +245,19 @@ export function encode ({ status, headers, body }: JsonReply | ErrorReply): stri
   if (text === undefined || !(status >= 200 && status <= 599)) throw new TypeError('a reply needs a status from 200 to 599 and a body that is JSON')
   for (const name in headers) { validateHeaderName(name); validateHeaderValue(name, headers[name]!) }
   return text
+}
+
+/**
+ * Of a client that was answered and is still sending. Closing at once would reset the connection, and the answer with it, before
+ * the client reads it (RFC 9112 9.6): so what it sends is thrown away for a moment first.
+ */
+export async function discard (req: IncomingMessage, res: ServerResponse): Promise<void> {
+  const { promise, resolve } = Promise.withResolvers<void>()
+  const timer = setTimeout(resolve, DISCARD_MS)
+  req.resume().once('close', resolve).once('end', resolve)
+  res.once('close', resolve)
+  await promise
+  clearTimeout(timer)
 }
 
 /** The client is still sending, and much: the connection can't be used again. */

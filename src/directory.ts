@@ -4,6 +4,10 @@
 import type { AccountConfig, KeyConfig } from './config/config.ts'
 import { Digests } from './directory/digests.ts'
 import type { Records, StoredRecord } from './store/store.ts'
+import { startTimer, type Timer } from './timer.ts'
+
+/** Until the store is asked again that could not be read. */
+const RETRY_MS = 1000
 
 /** All of a key but its secret. */
 export type KeySettings = Omit<KeyConfig, 'secret'>
@@ -60,26 +64,60 @@ export class UnknownOutcome extends Error {
 export class Directory {
   readonly #records: Records
   readonly #now: () => number
-  #keys = new Map<string, Kept<KeyRecord>>()
-  #accounts = new Map<string, Kept<AccountRecord>>()
-  #digests = new Digests<Found>()
+  readonly #timer: Timer
+  readonly #keys = new Map<string, Kept<KeyRecord>>()
+  readonly #accounts = new Map<string, Kept<AccountRecord>>()
+  readonly #digests = new Digests<Found>()
   /** one change at a time: each is decided on what the one before has left */
   #turn: Promise<unknown> = Promise.resolve()
   #isStale = false
+  #isRefreshing = false
+  #cancelRefresh: () => void = () => {}
 
-  constructor (records: Records, now: () => number) {
+  constructor (records: Records, now: () => number, timer: Timer = startTimer) {
     this.#records = records
     this.#now = now
+    this.#timer = timer
   }
 
-  /** @throws {Error} the store can't be read */
+  /** What has not changed stays the same object. @throws {Error} the store can't be read */
   async load (): Promise<void> {
     const records = await this.#records.records()
-    this.#keys = new Map()
-    this.#accounts = new Map()
-    this.#digests = new Digests()
-    for (const record of records) this.#put(record)
+    const gone = { key: new Set(this.#keys.keys()), account: new Set(this.#accounts.keys()) }
+    for (const record of records) {
+      const { kind, id, version } = record
+      gone[kind].delete(id)
+      if ((kind === 'key' ? this.#keys : this.#accounts).get(id)?.version !== version) this.#put(record)
+    }
+    // A store that lost its last moments is what counts, here as in every process that starts after it.
+    for (const id of gone.key) this.#forgetKey(id)
+    for (const id of gone.account) this.#accounts.delete(id)
     this.#isStale = false
+  }
+
+  /** From now on it learns what others change in the store. @returns ends that */
+  follow (): () => void {
+    const unwatch = this.#records.watchRecords?.(() => { this.#refresh() })
+    return () => {
+      this.#cancelRefresh()
+      unwatch?.()
+    }
+  }
+
+  /** What is told while one waits for its turn is read by that one. */
+  #refresh (): void {
+    this.#cancelRefresh()
+    if (this.#isRefreshing) return
+    this.#isRefreshing = true
+    this.#turn = this.#turn.then(async () => {
+      this.#isRefreshing = false
+      await this.load()
+    }).catch(() => { this.#cancelRefresh = this.#timer(RETRY_MS, () => { this.#refresh() }) })
+  }
+
+  #forgetKey (id: string): void {
+    for (const { sha256 } of this.#keys.get(id)?.record.secrets ?? []) this.#digests.delete(Buffer.from(sha256, 'hex'))
+    this.#keys.delete(id)
   }
 
   /** The key that a secret belongs to, by its SHA-256; frozen ones too, deleted and expired ones not. */
@@ -157,7 +195,7 @@ export class Directory {
       return
     }
     const record = freeze(JSON.parse(text) as KeyRecord)
-    for (const { sha256 } of this.#keys.get(id)?.record.secrets ?? []) this.#digests.delete(Buffer.from(sha256, 'hex'))
+    this.#forgetKey(id)
     this.#keys.set(id, { id, version, record })
     if (record.deleted_at !== undefined) return
     // The fact travels to every plugin: it carries no secret.

@@ -60,7 +60,7 @@ export class Exchange {
   readonly startedAt = performance.now()
   /** written once by the core: the answer's status, or that of the error */
   status = 0
-  readonly times: Times = { body: 0, dispatched: 0, firstByte: 0, upstreamEnd: 0 }
+  readonly times: Times = { body: 0, dispatched: 0, firstByte: 0, upstreamEnd: 0, waited: 0, waitedFirst: 0 }
   /**
    * Written by the core: a callback of `onSettle` threw, or took longer than `hook_timeout`. The client hears of an error, and of what was
    * charged by then: whoever is still about to charge must not.
@@ -74,6 +74,10 @@ export class Exchange {
   attempts = 0
   /** The last one; not where `attempts` points in the plan, which holds those too that a dialect could not say. */
   tried: Attempt | undefined
+  /** Written by the core: the name under which the client asked for the model, where it is an alias. */
+  alias: string | undefined
+  /** Written by the core: the id of the credential that the last one went with; undefined: its upstream has no several. */
+  credential: string | undefined
   /** Written by the core: the last one failed, and its upstream may be at work all the same. */
   isInDoubt = false
   /** What goes into the head of whatever answer there will be, an error too. Names in lower case. Written before that head is out. */
@@ -229,6 +233,9 @@ export interface Times {
   dispatched: number
   /** the first byte of the answer was written to the client */
   firstByte: number
-  /** the upstream sent its last byte */
+  /** the upstream sent its last byte; where something was waited for after it, the end of that wait */
   upstreamEnd: number
+  /** how long it waited in queues, and for targets to recover: not a moment, but milliseconds; `waitedFirst` before the first attempt */
+  waited: number
+  waitedFirst: number
 }

@@ -4,7 +4,7 @@
 // The answer is kept before it is charged for: no charge is without its answer, whatever dies. Of a process that died in between the
 // answer is forgotten at the next start (store/tasks.ts), for nobody has heard it: who asks again is served again, and charged once.
 import { createHash } from 'node:crypto'
-import { setImmediate as turn } from 'node:timers/promises'
+import { setImmediate as turn, setTimeout as pause } from 'node:timers/promises'
 import type { Logger } from 'pino'
 import { GatewayError } from './errors.ts'
 import type { Exchange, Outcome } from './exchange.ts'
@@ -25,6 +25,8 @@ const MOST = 100_000
 const MOST_VALUES = 10_000
 /** Bytes of a body, or characters, that are hashed without a pause. */
 const TURN_BYTES = 1024 * 1024
+/** Between two looks for the answer of another process. */
+const ELSEWHERE_MS = 200
 /** Characters of an answer that is kept whole. */
 const TEXT_LIMIT = 64 * 1024
 
@@ -81,10 +83,11 @@ export class Idempotency {
       } finally {
         this.#running.delete(id)
         claim.giveUp()
+        await this.#answers.unclaimAnswer?.(exchange.id)
       }
     })
     this.#sweep()
-    const known = await settleHook(this.#answers.answer(named.account, named.name), 'idempotency', exchange)
+    const known = await this.#find(exchange, named)
     if (known === undefined || known.created < this.#now() - LIFE_MS) {
       exchange.set(Claimed, claim)
       return undefined
@@ -92,6 +95,17 @@ export class Idempotency {
     checkSame(known.hash, named.hash)
     claim.repeat(known)
     return replay(known)
+  }
+
+  /** Of processes that share the store the first one serves, and the others look for its answer until it has one or has given up. */
+  async #find (exchange: Exchange, { account, name }: Pick<Answer, 'account' | 'name'>): Promise<Answer | undefined> {
+    for (;;) {
+      // Claimed first: what the one before has left is there when its claim is gone.
+      const isOurs = await settleHook(this.#answers.claimAnswer?.(account, name, exchange.id) ?? true, 'idempotency', exchange)
+      const known = await settleHook(this.#answers.answer(account, name), 'idempotency', exchange)
+      if (isOurs || known !== undefined) return known
+      await orLeave(pause(ELSEWHERE_MS), exchange)
+    }
   }
 
   #sweep (): void {

@@ -3,14 +3,16 @@ import { existsSync } from 'node:fs'
 import path from 'node:path'
 import { parseArgs } from 'node:util'
 import { plugins } from '../plugins/index.ts'
-import { createLogger } from './admin/log.ts'
+import { createLogger, standardOutput } from './admin/log.ts'
 import { adminCommand, adminNouns } from './commands/admin-command.ts'
 import { explainCommand } from './commands/explain-command.ts'
+import { storeCommand } from './commands/store-command.ts'
 import { check } from './config/check-command.ts'
 import { ConfigError } from './config/problem.ts'
 import { packageRoot, version } from './package-root.ts'
 import { simulate } from './simulator/simulate-command.ts'
 import { startGateway, type Gateway } from './start.ts'
+import { Seat } from './workers/seat.ts'
 
 /** .ts in a checkout, .js in the packed build: as this file. */
 const pluginsUrl = new URL(`../plugins/index${path.extname(import.meta.url)}`, import.meta.url).href
@@ -26,6 +28,8 @@ const HELP = `gateway ${version}: a paid gateway to text, image and video models
   gateway keys COMMAND              create, list, show, freeze, unfreeze, delete, rotate     (--help lists
   gateway accounts COMMAND          create, list, show, credit, suspend, resume               their options)
   gateway ledger COMMAND            export the entries as JSON lines; verify adds them up again
+  gateway fleet [--json]            the processes that serve from the same store, and the configuration that each runs
+  gateway store COMMAND             export FILE, import FILE: moves everything to another store
   gateway simulate [OPTIONS]        the built-in simulator of model vendors by itself (--help lists its options)
 `
 
@@ -36,7 +40,9 @@ const commands: Readonly<Record<string, (args: string[]) => Promise<number>>> = 
     return await check(configFile(positionals[0]), { json: values.json, plugins, pluginsUrl })
   },
   ...Object.fromEntries(adminNouns.map((noun) => [noun, async (args: string[]) => await adminCommand(noun, args, { locate, plugins, pluginsUrl })])),
+  fleet: async (args) => await adminCommand('fleet', ['list', ...args], { locate, plugins, pluginsUrl }),
   explain: async (args) => await explainCommand(args, { locate, plugins, pluginsUrl }),
+  store: async (args) => await storeCommand(args, { locate, pluginsUrl }),
   simulate: (args) => simulate(args),
   help: async () => { process.stdout.write(HELP); return 0 },
   version: async () => { console.log(version); return 0 }
@@ -56,18 +62,27 @@ function locate (name: string | undefined): { readonly file: string, readonly ba
 async function runStart (args: string[]): Promise<number> {
   const { values } = parseArgs({ args, options: { config: { type: 'string', short: 'c' } } })
   const { file, base } = locate(values.config)
-  const log = createLogger('info')
+  const seat = Seat.take()
+  const output = standardOutput()
+  const log = createLogger('info', output, seat === undefined ? null : { worker: seat.number })
   let gateway: Gateway
   try {
-    gateway = await startGateway({ file, base, plugins, pluginsUrl, log })
+    gateway = await startGateway({ file, base, plugins, pluginsUrl, log, output, seat })
   } catch (error) {
-    console.error(error instanceof ConfigError ? `The configuration can't be used:\n${error.message}` : `The gateway did not start: ${(error as Error).message}`)
+    const { message } = error as Error
+    // A worker's primary says it, or starts it again.
+    if (seat !== undefined) await seat.failed(message).catch(() => {})
+    else console.error(error instanceof ConfigError ? `The configuration can't be used:\n${message}` : `The gateway did not start: ${message}`)
     return 1
   }
   const { promise, resolve } = Promise.withResolvers<number>()
-  process.on('SIGHUP', () => { void gateway.live.reload('sighup') })
+  process.on('SIGHUP', () => { gateway.reload() })
   // A plugin's stray promise must not end everybody's streams.
   process.on('unhandledRejection', (err) => { log.error({ err }, 'a promise was rejected and nobody listened: look for a missing await in a plugin') })
+  let ending: Promise<void> | undefined
+  const drain = (): void => {
+    ending ??= gateway.drain().then(() => { resolve(0) }, (err: unknown) => { log.error({ err }, 'the drain failed'); resolve(1) })
+  }
   let first: { readonly signal: string, readonly at: number } | undefined
   for (const signal of ['SIGTERM', 'SIGINT'] as const) {
     process.on(signal, () => {
@@ -78,11 +93,20 @@ async function runStart (args: string[]): Promise<number> {
       }
       first = { signal, at: performance.now() }
       log.info({ signal }, 'draining')
-      gateway.drain().then(() => { resolve(0) }, (err: unknown) => { log.error({ err }, 'the drain failed'); resolve(1) })
+      drain()
     })
   }
   // Last: who reads it may send a signal at once.
-  greet(gateway, file)
+  if (seat === undefined) greet(gateway, file)
+  else await seat.listens(gateway.urls, {
+    async state () {
+      const { generation, hash, loaded_at, last_reload, problems } = gateway.live.state()
+      return { generation, hash, loaded_at, last_reload, problems, reasons: await gateway.reasons() }
+    },
+    metrics: async () => await gateway.services.metrics.print(),
+    reload: () => { gateway.reload() },
+    drain
+  })
   return await promise
 }
 

@@ -1,12 +1,12 @@
 // The life of one request: the only file that knows the order of the phases (the chart is in README.md).
-import { tryAttempt, type Answer } from './attempt.ts'
+import type { Answer } from './attempt.ts'
 import type { ModelKind } from './config/config.ts'
 import { article } from './config/kinds.ts'
 import { type ClientWriter, encode } from './client-writer.ts'
 import { type ErrorReply, GatewayError, shapeError, toGatewayError } from './errors.ts'
 import type { Exchange, Outcome, Served } from './exchange.ts'
 import { Claimed } from './idempotency.ts'
-import { Accepted, Body, Model, Plan } from './facts.ts'
+import { Accepted, Body, Model } from './facts.ts'
 import { settleHook } from './hooks.ts'
 import { nearestModel } from './endpoints/models.ts'
 import { isTerminal } from './messages.ts'
@@ -15,6 +15,7 @@ import type { BytesReply, JsonReply, Reply } from './reply.ts'
 import type { Endpoint, OwnRequest } from './routes.ts'
 import { SseEvent } from './sse.ts'
 import type { Tunnel } from './upstream/tunnel.ts'
+import { walk } from './walk.ts'
 
 export interface Ways {
   /** Reads and parses the client's body. @throws {GatewayError} */
@@ -61,10 +62,11 @@ export type Turn = (who: string, hook: 'onHead' | 'body' | 'onRequest') => void
  * Down the list, to where an upstream would be asked or the endpoint would answer.
  * @param tell called before each step
  * @returns the answer of a plugin that gave one
- * @throws whatever a plugin did; {GatewayError} the body can't be read, or names no model
+ * @throws whatever a plugin did; {GatewayError} the body can't be read, or names no model; the route is in maintenance
  */
 export async function descend (exchange: Exchange, ways: Pick<Ways, 'readBody' | 'recall'>, tell?: Turn): Promise<Reply | void> {
-  const { endpoint, hooks } = exchange.route
+  const { endpoint, hooks, isInMaintenance } = exchange.route
+  if (isInMaintenance) throw new GatewayError('maintenance', { message: 'This address is under maintenance. Try again in {wait}.' })
   for (const { plugin, call } of hooks.onHead) {
     tell?.(plugin, 'onHead')
     const answered = settleHook(call(exchange), plugin, exchange)
@@ -94,7 +96,7 @@ async function receive (exchange: Exchange, ways: Pick<Ways, 'readBody'>): Promi
   exchange.set(Body, body)
   if (exchange.route.endpoint.kind === 'local' && exchange.route.endpoint.reads === 'json') return
   if (typeof body.model !== 'string' || body.model === '') throw new GatewayError('model_required', { param: 'model' })
-  const model = exchange.snapshot.models.get(body.model)
+  const model = exchange.snapshot.modelOf(body.model)
   if (model === undefined) {
     const asked = body.model.slice(0, 100)
     const near = nearestModel(exchange, asked)
@@ -103,13 +105,16 @@ async function receive (exchange: Exchange, ways: Pick<Ways, 'readBody'>): Promi
   const { endpoint } = exchange.route
   const gives = endpoint.kind === 'model' ? endpoint.gives ?? 'text' : 'text'
   if (model.kind !== gives) {
-    throw new GatewayError('invalid_request', { message: `${JSON.stringify(model.id)} is ${article[model.kind]}, and this address takes ${article[gives]}. Use ${ADDRESSES[model.kind]}.`, param: 'model' })
+    throw new GatewayError('invalid_request', { message: `${JSON.stringify(body.model)} is ${article[model.kind]}, and this address takes ${article[gives]}. Use ${ADDRESSES[model.kind]}.`, param: 'model' })
   }
   exchange.set(Model, model)
   if (body.stream !== undefined && body.stream !== null && typeof body.stream !== 'boolean') {
     throw new GatewayError('invalid_request', { message: `The field "stream" must be true or false, not of type ${typeof body.stream}.`, param: 'stream' })
   }
-  exchange.request = { body, stream: body.stream === true }
+  // From here on it is the model that was asked for, and the answer names it: as vendors do with their own "-latest".
+  const isAlias = body.model !== model.id
+  if (isAlias) exchange.alias = body.model
+  exchange.request = { body: isAlias ? { ...body, model: model.id } : body, stream: body.stream === true }
 }
 
 /** Where each kind of model is asked, for sentences. */
@@ -131,41 +136,19 @@ async function download (exchange: Exchange, writer: ClientWriter, ways: Ways, e
   return await respond(exchange, writer, reply(bytes), { upstream })
 }
 
-/** Walks the plan while the error says that another attempt may help, nothing is committed, and the client is there. */
+/** The plan is walked (walk.ts), and its answer goes up the list. */
 async function askUpstreams (exchange: Exchange, writer: ClientWriter): Promise<Outcome> {
   // Nothing committed for too long: the head and pings keep the client and what is between us from giving up.
   const holdHead = exchange.request.stream ? setTimeout(() => { writer.startStream(); writer.ping() }, exchange.snapshot.config.server.api.timeouts.hold_head) : undefined
+  let answer: Answer
   try {
-    const plan = exchange.get(Plan)
-    let last: unknown
-    let mayHelp = true
-    for (const attempt of plan.attempts) {
-      let answer: Answer
-      try {
-        answer = await tryAttempt(exchange, attempt)
-      } catch (thrown) {
-        const { retryable, status } = toGatewayError(thrown)
-        // What one target can't be told is no news where another has failed, which could.
-        if (last === undefined || status !== 400 || !retryable) last = thrown
-        // A second video is paid for too, and nobody would ever hear of the first.
-        mayHelp = exchange.abortReason === undefined && retryable && !(exchange.isInDoubt && makesVideo(exchange))
-        if (!mayHelp) break
-        continue
-      }
-      clearTimeout(holdHead)
-      return answer.kind === 'json'
-        ? await respond(exchange, writer, await accept(exchange, answer), answer.attempt)
-        : await relay(exchange, writer, answer)
-    }
-    if (mayHelp && plan.otherwise !== undefined && toGatewayError(last).status !== 400) throw new GatewayError(plan.otherwise, { cause: last })
-    throw last ?? new Error('the plan has no attempts')
+    answer = await walk(exchange)
   } finally {
     clearTimeout(holdHead)
   }
-}
-
-function makesVideo ({ route: { endpoint } }: Exchange): boolean {
-  return endpoint.kind === 'model' && endpoint.gives === 'video'
+  return answer.kind === 'json'
+    ? await respond(exchange, writer, await accept(exchange, answer), answer.attempt)
+    : await relay(exchange, writer, answer)
 }
 
 /** What the client gets in the place of the upstream's own words. */

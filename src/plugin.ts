@@ -88,7 +88,7 @@ export type UpstreamFailure =
   | { readonly kind: 'status', readonly status: number, readonly headers: Readonly<Record<string, string | string[] | undefined>>, readonly body: unknown }
   /** an `error` event in the stream, or an error as a whole answer with a status below 300 */
   | { readonly kind: 'error_event', readonly body: unknown }
-  | { readonly kind: 'refused' | 'reset' | 'connect_timeout' | 'first_byte_timeout' | 'idle_timeout', readonly cause: unknown }
+  | { readonly kind: 'refused' | 'reset' | 'connect_timeout' | 'first_byte_timeout' | 'idle_timeout' | 'total_timeout', readonly cause: unknown }
   /** not JSON, not events, or not what the dialect says */
   | { readonly kind: 'malformed', readonly cause: unknown }
   /** a whole answer with nothing in it */

@@ -31,6 +31,8 @@ export interface OwnRequest {
   /** with the query, below the upstream's base path */
   readonly path: string
   readonly headers: Readonly<Record<string, string>>
+  /** the id of the credential that it wants */
+  readonly credential?: string
 }
 
 export interface Download {
@@ -51,6 +53,8 @@ export interface Route {
   readonly path: string
   readonly style: Style
   readonly endpoint: Endpoint
+  /** it answers 503: itself, or the upstream that it forwards to */
+  readonly isInMaintenance: boolean
   /** the plugins of this route, in list order */
   readonly plugins: readonly string[]
   readonly hooks: RouteHooks

@@ -4,13 +4,14 @@ import type { AddressInfo, Socket } from 'node:net'
 import type { Duplex } from 'node:stream'
 import { observe } from './admin/log.ts'
 import { BodyMemory, readBody } from './body.ts'
-import { ClientWriter, hasMuchUnread } from './client-writer.ts'
+import { ClientWriter, discard, hasMuchUnread } from './client-writer.ts'
 import type { ServerConfig } from './config/config.ts'
 import type { Snapshot } from './config/snapshot.ts'
 import { corsHeaders, preflight } from './cors.ts'
 import { type ErrorCode, GatewayError, shapeError } from './errors.ts'
 import { Exchange } from './exchange.ts'
 import { nowhere, shownPath } from './nowhere.ts'
+import { memoryLimitOf, Overload, type WatchLoad, watchProcess } from './overload.ts'
 import { serve } from './pipeline.ts'
 import type { Headers } from './reply.ts'
 import { createRequestId } from './request-id.ts'
@@ -40,6 +41,7 @@ export class GatewayServer {
   readonly #current: () => Snapshot
   readonly #services: Services
   readonly bodyMemory: BodyMemory
+  readonly overload: Overload
   readonly #servers: readonly Server[]
   /** what a drain's deadline ends */
   readonly #running = new Set<Exchange>()
@@ -47,11 +49,12 @@ export class GatewayServer {
   #isDraining = false
 
   /** @param admin serves the admin listener */
-  constructor (config: ServerConfig, current: () => Snapshot, services: Services, admin: RequestListener) {
+  constructor (config: ServerConfig, current: () => Snapshot, services: Services, admin: RequestListener, watchLoad: WatchLoad = watchProcess(memoryLimitOf(config))) {
     this.#config = config
     this.#current = current
     this.#services = services
     this.bodyMemory = new BodyMemory(config.body_memory)
+    this.overload = new Overload(config.overload, services.log, watchLoad)
     const listener = (handle: Handle): Server => this.#listener(handle)
     this.#servers = [
       listener((req, res, upgrade) => { this.#exchange(req, res, 'routes', upgrade) }),
@@ -68,14 +71,18 @@ export class GatewayServer {
     return this.#running.size
   }
 
-  /** @throws {Error} an address can't be listened at: all listeners are closed again */
-  async listen (): Promise<Listeners> {
-    const { api, public: publicly, admin } = this.#config
+  /**
+   * @param names the others are somebody else's
+   * @throws {Error} an address can't be listened at: all listeners are closed again
+   */
+  async listen<Name extends keyof Listeners> (names: readonly Name[]): Promise<Pick<Listeners, Name>> {
     try {
-      const urls: string[] = []
-      for (const [i, { listen }] of [api, publicly, admin].entries()) urls.push(await bind(this.#servers[i]!, listen, `server.${NAMES[i]!}.listen`))
-      return { api: urls[0]!, public: urls[1]!, admin: urls[2]! }
+      const urls: Partial<Record<Name, string>> = {}
+      for (const name of names) urls[name] = await bind(this.#servers[NAMES.indexOf(name)]!, this.#config[name].listen, `server.${name}.listen`)
+      this.overload.start()
+      return urls as Pick<Listeners, Name>
     } catch (error) {
+      this.overload.close()
       for (const server of this.#servers) server.close()
       throw error
     }
@@ -107,6 +114,7 @@ export class GatewayServer {
     }
     await Promise.race([idle, sleep(LAST_WORDS_MS)])
     admin.close()
+    this.overload.close()
     for (const server of this.#servers) server.closeAllConnections()
   }
 
@@ -170,6 +178,8 @@ export class GatewayServer {
       this.#refuse(req, res, noWebSocket())
       return
     }
+    // While nothing runs one is let in: whoever refuses all because of what nobody gives back would do so for ever.
+    if (this.overload.isOverloaded && table === 'routes' && this.#running.size > 0) { this.#shed(req, res); return }
     const exchange = new Exchange(createRequestId(), route, {
       method: req.method!,
       path,
@@ -213,11 +223,24 @@ export class GatewayServer {
     const id = createRequestId()
     this.#services.metrics.rejected(error.row)
     this.#note(id, error, req.method, req.url)
+    this.#tell(req, res, error, id)
+  }
+
+  /** Without a line in the log, which would be more work than the rest: that at the end of the overload says how many there were. */
+  #shed (req: IncomingMessage, res: ServerResponse): void {
+    this.#services.metrics.rejected('overloaded')
+    this.#tell(req, res, this.overload.refusal(), createRequestId())
+  }
+
+  #tell (req: IncomingMessage, res: ServerResponse, error: GatewayError, id: string): void {
     const { status, headers, body } = shapeError(error, styleOf((req.url ?? '').split('?')[0]!), id)
     const text = JSON.stringify(body)
-    if (hasMuchUnread(req)) res.shouldKeepAlive = false
+    const isSending = hasMuchUnread(req)
+    if (isSending) res.shouldKeepAlive = false
     res.writeHead(status, { ...headers, ...corsHeaders(req.headers), 'content-type': 'application/json', 'content-length': Buffer.byteLength(text), 'x-request-id': id, 'request-id': id })
-    res.end(text)
+    if (!isSending) { res.end(text); return }
+    res.write(text)
+    void discard(req, res).then(() => { res.end() })
   }
 
   /** Who reports a request id must be found, also where no exchange was made. */

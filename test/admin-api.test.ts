@@ -210,7 +210,7 @@ t.test('strangers get nothing, and the document names every operation', async (t
   }
   const { body } = await ask('GET', '/openapi.json')
   const names = Object.values(body['paths'] as Record<string, Record<string, { readonly operationId: string }>>).flatMap((path) => Object.values(path).map(({ operationId }) => operationId))
-  t.strictSame(names.toSorted(), ['changeAccount', 'changeKey', 'createAccount', 'createKey', 'creditAccount', 'deleteKey', 'explainRequest', 'getAccount', 'getKey', 'listAccounts', 'listChanges', 'listEntries', 'listKeys', 'listUsage', 'rotateKey', 'verifyLedger'])
+  t.strictSame(names.toSorted(), ['changeAccount', 'changeKey', 'createAccount', 'createKey', 'creditAccount', 'deleteKey', 'explainRequest', 'getAccount', 'getKey', 'listAccounts', 'listChanges', 'listEntries', 'listKeys', 'listProcesses', 'listUpstreams', 'listUsage', 'rotateKey', 'verifyLedger'])
   const paths = body['paths'] as Record<string, Record<string, { readonly requestBody: { readonly content: { readonly 'application/json': { readonly schema: { readonly properties: Record<string, unknown> } } } } }>>
   const { properties } = paths['/admin/v1/keys']!['post']!.requestBody.content['application/json'].schema
   t.match(properties, { usage_limit_usd: { type: 'string', pattern: String }, rate_limit: { type: 'integer', minimum: 0 }, allowed_models: { type: 'array' } })

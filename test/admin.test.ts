@@ -11,7 +11,7 @@ const TOKEN = 'admin-token-of-the-test'
 
 async function admin (t: Test, more: Partial<AdminParts> = {}): Promise<{ readonly url: string, readonly port: number, readonly own: TestServices }> {
   const own = services()
-  const server = createServer(adminHandler({ services: own, status: () => ({ generation: 3 }), ready: () => [], token: TOKEN, ...more }))
+  const server = createServer(adminHandler({ services: own, metrics: async () => await own.metrics.print(), status: () => ({ generation: 3 }), reasons: () => [], token: TOKEN, ...more }))
   server.listen(0, '127.0.0.1')
   await once(server, 'listening')
   t.teardown(() => new Promise((resolve) => { server.close(resolve); server.closeAllConnections() }))
@@ -37,7 +37,7 @@ t.test('healthz answers as long as the loop runs', async (t) => {
 
 t.test('readyz says why not', async (t) => {
   let reasons: string[] = []
-  const { url } = await admin(t, { ready: () => reasons })
+  const { url } = await admin(t, { reasons: () => reasons })
   t.strictSame(await (await fetch(url + '/readyz')).json(), { ready: true, reasons: [] })
   reasons = ['draining']
   const response = await fetch(url + '/readyz')
@@ -104,7 +104,7 @@ t.test('HEAD is GET without a body', async (t) => {
 
 t.test('whatever a part of the gateway throws, the listener answers in shape and lives on', async (t) => {
   const fail = (): never => { throw new Error('secret detail') }
-  const { url, own } = await admin(t, { ready: fail, status: fail })
+  const { url, own } = await admin(t, { reasons: fail, status: fail })
   for (const path of ['/readyz', '/admin/v1/config']) {
     const response = await fetch(url + path, { headers: { authorization: `Bearer ${TOKEN}` } })
     t.equal(response.status, 500, path)

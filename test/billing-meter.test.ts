@@ -17,7 +17,7 @@ import { SseEvent } from '../src/sse.ts'
 import { MemoryStore } from '../src/store/memory.ts'
 import type { AdmissionResult, Balance, Entry, HoldRequest, HoldResult, KeyUsage, Settlement, Store, Verification } from '../src/store/store.ts'
 import { until } from './client.ts'
-import { account, ask, asking, config, exchange, key, model, services, snapshot, type TestServices } from './exchange.ts'
+import { account, ask, asking, config, exchange, key, model, services, snapshot, type TestServices, upstreamConfig } from './exchange.ts'
 import { all } from './store-conformance.ts'
 
 const MILLION = 1_000_000n
@@ -27,7 +27,7 @@ const FORWARD = [
   { match: 'POST /v1/embeddings', forward: 'u1', price: { usd: '0.0001' } },
   { match: 'POST /v1/free', forward: 'u1', price: 'free' as const }
 ]
-const upstreams: Config['upstreams'] = { u1: { url: 'http://127.0.0.1:9', dialect: 'messages', count_tokens: false, headers: {}, timeouts: { connect: 1000, first_byte: 1000, idle: 1000, websocket_idle: 1000, connection_age: 1000 }, http2: 'off' } }
+const upstreams: Config['upstreams'] = { u1: upstreamConfig() }
 const textModel = model('m1', { premium: 'u1/a*1', cheap: 'u1/b*1' }, { context: 200_000, max_output: 64_000 })
 const priced = (price: TokenPrice | 'free', channel: 'premium' | 'cheap' = 'premium'): typeof textModel =>
   ({ ...textModel, channels: { ...textModel.channels, [channel]: { ...textModel.channels[channel]!, price } } })

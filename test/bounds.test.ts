@@ -14,7 +14,7 @@ t.test('an error whose body never ends is an error all the same, and the next ta
   const bad = await upstream(t, endless)
   const silent = await upstream(t, [status(503), raw('{"err'), stall()])
   const good = await upstream(t, answer('from the third'))
-  const own = await gateway(t, yaml([bad.url, silent.url, good.url]).replaceAll('dialect: messages,', 'dialect: messages, timeouts: { idle: 300ms },').replaceAll('weight: 1 }', 'weight: 1000 }'))
+  const own = await gateway(t, yaml([bad.url, silent.url, good.url]).replaceAll('dialect: messages,', 'dialect: messages, timeouts: { idle: 300ms },'))
   t.match(await (await own.messages(messagesRequest)).json(), { content: [{ text: 'from the third' }] })
   drip.resolve()
 })

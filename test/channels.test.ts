@@ -3,7 +3,7 @@
 import t, { type Test } from 'tap'
 import type { Entry } from '../src/store/store.ts'
 import { fate } from './client.ts'
-import { gateway, yaml, type TestGateway } from './gateway.ts'
+import { gateway, KEY, yaml, type TestGateway } from './gateway.ts'
 import { answer, cut, errorReply, json, message, messageStart, status, upstream, type Script, type Upstream } from './upstream.ts'
 
 const PIPELINE = 'auth, key-policy, rate-limit, schema-validate, chat-to-messages, channel-router, billing-meter, error-normalize'
@@ -60,6 +60,7 @@ interface Told {
 }
 
 async function ask (t: Test, gw: TestGateway, { path, stream }: typeof ways[number], key: Key, model: string): Promise<Told> {
+  gw.heal()
   const response = await fetch(gw.url + path, {
     method: 'POST',
     headers: { 'content-type': 'application/json', authorization: `Bearer ${secretOf(key)}` },
@@ -206,3 +207,59 @@ t.test('a request that is wrong is wrong in every channel: no fallback, and no w
   }
   t.equal(premium.requests.length, 0)
 })
+
+/**
+ * m1 is sold in one channel, by a target at each of these.
+ * @param more what else is said of each
+ * @param channel what else is said of it
+ */
+function targets (urls: readonly string[], more: readonly string[], channel = ''): string {
+  const list = urls.map((_, i) => `{ upstream: u${i}, model: m${more[i] === undefined || more[i] === '' ? '' : `, ${more[i]}`} }`).join(', ')
+  return yaml(urls, '', PIPELINE.replace('rate-limit', 'rate-limit: { default_rpm: 0 }')).replace(/targets: \[.*\]/, `${channel}targets: [${list}]`)
+}
+
+t.test('a target of a higher number is asked when those of a lower one have failed', async (t) => {
+  let first: Script = fine
+  const vendors = [await upstream(t, () => first), await upstream(t, fine)]
+  const gw = await gateway(t, targets(vendors.map(({ url }) => url), ['', 'priority: 1, weight: 1000']))
+  for (const way of ways) t.equal((await speak(gw, way, ['Hello'])).status, 200)
+  t.strictSame(vendors.map(({ requests }) => requests.length), [4, 0])
+  first = errorReply(500, 'api_error', 'No')
+  for (const way of ways) t.equal((await speak(gw, way, ['Hello'])).status, 200)
+  t.strictSame(vendors.map(({ requests }) => requests.length).slice(1), [4])
+})
+
+t.test('sticky: each conversation stays at its target, and only those of one that leaves go elsewhere', async (t) => {
+  const vendors = await Promise.all(Array.from({ length: 3 }, () => upstream(t, fine)))
+  const urls = vendors.map(({ url }) => url)
+  const text = targets(urls, [], 'sticky: true\n        ')
+  const gw = await gateway(t, text)
+  const talks = Array.from({ length: 24 }, (_, i) => ({ way: ways[i % ways.length]!, question: `Question ${i}` }))
+  /** By conversation: where its next turn was answered. */
+  const turn = async (words: readonly string[]): Promise<number[]> => {
+    const places: number[] = []
+    for (const { way, question } of talks) {
+      const before = vendors.map(({ requests }) => requests.length)
+      t.equal((await speak(gw, way, [question, ...words])).status, 200)
+      places.push(vendors.findIndex(({ requests }, i) => requests.length > before[i]!))
+    }
+    return places
+  }
+  const first = await turn([])
+  t.strictSame(await turn(['Hi', 'And then?']), first)
+  t.equal(new Set(first).size, 3, 'all are used')
+  await gw.rewrite(text.replace('  u1: { ', '  u1: { maintenance: true, '))
+  const without = await turn(['Hi', 'And then?', 'So', 'Well?'])
+  t.strictSame(without.filter((_, i) => first[i] !== 1), first.filter((place) => place !== 1))
+  t.notOk(without.includes(1))
+  await gw.rewrite(text)
+  t.strictSame(await turn(['Hi', 'And then?', 'So', 'Well?', 'End', 'Yes?']), first)
+})
+
+/** What the two say in turns, the user first. */
+async function speak (gw: TestGateway, { path, stream }: typeof ways[number], turns: readonly string[]): Promise<Response> {
+  const messages = turns.map((content, i) => ({ role: i % 2 === 0 ? 'user' : 'assistant', content }))
+  const response = await fetch(gw.url + path, { method: 'POST', headers: { 'content-type': 'application/json', authorization: `Bearer ${KEY}` }, body: JSON.stringify({ model: 'm1', max_tokens: 50, stream, messages }) })
+  await response.text()
+  return response
+}

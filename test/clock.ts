@@ -1,6 +1,6 @@
 // Time that stands still until a test moves it: what the gateway's `now` and `timer` read in the place of the machine's clock.
 import { setImmediate as turn } from 'node:timers/promises'
-import type { Timer } from '../src/videos/watcher.ts'
+import type { Timer } from '../src/timer.ts'
 
 export interface Clock {
   readonly now: () => number

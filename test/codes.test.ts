@@ -6,7 +6,7 @@ import { plugins } from '../plugins/index.ts'
 import { catalogue, GatewayError, type ErrorCode, type ErrorType, type Style } from '../src/errors.ts'
 import { formatUsd } from '../src/money/nanos.ts'
 import { Call, events, fate, until, type Received } from './client.ts'
-import { gateway, messagesRequest, type TestGateway } from './gateway.ts'
+import { CALM, gateway, messagesRequest, type TestGateway } from './gateway.ts'
 import { answer, blockStart, blockStop, cut, end, errorEvent, errorReply, messageEnd, messageStart, raw, stall, textDelta, upstream, wait, type Script } from './upstream.ts'
 
 /** The upstream does what is said here before each request: they come one after the other. */
@@ -64,7 +64,7 @@ server:
 store: { driver: memory, path: ./data }
 pipeline: [${plugins.map(({ name }) => name === 'rate-limit' ? 'rate-limit: { default_rpm: 0, families: { kin: { rpm: 1 } } }' : name).join(', ')}]
 upstreams:
-  u0: { url: "${target.url}", dialect: messages, headers: { x-api-key: ${CREDENTIAL} } }
+  u0: { url: "${target.url}", dialect: messages, ${CALM}, headers: { x-api-key: ${CREDENTIAL} } }
 models:
 ${Object.entries(models).map(([id, settings]) => `  - { id: ${id}, name: ${id}, provider: acme, kind: text, created: 2025-09-29, max_output: 64000, ${settings} }\n`).join('')}
 accounts:
@@ -223,7 +223,7 @@ const elsewhere: Partial<Record<ErrorCode, string>> = {
   range_not_satisfiable: 'of downloads: video-content.test.ts',
   model_unavailable: 'of images, which are not there yet',
   queue_timeout: 'of queues in front of upstreams, which are not there yet',
-  maintenance: 'nothing can be put under maintenance yet'
+  maintenance: 'of what the operator has put under it: maintenance.test.ts'
 }
 
 /** The same request runs already. */
@@ -354,6 +354,7 @@ for (const row of rows.filter(({ isStopped }) => !isStopped)) {
   t.test(`${row.row}: ${row.when}`, async (t) => {
     for (const one of casesOf(row)) {
       await t.test(`${one.style}, ${one.place}`, async (t) => {
+        for (const each of [patient, eager]) each.heal()
         const { gw, call, undo } = await bring(one)
         const got = await call.whole()
         await undo?.()

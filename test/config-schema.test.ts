@@ -65,6 +65,7 @@ models:
       premium: { price: { input: 0.30, output: "15" }, targets: [{ upstream: a, model: x, weight: "\${WEIGHT}" }] }
       cheap: { enabled: "\${CHEAP}", price: free, targets: [{ upstream: a, model: x }] }
   - { id: n, provider: p, created: 2025-01-01, channels: { premium: { price: [free, { from: 2027-01-01, input: 1, output: "2" }, { from: "\${DAY}", input: 0.5, output: 1 }], targets: [{ upstream: a, model: x }] } } }
+aliases: [{ id: latest, model: m }, { id: best, model: [{ model: m }, { from: "\${DAY}", model: n }, { from: 2027-01-01, model: m }] }]
 keys:
 accounts: [{ id: acme, opening_balance_usd: 25 }]
 `
@@ -79,9 +80,10 @@ t.test('editors refuse what the gateway refuses', async (t) => {
   const validate = new Ajv({ allErrors: true, strict: false }).compile(editorSchema(fixturePlugins))
   for (const yaml of [
     'pipelin: []', 'pipeline: [oauth]', 'pipeline: [rate-limit: { default_rmp: 1 }]', 'pipeline: [rate-limit: { window: 10 }]', 'hook_timeout: 5',
-    'server: { body_limit: 10 }', 'store: { driver: redis }', 'upstreams: { a: {} }', 'models: [{ id: m }]', 'log: { level: loud }',
+    'server: { body_limit: 10 }', 'store: { driver: postgres }', 'upstreams: { a: {} }', 'models: [{ id: m }]', 'log: { level: loud }',
     'keys: [{ id: k, account: a, secret: s, expires: 2027-01-01 }]', 'keys: [{ id: k, account: a, secret: s, rate_limit: -1 }]',
-    'keys: [{ id: k, account: a, secret: s, allowed_origins: [app.example.com] }]', 'routes: [{ match: GET /x, price: 1 }]'
+    'keys: [{ id: k, account: a, secret: s, allowed_origins: [app.example.com] }]', 'routes: [{ match: GET /x, price: 1 }]',
+    'aliases: [{ id: a }]', 'aliases: [{ id: a, model: [] }]', 'aliases: [{ id: a, model: [{ from: soon, model: m }] }]', 'routes: [{ match: GET /x, forward: a, maintenance: soon }]'
   ]) t.equal(validate(parse(yaml)), false, yaml)
 })
 

@@ -26,6 +26,7 @@ t.test('what is not written has its default', async (t) => {
   const { config } = await valid(t, folder)
   t.strictSame(JSON.parse(JSON.stringify(config)), {
     server: {
+      workers: 1,
       api: { listen: '127.0.0.1:8080', timeouts: { headers: 10_000, body_idle: 15_000, write_stall: 60_000, hold_head: 10_000, ping: 15_000 } },
       public: { listen: '127.0.0.1:8081', link_life: 86_400_000, link_space: 10_737_418_240 },
       admin: { listen: '127.0.0.1:9090', token: '' },
@@ -33,16 +34,18 @@ t.test('what is not written has its default', async (t) => {
       body_limit: 33_554_432,
       body_memory: 536_870_912,
       body_disk: 4_294_967_296,
+      overload: { event_loop_delay: 500, memory: 90 },
       drain_delay: 0,
       drain_timeout: 30_000
     },
-    store: { driver: 'embedded', path: './data', fsync_interval: 100, windows: 'full' },
+    store: { driver: 'embedded', path: './data', fsync_interval: 100, windows: 'full', prefix: 'gateway', timeout: 250, on_outage: { auth: 'deny', limits: 'deny', money: 'deny', lease_usd: '1' } },
     log: { level: 'info' },
     videos: { poll_interval: 5000, poll_concurrency: 20, max_age: 86_400_000, lost_after: 600_000, file_life: 86_400_000, keep: 1_728_000_000 },
     hook_timeout: 5000,
     pipeline: [{ use: 'auth', with: { prefix: 'sk-gw-' } }],
-    upstreams: { a: { url: 'https://api.example.com', dialect: 'messages', count_tokens: false, links: 'pass', headers: {}, timeouts: { connect: 3000, first_byte: 60_000, idle: 60_000, websocket_idle: 300_000, connection_age: 300_000 }, http2: 'off' } },
+    upstreams: { a: { url: 'https://api.example.com', dialect: 'messages', count_tokens: false, links: 'pass', headers: {}, timeouts: { connect: 3000, first_byte: 60_000, idle: 60_000, total: 1_800_000, websocket_idle: 300_000, connection_age: 300_000 }, retries: { attempts: 2, backoff: 250, max_backoff: 2000, budget: 20 }, breaker: { failures: 5, ratio: 50, window: 10_000, open: 5000, max_open: 60_000 }, maintenance: false, http2: 'off' } },
     models: [],
+    aliases: [],
     routes: [],
     accounts: [],
     keys: []
@@ -84,8 +87,10 @@ t.test('durations, sizes and prices become what the code wants; prices never see
   t.equal(config.hook_timeout, 120_000)
   t.strictSame(JSON.parse(JSON.stringify(config.models[0]!.channels.premium)), {
     enabled: true,
+    maintenance: false,
+    sticky: false,
     price: { input: '3', output: '15.50', cache_read: '0.30', cache_write: '0.000000000001', extras: { web_search: '0.01' } },
-    targets: [{ upstream: 'a', model: 'x', weight: 1 }, { upstream: 'a', model: 'y', weight: 0 }]
+    targets: [{ upstream: 'a', model: 'x', weight: 1, priority: 0 }, { upstream: 'a', model: 'y', weight: 0, priority: 0 }]
   })
   t.equal(config.models[0]!.channels.cheap!.price, 'free')
   t.equal(config.models[0]!.name, 'vendor/m-1:free')

@@ -93,6 +93,7 @@ void t.test('a provider that can\'t count now is not waited for: it is estimated
   const gw = await gateway(t, counting(vendor.url).replace('store:', 'hook_timeout: 1s\nstore:'))
   let asked = vendor.requests.length
   for (const [name, one] of Object.entries(scripts)) {
+    gw.heal()
     script = one
     t.match(await count(gw, hello), { status: 200, tokens: HELLO, by: 'estimated' }, name)
     t.equal(vendor.requests.length, ++asked, name)

@@ -6,170 +6,26 @@ import { join } from 'node:path'
 import { setTimeout as pause } from 'node:timers/promises'
 import t, { type Test } from 'tap'
 import { EmbeddedStore } from '../src/store/embedded.ts'
-import type { Entry } from '../src/store/store.ts'
-import { ask, until, type Got } from './billing-client.ts'
+import { until } from './billing-client.ts'
 import { copied, newLog } from './embedded-store.ts'
-import { KEY, yaml } from './gateway.ts'
+import { yaml } from './gateway.ts'
 import { folderFor, run } from './spawned.ts'
 import { all } from './store-conformance.ts'
-import { blockStart, blockStop, cut, errorReply, json, message, messageDelta, messageStart, messageStop, step, textDelta, upstream, wait, type Received, type Script, type Step } from './upstream.ts'
+import { answerTo, type Books, type Chapter, compare, newPlan, type Plan, play, random, SEED, type Sent, TELL_ID } from './traffic.ts'
+import { upstream } from './upstream.ts'
 
 const KILLS = Number(process.env['KILLS'] ?? 6)
 /** A ledger is read whole after each kill, so it must not grow for ever. */
 const KILLS_OF_A_LEDGER = 20
 t.setTimeout(60_000 + KILLS * 10_000)
 const CLIENTS = 32
-const SEED = Number(process.env['SEED'] ?? Date.now() % 1_000_000)
 const OPENING = 1_000_000n * 1_000_000_000n
-// Prices of test/gateway.ts, in nano-dollars for each token.
-const [INPUT, READ, OUTPUT] = [3000n, 300n, 15_000n]
 
-/** The gateway tells its upstream which request it is: a client that is cut early never learns that. */
-const TELL_ID = `
-export default { name: 'tell-id', create: () => ({ perAttempt: (_attempt, exchange) => ({ onUpstreamRequest (request) { request.headers['x-exchange'] = exchange.id } }) }) }
-`
 const settings = (url: string): string => yaml([url], '', 'auth, key-policy, { rate-limit: { default_rpm: 0, default_concurrency: 0 } }, schema-validate, chat-to-messages, channel-router, billing-meter, { use: ./tell-id.mjs }, error-normalize')
   .replace('store: { driver: memory, path: ./data }', 'store: { driver: embedded, path: ./data, windows: forget }')
   .replace('opening_balance_usd: 100', 'opening_balance_usd: 1000000')
 
-/** mulberry32 */
-let state = SEED
-function random (below: number): number {
-  state = (state + 0x6D2B79F5) | 0
-  let mixed = Math.imul(state ^ (state >>> 15), 1 | state)
-  mixed = (mixed + Math.imul(mixed ^ (mixed >>> 7), 61 | mixed)) ^ mixed
-  return ((mixed ^ (mixed >>> 14)) >>> 0) % below
-}
-
-const one = <T>(of: readonly T[]): T => of[random(of.length)]!
-
-// What one request is to go through, and what became of it at each end.
-
-/** Of so many tokens that progress has something to record. */
-const WORD = ' fox'.repeat(16)
-const WORD_TOKENS = 16
-
-interface Plan {
-  readonly name: string
-  readonly style: 'messages' | 'chat'
-  readonly stream: boolean
-  readonly words: number
-  /** milliseconds before each of them, or before a JSON answer */
-  readonly pace: number
-  /** tokens that the upstream reports; those of the output are more than its words, so it is seen who counted */
-  readonly usage: { readonly input_tokens: number, readonly cache_read_input_tokens: number, readonly output_tokens: number }
-  readonly trouble: 'none' | 'leaves' | 'leaves at any time' | 'upstream cuts' | 'upstream refuses' | 'upstream is empty'
-  /** words, or milliseconds */
-  readonly after: number
-}
-
-/** By the upstream, written down before it is done: what it says is the most that can have arrived. */
-interface Sent {
-  readonly id: string
-  hasBegun: boolean
-  words: number
-  hasReported: boolean
-}
-
-interface Asked {
-  readonly plan: Plan
-  readonly got: Got
-}
-
-function newPlan (name: string): Plan {
-  const words = 1 + random(12)
-  const stream = random(3) > 0
-  const trouble = one(['none', 'none', 'none', 'none', 'none', stream ? 'leaves' : 'none', 'leaves at any time', 'upstream cuts', 'upstream refuses', 'upstream is empty'] as const)
-  return {
-    name, words, stream, trouble,
-    style: one(['messages', 'chat']),
-    // Some for so long that progress is recorded before they end.
-    pace: one([0, 0, 5, 20, 60, 300]),
-    usage: { input_tokens: 1 + random(50), cache_read_input_tokens: random(1000), output_tokens: words * WORD_TOKENS + 7 },
-    after: trouble === 'leaves at any time' ? random(200) : 1 + random(words)
-  }
-}
-
-const inputCost = ({ usage }: Plan): bigint => BigInt(usage.input_tokens) * INPUT + BigInt(usage.cache_read_input_tokens) * READ
-const wholeCost = (plan: Plan): bigint => inputCost(plan) + BigInt(plan.usage.output_tokens) * OUTPUT
-/** message_start reports one. */
-const producedCost = (words: number): bigint => BigInt(Math.max(1, words * WORD_TOKENS)) * OUTPUT
-
-function scriptOf (plan: Plan, sent: Sent): Script {
-  const { usage, words, pace, trouble } = plan
-  const note = (change: () => void): Step => step(change)
-  const slowly = pace === 0 ? [] : wait(pace)
-  if (trouble === 'upstream refuses') return [slowly, errorReply(500, 'api_error', 'no')]
-  const begins = note(() => { sent.hasBegun = true })
-  const reports = note(() => { sent.hasReported = true })
-  if (!plan.stream) {
-    if (trouble === 'upstream cuts') return [slowly, cut()]
-    if (trouble === 'upstream is empty') return [slowly, json({ ...message('', { usage }), content: [] })]
-    return [slowly, begins, reports, note(() => { sent.words = words }), json(message(WORD.repeat(words), { usage }))]
-  }
-  const start: Script = [begins, messageStart({ usage: { ...usage, output_tokens: 1 } })]
-  const end: Script = [reports, messageDelta({ usage }), messageStop()]
-  if (trouble === 'upstream is empty') return [start, end]
-  const says = (count: number): Script => [blockStart(0), ...Array.from({ length: count }, (): Script => [slowly, note(() => { sent.words++ }), textDelta(0, WORD)])]
-  return trouble === 'upstream cuts' ? [start, says(plan.after), cut()] : [start, says(words), blockStop(0), end]
-}
-
-function bodyOf ({ name, style, stream }: Plan): Record<string, unknown> {
-  return { model: 'm1', max_tokens: 200, stream, messages: [{ role: 'user', content: name }], ...(style === 'chat' && stream && { stream_options: { include_usage: true } }) }
-}
-
-/** Leaves, if that is the plan. Never rejects. `onEnd` is called at once when it has the end of a good answer in its hands. */
-async function play (plan: Plan, api: string, onEnd: () => void): Promise<Asked> {
-  const leaving = new AbortController()
-  const { trouble, after } = plan
-  const timer = trouble === 'leaves at any time' ? setTimeout(() => { leaving.abort() }, after) : undefined
-  // Before its words, a stream has two events in messages style and one in chat style; behind them it has three.
-  const opening = plan.style === 'messages' ? 2 : 1
-  const length = opening + plan.words + 3
-  const got = await ask(`${api}/v1/${plan.style === 'messages' ? 'messages' : 'chat/completions'}`, bodyOf(plan), {
-    headers: { authorization: `Bearer ${KEY}` }, leave: leaving.signal, ...(trouble === 'leaves' && { leaveAfter: opening + after }),
-    onHead: (status) => { if (!plan.stream && status === 200) onEnd() },
-    onEvent: (count) => { if (count === length) onEnd() }
-  })
-  clearTimeout(timer)
-  return { plan, got }
-}
-
-// What a client can tell of an answer, in either style.
-
-type Json = Readonly<Record<string, unknown>>
-interface ErrorBody { readonly charged_usd: string }
-
-/** What it holds that an answer ends with; undefined: it saw no end. */
-function endOf ({ plan, got }: Asked): { readonly kind: 'whole' } | { readonly kind: 'error', readonly nanos: bigint } | undefined {
-  const pieces = got.body === undefined ? got.events.map(({ data }) => data) : [got.body]
-  const error = pieces.map((data) => data['error'] as ErrorBody | undefined).find((found) => found !== undefined)
-  if (error !== undefined) return { kind: 'error', nanos: nanosOf(error.charged_usd) }
-  if (got.body !== undefined) return { kind: 'whole' }
-  // The last of chat is [DONE], which is no JSON.
-  const isEnd = plan.style === 'messages' ? got.events.at(-1)?.event === 'message_stop' : got.events.some(({ data }) => finishOf(data) !== null) && Object.keys(got.events.at(-1)!.data).length === 0
-  return isEnd ? { kind: 'whole' } : undefined
-}
-
-function finishOf (chunk: Json): unknown {
-  return (chunk['choices'] as Json[] | undefined)?.[0]?.['finish_reason'] ?? null
-}
-
-function wordsIn ({ events }: Got): number {
-  return events.filter(({ event, data }) => event === 'content_block_delta' || ((data['choices'] as { delta?: { content?: string } }[] | undefined)?.[0]?.delta?.content ?? '') !== '').length
-}
-
-function nanosOf (usd: string): bigint {
-  const [whole, fraction = ''] = usd.split('.')
-  return BigInt(whole + fraction.padEnd(9, '0'))
-}
-
 // The books.
-
-interface Books {
-  readonly entries: readonly Entry[]
-  readonly wrong: readonly string[]
-}
 
 /** Opens a data folder, and looks at what holds without knowing a request. */
 async function read (folder: string): Promise<Books> {
@@ -198,93 +54,12 @@ async function read (folder: string): Promise<Books> {
   }
 }
 
-/** What one request may have cost, and by whose word. */
-type Verdict = readonly [least: bigint | 'nothing', most: bigint | 'nothing', why: string]
-
-function judge (asked: Asked, sent: Sent | undefined, logged: Json | undefined): Verdict {
-  const { plan, got } = asked
-  const end = endOf(asked)
-  const words = wordsIn(got)
-  if (end?.kind === 'whole') return [wholeCost(plan), wholeCost(plan), 'the client has its end']
-  if (sent === undefined || !sent.hasBegun) return ['nothing', 'nothing', 'the upstream never answered']
-  if (end?.kind === 'error' && words === 0 && end.nanos === 0n) return ['nothing', 'nothing', 'the client was told that it is free']
-  if (end?.kind === 'error') {
-    // What the gateway saw and the drain cut off may be more than what it had written by then.
-    const most = producedCost(sent.hasReported ? plan.usage.output_tokens : sent.words)
-    if (end.nanos < producedCost(words) || end.nanos > most) throw new Error(`${plan.name} was told ${end.nanos}, with ${words} of ${sent.words} words`)
-    return [end.nanos, end.nanos, 'the client was told what it costs']
-  }
-  if (logged !== undefined) {
-    if (logged['nanos'] === undefined) {
-      if (words > 0) throw new Error(`${plan.name} had ${words} words, and its line in the log has no charge`)
-      return ['nothing', 'nothing', 'the log says that it is free']
-    }
-    const nanos = BigInt(String(logged['nanos']))
-    if (words > 0 && nanos < inputCost(plan) + producedCost(words)) throw new Error(`${plan.name} left with ${words} words, and paid ${nanos}`)
-    return [nanos, nanos, 'the log says what it costs']
-  }
-  const most = sent.hasReported ? wholeCost(plan) : inputCost(plan) + producedCost(sent.words)
-  return ['nothing', most, 'killed in the middle']
-}
-
 // The run.
-
-interface Chapter {
-  readonly asked: Asked[]
-  readonly sent: Map<string, Sent>
-  /** lines of the gateway's log about requests, by request id */
-  readonly logged: Map<string, Json>
-  /** nano-dollars by kind and request id, as found after the last kill */
-  found: ReadonlyMap<string, bigint>
-  readonly counts: Record<string, number>
-}
-
-/** Every request so far, and every entry, against each other. */
-function compare ({ asked, sent, logged, counts, found: before }: Chapter, { entries, wrong }: Books): { readonly wrong: readonly string[], readonly found: ReadonlyMap<string, bigint> } {
-  const problems = [...wrong]
-  const found = new Map(entries.map(({ kind, reference, nanos }) => [`${kind} ${reference}`, nanos]))
-  for (const [name, nanos] of before) if (found.get(name) !== nanos) problems.push(`${name}: was ${nanos}, is ${found.get(name)}`)
-  const strangers = new Set(entries.map(({ reference }) => reference))
-  const byId = new Map(entries.map((entry) => [`${entry.kind} ${entry.reference}`, entry]))
-  const count = (what: string): void => { counts[what] = (counts[what] ?? 0) + 1 }
-  for (const what of Object.keys(counts)) counts[what] = 0
-  for (const each of asked) {
-    const { plan, got } = each
-    const told = sent.get(plan.name)
-    const id = told?.id ?? got.headers['x-request-id']
-    if (typeof id !== 'string') { count('never arrived'); continue }
-    strangers.delete(id)
-    const entry = byId.get(`settle ${id}`)
-    const about = `${JSON.stringify(plan)} ${id}: got ${got.status} ${got.ended}, ${got.events.length} events; upstream ${JSON.stringify(told)}; log ${JSON.stringify(logged.get(id))}; entry ${entry === undefined ? 'none' : `${entry.nanos} ${entry.usage_source}`}`
-    try {
-      const [least, most, why] = judge(each, told, logged.get(id))
-      count(why)
-      if (byId.has(`shortfall ${id}`)) problems.push(`a shortfall: ${about}`)
-      if (why === 'killed in the middle' && entry !== undefined) count(`of these charged by ${entry.usage_source === 'provider' ? 'the provider\'s count' : 'an estimate'}`)
-      if (why === 'the client has its end' && entry?.usage_source !== 'provider') problems.push(`not by the provider's count: ${about}`)
-      const isRight = entry === undefined ? least === 'nothing' : most !== 'nothing' && -entry.nanos <= most && (least === 'nothing' || -entry.nanos >= least)
-      if (!isRight) problems.push(`${least} to ${most}, because ${why}: ${about}`)
-    } catch (error) {
-      problems.push(`${(error as Error).message}: ${about}`)
-    }
-  }
-  for (const id of strangers) problems.push(`an entry of a request that nobody made: ${id}`)
-  return { wrong: problems, found }
-}
 
 async function chapter (t: Test, kills: number, first: number): Promise<void> {
   const sent = new Map<string, Sent>()
   const plans = new Map<string, Plan>()
-  const up = await upstream(t, ({ body, headers }: Received) => {
-    const [{ content }] = body!['messages'] as [{ content: string | { text: string }[] }]
-    const plan = plans.get(typeof content === 'string' ? content : content[0]!.text)!
-    const answering: Sent = { id: String(headers['x-exchange']), hasBegun: false, words: 0, hasReported: false }
-    // What ends without a byte of an answer on a connection that had waited looks like a lost race, and is asked once more.
-    const mayRepeat = plan.trouble === 'upstream cuts' && !plan.stream
-    if (sent.has(plan.name) && !mayRepeat) t.fail(`${plan.name} was asked twice`)
-    sent.set(plan.name, answering)
-    return scriptOf(plan, answering)
-  })
+  const up = await upstream(t, answerTo(plans, sent, (message) => { t.fail(message) }))
   const folder = folderFor(t, { 'gateway.yaml': settings(up.url), 'tell-id.mjs': TELL_ID })
   const data = join(folder, 'data')
   const own: Chapter = { asked: [], sent, logged: new Map(), found: new Map(), counts: {} }

@@ -28,7 +28,7 @@ export function key (more: Partial<KeyConfig> = {}): KeyConfig {
 }
 
 export function upstreamConfig (more: Partial<UpstreamConfig> = {}): UpstreamConfig {
-  return { url: 'http://127.0.0.1:9', dialect: 'messages', count_tokens: false, links: 'pass', headers: {}, timeouts: { connect: 1000, first_byte: 1000, idle: 1000, websocket_idle: 1000, connection_age: 1000 }, http2: 'off', ...more }
+  return { url: 'http://127.0.0.1:9', dialect: 'messages', count_tokens: false, links: 'pass', headers: {}, timeouts: { connect: 1000, first_byte: 1000, idle: 1000, websocket_idle: 1000, connection_age: 1000, total: 60_000 }, retries: { attempts: 0, backoff: 1, max_backoff: 10, budget: 100 }, breaker: { failures: 1000, ratio: 100, window: 10_000, open: 1000, max_open: 1000 }, maintenance: false, http2: 'off', ...more }
 }
 
 /** @param channels name to targets `upstream/model*weight`; a leading "!" switches the channel off */
@@ -43,12 +43,15 @@ export function model (id: string, channels: Readonly<Record<string, string>>, m
     thinking: 'none',
     structured_outputs: false,
     accepts: ['text'],
+    maintenance: false,
     channels: Object.fromEntries(Object.entries(channels).map(([name, text]) => [name, {
       enabled: !text.startsWith('!'),
+      maintenance: false,
+      sticky: false,
       price: { input: '3', output: '15' },
       targets: text.replace('!', '').split(' ').map((target) => {
         const [, upstream, upstreamModel, weight] = /^(\w+)\/([\w-]+)\*(\d+)$/.exec(target)!
-        return { upstream: upstream!, model: upstreamModel!, weight: Number(weight) }
+        return { upstream: upstream!, model: upstreamModel!, weight: Number(weight), priority: 0 }
       })
     }])),
     ...more
@@ -59,6 +62,7 @@ export function config (more: Partial<Config> = {}): Config {
   const listener = { listen: '127.0.0.1:0' }
   return {
     server: {
+      workers: 1,
       api: { ...listener, timeouts: { headers: 10_000, body_idle: 15_000, write_stall: 60_000, hold_head: 10_000, ping: 15_000 } },
       public: { ...listener, link_life: 86_400_000, link_space: 10_737_418_240 },
       admin: { ...listener, token: 'admin-token' },
@@ -66,16 +70,18 @@ export function config (more: Partial<Config> = {}): Config {
       body_limit: 33_554_432,
       body_memory: 536_870_912,
       body_disk: 4_294_967_296,
+      overload: { event_loop_delay: 500, memory: 90 },
       drain_delay: 0,
       drain_timeout: 30_000
     },
-    store: { driver: 'memory', path: './data', fsync_interval: 100, windows: 'full' },
+    store: { driver: 'memory', path: './data', fsync_interval: 100, windows: 'full', prefix: 'gateway', timeout: 250, on_outage: { auth: 'deny', limits: 'deny', money: 'deny', lease_usd: '1' } },
     log: { level: 'info' },
     videos: { poll_interval: 5000, poll_concurrency: 20, max_age: 86_400_000, lost_after: 600_000, file_life: 86_400_000, keep: 1_728_000_000 },
     hook_timeout: 5000,
     pipeline: [],
     upstreams: {},
     models: [],
+    aliases: [],
     routes: [],
     accounts: [account()],
     keys: [key()],
@@ -94,7 +100,7 @@ export function services (now: () => number = Date.now): TestServices {
   const lines: Record<string, unknown>[] = []
   const log = createLogger('trace', new Writable({ write (chunk: Buffer, _encoding, done) { lines.push(JSON.parse(String(chunk)) as Record<string, unknown>); done() } }))
   const [store, metrics] = [new MemoryStore(now), createMetrics(now)]
-  return { log, metrics, store, ...outliving(store, { log, metrics, now }), directory: new Directory(new MemoryStore(), now), upstreams: new Upstreams(), ...scratchFiles(now), tokens: new Tokens(log), now, lines }
+  return { log, metrics, store, ...outliving(store, { log, metrics, now }), directory: new Directory(new MemoryStore(), now), upstreams: new Upstreams(undefined, now), ...scratchFiles(now), tokens: new Tokens(log), now, lines }
 }
 
 /** @param plugins with their options in the pipeline, `{}` if it names none */

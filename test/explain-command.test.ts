@@ -16,7 +16,7 @@ await t.test('the same words whether a gateway runs or not, and an exit code', a
   const folder = folderFor(t, { 'gateway.yaml': text, 'curfew.ts': PLUGIN })
   writeFileSync(join(folder, 'body.json'), JSON.stringify({ model: 'm1', max_tokens: 20, messages: [{ role: 'user', content: 'Hello' }] }))
   const explain = (...args: string[]): ReturnType<typeof gateway> => gateway(folder, ['explain', ...args])
-  const LET_THROUGH = /^POST \/v1\/messages with the key demo \(active\) would be sent to a target\.\n\nWHO +HOOK +VERDICT +WROTE\nauth +onHead +passed +api-key\n[^]*\nCHANNEL +UPSTREAM +MODEL +WEIGHT +PRICE VERSION\npremium +simulator +vendor-m1 +1 +input=3 output=15\n[^]*\nmax_cost_usd +0\.000\d+\n/
+  const LET_THROUGH = /^POST \/v1\/messages with the key demo \(active\) would be sent to a target\.\n\nWHO +HOOK +VERDICT +WROTE\nauth +onHead +passed +api-key\n[^]*\nCHANNEL +UPSTREAM +MODEL +PRIORITY +WEIGHT +PRICE VERSION\npremium +simulator +vendor-m1 +0 +1 +input=3 output=15\n[^]*\nmax_cost_usd +0\.000\d+\n/
   const both = async (): Promise<void> => {
     t.match(await explain('--key', 'demo', '--body', '@body.json'), { code: 0, out: LET_THROUGH, err: '' })
     t.match(await explain('--key', 'demo', '--body', '@body.json', '--header', 'X-Late: yes'), { code: 1, out: /would be refused with 503 maintenance\.\nNobody is served at this hour\.\n[^]*\ncurfew +onRequest +refused/ })

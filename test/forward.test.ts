@@ -475,6 +475,7 @@ t.test('what each ending costs', async (t) => {
   const billed = async (t: Test, requests: number, work: () => Promise<unknown>): Promise<{ readonly nanos: bigint, readonly entries: number, readonly line: Readonly<Record<string, unknown>> }> => {
     const before = { nanos: await charged(t, gw), entries: (await settlements(gw)).length }
     await work()
+    gw.heal()
     let line = {}
     for (let i = 0; i < requests; i++) line = await finished(gw)
     return { nanos: await charged(t, gw) - before.nanos, entries: (await settlements(gw)).length - before.entries, line }
@@ -497,7 +498,10 @@ t.test('what each ending costs', async (t) => {
   await t.test('an error of the upstream: nothing', async (t) => {
     const codes = [302, 400, 401, 403, 404, 409, 413, 422, 429, 500, 502, 503, 529]
     t.match(await billed(t, codes.length, async () => {
-      for (const code of codes) t.ok((await ask(gw.url, '/v1/echo', asking(`error ${code}`))).status >= 400)
+      for (const code of codes) {
+        t.ok((await ask(gw.url, '/v1/echo', asking(`error ${code}`))).status >= 400)
+        gw.heal()
+      }
     }), { nanos: 0n, entries: 0 })
   })
   await t.test('the upstream cuts its answer: nothing', async (t) => {
@@ -684,6 +688,7 @@ t.test('errors of an upstream are shaped in chat style and scrubbed', async (t) 
   const { gw, up } = await forwarding(t, ({ path }) => cases[Number(path.split('/').at(-1))]!.script)
   for (const [i, { status: expected, code, message, retryAfter }] of cases.entries()) {
     await t.test(`${i}: ${expected} ${code}`, async (t) => {
+      gw.heal()
       const got = await ask(gw.url, `/v1/files/${i}`, { method: 'POST', body: Buffer.from('{}') })
       t.equal(got.status, expected)
       t.equal(got.headers['retry-after'], retryAfter)

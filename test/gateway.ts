@@ -5,8 +5,9 @@ import path from 'node:path'
 import { pino } from 'pino'
 import type { Test } from 'tap'
 import { plugins } from '../plugins/index.ts'
+import type { WatchLoad } from '../src/overload.ts'
 import { startGateway, type Gateway } from '../src/start.ts'
-import type { Timer } from '../src/videos/watcher.ts'
+import type { Timer } from '../src/timer.ts'
 
 /** A valid key; any 32 letters or digits behind the prefix would do. */
 export const KEY = 'sk-gw-' + 'k'.repeat(32)
@@ -18,11 +19,16 @@ export interface TestGateway extends Gateway {
   readonly logged: Record<string, unknown>[]
   /** writes the file again; waits until the new configuration is live or refused */
   rewrite (yaml: string): Promise<void>
+  /** Forgets how upstreams fared: what they have limited or refused is asked at once. */
+  heal (): void
   /** POST /v1/messages with the test's key */
   messages (body: unknown, init?: RequestInit): Promise<Response>
 }
 
 export const messagesRequest = { model: 'm1', max_tokens: 100, messages: [{ role: 'user', content: 'Hello' }] } as const
+
+/** Of an upstream: nothing is sent again, and however often it fails it is asked. */
+export const CALM = 'retries: { attempts: 0, max_backoff: 1ms }, breaker: { failures: 1000000 }'
 
 /** A whole configuration with one model `m1` sold by the given upstream URLs, in this order of attempts. */
 export function yaml (targets: readonly string[], more = '', pipeline = 'auth, chat-to-messages, channel-router, billing-meter, error-normalize'): string {
@@ -35,7 +41,7 @@ server:
 store: { driver: memory, path: ./data }
 pipeline: [${pipeline}]
 upstreams:
-${targets.map((url, i) => `  u${i}: { url: "${url}", dialect: messages, headers: { x-api-key: "upstream-secret-${i}" } }`).join('\n')}
+${targets.map((url, i) => `  u${i}: { url: "${url}", dialect: messages, ${CALM}, headers: { x-api-key: "upstream-secret-${i}" } }`).join('\n')}
 models:
   - id: m1
     name: Model One
@@ -48,7 +54,7 @@ models:
     channels:
       premium:
         price: { input: 3, output: 15, cache_read: 0.30, cache_write: 3.75 }
-        targets: [${targets.map((_, i) => `{ upstream: u${i}, model: vendor-m1, weight: ${i === 0 ? 1000000 : 1} }`).join(', ')}]
+        targets: [${targets.map((_, i) => `{ upstream: u${i}, model: vendor-m1, priority: ${i} }`).join(', ')}]
 accounts:
   - { id: acme, name: Acme, opening_balance_usd: 100 }
 keys:
@@ -56,7 +62,8 @@ keys:
 ${more}`
 }
 
-export async function gateway (t: Test, text: string, options: { readonly files?: Readonly<Record<string, string>>, readonly env?: NodeJS.ProcessEnv, readonly now?: () => number, readonly timer?: Timer } = {}): Promise<TestGateway> {
+/** @param options `isForgetful`: whatever upstreams did, each request finds them as if they had never been asked */
+export async function gateway (t: Test, text: string, options: { readonly files?: Readonly<Record<string, string>>, readonly env?: NodeJS.ProcessEnv, readonly now?: () => number, readonly timer?: Timer, readonly watchLoad?: WatchLoad, readonly isForgetful?: boolean } = {}): Promise<TestGateway> {
   const folder = mkdtempSync(path.join(tmpdir(), 'gateway-test-'))
   t.teardown(() => { rmSync(folder, { recursive: true, force: true }) })
   for (const [name, content] of Object.entries(options.files ?? {})) writeFileSync(path.join(folder, name), content)
@@ -68,9 +75,17 @@ export async function gateway (t: Test, text: string, options: { readonly files?
     file, plugins, pluginsUrl: new URL('../plugins/index.ts', import.meta.url).href, log,
     ...(options.env !== undefined && { env: options.env }),
     ...(options.now !== undefined && { now: options.now }),
-    ...(options.timer !== undefined && { timer: options.timer })
+    ...(options.timer !== undefined && { timer: options.timer }),
+    // A machine that is busy with other tests must not look like an overload.
+    watchLoad: options.watchLoad ?? (() => () => {})
   })
   t.teardown(() => running.stop())
+  const { health } = running.services.upstreams
+  const heal = (): void => { health.retain({ config: { models: [], routes: [] }, upstreams: new Map() }) }
+  if (options.isForgetful === true) {
+    const waitOf = health.waitOf.bind(health)
+    health.waitOf = (...question) => { heal(); return waitOf(...question) }
+  }
   const url = running.urls.api
   return Object.assign(Object.create(running) as Gateway, {
     url,
@@ -82,6 +97,7 @@ export async function gateway (t: Test, text: string, options: { readonly files?
       writeFileSync(file, next)
       await done
     },
+    heal,
     messages: (body: unknown, init: RequestInit = {}) => fetch(url + '/v1/messages', {
       method: 'POST',
       body: JSON.stringify(body),

@@ -2,7 +2,7 @@
 import type { Test } from 'tap'
 import { startSimulator, type Simulator, type SimulatorOptions } from '../src/simulator/simulator.ts'
 import { fate, type Fate } from './client.ts'
-import { gateway, yaml, type TestGateway } from './gateway.ts'
+import { CALM, gateway, yaml, type TestGateway } from './gateway.ts'
 
 const PIPELINE = 'auth, key-policy, rate-limit: { default_rpm: 0, default_concurrency: 0 }, schema-validate, chat-to-messages, channel-router, billing-meter, error-normalize'
 
@@ -60,6 +60,7 @@ export interface Setting {
   readonly keys?: string
   readonly store?: string
   readonly now?: () => number
+  readonly isForgetful?: boolean
 }
 
 export interface ImageGateway {
@@ -77,7 +78,7 @@ export async function imageGateway (t: Test, setting: Setting = {}): Promise<Ima
   let order: ('premium' | 'cheap')[] = []
   premium.events.on('open', ({ method }) => { if (method === 'POST') order.push('premium') })
   cheap.events.on('open', ({ method }) => { if (method === 'POST') order.push('cheap') })
-  const gw = await gateway(t, imageYaml(premium.url, cheap.url, setting), { ...(setting.now !== undefined && { now: setting.now }) })
+  const gw = await gateway(t, imageYaml(premium.url, cheap.url, setting), { isForgetful: setting.isForgetful === true, ...(setting.now !== undefined && { now: setting.now }) })
   return {
     gw, premium, cheap,
     asked () {
@@ -89,7 +90,7 @@ export async function imageGateway (t: Test, setting: Setting = {}): Promise<Ima
 }
 
 export function imageYaml (premium: string, cheap: string, { models = imageModel('nano', { premium: 'nano', cheap: 'nano' }), options = '', upstreams = '', balance = '100', server = '', listener = '', keys = '', store }: Setting = {}): string {
-  const upstream = (name: string, url: string, more = ''): string => `  ${name}: { url: "${url}", dialect: images, headers: { authorization: "Bearer upstream-secret" }${options}${more} }\n`
+  const upstream = (name: string, url: string, more = ''): string => `  ${name}: { url: "${url}", dialect: images, ${CALM}, headers: { authorization: "Bearer upstream-secret" }${options}${more} }\n`
   const own = modes.map((mode) => `  - { id: ${mode}, account: acme, secret: ${keyOf(mode)}, routing_mode: ${mode} }\n`).join('')
   const text = yaml([], '', PIPELINE)
     .replace(/upstreams:\n[^]*(?=accounts:)/, `upstreams:\n${upstream('premium', premium)}${upstream('cheap', cheap)}${upstream('impatient', cheap, ', timeouts: { first_byte: 50ms }')}${upstreams}models:\n${models}`)

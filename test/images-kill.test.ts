@@ -19,7 +19,7 @@ const large = picture('a large cat', 1_200_000)
 interface Answer { readonly data: readonly { readonly url: string }[], readonly channel: 'premium' | 'cheap' }
 
 t.test('a kill in the middle of a hundred and twenty images', async (t) => {
-  const [premium, cheap] = await Promise.all([1, 2].map((seed) => startSimulator({ firstDelayMs: 40, tokenDelayMs: 0, errorRate: 0.2, seed })))
+  const [premium, cheap] = await Promise.all([1, 2].map((seed) => startSimulator({ firstDelayMs: 40, tokenDelayMs: 0, errorRate: 0.2, errorStatuses: [500, 503, 529], seed })))      // a 429 keeps the others away for a while
   t.teardown(() => Promise.all([premium!.close(), cheap!.close()]))
   const folder = folderFor(t, { 'gateway.yaml': imageYaml(premium!.url, cheap!.url, { store: '{ driver: embedded, path: ./data }' }) })
   const uploads = path.join(folder, 'data', 'uploads')

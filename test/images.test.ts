@@ -188,7 +188,7 @@ t.test('what nobody will hear of is not kept', async (t) => {
 })
 
 t.test('two hundred at once, with failures at random: each is charged once for what it got, or not at all', async (t) => {
-  const { gw } = await imageGateway(t, { simulators: { errorRate: 0.3, seed: 7 }, balance: '1000' })
+  const { gw } = await imageGateway(t, { simulators: { errorRate: 0.3, seed: 7 }, balance: '1000', isForgetful: true })
   const all = await Promise.all(Array.from({ length: 200 }, async (_, i) => {
     const response = await fetch(`${gw.url}/v1/images/generations`, {
       method: 'POST', headers: { authorization: `Bearer ${keyOf(['auto_cheap', 'auto_premium', 'cheap', 'premium', 'max'][i % 5]!)}`, 'content-type': 'application/json' },

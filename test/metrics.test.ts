@@ -123,6 +123,20 @@ t.test('process and event loop metrics are there, and the exposition is one that
   t.equal(new Set(names).size, names.length)
 })
 
+t.test('what somebody else knows of many is asked for at each scrape', async (t) => {
+  const metrics = createMetrics()
+  const states = [{ upstream: 'a', model: 'm', value: 2 }, { upstream: 'b"\\', model: '', value: 0 }]
+  metrics.watchMany('gateway_upstream_breaker_state', () => states.map(({ value, ...labels }) => ({ labels, value })))
+  t.equal(await read(metrics, 'gateway_upstream_breaker_state{upstream="a",model="m"}'), 2)
+  t.equal(await read(metrics, 'gateway_upstream_breaker_state{upstream="b\\"\\\\"}'), 0)
+  states[0]!.value = 1
+  t.equal(await read(metrics, 'gateway_upstream_breaker_state{upstream="a",model="m"}'), 1)
+  states.push(...Array.from({ length: 3000 }, (_, i) => ({ upstream: `u${i}`, model: 'm', value: 0 })))
+  t.equal((await metrics.print()).split('\n').filter((line) => line.startsWith('gateway_upstream_breaker_state{')).length, 2000)
+  metrics.upstreamRetried('a', 'credential')
+  t.equal(await read(metrics, 'gateway_upstream_retries_total{upstream="a",reason="credential"}'), 1)
+})
+
 t.test('lesson 23: labels are bounded; what comes after 2,000 sets is counted under "other"', async (t) => {
   const metrics = createMetrics()
   for (let i = 0; i < 5000; i++) {
@@ -244,13 +258,16 @@ t.test('the time that was ours is what is left without the client\'s sending, th
   const ownMs = async (times: Partial<Exchange['times']>): Promise<number> => {
     const asked = exchange(on)
     observe(asked, own)
-    for (const [name, at] of Object.entries(times)) Object.assign(asked.times, { [name]: asked.startedAt + at })
+    for (const [name, at] of Object.entries(times)) Object.assign(asked.times, { [name]: name.startsWith('waited') ? at : asked.startedAt + at })
     await asked.finish({ kind: 'completed' })
     return own.lines.at(-1)!.own_ms as number
   }
   // Times in the future, so that the moment of the end does not come into it.
   t.equal(await ownMs({ body: 1000, dispatched: 1002, upstreamEnd: 9000, firstByte: 9003 }), 5, 'a JSON answer')
   t.equal(await ownMs({ body: 1000, dispatched: 1002, firstByte: 3000 }), 2, 'the upstream has not ended')
+  t.equal(await ownMs({ body: 1000, dispatched: 1502, upstreamEnd: 9000, firstByte: 9003, waited: 800, waitedFirst: 500 }), 5, 'a wait for a turn is not ours (lesson 19); one between two attempts is between them')
+  t.equal(own.lines.at(-1)!.queue_ms, 800)
+  t.equal(await ownMs({ body: 1000, firstByte: 3000, waited: 1990 }), 10, 'nobody was asked')
 })
 
 t.test('secrets that somebody logs by mistake stay secrets', async (t) => {

@@ -9,7 +9,7 @@ import type { JsonReply } from '../src/reply.ts'
 import { account, config, exchange, key, model, snapshot } from './exchange.ts'
 import { gateway, KEY, yaml, type TestGateway } from './gateway.ts'
 
-const sold = (price: TokenPrice | 'free', enabled = true): ChannelConfig => ({ enabled, price, targets: [{ upstream: 'secret-upstream', model: 'secret-model', weight: 1 }] })
+const sold = (price: TokenPrice | 'free', enabled = true): ChannelConfig => ({ enabled, maintenance: false, sticky: false, price, targets: [{ upstream: 'secret-upstream', model: 'secret-model', weight: 1, priority: 0 }] })
 const text = (id: string, channels: ModelConfig['channels'], more: Partial<ModelConfig> = {}): ModelConfig => ({ ...model(id, {}), context: 200_000, max_output: 64_000, channels, ...more })
 
 const models = [

@@ -2,9 +2,10 @@
 import fc from 'fast-check'
 import t, { type Test } from 'tap'
 import type { ChannelConfig, TextPrice, TokenPrice } from '../src/config/config.ts'
-import { parseFrom, priceAt, spansOf } from '../src/money/price-in-force.ts'
+import { priceAt, spansOf } from '../src/money/price-in-force.ts'
 import { compilePrice, cost } from '../src/money/price.ts'
 import type { Usage } from '../src/money/usage.ts'
+import { parseFrom } from '../src/stages.ts'
 import type { Entry } from '../src/store/store.ts'
 import { ask, until } from './billing-client.ts'
 import { gateway, KEY, messagesRequest, yaml, type TestGateway } from './gateway.ts'
@@ -12,7 +13,7 @@ import { answer, blockStart, blockStop, messageEnd, messageStart, status, textDe
 
 t.setTimeout(120_000)
 
-const sold = (price: TextPrice): ChannelConfig => ({ enabled: true, price, targets: [{ upstream: 'u', model: 'm', weight: 1 }] })
+const sold = (price: TextPrice): ChannelConfig => ({ enabled: true, maintenance: false, sticky: false, price, targets: [{ upstream: 'u', model: 'm', weight: 1, priority: 0 }] })
 
 t.test('from when: a day is its midnight in UTC, an instant has a zone, and there is nothing else', async (t) => {
   for (const [text, instant] of [

@@ -241,6 +241,7 @@ await t.test('how often', async (t) => {
     gw.script = errorReply(529, 'overloaded_error', 'no', { 'anthropic-ratelimit-requests-limit': '4000', 'retry-after': '7' })
     t.match(await gw.ask('ten'), { status: 503, headers: { 'anthropic-ratelimit-requests-limit': '10', 'anthropic-ratelimit-requests-remaining': '8', 'retry-after': '7' } }, 'ours, not the upstream\'s')
     t.match(await gw.ask('ten', '/v1/messages', { body: '{}' }), { status: 400, code: 'model_required', headers: { ratelimit: '"key";r=7;t=60' } })
+    gw.heal()
     const go = Promise.withResolvers<void>()
     gw.script = [wait(go.promise), answer('late')]
     const response = await gw.messages(stream, init)

@@ -113,7 +113,7 @@ t.test('what is allowed: the way down, the targets, the worst case, what is left
     'auth onHead passed api-key', 'key-policy onHead passed ', 'rate-limit onHead passed rate-limit', 'core body passed body,model', 'key-policy onRequest passed ', 'rate-limit onRequest passed ',
     'schema-validate onRequest passed ', 'chat-to-messages onRequest passed ', 'channel-router onRequest passed plan', 'billing-meter onRequest passed worst-case,billing-meter'
   ])
-  t.strictSame(body.targets, [{ channel: 'cheap', upstream: 'u0', model: 'vendor-m2', weight: 1, price_version: 'input=1 output=2' }])
+  t.strictSame(body.targets, [{ channel: 'cheap', upstream: 'u0', model: 'vendor-m2', priority: 0, weight: 1, price_version: 'input=1 output=2' }])
   const input = body['max_input_tokens'] as number
   t.equal(Number(body.max_cost_usd), (input + 20) / 1e6)
   t.strictSame([body['max_output_tokens'], body['held_at_start_usd']], [10, body.max_cost_usd])

@@ -65,7 +65,7 @@ const limited = await freeing(t)
 const busy = await overloaded(t)
 const silent = await late(t)
 const bad = await upstream(t, errorReply(529, 'overloaded_error', 'Overloaded'))
-const two = await gateway(t, yaml([bad.url, (await upstream(t, json(message('from the second')))).url]))
+const two = await gateway(t, yaml([bad.url, (await upstream(t, json(message('from the second')))).url]), { isForgetful: true })
 
 for (const { name, SDK, exported, tools, format, isNew } of sdks) {
   t.test(name, async (t) => {

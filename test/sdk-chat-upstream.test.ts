@@ -132,7 +132,7 @@ interface Quirk extends Asking {
   readonly streamOnly?: true
 }
 
-const quirks: readonly Quirk[] = [
+const habits: readonly Quirk[] = [
   { directive: 'tokens=12' },
   { directive: 'finish_twice' },
   { directive: 'finish_null' },
@@ -141,11 +141,10 @@ const quirks: readonly Quirk[] = [
   { directive: 'usage_each' },
   { directive: 'usage_missing', usage: 'missing' },
   { directive: 'usage_zero', usage: 'zero' },
+  { directive: 'usage_late' },
+  { directive: 'usage_late usage_with_finish' },
   { directive: 'cached=7' },
   { directive: 'no_terminal', streamOnly: true },
-  { directive: 'no_terminal usage_missing', usage: 'missing', streamOnly: true },
-  { directive: 'finish_null usage_missing', usage: 'missing' },
-  { directive: 'finish_twice usage_missing', usage: 'missing' },
   { directive: 'empty_frames' },
   { directive: 'noise' },
   { directive: 'unknown_event', streamOnly: true },
@@ -168,6 +167,11 @@ const quirks: readonly Quirk[] = [
   { directive: 'tool_calls=3 tool_turns tool_no_id finish_null', tools: true },
   { directive: 'tool_calls=3 usage_missing no_terminal', tools: true, usage: 'missing', streamOnly: true }
 ]
+
+/** Each of them also of a vendor that counts nothing, and of one that counts to zero. */
+const quirks: readonly Quirk[] = habits.flatMap((habit) => habit.directive.includes('usage') || habit.directive.includes('cached') ? [habit] : [
+  habit, { ...habit, directive: `${habit.directive} usage_missing`, usage: 'missing' }, { ...habit, directive: `${habit.directive} usage_zero`, usage: 'zero' }
+])
 
 /** As the vendor counted; undefined where it said nothing. */
 interface Reported { readonly prompt_tokens: number, readonly completion_tokens: number, readonly prompt_tokens_details: { readonly cached_tokens: number } }
@@ -301,7 +305,7 @@ t.test('the `ai` package, whose schemas are stricter: thoughts, a tool and its r
 t.test('a conversation goes on at a vendor of the other style', async (t) => {
   const chat = await simulate(t, 'upstream-secret-0')
   const other = await simulate(t, 'upstream-secret-1')
-  const { anthropic } = clientsOf(await gateway(t, config([chat.url, other.url], [0]).replace('weight: 1000000', 'weight: 1')
+  const { anthropic } = clientsOf(await gateway(t, config([chat.url, other.url], [0])
     .replace('models:\n', 'models:\n  - { id: m2, provider: acme, created: 2025-11-01, context: 200000, max_output: 64000, thinking: budget, channels: { premium: { price: { input: 1, output: 1 }, targets: [{ upstream: u1, model: vendor-m2 }] } } }\n')
     .replace(/, \{ upstream: u1, model: vendor-m1[^}]*\}/, '')))
   const asking = { ...messagesBody({ directive: 'tool_calls=1 ', tools: true, thinks: true }), max_tokens: 3000 }
@@ -407,6 +411,7 @@ t.test('how a stream ends', async (t) => {
   const gw = await gateway(t, config([up.url], [0]).replace(`${CHAT},`, `${CHAT}, timeouts: { idle: 200ms },`))
   for (const [name, { code, type }] of Object.entries(endings)) {
     await t.test(name, async (t) => {
+      gw.heal()
       const { events, headers } = await ask(`${gw.url}/v1/messages`, { model: 'm1', max_tokens: 99, stream: true, messages: [{ role: 'user', content: name }] }, { headers: { 'x-api-key': KEY } })
       t.equal(saidIn(events), 'one two three')
       const { entries, openHolds } = await fate(gw, String(headers['x-request-id']))
@@ -479,6 +484,7 @@ t.test('an error with the status of an answer is named as one in a stream is', a
   const gw = await gateway(t, config([up.url], [0]))
   for (const [i, [error, status, code]] of errors.entries()) {
     for (const stream of [false, true]) {
+      gw.heal()
       const got = await ask(`${gw.url}/v1/chat/completions`, { model: 'm1', stream, messages: [{ role: 'user', content: String(i) }] }, { headers: { 'x-api-key': KEY } })
       t.equal(got.status, status, `${error.code}, ${stream ? 'stream' : 'JSON'}`)
       t.match(got.body, { error: { code, charged_usd: '0' } })
@@ -494,6 +500,7 @@ t.test('errors of a vendor in its own words', async (t) => {
     ['status=500', 502, 'server_error'], ['html', 502, 'server_error'], ['empty', 502, 'empty_response'], ['empty_body', 502, 'server_error'], ['malformed', 502, 'server_error']
   ] as const) {
     for (const stream of [false, true]) {
+      gw.heal()
       const response = await fetch(`${gw.url}/v1/chat/completions`, { method: 'POST', headers: { 'content-type': 'application/json', authorization: `Bearer ${KEY}` }, body: JSON.stringify({ model: 'm1', stream, messages: [{ role: 'user', content: `[[sim: ${directive}]]` }] }) })
       const { error } = await response.json() as { error: { code: string, charged_usd: string } }
       t.strictSame([response.status, error.code, error.charged_usd], [status, code, '0'], `${directive}, ${stream ? 'stream' : 'JSON'}`)

@@ -59,7 +59,7 @@ function sdkYaml (url: string, { upstreams = '', models = '', timeouts = 'hold_h
 
 /** Before an upstream of the test's own. */
 export async function sdkGateway (t: Test, url: string, { now, ...setting }: Setting & { readonly now?: () => number } = {}): Promise<TestGateway> {
-  return await gateway(t, sdkYaml(url, setting), { files: { 'unlucky.ts': UNLUCKY }, ...(now !== undefined && { now }) })
+  return await gateway(t, sdkYaml(url, setting), { files: { 'unlucky.ts': UNLUCKY }, isForgetful: true, ...(now !== undefined && { now }) })
 }
 
 export interface Simulated {

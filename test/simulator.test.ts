@@ -316,6 +316,96 @@ t.test('faults in a stream, each as the table says, and the log says what was se
   }
 })
 
+t.test('chat: faults in a stream', async (t) => {
+  const vendor = await simulator(t)
+  const table = [
+    { directive: 'cut_after=3', count: 3, isCut: true, ending: 'cut' },
+    { directive: 'cut_mid_event=3', count: 3, isCut: true, ending: 'cut' },
+    { directive: 'end_after=3', count: 3, isCut: false, ending: 'cut' },
+    { directive: 'tokens=2 no_terminal', count: 5, isCut: false, ending: 'cut' },
+    { directive: 'error_event_first', count: 1, isCut: false, ending: 'error' },
+    { directive: 'error_event_after=2', count: 3, isCut: false, ending: 'error' },
+    { directive: 'malformed=2', count: 3, isCut: false, ending: 'error' },
+    { directive: 'empty', count: 4, isCut: false, ending: 'complete' },
+    { directive: 'tokens=2 unknown_event', count: 7, isCut: false, ending: 'complete' }
+  ]
+  for (const [index, { directive, count, isCut, ending }] of table.entries()) {
+    const { events, error } = await eventsOf(await post(`${vendor.url}/v1/chat/completions`, { ...chatHello(directive), stream: true, stream_options: { include_usage: true } }))
+    t.strictSame([events.length, error !== undefined], [count, isCut], directive)
+    const record = await ended(vendor, index + 1)
+    t.match(record, { ended: ending, events_sent: count }, directive)
+    const text = events.filter(({ data }) => /"content":"./.test(data)).map(({ json }) => (json as { choices: [{ delta: { content: string } }] }).choices[0].delta.content).join('')
+    t.equal(record.text_sent, text, directive)
+  }
+})
+
+/** With the key of a vendor of chat style. */
+function post (url: string, body: Fields, signal?: AbortSignal): Promise<Response> {
+  return fetch(url, { method: 'POST', headers: { ...head, authorization: 'Bearer k' }, body: JSON.stringify(body), ...(signal !== undefined && { signal }) })
+}
+
+function chatHello (directive: string): Fields {
+  return { model: 'm', messages: [{ role: 'user', content: `[[sim: ${directive}]] Hello` }] }
+}
+
+t.test('every failure that is no stream, in every dialect', async (t) => {
+  const vendor = await simulator(t)
+  const dialects: Readonly<Record<string, (directive: string) => Fields>> = {
+    '/v1/messages': (directive) => ({ ...chatHello(directive), max_tokens: 9 }),
+    '/v1/chat/completions': chatHello,
+    '/v1/images/generations': (directive) => ({ model: 'm', prompt: `[[sim: ${directive}]] Hello` }),
+    '/v1/videos': (directive) => ({ model: 'm', prompt: `[[sim: ${directive}]] Hello` })
+  }
+  for (const [path, body] of Object.entries(dialects)) {
+    const say = (directive: string): Promise<Response> => post(vendor.url + path, body(directive))
+    for (const status of [401, 403, 408, 429, 500, 503, 529]) {
+      const response = await say(`status=${status}`)
+      t.strictSame([response.status, response.headers.get('retry-after')], [status, null], `${path} ${status}`)
+      t.type((await response.json() as { error: Fields }).error['message'], 'string')
+    }
+    t.equal((await say('status=429 retry_after=7')).headers.get('retry-after'), '7')
+    t.match(await (await say('html=500')).text(), /^<html>/)
+    t.equal(await (await say('empty_body')).text(), '')
+    await t.rejects((await say('malformed')).json(), SyntaxError)
+    await t.rejects((await say('cut_mid_event=0')).text(), TypeError)
+    await t.rejects(say('cut'), TypeError)
+    t.ok(JSON.parse(await (await say('trickle=1 chunk=50')).text()), 'slow, and whole')
+  }
+})
+
+t.test('more than anybody takes: an event, and an answer', async (t) => {
+  const vendor = await simulator(t)
+  const text = { ...chatHello('oversize'), max_tokens: 9 }
+  for (const [path, body, limit] of [
+    ['/v1/messages', { ...text, stream: true }, 16], ['/v1/messages', text, 64],
+    ['/v1/chat/completions', { ...text, stream: true }, 16], ['/v1/chat/completions', text, 64], ['/v1/images/generations', { model: 'm', prompt: '[[sim: oversize]] Hello' }, 160]
+  ] as const) {
+    const leave = new AbortController()
+    const response = await post(vendor.url + path, body, leave.signal)
+    const length = response.headers.get('content-length')
+    if ('stream' in body) {
+      let bytes = 0
+      let hasEnd = false
+      for await (const chunk of response.body as unknown as AsyncIterable<Uint8Array>) {
+        hasEnd ||= Buffer.from(chunk).includes('\n\n')
+        if ((bytes += chunk.length) > limit * 1024 * 1024) break
+      }
+      t.strictSame([length, hasEnd], [null, false], `${path}: no end of the event`)
+    } else t.ok(Number(length) > limit * 1024 * 1024, `${path}: ${length} bytes`)
+    leave.abort()
+  }
+  for (let index = 0; index < 5; index++) t.match(await ended(vendor, index + 1), { ended: 'client_left', status: 200, events_sent: 0, failure: undefined })
+})
+
+t.test('silent between two bytes, it notices at once that the client leaves', async (t) => {
+  const vendor = await simulator(t)
+  const leave = new AbortController()
+  const response = await post(`${vendor.url}/v1/messages`, { ...chatHello('trickle=999999999'), max_tokens: 9 }, leave.signal)
+  t.equal(response.status, 200)
+  leave.abort()
+  t.match(await ended(vendor), { ended: 'client_left', failure: undefined })
+})
+
 t.test('JSON answers are cut in half too', async (t) => {
   const vendor = await simulator(t)
   const response = await say(vendor.url, '[[sim: cut_after=1]]')
@@ -410,6 +500,7 @@ t.test('chat: the habits of its vendors', async (t) => {
     ['tokens=1 usage_with_finish', 'role content stop+usage [DONE]'],
     ['tokens=1 usage_each', 'role+usage content+usage stop+usage [DONE]'],
     ['tokens=1 usage_missing', 'role content stop [DONE]'],
+    ['tokens=1 usage_late', 'role+usage content stop usage [DONE]'],
     ['tokens=1 no_terminal', 'role content stop usage'],
     ['tokens=1 empty_frames', 'data: {} role data: {} content data: {} stop data: {} usage data: {} [DONE]'],
     ['tokens=1 noise', ': PROCESSING keepalive role : PROCESSING keepalive content : PROCESSING keepalive stop : PROCESSING keepalive usage : PROCESSING keepalive [DONE]'],
@@ -487,6 +578,37 @@ t.test('faults by rate: about so many, and the same ones for the same seed', asy
   const failed = first.filter((status) => status !== 200)
   t.ok(failed.length > 5 && failed.length < 35, `${failed.length} of 60 failed`)
   t.strictSame(new Set(failed), new Set([429, 529]))
+})
+
+t.test('of several faults each request gets one, the same ones for the same seed', async (t) => {
+  const run = async (seed: number): Promise<string[]> => {
+    const vendor = await simulator(t, { faults: ['status=429 retry_after=7', 'status=503', 'html'], faultRate: 0.6, seed })
+    const got: string[] = []
+    for (let count = 0; count < 60; count++) {
+      const { status, headers } = await say(vendor.url, 'x')
+      got.push(`${status} ${headers.get('retry-after')}`)
+    }
+    return got
+  }
+  const [first, again, other] = [await run(7), await run(7), await run(8)]
+  t.strictSame(first, again)
+  t.notSame(first, other)
+  t.strictSame(new Set(first), new Set(['200 null', '429 7', '503 null', '502 null']))
+})
+
+t.test('one that flaps: good and bad for as long, by its clock', async (t) => {
+  let now = 0
+  const run = async (options: SimulatorOptions): Promise<unknown[]> => {
+    const vendor = await simulator(t, { now: () => now, flapMs: 5000, ...options })
+    const got: unknown[] = []
+    for (const start = now; now < start + 20_000; now += 2500) got.push(await say(vendor.url, 'x').then(({ status }) => status, () => 'closed'))
+    return got
+  }
+  t.strictSame(await run({}), [200, 200, 'closed', 'closed', 200, 200, 'closed', 'closed'])
+  t.strictSame(await run({ faults: 'status=503' }), [200, 200, 503, 503, 200, 200, 503, 503])
+  t.strictSame(await run({ errorRate: 1, errorStatuses: [529] }), [200, 200, 529, 529, 200, 200, 529, 529])
+  const told = await simulator(t, { now: () => now, flapMs: 5000 })
+  t.equal((await say(told.url, '[[sim: status=500]]')).status, 500, 'what a request asks for it gets')
 })
 
 t.test('faults for all, for a part of them, and none for the healthy one of two upstreams', async (t) => {
@@ -581,9 +703,16 @@ t.test('`simulate` prints where it listens and an upstream to paste, and a line 
   t.equal(await running, 0)
   t.match(lines[1], 'POST /v1/messages m 200 3 events cut cut_after=3')
 
+  const again = new AbortController()
+  const flapping = Promise.withResolvers<string>()
+  const other = simulate(['--listen', '127.0.0.1:0', '--delay', '0', '--fault', 'status=429 retry_after=3', '--fault', 'html', '--cut-after', '1', '--fault-rate', '1', '--flap', '900000000', '--quiet'], { ...commandLine, signal: again.signal, print: flapping.resolve })
+  t.equal((await say(/http:\S+\d/.exec(await flapping.promise)![0], 'x')).status, 200, 'for ten days it is well')
+  again.abort()
+  t.equal(await other, 0)
+
   t.equal(await simulate(['--help'], commandLine), 0)
   for (const name of Object.keys(directives)) t.ok(lines.at(-1)?.includes(`  ${name}`), name)
-  for (const wrong of [['--nonsense'], ['--listen', 'x'], ['--error-rate', '2'], ['--delay', 'soon'], ['--fault', 'nonsense'], ['--error-status', '200']]) {
+  for (const wrong of [['--nonsense'], ['--listen', 'x'], ['--error-rate', '2'], ['--delay', 'soon'], ['--fault', 'nonsense'], ['--error-status', '200'], ['--flap', '0']]) {
     t.equal(await simulate(wrong, commandLine), 2)
     t.match(complaints.at(-1), /simulate: .*\nTry: gateway simulate --help/)
   }

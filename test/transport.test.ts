@@ -138,7 +138,7 @@ t.test('DNS: a connection that is old enough is made anew, to where the name lea
   t.teardown(() => { far.close() })
 
   const say = async (upstreams: Upstreams, age: number): Promise<() => Promise<string>> => {
-    const opened = upstreams.open('u', upstreamConfig({ url: `http://vendor.test:${port}`, timeouts: { connect: 1000, first_byte: 5000, idle: 5000, websocket_idle: 5000, connection_age: age } }))
+    const opened = upstreams.open('u', upstreamConfig({ url: `http://vendor.test:${port}`, timeouts: { connect: 1000, first_byte: 5000, idle: 5000, websocket_idle: 5000, connection_age: age, total: 60_000 } }))
     return () => new Promise<string>((resolve, reject) => {
       const chunks: Buffer[] = []
       const call = new UpstreamCall(opened, { method: 'POST', path: '/', headers: {}, body: '{}' }, {

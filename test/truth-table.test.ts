@@ -6,7 +6,7 @@ import { EmbeddedStore } from '../src/store/embedded.ts'
 import type { Entry, Store } from '../src/store/store.ts'
 import { ask, until, type Got } from './billing-client.ts'
 import { newLog } from './embedded-store.ts'
-import { gateway, yaml } from './gateway.ts'
+import { CALM, gateway, yaml } from './gateway.ts'
 import { folderFor, run } from './spawned.ts'
 import { all } from './store-conformance.ts'
 import { throwing } from './throwing.ts'
@@ -212,7 +212,7 @@ function settings (url: string, of: readonly Case[]): string {
   const model = /^ {2}- id: m1[^]*?(?=^accounts:)/m.exec(text)![0]
   return text
     .replace('driver: memory, path: ./data', 'driver: embedded, path: ./data, windows: forget')
-    .replace('upstreams:\n', `upstreams:\n  hasty: { url: "${url}", dialect: messages, timeouts: { first_byte: 150ms, idle: 150ms } }\n`)
+    .replace('upstreams:\n', `upstreams:\n  hasty: { url: "${url}", dialect: messages, ${CALM}, timeouts: { first_byte: 150ms, idle: 150ms } }\n`)
     .replace(model, model + model.replace('id: m1', 'id: hasty').replace('upstream: u0', 'upstream: hasty'))
     .replace(/^ {2}- \{ id: acme,.*$/m, of.map(({ name }) => `  - { id: ${name}, name: ${name}, opening_balance_usd: 100 }`).join('\n'))
     .replace(/^ {2}- \{ id: acme-dev,.*$/m, of.map(({ name }) => `  - { id: ${name}, account: ${name}, usage_limit_usd: 50, secret: ${secretOf(name)} }`).join('\n'))

@@ -138,6 +138,7 @@ void t.test('a creation that fails upstream creates nothing', async (t) => {
     ['status=500', /^502 server_error/], ['status=429', /^503 model_overloaded/], ['status=401', /^502 server_error: The model's provider/], ['html', /^502 server_error/],
     ['cut', /^502 server_error/], ['empty_body', /^502 server_error/], ['malformed', /^502 server_error/], ['content_policy', /^400 content_policy_violation/]
   ] as const) {
+    gw.heal()
     const answered = await ask('POST', '/videos', { model: 'clip', prompt: `a cat [[sim: ${directive}]]` })
     t.match(errorIn(answered), said, directive)
     t.equal((answered.body as unknown as { error: { charged_usd: string } }).error.charged_usd, '0', directive)

@@ -3,7 +3,7 @@ import type { Test } from 'tap'
 import { startSimulator, type Simulator, type SimulatorOptions } from '../src/simulator/simulator.ts'
 import type { Entry } from '../src/store/store.ts'
 import { type Clock, startClock } from './clock.ts'
-import { gateway, KEY, type TestGateway } from './gateway.ts'
+import { CALM, gateway, KEY, type TestGateway } from './gateway.ts'
 
 /** Of another account. */
 export const OTHER = 'sk-gw-' + 'o'.repeat(32)
@@ -22,7 +22,7 @@ store: ${store}
 videos: ${videos}
 pipeline: [auth, key-policy, rate-limit: { default_rpm: 0, default_concurrency: 0 }, schema-validate, chat-to-messages, channel-router, billing-meter: { low_balance_usd: 0 }, error-normalize]
 upstreams:
-  studio: { url: "${url}", dialect: videos, headers: { authorization: "Bearer upstream-secret" } }
+  studio: { url: "${url}", dialect: videos, ${CALM}, headers: { authorization: "Bearer upstream-secret" } }
 models:
   - id: clip
     provider: acme

@@ -254,6 +254,7 @@ t.test('what an upstream says in the place of a WebSocket is shaped and scrubbed
   for (const [what, wanted] of Object.entries(cases)) {
     await t.test(what, async (t) => {
       greet = wanted.greet
+      gw.heal()
       const got = await raw(t, gw.url)
       t.equal(got.status, wanted.status)
       isShaped(t, got, wanted.code)

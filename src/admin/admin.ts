@@ -9,10 +9,12 @@ import { Refusal, refusalBody } from './api/refusal.ts'
 
 export interface AdminParts {
   readonly services: Services
+  /** as Prometheus scrapes them */
+  readonly metrics: () => Promise<string>
   /** for /admin/v1/config; holds no secret */
   readonly status: () => unknown
   /** why requests should go elsewhere; empty: ready */
-  readonly ready: () => readonly string[]
+  readonly reasons: () => readonly string[] | Promise<readonly string[]>
   /** '' lets nobody in */
   readonly token: string
   readonly api?: AdminApi
@@ -32,13 +34,13 @@ interface Address {
 
 const METHODS = ['GET', 'HEAD']
 
-export function adminHandler ({ services, status, ready, token, api }: AdminParts): (req: IncomingMessage, res: ServerResponse) => void {
+export function adminHandler ({ services, metrics, status, reasons, token, api }: AdminParts): (req: IncomingMessage, res: ServerResponse) => void {
   const addresses = new Map<string, Address>([
     // The event loop runs, or nobody would answer.
     ['/healthz', { isPublic: true, answer: () => asJson({ status: 'ok' }) }],
-    ['/readyz', { isPublic: true, answer: () => { const reasons = ready(); return asJson({ ready: reasons.length === 0, reasons }, reasons.length === 0 ? 200 : 503) } }],
-    ['/metrics', { isPublic: true, answer: async () => ({ status: 200, type: services.metrics.contentType, text: await services.metrics.print() }) }],
-    ['/admin/v1/config', { isPublic: false, answer: () => asJson(status()) }]
+    ['/readyz', { isPublic: true, answer: async () => { const found = await reasons(); return asJson({ ready: found.length === 0, reasons: found }, found.length === 0 ? 200 : 503) } }],
+    ['/metrics', { isPublic: true, answer: async () => ({ status: 200, type: services.metrics.contentType, text: await metrics() }) }],
+    ['/admin/v1/config', { isPublic: false, answer: async () => asJson(await status()) }]
   ])
   const expected = hash('sha256', token, 'buffer')
   /** in the audit log: which token it was, and nothing that helps to guess it */

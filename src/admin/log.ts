@@ -30,11 +30,14 @@ function isoTime (): string {
   return lastStamp
 }
 
-/** @param destination default: standard output */
-export function createLogger (level: LogLevel, destination: DestinationStream = standardOutput()): Logger {
+/**
+ * @param destination default: standard output
+ * @param base what every line says
+ */
+export function createLogger (level: LogLevel, destination: DestinationStream = standardOutput(), base: Readonly<Record<string, unknown>> | null = null): Logger {
   return pino({
     level,
-    base: null,
+    base,
     timestamp: isoTime,
     formatters: { level: (label) => ({ level: label }), log: (line) => censor(line, CENSORED_DEPTH) },
     serializers: { err: (thrown: unknown) => thrown instanceof Error ? censor(stdSerializers.err(thrown), CENSORED_DEPTH) : thrown }
@@ -46,7 +49,7 @@ export function createLogger (level: LogLevel, destination: DestinationStream = 
  * measures all that it holds again at every line (20 µs each), and lines kept as strings are trees of 60 small ones that
  * every garbage collection copies (a fifth of the CPU of a request): so a line becomes bytes at once. All measured.
  */
-function standardOutput (): DestinationStream {
+export function standardOutput (): DestinationStream {
   const output = pino.destination({ dest: 1, sync: false, maxLength: BACKLOG_BYTES, contentMode: 'buffer' })
   let page = Buffer.allocUnsafe(PAGE_BYTES)
   let used = 0
@@ -105,7 +108,7 @@ export function logExchange (log: Logger, finished: FinishedExchange, error?: Ga
   // Our own failure: the stack is the first thing that whoever is on call asks for.
   if (error?.row === 'server_error') log.error({ ...line, err: error.cause ?? error }, 'request')
   else if (error === undefined) log.info(line, 'request')
-  else if (refusesUs(error.cause)) log.warn({ ...line, cause: nameCause(error.cause), hint: `the upstream refuses the gateway's credentials: look at upstreams.${finished.upstream}.headers` }, 'request')
+  else if (refusesUs(error.cause)) log.warn({ ...line, cause: nameCause(error.cause), hint: `the upstream refuses the gateway's credentials: look at upstreams.${finished.upstream}.${finished.credential === undefined ? 'headers' : 'credentials'}` }, 'request')
   else log.info({ ...line, cause: nameCause(error.cause) }, 'request')
 }
 
@@ -133,15 +136,18 @@ export function summarise (exchange: Exchange, outcome: Outcome, status: number,
     key_id: apiKey?.key.id,
     account: apiKey?.account.id,
     model: model?.id,
+    asked: exchange.alias,
     provider: model?.provider,
     channel: tried?.channel,
     upstream,
+    credential: upstream === undefined ? undefined : exchange.credential,
     attempts: exchange.attempts,
     stream: isRead ? exchange.find(Body)!.stream === true : undefined,
     nanos: charge?.nanos,
     usage: charge?.usage,
     usage_source: charge?.source,
     first_byte_ms: times.firstByte === 0 ? undefined : round(times.firstByte - startedAt),
+    queue_ms: times.waited === 0 ? undefined : round(times.waited),
     duration_ms: round(now - startedAt),
     own_ms: round(ownTime(exchange, now)),
     config_generation: exchange.snapshot.generation,
@@ -152,13 +158,13 @@ export function summarise (exchange: Exchange, outcome: Outcome, status: number,
 
 /**
  * From the parsed body (before it we wait for the client) to the first attempt, and from the upstream's last byte to
- * the answer; not the client's taking of it. Without an attempt: all after the body.
+ * the answer; neither the client's taking of it, nor the wait for a turn. Without an attempt: all after the body.
  */
 function ownTime ({ times, startedAt }: Exchange, now: number): number {
   const read = times.body === 0 ? startedAt : times.body
   const end = times.firstByte > times.upstreamEnd ? times.firstByte : now
-  if (times.dispatched === 0) return end - read
-  return times.dispatched - read + (times.upstreamEnd === 0 ? 0 : end - times.upstreamEnd)
+  if (times.dispatched === 0) return end - read - times.waited
+  return times.dispatched - read - times.waitedFirst + (times.upstreamEnd === 0 ? 0 : end - times.upstreamEnd)
 }
 
 /** Microseconds matter in own_ms, and no digit behind them. */

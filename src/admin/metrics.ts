@@ -21,10 +21,14 @@ export interface FinishedExchange {
   readonly key_id?: string | undefined
   readonly account?: string | undefined
   readonly model?: string | undefined
+  /** the alias of it that the client named */
+  readonly asked?: string | undefined
   readonly provider?: string | undefined
   readonly channel?: string | undefined
   /** that served, or was tried last */
   readonly upstream?: string | undefined
+  /** of the last attempt */
+  readonly credential?: string | undefined
   readonly attempts: number
   /** undefined: the body was not read */
   readonly stream: boolean | undefined
@@ -32,6 +36,8 @@ export interface FinishedExchange {
   readonly usage?: Usage | undefined
   readonly usage_source?: UsageSource | undefined
   readonly first_byte_ms?: number | undefined
+  /** in queues, and until targets recovered */
+  readonly queue_ms?: number | undefined
   readonly duration_ms: number
   /** how much of the duration was the gateway's */
   readonly own_ms: number
@@ -43,7 +49,15 @@ export interface FinishedExchange {
 }
 
 /** A number that somebody else knows; asked for at each scrape. */
-export type Watched = 'gateway_body_memory_bytes' | 'gateway_holds_open' | 'gateway_videos_open'
+export type Watched = 'gateway_body_memory_bytes' | 'gateway_event_loop_delay_seconds' | 'gateway_overloaded' | 'gateway_fleet_processes' | 'gateway_holds_open' | 'gateway_outbox_pending' | 'gateway_store_lag_seconds' | 'gateway_store_up' | 'gateway_videos_open'
+
+/** The same for each of many. */
+export type WatchedMany = 'gateway_upstream_breaker_state' | 'gateway_upstream_credential_aside' | 'gateway_upstream_queue_depth' | 'gateway_upstream_running'
+
+export interface Sample {
+  readonly labels: Readonly<Record<string, string>>
+  readonly value: number
+}
 
 /** How a video task ended. `lost`: its upstream knows it no more; `unknown`: nobody could tell in time. Only the first is charged. */
 export type VideoEnd = 'completed' | 'failed' | 'lost' | 'unknown'
@@ -57,14 +71,22 @@ export interface Metrics {
   /** A request that never became an exchange, such as a parser error or shed load. */
   rejected (reason: string): void
   hookTimeout (plugin: string): void
+  /** A target was asked again. @param reason the error's row in the catalogue, or "credential": with another one */
+  upstreamRetried (upstream: string, reason: string): void
+  /** One that waited for a place at an upstream was let in. @param ms how long it waited */
+  queued (upstream: string, ms: number): void
+  queueRefused (upstream: string, reason: 'queue_full' | 'queue_timeout'): void
   /** What an answer cost beyond its hold: the operator's loss. */
   shortfall (nanos: Nanos): void
+  /** A worker has ended and is started again. */
+  workerRestarted (): void
   /** A video task is over. */
   videoEnded (end: VideoEnd, model: string, channel: string, charged: Nanos): void
   /** A configuration went live. Forgets the series of what it no longer has. */
   configLive (generation: number, config: Config): void
   configRefused (): void
   watch (name: Watched, read: () => number | Promise<number>): void
+  watchMany (name: WatchedMany, read: () => Iterable<Sample>): void
   readonly contentType: string
   /** the exposition, as Prometheus scrapes it */
   print (): Promise<string>
@@ -102,23 +124,35 @@ export function createMetrics (now: () => number = Date.now): Metrics {
   const shortfalls = counters('gateway_shortfall_nanodollars_total', 'What answers cost beyond their holds: the operator\'s loss.', [], [])
   const rejections = counters('gateway_rejected_total', 'Requests that never reached the pipeline.', [], ['reason'])
   const videos = counters('gateway_videos_ended_total', 'Video tasks that are over; only completed ones are charged. "unknown": nobody could tell in time; the provider may charge for it.', ['model', 'channel'], ['end'])
+  const retries = counters('gateway_upstream_retries_total', 'Requests that were sent to the same target again, by the error before it ("credential": with another credential).', ['upstream'], ['reason'])
+  const queueWaits = histograms('gateway_upstream_queue_wait_seconds', 'How long requests waited that had to wait for a place at an upstream, and got one.', DURATION_S, ['upstream'], [])
+  const queueRefusals = counters('gateway_upstream_queue_refused_total', 'Times that an upstream had no place for a request, and no room to wait or no patience; another may have served it.', ['upstream'], ['reason'])
   const hookTimeouts = counters('gateway_hook_timeouts_total', 'Hooks of plugins that took longer than hook_timeout.', ['plugin'], [])
+  const workerRestarts = counters('gateway_worker_restarts_total', 'Workers that have ended and were started again (server.workers).', [], [])
   const reloads = counters('gateway_config_reloads_total', 'Configurations that were tried after the first.', [], ['result'])
-  const families = [requests, durations, firstTokens, tokenUsage, tokens, overheads, attempts, charged, shortfalls, rejections, videos, hookTimeouts, reloads]
+  const families = [requests, durations, firstTokens, tokenUsage, tokens, overheads, attempts, charged, shortfalls, rejections, videos, retries, queueWaits, queueRefusals, hookTimeouts, workerRestarts, reloads]
 
   let inFlight = 0
   const config = { generation: 0, isLastLive: 0, liveAt: 0 }
   const watched = new Map<Watched, () => number | Promise<number>>()
+  const watchedMany = new Map<WatchedMany, () => Iterable<Sample>>()
   const gauges: readonly Gauge[] = [
     { name: 'gateway_requests_in_flight', help: 'Requests that have arrived and are not over.', read: () => inFlight },
     { name: 'gateway_config_generation', help: 'The configuration that new requests get.', read: () => config.generation },
     { name: 'gateway_config_last_reload_success', help: '1: the last configuration that was tried went live. 0: it was refused, the one before it works on.', read: () => config.isLastLive },
     { name: 'gateway_config_last_reload_timestamp_seconds', help: 'When the last configuration went live.', read: () => config.liveAt / 1000 },
+    { name: 'gateway_overloaded', help: '1: the process has too much to do, and refuses new requests.', read: () => watched.get('gateway_overloaded')?.() },
+    { name: 'gateway_event_loop_delay_seconds', help: 'How late the event loop was at the last look.', read: () => watched.get('gateway_event_loop_delay_seconds')?.() },
     { name: 'gateway_body_memory_bytes', help: 'Request bodies in memory.', read: () => watched.get('gateway_body_memory_bytes')?.() },
+    { name: 'gateway_fleet_processes', help: 'Processes that serve clients from the same store.', read: () => watched.get('gateway_fleet_processes')?.() },
+    { name: 'gateway_store_up', help: 'Of a store that is somewhere else: whether it answers.', read: () => watched.get('gateway_store_up')?.() },
+    { name: 'gateway_store_lag_seconds', help: 'How far its replicas are behind: a failover may forget so much of holds and admissions, and no charge.', read: () => watched.get('gateway_store_lag_seconds')?.() },
+    { name: 'gateway_outbox_pending', help: 'Charges that it does not know yet, and that wait on the disk.', read: () => watched.get('gateway_outbox_pending')?.() },
     { name: 'gateway_videos_open', help: 'Video tasks that are not over; each has a hold.', read: () => watched.get('gateway_videos_open')?.() },
-    { name: 'gateway_holds_open', help: 'Holds that are neither settled nor released.', read: () => watched.get('gateway_holds_open')?.() }
+    { name: 'gateway_holds_open', help: 'Holds that are neither settled nor released; where the store is shared, those of this process.', read: () => watched.get('gateway_holds_open')?.() }
   ]
   shortfalls.cell()
+  workerRestarts.cell()
 
   /** The cells that one kind of request counts in, found once. */
   const bundles = new Map<string, Bundle>()
@@ -182,11 +216,15 @@ export function createMetrics (now: () => number = Date.now): Metrics {
     attempt (upstream, outcome) { attempts.cell(upstream, outcome).value++ },
     rejected (reason) { rejections.cell(reason).value++ },
     hookTimeout (plugin) { hookTimeouts.cell(plugin).value++ },
+    upstreamRetried (upstream, reason) { retries.cell(upstream, reason).value++ },
+    queued (upstream, ms) { queueWaits.cell(upstream).observe(ms / 1000) },
+    queueRefused (upstream, reason) { queueRefusals.cell(upstream, reason).value++ },
     videoEnded (end, model, channel, nanos) {
       videos.cell(model, channel, end).value++
       if (nanos > 0n) charged.cell(model, channel).value += Number(nanos)
     },
 
+    workerRestarted () { workerRestarts.cell().value++ },
     shortfall (nanos) { shortfalls.cell().value += Number(nanos) },
 
     configLive (generation, { models, upstreams }) {
@@ -209,9 +247,10 @@ export function createMetrics (now: () => number = Date.now): Metrics {
     },
 
     watch (name, read) { watched.set(name, read) },
+    watchMany (name, read) { watchedMany.set(name, read) },
     contentType: registry.contentType,
     async print () {
-      const parts = [await registry.metrics(), ...await Promise.all(gauges.map(printGauge))]
+      const parts = [await registry.metrics(), ...await Promise.all(gauges.map(printGauge)), ...[...watchedMany].map(([name, read]) => printMany(name, MANY[name], read()))]
       for (const family of families) for await (const part of family.print()) parts.push(part)
       return parts.join('')
     }
@@ -280,6 +319,23 @@ async function printGauge ({ name, help, read }: Gauge): Promise<string> {
   } finally {
     clearTimeout(timer)
   }
+}
+
+const MANY: Readonly<Record<WatchedMany, string>> = {
+  gateway_upstream_breaker_state: 'Whether a target is left alone because it fails: 0 it is not, 1 one request at a time tries it, 2 it is.',
+  gateway_upstream_credential_aside: '1: the upstream has limited or refused this credential, and it is not used for a while.',
+  gateway_upstream_queue_depth: 'Requests that wait for a place at an upstream.',
+  gateway_upstream_running: 'Attempts that run at a target.'
+}
+
+/** No more than of other metrics: GET /admin/v1/upstreams has all. */
+function printMany (name: WatchedMany, help: string, samples: Iterable<Sample>): string {
+  const lines: string[] = []
+  for (const { labels, value } of samples) {
+    if (lines.length === LIMIT) break
+    lines.push(`${name}{${Object.entries(labels).filter(([, text]) => text !== '').map(([label, text]) => `${label}="${escape(text)}"`).join(',')}} ${value}\n`)
+  }
+  return headOf(name, help, 'gauge') + lines.join('')
 }
 
 function headOf (name: string, help: string, type: string): string {

@@ -33,6 +33,7 @@ interface Verb {
 }
 
 const KEY_COLUMNS = ['id', 'account', 'state', 'declared', 'spent_usd', 'usage_limit_usd', 'shown']
+const FLEET_COLUMNS = ['id', 'host', 'worker', 'pid', 'version', 'generation', 'hash', 'started', 'requests_in_flight', 'outbox', 'seen_s_ago', 'reasons']
 const ACCOUNT_COLUMNS = ['id', 'name', 'state', 'declared', 'balance_usd', 'held_usd']
 
 const NOUNS: Readonly<Record<string, Readonly<Record<string, Verb>>>> = {
@@ -76,6 +77,19 @@ const NOUNS: Readonly<Record<string, Readonly<Record<string, Verb>>>> = {
     },
     suspend: { takes: ['ID'], run: async (gate, said) => await one(gate, 'PATCH', 'accounts', said, '', { suspended: true }) },
     resume: { takes: ['ID'], run: async (gate, said) => await one(gate, 'PATCH', 'accounts', said, '', { suspended: false }) }
+  },
+  fleet: {
+    list: {
+      takes: [],
+      async run (gate, { json }) {
+        const { is_converged: isConverged, data } = await done(gate, 'GET', '/fleet')
+        const rows = data as readonly Readonly<Record<string, unknown>>[]
+        if (json) print(JSON.stringify(rows) + '\n')
+        else print(table(rows, FLEET_COLUMNS))
+        if (isConverged !== true) console.error('They do not all run the same configuration: compare HASH.')
+        return 0
+      }
+    }
   },
   ledger: {
     export: {

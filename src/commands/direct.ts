@@ -12,6 +12,7 @@ import { loadUserPlugin } from '../config/user-plugin.ts'
 import { Directory } from '../directory.ts'
 import { endpoints } from '../endpoints.ts'
 import { scratchFiles } from '../files/open.ts'
+import { Fleet } from '../fleet.ts'
 import { Tokens } from '../money/tokens.ts'
 import type { Plugin } from '../plugin.ts'
 import { rehearse } from '../rehearse.ts'
@@ -44,6 +45,7 @@ export async function openDirectly (loaded: Config, folder: string, plugins: rea
       services,
       changes: async (after, limit) => await store.changes(after, limit),
       config: () => config,
+      processes: async () => await new Fleet({ records: store, now: Date.now }).processes(),
       plugins: shipped,
       tryKey: tryKeyOn(shipped, services),
       rehearse: async (question) => await rehearse(await snapshot(), question)

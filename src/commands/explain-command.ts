@@ -81,19 +81,20 @@ function readBody (said: string): unknown {
 }
 
 function print (explained: Explained): string {
-  const { steps, targets, refusal, prices, limits, allowed, then, key, key_state: state, account, route, model, config_generation: generation, max_cost_usd: most, held_at_start_usd: first, max_input_tokens: input, max_output_tokens: output } = explained
+  const { steps, targets, in_maintenance: left, refusal, prices, limits, allowed, then, key, key_state: state, account, route, alias, model, config_generation: generation, max_cost_usd: most, held_at_start_usd: first, max_input_tokens: input, max_output_tokens: output } = explained
   const rows = (list: unknown): readonly Explained[] => Array.isArray(list) ? list.filter(isMap) : []
   const said = isMap(refusal) ? refusal : undefined
   const verdict = said === undefined ? `would be ${String(then)}` : `would be refused with ${String(said['status'])} ${String(said['code'])}`
   const parts = [
     `${String(route)} with the key ${String(key)} (${String(state)}) ${verdict}.\n`,
     said === undefined ? '' : `${String(said['message'])}${said['cause'] === undefined ? '' : `\n${String(said['cause'])}`}\n`,
-    '\n' + table(rows(steps), ['who', 'hook', 'verdict', 'wrote'])
+    rows(steps).length === 0 ? '' : '\n' + table(rows(steps), ['who', 'hook', 'verdict', 'wrote'])
   ]
-  if (rows(targets).length > 0) parts.push('\n' + table(rows(targets), ['channel', 'upstream', 'model', 'weight', 'price_version']))
+  if (rows(targets).length > 0) parts.push('\n' + table(rows(targets), ['channel', 'upstream', 'model', 'priority', 'weight', 'price_version']))
+  if (rows(left).length > 0) parts.push('\nIn maintenance:\n' + table(rows(left), ['channel', 'upstream', 'model']))
   const until = rows(prices).map((price) => price['until']).find((instant) => typeof instant === 'string')
   parts.push('\n' + card({
-    account, model, ...(allowed === true || most !== '0' ? { max_cost_usd: most, held_at_start_usd: first, max_input_tokens: input, max_output_tokens: output } : {}),
+    account, ...(alias !== null && { alias }), model, ...(allowed === true || most !== '0' ? { max_cost_usd: most, held_at_start_usd: first, max_input_tokens: input, max_output_tokens: output } : {}),
     ...(until !== undefined && { price_changes_at: until }), ...(isMap(limits) ? leftOf(limits) : {}), config_generation: generation
   }))
   return parts.join('')

@@ -48,14 +48,20 @@ export async function openGate ({ file, base, url, plugins, pluginsUrl }: GateOp
   const { config } = loaded
   const folder = path.resolve(base, config.store.path)
   const { listen } = config.server.admin
-  const near = urlOf(listen)
-  if (near !== undefined && await answers(near)) return remote(near, tokenOf(config, folder))
+  const near = await nearGateway(config)
+  if (near !== undefined) return remote(near, tokenOf(config, folder))
   if (config.store.driver === 'memory') throw new CommandError(`No gateway answers at ${listen} (server.admin.listen), and what store.driver: memory keeps ends with its process. Start the gateway first.`)
   try {
     return await openDirectly(config, folder, plugins)
   } catch (cause) {
     throw new CommandError(`No gateway answers at ${listen} (server.admin.listen), so the data folder was tried: ${(cause as Error).message}\nIf a gateway runs at another address, name it: --url http://HOST:PORT, with its token in ${TOKEN_VARIABLE}.`, { cause })
   }
+}
+
+/** The address of the gateway that this configuration describes; undefined: none answers. @throws {CommandError} something else is there */
+export async function nearGateway ({ server }: Config): Promise<string | undefined> {
+  const near = urlOf(server.admin.listen)
+  return near !== undefined && await answers(near) ? near : undefined
 }
 
 /** Undefined: a free port, which nobody knows. */

@@ -16,6 +16,7 @@ export interface Config {
   readonly pipeline: readonly PipelineItem[]
   readonly upstreams: Readonly<Record<string, UpstreamConfig>>
   readonly models: readonly ModelConfig[]
+  readonly aliases: readonly AliasConfig[]
   readonly routes: readonly RouteConfig[]
   readonly accounts: readonly AccountConfig[]
   readonly keys: readonly KeyConfig[]
@@ -24,6 +25,8 @@ export interface Config {
 export type LogLevel = 'trace' | 'debug' | 'info' | 'warn' | 'error' | 'fatal' | 'silent'
 
 export interface ServerConfig {
+  /** processes that share the addresses of clients; 1: this one is the gateway */
+  readonly workers: number
   readonly api: ListenerConfig & { readonly timeouts: ApiTimeouts }
   readonly public: ListenerConfig & PublicConfig
   readonly admin: ListenerConfig & { readonly token: string }
@@ -31,8 +34,19 @@ export interface ServerConfig {
   readonly body_limit: Bytes
   readonly body_memory: Bytes
   readonly body_disk: Bytes
+  readonly overload: OverloadConfig
   readonly drain_delay: Milliseconds
   readonly drain_timeout: Milliseconds
+}
+
+/** When the process itself has too much to do, and refuses new requests. */
+export interface OverloadConfig {
+  /** 0: never */
+  readonly event_loop_delay: Milliseconds
+  /** percent of the heap's limit, or of `memory_limit`; 0: never */
+  readonly memory: number
+  /** of all processes of the gateway; absent: the container's, if it has one */
+  readonly memory_limit?: Bytes
 }
 
 export interface ListenerConfig {
@@ -63,13 +77,37 @@ export interface ApiTimeouts {
 }
 
 export interface StoreConfig {
-  readonly driver: 'embedded' | 'memory'
-  /** the data folder: the ledger, and generated secrets */
+  readonly driver: 'embedded' | 'redis' | 'memory'
+  /** the data folder: the ledger, or what waits for Redis; and generated secrets */
   readonly path: string
   /** what a power loss may take of the ledger; 0: nothing, and every charge waits for the disk */
   readonly fsync_interval: Milliseconds
   /** what rate limits count after anything but a clean stop: the most that may have been admitted, or nothing */
   readonly windows: 'full' | 'forget'
+  /** of Redis, with credentials; beside `sentinels` only those count. With driver redis there is this one, `cluster` or `sentinels` */
+  readonly url?: string
+  /** nodes of a Redis Cluster */
+  readonly cluster?: readonly string[]
+  readonly sentinels?: readonly string[]
+  /** what the Sentinels call the master */
+  readonly sentinel_name?: string
+  /** what all keys in Redis begin with */
+  readonly prefix: string
+  /** how long Redis may take for a command */
+  readonly timeout: Milliseconds
+  readonly on_outage: OutageConfig
+}
+
+/** What becomes of requests while Redis is away, for each thing that is asked of it. */
+export interface OutageConfig {
+  /** whether keys that are known go on being good */
+  readonly auth: 'deny' | 'cached'
+  /** whether nobody is admitted, each process counts for itself, or nobody counts */
+  readonly limits: 'deny' | 'local' | 'allow'
+  /** whether nothing that costs something is served, or what each process has set aside for it before */
+  readonly money: 'deny' | 'leased'
+  /** that each process sets aside of each account that it serves */
+  readonly lease_usd: Usd
 }
 
 /** How tasks are watched that upstreams work on. */
@@ -119,7 +157,15 @@ export interface UpstreamConfig {
   /** what becomes of its links to images: the client gets them, or links of ours to copies */
   readonly links?: 'pass' | 'mirror'
   readonly headers: Readonly<Record<string, string>>
+  /** more headers, of which each request gets one set; absent: only `headers` */
+  readonly credentials?: readonly CredentialConfig[]
   readonly timeouts: UpstreamTimeouts
+  /** absent: it takes whatever comes */
+  readonly limits?: UpstreamLimits
+  readonly retries: RetriesConfig
+  readonly breaker: BreakerConfig
+  /** true: nothing is sent to it */
+  readonly maintenance: boolean
   /** absent: the system's authorities, no certificate of our own */
   readonly tls?: TlsConfig
   /** http URL of a proxy, with its credentials; absent: straight */
@@ -129,12 +175,54 @@ export interface UpstreamConfig {
   readonly chat?: ChatConfig
 }
 
+/** One of several accounts at the same upstream. */
+export interface CredentialConfig {
+  /** in log and metrics */
+  readonly id: string
+  /** in the place of those of the upstream that have the same names */
+  readonly headers: Readonly<Record<string, string>>
+}
+
+/** How much an upstream gets at a time, and how much waits for it. */
+export interface UpstreamLimits {
+  readonly concurrency: number
+  /** 0: nothing waits */
+  readonly queue: number
+  readonly queue_timeout: Milliseconds
+}
+
+/** Before the commit, and only to a target that failed in a way that may pass. */
+export interface RetriesConfig {
+  /** how often one request may be sent to the same target again; 0: never */
+  readonly attempts: number
+  /** before the first of them; twice as long before each other, with jitter */
+  readonly backoff: Milliseconds
+  /** the longest that is waited: for a backoff, for what an upstream asks for, or for the first of all targets to recover */
+  readonly max_backoff: Milliseconds
+  /** of the requests of the last ten seconds, percent that may be sent again */
+  readonly budget: number
+}
+
+/** When a target is left alone for a while, because it fails. */
+export interface BreakerConfig {
+  /** failures within `window` that open it, at least */
+  readonly failures: number
+  /** and their share of what was sent there, in percent, at least */
+  readonly ratio: number
+  readonly window: Milliseconds
+  /** how long it stays open; twice as long after each probe that failed */
+  readonly open: Milliseconds
+  readonly max_open: Milliseconds
+}
+
 export interface UpstreamTimeouts {
   /** to make a connection, TLS included */
   readonly connect: Milliseconds
   readonly first_byte: Milliseconds
   /** between two pieces of the answer */
   readonly idle: Milliseconds
+  /** from the sending of a request to the last byte of its answer; not of WebSockets and downloads */
+  readonly total: Milliseconds
   /** without a byte from either side of a WebSocket */
   readonly websocket_idle: Milliseconds
   /** then it takes no more requests, and what the resolver says by then counts */
@@ -205,10 +293,16 @@ export interface TargetConfig {
   readonly upstream: string
   readonly model: string
   readonly weight: number
+  /** those of a higher number are asked when all of a lower one are out, or have failed */
+  readonly priority: number
 }
 
 export interface ChannelConfig {
   readonly enabled: boolean
+  /** true: as if it were not there, for a while */
+  readonly maintenance: boolean
+  /** true: the requests of one conversation go to the same target, whose prompt cache knows it */
+  readonly sticky: boolean
   readonly price: TextPrice
   readonly targets: readonly TargetConfig[]
 }
@@ -233,10 +327,25 @@ export interface ModelConfig {
   /** whether it takes a JSON Schema for its answer; where not a tool is forced in its place */
   readonly structured_outputs: boolean
   readonly accepts: readonly ('text' | 'image')[]
+  /** true: it is not served for a while */
+  readonly maintenance: boolean
   /** of image and video models: what decides the price */
   readonly parameters?: Readonly<Record<string, ParameterConfig>>
   /** `price` as typed is a text model's; that of the others is read through `itemPriceOf` (money/item-price.ts) */
   readonly channels: Readonly<Partial<Record<ChannelName, ChannelConfig>>>
+}
+
+/** Another name of a model, for clients. */
+export interface AliasConfig {
+  readonly id: string
+  /** the id of a model; of a list, the last that has begun (stages.ts) */
+  readonly model: string | readonly StagedModel[]
+}
+
+export interface StagedModel {
+  /** as of a price; only the first of a list may be without */
+  readonly from?: string
+  readonly model: string
 }
 
 export interface RouteConfig {
@@ -249,6 +358,8 @@ export interface RouteConfig {
   /** of a forward route: WebSockets too */
   readonly websocket?: boolean
   readonly price?: { readonly usd: Usd } | 'free'
+  /** true: it answers 503 for a while */
+  readonly maintenance?: boolean
   /** names of plugins of `pipeline:`; absent: all of them */
   readonly pipeline?: readonly string[]
 }

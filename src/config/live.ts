@@ -32,15 +32,21 @@ export interface ReloadResult {
   readonly warnings: readonly Problem[]
 }
 
-/** GET /admin/v1/config */
-export interface ConfigStatus {
+/** What is live, without what it says. */
+export interface ConfigState {
   readonly generation: number
+  /** of all that a reload applies: where it is the same, the same is live, whatever the generation */
+  readonly hash: string
   readonly loaded_at: string
   readonly source: string
   readonly last_reload: Pick<ReloadResult, 'ok' | 'at' | 'reason' | 'duration_ms'>
   /** of the last reload, when it was refused */
   readonly problems: readonly Problem[]
   readonly warnings: readonly Problem[]
+}
+
+/** GET /admin/v1/config */
+export interface ConfigStatus extends ConfigState {
   /** secrets are *** */
   readonly config: Config
 }
@@ -87,6 +93,9 @@ interface Pending {
 
 /** A disk that does not answer must not stop a reload either: it is done without its warnings. */
 const WARNING_MS = 5000
+
+/** Hexadecimal digits that are shown of a hash: enough to tell two configurations apart, too few to look for a secret. */
+const SHOWN_HASH = 16
 
 /** A `create` or a connection that never comes to an end must not stop all reloads after it. */
 const TIMEOUT_MS = 30_000
@@ -271,19 +280,26 @@ export class LiveConfig<Live extends Retirable = Snapshot> {
 
   /** @throws {Error} before start() */
   status (): ConfigStatus {
+    const state = this.state()
+    const { generation, config, secrets } = this.#running!
+    if (this.#shown?.generation !== generation) this.#shown = { generation, config: redact(config, secrets) }
+    return { ...state, config: this.#shown.config }
+  }
+
+  /** @throws {Error} before start() */
+  state (): ConfigState {
     const running = this.#running
     const last = this.#last
     if (running === undefined || last === undefined) throw new Error('no configuration is live yet')
-    if (this.#shown?.generation !== running.generation) this.#shown = { generation: running.generation, config: redact(running.config, running.secrets) }
     const { ok, at, reason, duration_ms, problems, warnings } = last
     return {
       generation: running.generation,
+      hash: running.digest.slice(0, SHOWN_HASH),
       loaded_at: running.loadedAt,
       source: this.#options.file,
       last_reload: { ok, at, reason, duration_ms },
       problems,
-      warnings,
-      config: this.#shown.config
+      warnings
     }
   }
 }
@@ -300,7 +316,7 @@ function retire (snapshot: Retirable): void {
 /** A plugin's `create` may put its options into what it throws. */
 function hideSecrets (message: string, { config, secrets: pointers }: ValidLoad): string {
   const options = pointers.map((pointer) => parsePointer(pointer).reduce<unknown>((value, step) => (value as Readonly<Record<string, unknown>> | undefined)?.[step], config))
-  const secrets = [...options.filter((value) => typeof value === 'string'), config.server.admin.token, ...config.keys.map(({ secret }) => secret), ...Object.values(config.upstreams).flatMap(({ headers, tls, proxy }) => [...Object.values(headers), tls?.key ?? '', proxy ?? ''])]
+  const secrets = [...options.filter((value) => typeof value === 'string'), config.server.admin.token, ...config.keys.map(({ secret }) => secret), ...Object.values(config.upstreams).flatMap(({ headers, credentials, tls, proxy }) => [...[headers, ...(credentials ?? []).map((one) => one.headers)].flatMap((one) => Object.values(one)), tls?.key ?? '', proxy ?? ''])]
   return secrets.reduce((text, secret) => secret.length < 4 ? text : text.replaceAll(secret, '***'), message)
 }
 

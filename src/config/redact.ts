@@ -18,9 +18,16 @@ export function redact (config: Config, secrets: readonly string[] = []): Config
   let shown: Config = {
     ...config,
     server: { ...config.server, admin: { ...config.server.admin, token: hide(token) as string } },
+    store: {
+      ...config.store,
+      ...(config.store.url !== undefined && { url: hide(config.store.url) as string }),
+      ...(config.store.cluster !== undefined && { cluster: hide(config.store.cluster) as string[] }),
+      ...(config.store.sentinels !== undefined && { sentinels: hide(config.store.sentinels) as string[] })
+    },
     upstreams: Object.fromEntries(Object.entries(config.upstreams).map(([name, upstream]) => [name, {
       ...upstream,
       headers: hide(upstream.headers) as Record<string, string>,
+      ...(upstream.credentials !== undefined && { credentials: upstream.credentials.map(({ id, headers }) => ({ id, headers: hide(headers) as Record<string, string> })) }),
       ...(upstream.tls?.key !== undefined && { tls: { ...upstream.tls, key: hide(upstream.tls.key) as string } }),
       // where it is stays visible; who we are there does not
       ...(upstream.proxy !== undefined && { proxy: upstream.proxy.replace(/\/\/.*@/, `//${HIDDEN}@`) })

@@ -1,7 +1,7 @@
 // The JSON Schema of gateway.yaml: the core's own part by hand, and each plugin's options from the plugin. The only place where
 // defaults stand. A name is refused until the gateway does what it says. Every property has a description: the reference.
-import { FROM } from '../money/price-in-force.ts'
 import type { JsonSchema, Plugin } from '../plugin.ts'
+import { FROM } from '../stages.ts'
 
 const PRICE_DECIMALS = 12                    // money/nanos.ts parsePrice
 const AMOUNT_DECIMALS = 9                    // a nano-dollar
@@ -35,6 +35,7 @@ function listen (description: string, standard: string): JsonSchema {
 }
 
 const server = map('Where the gateway listens, and its limits. A change needs a restart.', {
+  workers: { description: 'Processes that share the addresses of clients, on this machine; about one per core. More than one needs "store.driver: redis".', type: 'integer', minimum: 1, maximum: 128, default: 1 },
   api: map('The address that API clients use.', {
     listen: listen('"host:port"; port 0 takes a free one; IPv6 as "[::1]:8080".', '127.0.0.1:8080'),
     timeouts: map('How long a client may take.', {
@@ -64,19 +65,56 @@ const server = map('Where the gateway listens, and its limits. A change needs a 
   body_limit: size('Largest request body, after decompression.', '32MB', { min: '1KB', max: '1GB' }),
   body_memory: size('All request bodies in flight; beyond it requests are refused with queue_full.', '512MB', { min: '1MB' }),
   body_disk: size('Files of all forms in flight that are larger than 1 MB and wait on disk; beyond it requests are refused with queue_full.', '4GB', { min: '1MB' }),
+  overload: map('When the process itself has too much to do: new requests are refused with service_unavailable, those that run go on.', {
+    event_loop_delay: duration('How late its event loop is, three times in a row; 0s: never.', '500ms', { min: '0s', max: '1m' }),
+    memory: { description: 'Percent of the memory that it may have: of the heap\'s limit, or of memory_limit; 0: never.', type: 'integer', minimum: 0, maximum: 100, default: 90 },
+    memory_limit: { description: 'All that the processes of the gateway may have; absent: the limit of the container, if it has one.', size: { min: '64MB' } }
+  }, { default: {} }),
   drain_delay: duration('After SIGTERM, how long connections are still accepted while readyz already fails.', '0s', { min: '0s' }),
   drain_timeout: duration('After SIGTERM, how long running requests may take to end.', '30s', { min: '0s' })
 }, { default: {} })
 
+function redisUrl (description: string): JsonSchema {
+  return { description, type: 'string', pattern: '^rediss?://[^\\s?#]+$', expected: 'a URL that begins with redis:// or rediss://', secret: true }
+}
+
 const store = map('Where balances, holds and the ledger live. A change needs a restart.', {
-  driver: { description: 'embedded: SQLite in the data folder. memory: nothing outlives the process.', enum: ['embedded', 'memory'], default: 'embedded' },
-  path: { description: 'The data folder: the ledger, and what the gateway generates itself. One gateway writes to it at a time.', type: 'string', minLength: 1, default: './data' },
+  driver: { description: 'embedded: SQLite in the data folder. redis: shared by any number of gateways. memory: nothing outlives the process.', enum: ['embedded', 'redis', 'memory'], default: 'embedded' },
+  path: { description: 'The data folder: the ledger, and what the gateway generates itself; with driver redis, charges that wait for it. One gateway writes to it at a time.', type: 'string', minLength: 1, default: './data' },
   fsync_interval: duration('What a power loss may take of the ledger; a mere kill takes nothing. 0s: nothing either, and every charge waits for the disk.', '100ms', { min: '0s', max: '1m' }),
-  windows: { description: 'What rate limits count after anything but a clean stop. full: the most that may have been admitted, so that no limit is passed. forget: nothing.', enum: ['full', 'forget'], default: 'full' }
+  windows: { description: 'What rate limits count after anything but a clean stop. full: the most that may have been admitted, so that no limit is passed. forget: nothing.', enum: ['full', 'forget'], default: 'full' },
+  url: redisUrl('Address of a Redis server, with its credentials: redis://USER:PASSWORD@HOST:PORT/DATABASE, or rediss:// for TLS. Beside sentinels its host does not count.'),
+  cluster: { description: 'Addresses of some nodes of a Redis Cluster, in the place of url. All have the credentials of the first.', type: 'array', minItems: 1, items: redisUrl('A node.'), secret: true },
+  sentinels: { description: 'Addresses of Redis Sentinels, which know the server, in the place of url.', type: 'array', minItems: 1, items: redisUrl('A Sentinel.'), secret: true },
+  sentinel_name: { description: 'What the Sentinels call the server.', type: 'string', minLength: 1 },
+  prefix: { description: 'What all keys in Redis begin with: gateways with the same one share everything.', type: 'string', pattern: '^[A-Za-z0-9._-]{1,64}$', expected: 'up to 64 letters, digits and . _ -', default: 'gateway' },
+  timeout: duration('How long Redis may take for a command; a slower one is away.', '250ms', { min: '10ms', max: '10s' }),
+  on_outage: map('What becomes of requests while Redis is away. What they cost is never forgotten: it waits in the data folder.', {
+    auth: { description: 'deny: no key is good, since it may have been frozen meanwhile; requests get auth_unavailable (503). cached: what was known of keys counts.', enum: ['deny', 'cached'], default: 'deny' },
+    limits: { description: 'deny: requests of keys with limits get auth_unavailable (503). local: each process counts for itself, so that as many times the limit may pass as there are processes. allow: nobody counts.', enum: ['deny', 'local', 'allow'], default: 'deny' },
+    money: { description: 'deny: what costs something gets auth_unavailable (503). leased: each process serves from what it has set aside of the balance before, for at most five minutes; keys with usage limits are refused.', enum: ['deny', 'leased'], default: 'deny' },
+    lease_usd: { description: 'With money: leased, what each process sets aside of the balance of each account that it serves, where there is four times as much.', usd: 9, default: '1' }
+  }, { default: {} })
 }, { default: {} })
 
 /** What is translated, and `n`: all answers would be paid for, and one read. */
 const OTHER_FIELD = /^(?!(?:model|messages|max_tokens|max_completion_tokens|temperature|top_p|stop|tools|tool_choice|parallel_tool_calls|reasoning_effort|response_format|user|stream|stream_options|n)$)[A-Za-z][A-Za-z0-9_]{0,63}$/
+
+function headers (description: string): JsonSchema {
+  return {
+    description,
+    type: 'object',
+    propertyNames: { pattern: '^[!#$%&\'*+.^_`|~0-9A-Za-z-]+$', expected: 'the name of an HTTP header' },
+    additionalProperties: {
+      description: 'Value of the header.', type: 'string', pattern: '^[\\t\\x20-\\x7e\\x80-\\xff]*$', expected: 'a text on one line', secret: true
+    },
+    secret: true
+  }
+}
+
+function maintenance (description: string): JsonSchema {
+  return { description, type: 'boolean', default: false }
+}
 
 const upstream = map('A provider that answers requests.', {
   url: {
@@ -88,23 +126,43 @@ const upstream = map('A provider that answers requests.', {
   dialect: { description: 'The API that it speaks.', enum: ['messages', 'chat', 'images', 'videos'], default: 'messages' },
   count_tokens: { description: 'Whether it answers POST /v1/messages/count_tokens; false: the gateway estimates.', type: 'boolean', default: false },
   links: { description: 'What becomes of its links to images. pass: the client gets them. mirror: the gateway fetches the image, and the client gets a link of its public listener.', enum: ['pass', 'mirror'], default: 'pass' },
-  headers: {
-    description: 'Headers sent with every request to it: its credentials.',
-    type: 'object',
-    default: {},
-    propertyNames: { pattern: '^[!#$%&\'*+.^_`|~0-9A-Za-z-]+$', expected: 'the name of an HTTP header' },
-    additionalProperties: {
-      description: 'Value of the header.', type: 'string', pattern: '^[\\t\\x20-\\x7e\\x80-\\xff]*$', expected: 'a text on one line', secret: true
-    },
-    secret: true
+  headers: { ...headers('Headers sent with every request to it: its credentials.'), default: {} },
+  credentials: {
+    description: 'Several accounts at this upstream: each request gets the headers of one, in the place of those of the same names above. One that is rate-limited or refused is put aside for a while.',
+    type: 'array',
+    minItems: 1,
+    items: map('One account.', {
+      id: name('Its name in log and metrics.', 'an id of letters, digits and . _ : / @ + - that begins with a letter or digit'),
+      headers: { ...headers('What proves that it is us.'), minProperties: 1 }
+    }, { required: ['id', 'headers'] })
   },
   timeouts: map('How long it may take.', {
     connect: duration('To make a connection, TLS included; through a proxy each half.', '3s'),
     first_byte: duration('From the request to the head of the answer.', '60s'),
     idle: duration('Between two pieces of the answer.', '60s'),
+    total: duration('From the sending of a request to the last byte of its answer; not of WebSockets and downloads.', '30m'),
     websocket_idle: duration('Without a byte from either side of a WebSocket.', '5m'),
     connection_age: duration('The age at which a connection takes no more requests: a change of DNS is noticed by then.', '5m')
   }, { default: {} }),
+  limits: map('How much it gets at a time from each process of the gateway; absent: whatever comes.', {
+    concurrency: { description: 'Requests at a time.', type: 'integer', minimum: 1, maximum: 1_000_000 },
+    queue: { description: 'Requests that wait for their turn, which accounts take in turns; beyond it: queue_full. 0: none.', type: 'integer', minimum: 0, maximum: 1_000_000, default: 100 },
+    queue_timeout: duration('How long one waits; then: queue_timeout.', '10s')
+  }, { required: ['concurrency'] }),
+  retries: map('When a request is sent again to a target that failed, before anything of an answer has reached the client.', {
+    attempts: { description: 'How often one request may be sent to the same target again; 0: never.', type: 'integer', minimum: 0, maximum: 10, default: 2 },
+    backoff: duration('Before the first of them; twice as long before each other, with jitter.', '250ms'),
+    max_backoff: duration('The longest that is waited: for a backoff, for what the upstream asks for, or for the first of all targets to recover.', '2s'),
+    budget: { description: 'Percent of the requests of the last ten seconds that may be sent again, so that an outage is not multiplied.', type: 'integer', minimum: 0, maximum: 100, default: 20 }
+  }, { default: {} }),
+  breaker: map('When a target is left alone for a while, because it fails.', {
+    failures: { description: 'Failures within the window that open it, at least.', type: 'integer', minimum: 1, maximum: 1_000_000, default: 5 },
+    ratio: { description: 'Their share of what was sent there, in percent, at least.', type: 'integer', minimum: 1, maximum: 100, default: 50 },
+    window: duration('What counts.', '10s', { min: '1s', max: '10m' }),
+    open: duration('How long it stays open; then one request tries it. Twice as long after each that failed.', '5s'),
+    max_open: duration('How long it stays open at most.', '60s')
+  }, { default: {} }),
+  maintenance: maintenance('true: nothing is sent to it, as if its targets were not there.'),
   tls: map('How an https upstream proves itself to us, and we to it.', {
     ca: pem('Certificates of the authorities that are believed, in the place of the public ones.'),
     cert: pem('The certificate of the gateway, with its chain; wants "key".'),
@@ -151,11 +209,13 @@ const priceRow = map('A variant of an image or video model, and what it costs.',
   usd_per_second: price('US dollars per second of video.')
 })
 
+const instant = { type: 'string', pattern: FROM.source, expected: 'a day such as 2027-01-31, or an instant with its zone such as 2027-01-31T18:00:00+01:00' }
+
 /** Of prices that follow each other. Only the first may be without `from`, and may be "free": a rule says so (rules/prices.ts). */
 const stagedPrice = map('US dollars per 1M tokens, from a day or an instant on.', {
   from: {
     description: 'When it begins to hold, without a reload: a day (midnight in UTC), or an instant with its zone; absent, in the first of a list only: always.',
-    type: 'string', pattern: FROM.source, expected: 'a day such as 2027-01-31, or an instant with its zone such as 2027-01-31T18:00:00+01:00'
+    ...instant
   },
   ...tokenPrice.properties as Record<string, JsonSchema>
 }, { required: ['input', 'output'] })
@@ -188,6 +248,8 @@ const channelPrice: JsonSchema = {
 
 const channel = map('One way to sell the model.', {
   enabled: { description: 'false: switched off.', type: 'boolean', default: true },
+  maintenance: maintenance('true: as if it were not there; where no other may serve, 503 maintenance.'),
+  sticky: { description: 'true: the requests of one conversation go to the same target, whose prompt cache knows it.', type: 'boolean', default: false },
   price: channelPrice,
   targets: {
     description: 'What answers; chosen by weight.',
@@ -196,7 +258,8 @@ const channel = map('One way to sell the model.', {
     items: map('A model of an upstream.', {
       upstream: { description: 'A name in upstreams.', type: 'string' },
       model: { description: 'Its name for the model.', type: 'string', minLength: 1 },
-      weight: { description: 'Its share of the requests; 0: none.', type: 'integer', minimum: 0, maximum: 1_000_000, default: 1 }
+      weight: { description: 'Its share of the requests; 0: none.', type: 'integer', minimum: 0, maximum: 1_000_000, default: 1 },
+      priority: { description: 'Targets of a higher number are asked when all of a lower one are out, full, or have failed.', type: 'integer', minimum: 0, maximum: 100, default: 0 }
     }, { required: ['upstream', 'model'] })
   }
 }, { required: ['price', 'targets'] })
@@ -222,6 +285,7 @@ const model = map('A model that clients can ask for.', {
     default: ['text'],
     items: { description: 'A kind of content.', enum: ['text', 'image'] }
   },
+  maintenance: maintenance('true: 503 maintenance to who asks for it.'),
   parameters: {
     description: 'Of an image or video model: what a request may choose, by the name of its field.',
     type: 'object',
@@ -235,11 +299,29 @@ const model = map('A model that clients can ask for.', {
   channels: map('The ways in which it is sold.', { premium: channel, cheap: channel }, { minProperties: 1 })
 }, { required: ['id', 'provider', 'created', 'channels'] })
 
+const alias = map('Another name of a model.', {
+  id: name('What clients send as "model".', 'an id of letters, digits and . _ : / @ + - that begins with a letter or digit'),
+  model: {
+    description: 'The id of the model that answers; or a list of models that follow each other, of which the last that has begun answers.',
+    if: { type: 'array' },
+    then: {
+      type: 'array',
+      minItems: 1,
+      items: map('A model, from a day or an instant on.', {
+        from: { description: 'When it begins to answer, without a reload: a day (midnight in UTC), or an instant with its zone; absent, in the first of a list only: always.', ...instant },
+        model: { description: 'Its id.', type: 'string' }
+      }, { required: ['model'] })
+    },
+    else: { type: 'string', expected: 'the id of a model, or a list of { from, model }' }
+  }
+}, { required: ['id', 'model'] })
+
 const route = map('A method and path of the API.', {
   match: { description: '"METHOD /path"; a forward route may name several methods, "GET,POST /v1/x", and end in "/*".', type: 'string' },
   serve: { description: 'The endpoint that answers, or "none" to remove the shipped route.', type: 'string' },
   forward: { description: 'The upstream that gets the bytes.', type: 'string' },
   websocket: { description: 'Of a forward route: whether its GET takes WebSockets too. The price is that of the connection.', type: 'boolean' },
+  maintenance: maintenance('true: 503 maintenance.'),
   price: freeOr(map('US dollars per request of a forward route.', { usd: price('US dollars per request.') }, { required: ['usd'] })),
   pipeline: {
     description: 'Names of the plugins of this route, in the order of the pipeline; absent: all of them.',
@@ -360,6 +442,7 @@ function withPipeline (pipeline: JsonSchema): JsonSchema {
       additionalProperties: upstream
     },
     models: { description: 'What can be asked for.', type: 'array', default: [], items: model },
+    aliases: { description: 'Other names of models, such as claude-latest.', type: 'array', default: [], items: alias },
     routes: { description: 'Added before the shipped routes.', type: 'array', default: [], items: route },
     accounts: { description: 'Who pays; kept here instead of through the admin API.', type: 'array', default: [], items: account },
     keys: { description: 'What clients prove themselves with.', type: 'array', default: [], items: key }

@@ -5,10 +5,11 @@ import { parsePrice } from '../money/nanos.ts'
 import type { Hooks, Plugin } from '../plugin.ts'
 import { type Endpoint, type Route, RouteTable, styleOf } from '../routes.ts'
 import type { Services } from '../services.ts'
+import { type Stage, stageAt, stagesOf } from '../stages.ts'
 import { DryStore, DryTasks } from '../store/dry.ts'
 import type { Upstream } from '../upstream/upstream.ts'
 import { within } from '../within.ts'
-import type { Config, RouteConfig } from './config.ts'
+import type { AliasConfig, Config, RouteConfig, StagedModel } from './config.ts'
 import { PartError } from './problem.ts'
 import { suggest } from './suggest.ts'
 import { placeIn } from './user-plugin.ts'
@@ -53,6 +54,9 @@ export interface Parts {
   readonly isDry?: boolean
 }
 
+/** What an alias stands for. */
+type AliasStage = Pick<Stage<unknown>, 'from'> & { readonly model: Model }
+
 interface Running {
   readonly name: string
   readonly hooks: Hooks
@@ -68,6 +72,7 @@ export class Snapshot {
   /** of the public listener */
   readonly publicRoutes: RouteTable
   readonly upstreams: ReadonlyMap<string, Upstream>
+  readonly #aliases: ReadonlyMap<string, readonly AliasStage[]>
   readonly #running: Running[] = []
   readonly #parts: Parts
   #leases = 0
@@ -83,6 +88,7 @@ export class Snapshot {
     this.config = config
     this.services = services
     this.models = new Map(config.models.map((model) => [model.id, model]))
+    this.#aliases = new Map(config.aliases.map((alias) => [alias.id, this.#stagesOf(alias)]))
     const upstreams = new Map<string, Upstream>()
     this.upstreams = upstreams
     try {
@@ -94,6 +100,14 @@ export class Snapshot {
       void this.#close()
       throw thrown
     }
+  }
+
+  /** The model that clients mean by this name at this moment: its id, or an alias. */
+  modelOf (name: string): Model | undefined {
+    const model = this.models.get(name)
+    if (model !== undefined) return model
+    const stages = this.#aliases.get(name)
+    return stages && stageAt(stages, this.services.now()).model
   }
 
   /** For one request; `release` exactly once. */
@@ -135,6 +149,11 @@ export class Snapshot {
     }
   }
 
+  #stagesOf ({ model }: AliasConfig): AliasStage[] {
+    const list: readonly (string | StagedModel)[] = typeof model === 'string' ? [model] : model
+    return stagesOf(list).map(({ from, written }) => ({ from, model: this.models.get(typeof written === 'string' ? written : written.model)! }))
+  }
+
   /** The configuration's own, and below them the shipped ones that it neither replaces nor lacks the plugin for. */
   #apiRoutes (endpoints: Readonly<Record<string, Endpoint>>): RouteConfig[] {
     const own = this.config.routes
@@ -164,6 +183,7 @@ export class Snapshot {
         path,
         style: (endpoint.kind === 'forward' ? undefined : endpoint.style) ?? styleOf(path),
         endpoint,
+        isInMaintenance: route.maintenance === true || (route.forward !== undefined && this.config.upstreams[route.forward]?.maintenance === true),
         plugins: names,
         hooks
       }

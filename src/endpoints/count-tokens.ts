@@ -7,8 +7,10 @@ import { type Attempt, Plan } from '../facts.ts'
 import { nameFailure, settleHook } from '../hooks.ts'
 import type { UpstreamFailure, UpstreamRequest } from '../plugin.ts'
 import { json, type JsonReply } from '../reply.ts'
+import { admit } from '../upstream/admit.ts'
+import { blameFor } from '../upstream/blame.ts'
 import { UpstreamCall } from '../upstream/call.ts'
-import type { Upstream } from '../upstream/upstream.ts'
+import type { Pass } from '../upstream/pass.ts'
 import { estimateInputTokens } from './input-tokens.ts'
 
 /** Bytes of an answer; a count has twenty, an error some hundred. */
@@ -31,27 +33,36 @@ export async function countTokens (exchange: Exchange): Promise<JsonReply> {
  * @throws {GatewayError} the request itself is wrong, or the client has left
  */
 async function passOn (exchange: Exchange, attempt: Attempt, ms: number): Promise<number | undefined> {
-  const upstream = exchange.snapshot.upstreams.get(attempt.upstream)!
+  const { upstreams, services: { upstreams: { gates, health } } } = exchange.snapshot
+  const upstream = upstreams.get(attempt.upstream)!
   const { countTokens: dialect } = upstream.dialect
   if (!upstream.config.count_tokens || dialect === undefined) return undefined
-  const request = dialect.encode(exchange, attempt, upstream)
-  for (const { plugin, call } of exchange.route.hooks.perAttempt) {
-    const told = settleHook(call(attempt, exchange).onUpstreamRequest?.(request), plugin, exchange)
-    if (told !== undefined) await told
-  }
-  exchange.throwIfAborted()
-  if (exchange.attempts++ === 0) exchange.times.dispatched = performance.now()
-  exchange.tried = attempt
+  // A count is not worth a wait.
+  if (!gates.hasRoom(upstream) || health.waitOf(upstream, attempt.model) > 0) return undefined
+  const pass = await admit(exchange, upstream, attempt.model)
+  if (pass === undefined) return undefined
   try {
-    return await ask(exchange, upstream, request, dialect.decode, ms)
+    const request = dialect.encode(exchange, attempt, pass.upstream)
+    for (const { plugin, call } of exchange.route.hooks.perAttempt) {
+      const told = settleHook(call(attempt, exchange).onUpstreamRequest?.(request), plugin, exchange)
+      if (told !== undefined) await told
+    }
+    exchange.throwIfAborted()
+    if (exchange.attempts++ === 0) exchange.times.dispatched = performance.now()
+    exchange.tried = attempt
+    exchange.credential = pass.credential
+    return await ask(exchange, pass, request, dialect.decode, ms)
   } catch (thrown) {
     if (exchange.abortReason !== undefined || !toGatewayError(thrown).retryable) throw thrown
     return undefined
+  } finally {
+    pass.leave()
   }
 }
 
 /** @throws {GatewayError} as error-normalize names it */
-function ask (exchange: Exchange, upstream: Upstream, request: UpstreamRequest, decode: (body: unknown) => number, ms: number): Promise<number> {
+function ask (exchange: Exchange, pass: Pass, request: UpstreamRequest, decode: (body: unknown) => number, ms: number): Promise<number> {
+  const { upstream } = pass
   const { promise, resolve, reject } = Promise.withResolvers<number>()
   let call: UpstreamCall | undefined = undefined             // a request that can't be sent fails before it is there
   let status = 0
@@ -72,6 +83,8 @@ function ask (exchange: Exchange, upstream: Upstream, request: UpstreamRequest, 
   function fail (failure: UpstreamFailure): void {
     end()
     const error = nameFailure(failure, exchange, upstream.name)
+    // Only what is the credential's: who can't count may answer well.
+    if (blameFor(failure, error, exchange.snapshot.services.now).who === 'credential') pass.fail(failure, error)
     exchange.snapshot.services.metrics.attempt(upstream.name, error.row)
     reject(error)
   }

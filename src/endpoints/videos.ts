@@ -33,6 +33,7 @@ export function acceptVideo (exchange: Exchange, reply: JsonReply, attempt: Atte
     channel: attempt.channel,
     upstream: attempt.upstream,
     url: config.upstreams[attempt.upstream]!.url,
+    ...(exchange.credential !== undefined && { credential: exchange.credential }),
     upstream_id: createdId(reply.body),
     ...(version !== undefined && { price_version: version })
   }
@@ -88,7 +89,7 @@ async function deleteFile ({ id, snapshot }: Exchange, video: Video): Promise<vo
   snapshot.lease()
   try {
     const upstream = upstreamOf(snapshot, video)
-    if (upstream === undefined) return
+    if (upstream === undefined || upstream.config.maintenance) return
     const told = await ask(upstream, aboutTask('DELETE', upstream, video.upstream_id), DELETE_MS)
     const failed = 'kind' in told ? told.kind : told.status >= 300 && told.status !== 404 ? `status ${told.status}` : undefined
     if (failed !== undefined) snapshot.services.log.warn({ request_id: id, upstream: video.upstream, upstream_id: video.upstream_id, why: failed }, 'a deleted video could not be deleted at its upstream')
@@ -118,7 +119,9 @@ export async function locateVideo (exchange: Exchange): Promise<Download> {
   if (snapshot.services.now() >= video.expires!) throw expired()
   const variant = new URLSearchParams(received.query).get('variant') || 'video'
   if (!Object.hasOwn(ENDINGS, variant)) throw new GatewayError('invalid_request', { message: `"variant" must be one of ${Object.keys(ENDINGS).join(', ')}.`, param: 'variant' })
-  if (upstreamOf(snapshot, video) === undefined) throw new GatewayError('service_unavailable', { message: 'The provider of this video is not reachable through this gateway at the moment.', retryAfter: 60 })
+  const upstream = upstreamOf(snapshot, video)
+  if (upstream === undefined) throw new GatewayError('service_unavailable', { message: 'The provider of this video is not reachable through this gateway at the moment.', retryAfter: 60 })
+  if (upstream.config.maintenance) throw new GatewayError('maintenance', { message: 'The provider of this video is under maintenance. Try again in {wait}.' })
   const headers: Record<string, string> = { 'accept-encoding': 'identity' }
   for (const name of ASKED) {
     const value = received.headers[name]
@@ -126,7 +129,7 @@ export async function locateVideo (exchange: Exchange): Promise<Download> {
   }
   return {
     upstream: video.upstream,
-    own: { path: contentPath(video.upstream_id) + (variant === 'video' ? '' : `?variant=${variant}`), headers },
+    own: { path: contentPath(video.upstream_id) + (variant === 'video' ? '' : `?variant=${variant}`), headers, ...(video.credential !== undefined && { credential: video.credential }) },
     reply: (bytes) => ({
       ...bytes,
       headers: {

@@ -23,6 +23,8 @@ const TYPES: Readonly<Record<string, { readonly type: string, readonly isRaster:
 export interface DiskOptions {
   /** made at the first file */
   readonly folder: string
+  /** of several processes that write there; absent: there is only this one */
+  readonly owner?: string
   /** bytes of all files together */
   readonly space: number
   readonly now: () => number
@@ -34,11 +36,14 @@ export class Disk implements FileStore {
   readonly #options: DiskOptions
   /** bytes by the hour of their end */
   readonly #hours = new Map<number, number>()
+  /** how the name of a file ends that this process has not written to its end */
+  readonly #unfinished: string
   #used = 0
   #timer: NodeJS.Timeout | undefined
 
   constructor (options: DiskOptions) {
     this.#options = options
+    this.#unfinished = options.owner === undefined ? '.part' : `.${options.owner}.part`
   }
 
   get used (): number {
@@ -56,8 +61,8 @@ export class Disk implements FileStore {
       const folder = path.join(this.#options.folder, name)
       for (const file of await list(folder)) {
         const whole = path.join(folder, file)
-        if (file.endsWith('.part')) await rm(whole, { force: true })
-        else this.#add(Number(name), (await stat(whole)).size)
+        if (file.endsWith(this.#unfinished)) await rm(whole, { force: true })
+        else if (!file.endsWith('.part')) this.#add(Number(name), (await stat(whole)).size)
       }
     }
     await this.sweep()
@@ -69,7 +74,7 @@ export class Disk implements FileStore {
     const hour = Math.floor(expires / HOUR_MS) + 1
     const folder = path.join(this.#options.folder, String(hour))
     await mkdir(folder, { recursive: true, mode: 0o700 })
-    const part = path.join(folder, `${randomSecret()}.part`)
+    const part = path.join(folder, randomSecret() + this.#unfinished)
     let taken = 0
     const take = (size: number): void => {
       if (taken + size > limit) throw new NotAnImage(`it is larger than ${limit} bytes`)

@@ -19,13 +19,14 @@ export interface OpenFiles {
  * To be called with the store open: its lock says that the data folder is ours alone. With the store in memory nothing outlives
  * the process, so neither does a link.
  * @param folder the data folder, absolute
+ * @param worker a folder in it, of one of several processes that share it; absent: nobody shares it
  * @throws {Error} it can't be used
  */
-export async function openFiles ({ driver }: StoreConfig, { public: { link_life: ttl, link_space: space }, body_disk: uploadSpace }: ServerConfig, folder: string, log: Logger, now: () => number): Promise<OpenFiles> {
+export async function openFiles ({ driver }: StoreConfig, { public: { link_life: ttl, link_space: space }, body_disk: uploadSpace }: ServerConfig, folder: string, log: Logger, now: () => number, worker?: string): Promise<OpenFiles> {
   const isKept = driver !== 'memory'
-  const own = isKept ? folder : path.join(tmpdir(), `model-gateway-${randomSecret()}`)
-  const temporary = new TemporaryFolder(path.join(own, 'uploads'), uploadSpace)
-  const disk = new Disk({ folder: path.join(own, 'images'), space, now, onTrouble: (err) => { log.error({ err }, 'files that have expired could not be removed') } })
+  const scratch = path.join(tmpdir(), `model-gateway-${randomSecret()}`)
+  const temporary = new TemporaryFolder(path.join(isKept ? path.join(folder, worker ?? '') : scratch, 'uploads'), uploadSpace)
+  const disk = new Disk({ folder: path.join(isKept ? folder : scratch, 'images'), ...(worker !== undefined && { owner: worker }), space, now, onTrouble: (err) => { log.error({ err }, 'files that have expired could not be removed') } })
   await temporary.clear()
   await disk.start()
   const secret = isKept ? keepSecret(folder, 'link-secret', randomSecret) : randomSecret()
@@ -35,7 +36,7 @@ export async function openFiles ({ driver }: StoreConfig, { public: { link_life:
     async close () {
       await disk.close()
       await temporary.clear()
-      if (!isKept) await rm(own, { recursive: true, force: true })
+      if (!isKept) await rm(scratch, { recursive: true, force: true })
     }
   }
 }

@@ -158,13 +158,18 @@ class Chunks {
     const { parts } = this.#composition
     const calls = parts.filter((part) => part.kind === 'tool_use')
     const chunks = [
-      this.#chunk({ role: 'assistant', content: '' }),
+      this.#chunk({ role: 'assistant', content: '' }, undefined, undefined, this.#early()),
       ...parts.flatMap((part) => part.kind === 'tool_use' ? [] : part.tokens.map((text) => this.#chunk({ [part.kind === 'text' ? 'content' : this.#faults.reasoning_name ?? 'reasoning_content']: text }, text))),
       ...this.#calls(calls),
       ...this.#end(),
       { event: new SseEvent('', '[DONE]') }
     ]
     return chunks.flatMap((chunk) => [...this.#between(), chunk])
+  }
+
+  #early (): ReportedUsage | undefined {
+    if (this.#faults.usage_late !== true || this.#usage === undefined) return undefined
+    return { ...this.#usage, prompt_tokens: Math.floor(Number(this.#usage['prompt_tokens']) / 2), completion_tokens: 0 }
   }
 
   #chunk (delta: object, text?: string, end: object = { finish_reason: null }, usage?: ReportedUsage): Emission {

@@ -71,7 +71,7 @@ export async function deliverEvents (emissions: readonly Emission[], { wire, log
     held = []
     if (sending.length === 0) return
     const bytes = Buffer.concat(sending.map((emission) => bytesOf(emission, faults)))
-    await wire.write(bytes, faults.chunk)
+    await write(bytes, wire, faults)
     for (const emission of sending) log.sent(record, emission)
   }
 
@@ -86,11 +86,21 @@ export async function deliverEvents (emissions: readonly Emission[], { wire, log
     if (index === faults.cut_after || index === faults.cut_mid_event) {
       await flush()
       const bytes = bytesOf(emission, faults)
-      if (index === faults.cut_mid_event) await wire.write(bytes.subarray(0, bytes.length >> 1), faults.chunk)
+      if (index === faults.cut_mid_event) await write(bytes.subarray(0, bytes.length >> 1), wire, faults)
       wire.cut()
       return 'cut'
     }
     if (emission.text !== undefined && faults.burst !== true) await wire.wait(tokenDelayMs)
+    if (index === faults.oversize) {
+      await flush()
+      const bytes = bytesOf(emission, faults)
+      const json = bytes.indexOf('data: ') + 'data: '.length
+      await wire.write(bytes.subarray(0, json))
+      await swell(wire)
+      await wire.write(bytes.subarray(json))
+      log.sent(record, emission)
+      continue
+    }
     held.push(emission)
     if (faults.burst !== true) await flush()
   }
@@ -105,13 +115,16 @@ export async function deliverJson (answer: Extract<Answer, { kind: 'json' }>, { 
   const isBroken = faults.malformed !== undefined && answer.status < 400
   const isCut = faults.cut_after !== undefined || faults.cut_mid_event !== undefined
   const isStalled = faults.stall_after !== undefined
+  const isOversize = faults.oversize !== undefined && answer.status < 400
   const bytes = isBroken || isCut || isStalled ? half : whole
+  const length = (isBroken ? half.length : whole.length) + (isOversize ? OVERSIZE : 0)
 
   // A model that streams a token every 20 ms needs as long for them when it sends them in one piece. An error comes at once.
   if (answer.status < 400) await wire.wait(firstDelayMs + (answer.tokens ?? 0) * tokenDelayMs)
   record.status = answer.status
-  wire.head(answer.status, { ...headers, ...answer.headers, 'content-type': 'application/json', 'content-length': String(isBroken ? half.length : whole.length) })
-  await wire.write(bytes, faults.chunk)
+  wire.head(answer.status, { ...headers, ...answer.headers, 'content-type': 'application/json', 'content-length': String(length) })
+  if (isOversize) await swell(wire)
+  await write(bytes, wire, faults)
   if (isStalled) await wire.silence()
   if (isCut) {
     wire.cut()
@@ -142,7 +155,7 @@ export async function deliverFile ({ type, size, etag, range, ifRange, cutAfter,
   wire.head(record.status, { ...about, 'content-type': type, 'content-length': String(to - from), ...(part !== 'whole' && { 'content-range': `bytes ${from}-${to - 1}/${size}` }) })
   for (let at = from; method !== 'HEAD' && at < to;) {
     const end = Math.min(to, at + SLICE, from + (cutAfter ?? Infinity))
-    await wire.write(read(at, end - at), faults.chunk)
+    await write(read(at, end - at), wire, faults)
     at = end
     if (cutAfter === undefined || at < from + cutAfter || at >= to) continue
     wire.cut()
@@ -159,6 +172,19 @@ function partOf (range: string | undefined, size: number): { readonly from: numb
   const from = first === '' ? Math.max(0, size - Number(last)) : Number(first)
   const to = first === '' || last === '' ? size : Math.min(size, Number(last) + 1)
   return from >= size || to <= from ? 'none' : { from, to }
+}
+
+async function write (bytes: Buffer, wire: Wire, { chunk, trickle }: Faults): Promise<void> {
+  await wire.write(bytes, chunk ?? (trickle === undefined ? undefined : 1), trickle)
+}
+
+/** More bytes than anybody takes for an event, or for an answer of text or images. */
+const OVERSIZE = 200 * 1024 * 1024
+const BLANK = Buffer.alloc(SLICE, ' ')
+
+/** Before JSON it may stand (RFC 8259 2): only its size is wrong with what follows. */
+async function swell (wire: Wire): Promise<void> {
+  for (let bytes = 0; bytes < OVERSIZE; bytes += BLANK.length) await wire.write(BLANK)
 }
 
 function bytesOf ({ event }: Emission, faults: Faults): Buffer {

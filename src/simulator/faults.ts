@@ -34,13 +34,14 @@ export const directives = {
   empty: { takes: 'nothing', does: 'a whole answer with no content' },
   empty_body: { takes: 'nothing', does: '200 with no byte in the body' },
   malformed: { takes: 'number', preset: 0, does: 'broken JSON: in the event after so many, or the body' },
+  oversize: { takes: 'number', preset: 0, does: 'the event after so many (JSON: the body) has 200 MiB, nearly all of it white space' },
   error_event_first: { takes: 'nothing', does: 'the stream begins with an error event (JSON: status 529)' },
   error_event_after: { takes: 'number', does: 'an error event after so many events (JSON: status 529)' },
   error_type: { takes: 'word', does: 'with error_event_*: its type; overloaded_error otherwise' },
   unknown_event: { takes: 'nothing', does: 'an event of a type that nobody knows yet, after message_start' },
 
   usage_zero: { takes: 'nothing', does: 'all counters of usage are 0' },
-  usage_late: { takes: 'nothing', does: 'message_start reports fewer input tokens than message_delta' },
+  usage_late: { takes: 'nothing', does: 'message_start (chat: the first chunk) reports fewer input tokens than the last usage' },
   usage_missing: { takes: 'nothing', does: 'no usage anywhere' },
 
   cached: { takes: 'number', does: 'chat: so many tokens of the prompt were read from a cache' },
@@ -78,6 +79,7 @@ export const directives = {
 
   crlf: { takes: 'nothing', does: 'lines of the stream end in CR LF' },
   chunk: { takes: 'number', does: 'writes so many bytes at a time' },
+  trickle: { takes: 'number', does: 'milliseconds before each byte, or before each piece of `chunk`' },
   burst: { takes: 'nothing', does: 'writes all events at once' }
 } as const satisfies Record<string, Directive>
 

@@ -22,6 +22,7 @@ const flags = {
   'cut-after': { type: 'string' },
   fault: { type: 'string', multiple: true },
   'fault-rate': { type: 'string', default: '1' },
+  flap: { type: 'string' },
   key: { type: 'string' },
   seed: { type: 'string', default: '1' },
   'image-links': { type: 'boolean', default: false },
@@ -42,8 +43,11 @@ what arrived. It charges nothing. Tokens are words, long words cut into pieces o
   --error-rate RATE     part of the requests that get an error status, 0 to 1 (0)
   --error-status LIST   the statuses to choose from (429,500,503,529)
   --cut-after N         closes every stream after N events; short for --fault cut_after=N
-  --fault DIRECTIVE     what every request suffers: a directive of the table below; may be repeated
+  --fault DIRECTIVES    what every request suffers: directives of the table below, as in "status=429 retry_after=3":
+                        of several --fault each request gets one
   --fault-rate RATE     part of the requests that suffer --cut-after and --fault, 0 to 1 (1)
+  --flap MS             so long all is well, then for as long not, in turn: as --fault and --error-rate say, or else
+                        connections are closed
   --key KEY             the only key that is let in (any)
   --seed N              repeats what is left to chance (1)
   --image-links         images come as links to this simulator (as base64)
@@ -108,7 +112,7 @@ export function upstreamYaml (url: string, key = 'simulated'): string {
 function toOptions (values: ReturnType<typeof parseArgs<{ options: typeof flags }>>['values']): SimulatorOptions {
   const listen = /^(?:\[([^\]]+)\]|([^:]+)):(\d{1,5})$/.exec(values.listen)
   if (listen === null || Number(listen[3]) > 65_535) throw new BadFlag('--listen needs a host and a port, as in 127.0.0.1:8090')
-  const faults = [...values.fault ?? [], ...values['cut-after'] === undefined ? [] : [`cut_after=${wholeNumber('cut-after', values['cut-after'])}`]]
+  const cutAfter = values['cut-after'] === undefined ? '' : ` cut_after=${wholeNumber('cut-after', values['cut-after'])}`
   return {
     host: listen[1] ?? listen[2] ?? '127.0.0.1',
     port: Number(listen[3]),
@@ -116,8 +120,9 @@ function toOptions (values: ReturnType<typeof parseArgs<{ options: typeof flags 
     tokenDelayMs: wholeNumber('token-delay', values['token-delay']),
     errorRate: rate('error-rate', values['error-rate']),
     errorStatuses: values['error-status'].split(',').map((status) => wholeNumber('error-status', status, 400, 599)),
-    faults: faults.join(' '),
+    ...((values.fault !== undefined || cutAfter !== '') && { faults: (values.fault ?? ['']).map((fault) => fault + cutAfter) }),
     faultRate: rate('fault-rate', values['fault-rate']),
+    ...(values.flap !== undefined && { flapMs: wholeNumber('flap', values.flap, 1) }),
     seed: wholeNumber('seed', values.seed),
     imageLinks: values['image-links'],
     ...(values.key === undefined ? {} : { key: values.key }),

@@ -31,14 +31,16 @@ export interface SimulatorOptions {
   readonly firstDelayMs?: number
   /** milliseconds before each token; 20 by default */
   readonly tokenDelayMs?: number
-  /** what every request suffers, as in a directive: `cut_after=5 crlf` */
-  readonly faults?: string
+  /** what every request suffers, as in a directive: `cut_after=5 crlf`; of several, each request gets one */
+  readonly faults?: string | readonly string[]
   /** the part of the requests that suffer `faults`, from 0 to 1; 1 by default */
   readonly faultRate?: number
   /** the part of the requests that get an error status, from 0 to 1; 0 by default */
   readonly errorRate?: number
   /** the statuses to choose from */
   readonly errorStatuses?: readonly number[]
+  /** milliseconds without faults, then as many with them, in turn; with no others, connections are closed before the head then */
+  readonly flapMs?: number
   /** of all that is left to chance: the same seed and order of requests, the same faults */
   readonly seed?: number
   /** false: directives in prompts and models' names are only words; for the healthy one of two upstreams */
@@ -76,7 +78,8 @@ const bodyLimit = 32 * 1024 * 1024
 /** @throws {UnknownDirective} `faults` is not understood */
 export async function startSimulator (options: SimulatorOptions = {}): Promise<Simulator> {
   const { host = '127.0.0.1', port = 0, firstDelayMs = 200, tokenDelayMs = 20, faultRate = 1, errorRate = 0, errorStatuses = [429, 500, 503, 529], now = Date.now } = options
-  const ownFaults = parseFaults(options.faults ?? '')
+  const ownFaults = [options.faults ?? (options.flapMs === undefined || errorRate > 0 ? '' : 'cut')].flat().map(parseFaults)
+  const startedAt = now()
   const random = seededRandom(options.seed ?? 1)
   const log = new RequestLog(options.keepRequests ?? 10_000)
   const dialects: readonly Dialect[] = [
@@ -174,12 +177,18 @@ export async function startSimulator (options: SimulatorOptions = {}): Promise<S
     const told = options.directives === false
       ? {}
       : { ...faultsInModel(model ?? ''), ...faultsInText(endpoint?.prompt(body) ?? ''), ...parseFaults(new URLSearchParams(query).get('sim') ?? '') }
+    if (isUp()) return told
     const status = errorStatuses[Math.floor(draws.status * errorStatuses.length)]
     return {
-      ...(draws.fault < faultRate ? ownFaults : {}),
+      ...(draws.fault < faultRate ? ownFaults[Math.floor(draws.fault / faultRate * ownFaults.length)] : {}),
       ...(draws.error < errorRate && status !== undefined ? { status, ...(status === 429 ? { retry_after: 1 } : {}) } : {}),
       ...told
     }
+  }
+
+  /** Of one that flaps. */
+  function isUp (): boolean {
+    return options.flapMs !== undefined && Math.floor((now() - startedAt) / options.flapMs) % 2 === 0
   }
 
   return {

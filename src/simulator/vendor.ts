@@ -33,6 +33,7 @@ const sentences: Readonly<Record<number, string>> = {
   402: `The credit balance of organization ${organization} is too low.`,
   403: `Organization ${organization} is not allowed to use this model with the key ${leakedKey}.`,
   404: 'model: not found',
+  408: 'Request timeout',
   413: 'Request exceeds the maximum size',
   429: `This request would exceed the rate limit of your organization (${organization}) of 4,000 requests per minute.`,
   500: 'Internal server error',

@@ -31,10 +31,12 @@ export class Wire {
   /**
    * Resolves when the operating system has the bytes.
    * @param atATime written so many bytes at a time, each as a segment of its own
+   * @param everyMs milliseconds before each of them
    * @throws {ClientLeft}
    */
-  async write (bytes: Buffer, atATime = bytes.length): Promise<void> {
+  async write (bytes: Buffer, atATime = bytes.length, everyMs = 0): Promise<void> {
     for (let at = 0; at < bytes.length; at += atATime) {
+      await this.wait(everyMs)
       await this.#orLeft(new Promise<void>((resolve, reject) => {
         this.#response.write(bytes.subarray(at, at + atATime), (error) => { error ? reject(new ClientLeft()) : resolve() })
       }))

@@ -387,17 +387,17 @@ function coveredBy (hold: Hold, nanos: Nanos): Nanos {
   return nanos < hold.nanos ? nanos : hold.nanos
 }
 
-function refuseNegative (nanos: Nanos): void {
+export function refuseNegative (nanos: Nanos): void {
   if (nanos < 0n) throw new RangeError(`a negative amount: ${nanos} nano-dollars`)
 }
 
-function refuseAmount (nanos: Nanos): void {
+export function refuseAmount (nanos: Nanos): void {
   refuseNegative(nanos)
   if (nanos > MOST_NANOS) throw new RangeError(`more than can be counted: ${nanos} nano-dollars`)
 }
 
 /** One that can't be written would fail all that is recorded with it. */
-function refuseUsage ({ input, cache_read: read, cache_write_5m: write5m, cache_write_1h: write1h, output }: Usage): void {
+export function refuseUsage ({ input, cache_read: read, cache_write_5m: write5m, cache_write_1h: write1h, output }: Usage): void {
   const isCount = Number.isSafeInteger
   if (isCount(input) && isCount(read) && isCount(write5m) && isCount(write1h) && isCount(output)) return
   throw new RangeError('usage is counted in whole numbers')

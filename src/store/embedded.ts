@@ -33,7 +33,7 @@ import { seqOf, Sequence } from './sequence.ts'
 import { Sums } from './sums.ts'
 import { steady, Windows } from './windows.ts'
 import type { Admission, AdmissionResult, AuditLine, Balance, Change, Difference, Entry, HoldRequest, HoldResult, KeyUsage, Records, Settlement, Store, StoredRecord, Verification } from './store.ts'
-import type { Answer, Answers, NewTask, Task, TaskPage, Tasks } from './tasks.ts'
+import type { Answer, Answers, Movable, NewTask, Task, TaskPage, Tasks } from './tasks.ts'
 
 export interface EmbeddedOptions {
   /** made if it is not there */
@@ -58,7 +58,7 @@ export interface EmbeddedOptions {
 const ALIVE_MS = 10_000
 const MINUTE_MS = 60_000
 
-export class EmbeddedStore implements Store, Records, Tasks, Answers {
+export class EmbeddedStore implements Store, Records, Tasks, Answers, Movable {
   readonly #books = new Books()
   readonly #tasks = new OpenTasks()
   /** ends of tasks that are on their way */
@@ -322,6 +322,15 @@ export class EmbeddedStore implements Store, Records, Tasks, Answers {
 
   async forgetAnswers (createdBefore: number, most: number): Promise<number> {
     return await this.#ask({ of: 'forgetAnswers', createdBefore, most })
+  }
+
+  async * allTasks (): AsyncIterable<Task> {
+    for (let page = await this.#ask({ of: 'allTasks', after: '' }); page.length > 0; page = await this.#ask({ of: 'allTasks', after: page.at(-1)!.id })) yield * page
+  }
+
+  async * allAnswers (): AsyncIterable<Answer> {
+    const from = async (account: string, name: string): Promise<readonly Answer[]> => await this.#ask({ of: 'allAnswers', account, name })
+    for (let page = await from('', ''); page.length > 0; page = await from(page.at(-1)!.account, page.at(-1)!.name)) yield * page
   }
 
   async records (): Promise<readonly StoredRecord[]> {

@@ -10,7 +10,7 @@ import { entryId, Sequence, seqOf } from './sequence.ts'
 import { Sums } from './sums.ts'
 import { Windows } from './windows.ts'
 import type { Admission, AdmissionResult, AuditLine, Balance, Change, Difference, Entry, HoldRequest, HoldResult, KeyUsage, Records, Settlement, Store, StoredRecord, Verification } from './store.ts'
-import type { Answer, Answers, NewTask, Task, TaskPage, Tasks } from './tasks.ts'
+import type { Answer, Answers, Movable, NewTask, Task, TaskPage, Tasks } from './tasks.ts'
 
 type Line = Omit<Entry, 'id' | 'at'>
 
@@ -18,7 +18,7 @@ type Line = Omit<Entry, 'id' | 'at'>
 type Written = Omit<Entry, 'at' | 'nanos' | 'shortfall'> & { readonly time: number, readonly nanos: string, readonly shortfall?: string }
 
 /** What `store: { driver: memory }` opens. It answers at once, never with a promise. */
-export class MemoryStore implements Store, Records, Tasks, Answers {
+export class MemoryStore implements Store, Records, Tasks, Answers, Movable {
   readonly #books = new Books()
   readonly #tasks = new OpenTasks()
   /** open or not, oldest first */
@@ -222,6 +222,17 @@ export class MemoryStore implements Store, Records, Tasks, Answers {
     const before = this.#answers.size
     for (const [name, { created }] of this.#answers) if (created < createdBefore || this.#answers.size > most) this.#answers.delete(name)
     return before - this.#answers.size
+  }
+
+  async * allTasks (): AsyncIterable<Task> {
+    yield * this.#allTasks.values()
+  }
+
+  async * allAnswers (): AsyncIterable<Answer> {
+    for (const { account, name } of this.#answers.values()) {
+      const answer = this.answer(account, name)
+      if (answer !== undefined) yield answer
+    }
   }
 
   records (): readonly StoredRecord[] {

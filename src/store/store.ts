@@ -69,6 +69,8 @@ export interface SlotLimit extends WindowLimit {}
 
 export interface Admission {
   readonly request_id: string
+  /** whose key it is, so that a driver can keep together what is asked together; absent: nobody's */
+  readonly account?: string
   /** counted in all of them or in none */
   readonly windows: readonly WindowLimit[]
   /** taken until `leave` */
@@ -155,7 +157,24 @@ export interface Verification {
   readonly differences: readonly Difference[]
 }
 
+/** Of a store that is somewhere else. */
+export interface StoreHealth {
+  readonly isUp: boolean
+  /** true: it is not, and the operator wants no key to be good until it is */
+  readonly refusesKeys: boolean
+  /** true: it is not, and nothing is served until it is, or hardly anything */
+  readonly refusesRequests: boolean
+  /** seconds that its replicas are behind: a failover may forget so much of holds and admissions */
+  readonly lagSeconds: number
+  /** charges that it does not know yet */
+  readonly pending: number
+  /** open ones of this process */
+  readonly holds: number
+}
+
 export interface Store {
+  /** absent: it is in this process */
+  readonly health?: StoreHealth
   /**
    * Adds money once per reference, ever, whatever the account: put the account's id into the reference. It can be spent when this
    * has answered.
@@ -167,7 +186,7 @@ export interface Store {
   creditOf (reference: string): Awaitable<Nanos | undefined>
   /**
    * Takes a hold against the account's balance and the key's usage limit, both or none.
-   * @throws {GatewayError} service_unavailable: what it will cost could not be recorded at this moment
+   * @throws {GatewayError} service_unavailable: what it will cost could not be recorded at this moment; auth_unavailable: the store is away
    * @throws {Error} the request id has an open hold or a settlement
    * @throws {RangeError} a negative amount
    */
@@ -208,6 +227,7 @@ export interface Store {
   /**
    * Counts a request and takes its slot, if no limit would be passed: all or nothing. The slot belongs to the request id: a
    * request has at most one, and may be counted several times.
+   * @throws {GatewayError} auth_unavailable: the store is away
    */
   admit (admission: Admission): Awaitable<AdmissionResult>
   /** Gives the slot back. Nothing happens when there is none. What was counted stays counted. */
@@ -251,6 +271,14 @@ export interface AuditLine {
   readonly text: string
 }
 
+/** A process that lives, as it says itself. */
+export interface Beat {
+  /** JSON */
+  readonly text: string
+  /** since it said so */
+  readonly age_ms: number
+}
+
 /** What is kept of accounts and keys beside their money. Every driver has both this and `Store`. */
 export interface Records {
   records (): Awaitable<readonly StoredRecord[]>
@@ -261,4 +289,10 @@ export interface Records {
   change (change: Change): Awaitable<boolean>
   /** The audit log after a line, oldest first: it is append-only. */
   changes (after: number, limit: number): Awaitable<readonly AuditLine[]>
+  /** Where several processes share the store: calls back when another may have changed a record, within a second. @returns ends that */
+  watchRecords? (onChange: () => void): () => void
+  /** Where several processes share the store: one of them lives, for so long from now. 0: it has ended. */
+  beat? (id: string, life_ms: number, text?: string): Awaitable<void>
+  /** Those that live. */
+  beats? (): Awaitable<readonly Beat[]>
 }

@@ -60,6 +60,11 @@ export interface Tasks {
   /** At once; undefined: it is not open, or unknown. */
   findOpenTask (id: string): Task | undefined
   openTasks (): readonly Task[]
+  /**
+   * Where several processes share the store, each watches tasks of its own: `findOpenTask` and `openTasks` know only those. Calls back
+   * with the ids of open tasks that another process has left, and that are this one's now. @returns ends that
+   */
+  watchTasks? (onTaken: (id: string) => void): () => void
 }
 
 /** What a request was answered, for whoever sends it again under the same name. */
@@ -88,4 +93,17 @@ export interface Answers {
   dropAnswer (account: string, name: string): Awaitable<void>
   /** @returns how many were older, or more than `most` */
   forgetAnswers (createdBefore: number, most: number): Awaitable<number>
+  /**
+   * Where several processes share the store: of the requests of one name only one is served at a time. While it runs the name is its.
+   * @returns false: another one is served under that name
+   */
+  claimAnswer? (account: string, name: string, requestId: string): Awaitable<boolean>
+  /** Nothing happens where it has none. */
+  unclaimAnswer? (requestId: string): Awaitable<void>
+}
+
+/** For moving everything to another store: what can't be read by anything else. */
+export interface Movable {
+  allTasks (): AsyncIterable<Task>
+  allAnswers (): AsyncIterable<Answer>
 }

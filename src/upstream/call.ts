@@ -5,6 +5,7 @@ import { setImmediate } from 'node:timers/promises'
 import type { Dispatcher } from 'undici'
 import type { UpstreamFailure } from '../plugin.ts'
 import { type Line, type LineUser, RACE_MS } from './connections.ts'
+import { Deadline } from './deadline.ts'
 import { failureOf, NotConnected } from './dial.ts'
 import type { Upstream } from './upstream.ts'
 
@@ -45,6 +46,7 @@ export class UpstreamCall implements Dispatcher.DispatchHandler, LineUser {
   readonly #idle: number
   #controller: Dispatcher.DispatchController | undefined
   #timer: NodeJS.Timeout | undefined
+  readonly #deadline: Deadline
   #over = false
   #hasDeadline = false
   #hasHead = false
@@ -61,6 +63,8 @@ export class UpstreamCall implements Dispatcher.DispatchHandler, LineUser {
     this.#listener = listener
     this.#firstByte = upstream.config.timeouts.first_byte
     this.#idle = upstream.config.timeouts.idle
+    const { total } = upstream.config.timeouts
+    this.#deadline = new Deadline(total, () => { this.#giveUp('total_timeout', new Error(`the answer was not over after ${total} ms`)) })
     upstream.connections.pool.dispatch(this.#dispatchOptions(), this)
     if (!this.#hasStarted && !this.#over) this.#awaitStart()
   }
@@ -87,12 +91,14 @@ export class UpstreamCall implements Dispatcher.DispatchHandler, LineUser {
   pause (): void {
     if (this.#over || this.#controller === undefined) return
     this.#controller.pause()
+    this.#deadline.rest()
     clearTimeout(this.#timer)
   }
 
   resume (): void {
     if (this.#over || this.#controller === undefined) return
     if (!this.#hasDeadline) this.#startTimer(this.#idle, 'idle_timeout')
+    this.#deadline.goOn()
     this.#controller.resume()
   }
 
@@ -178,11 +184,12 @@ export class UpstreamCall implements Dispatcher.DispatchHandler, LineUser {
 
   #startTimer (timeoutMs: number, kind: 'connect_timeout' | 'first_byte_timeout' | 'idle_timeout'): void {
     clearTimeout(this.#timer)
-    this.#timer = setTimeout(() => {
-      const cause = new Error(`the upstream was silent for ${timeoutMs} ms`)
-      this.#fail({ kind, cause })
-      this.#controller?.abort(cause)
-    }, timeoutMs)
+    this.#timer = setTimeout(() => { this.#giveUp(kind, new Error(`the upstream was silent for ${timeoutMs} ms`)) }, timeoutMs)
+  }
+
+  #giveUp (kind: 'connect_timeout' | 'first_byte_timeout' | 'idle_timeout' | 'total_timeout', cause: Error): void {
+    this.#fail({ kind, cause })
+    this.#controller?.abort(cause)
   }
 
   #fail (failure: UpstreamFailure): void {
@@ -194,6 +201,7 @@ export class UpstreamCall implements Dispatcher.DispatchHandler, LineUser {
   #stop (): void {
     this.#over = true
     clearTimeout(this.#timer)
+    this.#deadline.stop()
   }
 }
 

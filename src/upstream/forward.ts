@@ -11,9 +11,13 @@ import type { UpstreamFailure } from '../plugin.ts'
 import { version as gatewayVersion } from '../package-root.ts'
 import type { BytesReply } from '../reply.ts'
 import type { OwnRequest } from '../routes.ts'
+import { admitUnread, failUnread } from './admit.ts'
 import { RACE_MS } from './connections.ts'
+import { Deadline } from './deadline.ts'
 import { failureOf } from './dial.ts'
 import { forwardable, returnable } from './headers.ts'
+import type { Pass } from './pass.ts'
+import { credentialOf, type Upstream } from './upstream.ts'
 
 interface Flight {
   /** what travels of the client's head */
@@ -47,11 +51,10 @@ proxy.before('web', 'stream', (req) => { req.headers = { ...flights.get(req)?.he
  * @param limit bytes of the request body
  * @param idle milliseconds between two pieces of the request body
  * @param own what is asked in the place of the client's request, which has no body then
- * @throws {GatewayError} the upstream failed before its head, or answered with an error; nothing was written to the client
+ * @throws {GatewayError} the upstream can't be asked now, failed before its head, or answered with an error; nothing was written to the client
  */
-export function forward (exchange: Exchange, upstreamName: string, req: IncomingMessage, res: ServerResponse, limit: number, idle: number, own?: OwnRequest): Promise<BytesReply> {
-  const upstream = exchange.snapshot.upstreams.get(upstreamName)!
-  const { metrics } = exchange.snapshot.services
+export async function forward (exchange: Exchange, upstreamName: string, req: IncomingMessage, res: ServerResponse, limit: number, idle: number, own?: OwnRequest): Promise<BytesReply> {
+  const configured = exchange.snapshot.upstreams.get(upstreamName)!
   refuseEscapes(exchange.received.path)
   // Only `chunked` is a framing of this hop; what else was done to the bytes would reach the upstream unannounced.
   if ((req.headers['transfer-encoding'] ?? 'chunked').trim().toLowerCase() !== 'chunked') {
@@ -61,13 +64,26 @@ export function forward (exchange: Exchange, upstreamName: string, req: Incoming
   if (own !== undefined && (req.headers['transfer-encoding'] !== undefined || Number(req.headers['content-length'] ?? 0) > 0)) {
     throw new GatewayError('invalid_request', { message: 'This address takes no request body. Send none.' })
   }
-  const announced = Number(req.headers['content-length'] ?? 0)
-  if (announced > limit) throw tooLarge(limit)
+  if (Number(req.headers['content-length'] ?? 0) > limit) throw tooLarge(limit)
+  // What is asked in a client's place has the credential that its subject was made with, whatever is known of it now.
+  const pass = own === undefined ? await admitUnread(exchange, configured) : undefined
+  try {
+    return await carry(exchange, pass?.upstream ?? credentialOf(configured, own?.credential).upstream, pass, req, res, limit, idle, own)
+  } catch (thrown) {
+    pass?.leave()                                             // unless it has ended already
+    throw thrown
+  }
+}
+
+function carry (exchange: Exchange, upstream: Upstream, pass: Pass | undefined, req: IncomingMessage, res: ServerResponse, limit: number, idle: number, own: OwnRequest | undefined): Promise<BytesReply> {
+  const { metrics } = exchange.snapshot.services
+  exchange.throwIfAborted()
   if (req.headers.expect !== undefined) res.writeContinue()
   // Trap 6: this switches every call to `fetch`, which hands over answers without their bodies. It is read at each call.
   delete process.env['FORCE_FETCH_PATH']
   exchange.attempts = 1
   exchange.times.body = exchange.times.dispatched = performance.now()
+  const announced = Number(req.headers['content-length'] ?? 0)
 
   return new Promise<BytesReply>((resolve, reject) => {
     /** the head is handed over, or the failure */
@@ -79,12 +95,17 @@ export function forward (exchange: Exchange, upstreamName: string, req: Incoming
     let bytesRead = 0
     let writtenAt = 0
     let isAgain = false
-    const { first_byte: firstByte, idle: silence } = upstream.config.timeouts
+    const { first_byte: firstByte, idle: silence, total } = upstream.config.timeouts
+    /** how an answer ended that did not end well */
+    let broken: UpstreamFailure = { kind: 'reset', cause: new Error('the answer broke off') }
+    const deadline = own === undefined ? new Deadline(total, () => { cut('total_timeout', `the answer was not over after ${total} ms`) }) : undefined
 
     const body = new BoundedBody(limit, idle)
     /** Whatever is still open; what is over does not notice. */
     const close = (): void => {
       clearTimeout(timer)
+      deadline?.stop()
+      pass?.leave()
       exchange.offAbort(onAbort)
       req.unpipe(body)
       req.resume()
@@ -95,10 +116,16 @@ export function forward (exchange: Exchange, upstreamName: string, req: Incoming
     const fail = (thrown: GatewayError | UpstreamFailure): void => {
       if (isDecided) return
       isDecided = true
+      const error = isGatewayError(thrown) ? thrown : nameFailure(thrown, exchange, upstream.name)
+      if (pass !== undefined && !isGatewayError(thrown)) failUnread(pass, thrown, error)
       close()
-      const error = isGatewayError(thrown) ? thrown : nameFailure(thrown, exchange, upstreamName)
-      metrics.attempt(upstreamName, error.row)
+      metrics.attempt(upstream.name, error.row)
       reject(error)
+    }
+    const cut = (kind: 'first_byte_timeout' | 'idle_timeout' | 'total_timeout', why: string): void => {
+      broken = { kind, cause: new Error(why) }
+      if (isDecided) incoming?.destroy(broken.cause as Error)
+      else fail(broken)
     }
     /** Before the head: a failure. Behind it: an answer that breaks off. */
     const breakOff = (error: GatewayError): void => { isDecided ? incoming?.destroy(error) : fail(error) }
@@ -111,7 +138,7 @@ export function forward (exchange: Exchange, upstreamName: string, req: Incoming
     const awaitHead = (): void => {
       timer = setTimeout(() => {
         if (body.waitsForClient) awaitHead()
-        else fail({ kind: 'first_byte_timeout', cause: new Error(`no answer for ${firstByte} ms`) })
+        else cut('first_byte_timeout', `no answer for ${firstByte} ms`)
       }, firstByte)
     }
 
@@ -153,18 +180,26 @@ export function forward (exchange: Exchange, upstreamName: string, req: Incoming
         }
         isDecided = true
         exchange.times.firstByte = performance.now()
-        metrics.attempt(upstreamName, 'ok')
+        metrics.attempt(upstream.name, 'ok')
+        pass?.begin()
         // A listener for data would start the flow before the writer is there to take it.
         response.pause()
         // Traps 1 and 5: a dead upstream and a silent one must end the answer; our own timer tells them apart. It rests
         // while a slow client holds the bytes back.
         const watch = (): void => {
           clearTimeout(timer)
-          timer = setTimeout(() => { response.destroy(new Error(`the upstream was silent for ${silence} ms`)) }, silence)
+          timer = setTimeout(() => { cut('idle_timeout', `the upstream was silent for ${silence} ms`) }, silence)
         }
         watch()
-        response.on('data', () => { timer!.refresh() }).on('pause', () => { clearTimeout(timer) }).on('resume', watch)
-        response.on('close', () => { clearTimeout(timer); exchange.times.upstreamEnd = performance.now() })
+        response.on('data', () => { timer!.refresh() }).on('pause', () => { clearTimeout(timer); deadline?.rest() }).on('resume', () => { watch(); deadline?.goOn() })
+        response.on('end', () => { pass?.succeed() })
+        response.on('close', () => {
+          clearTimeout(timer)
+          deadline?.stop()
+          exchange.times.upstreamEnd = performance.now()
+          if (exchange.abortReason === undefined) pass?.fail(broken, new GatewayError('upstream_stream_interrupted', { cause: broken }))
+          else pass?.leave()
+        })
         resolve({ kind: 'bytes', status, headers: returnable(response.headers), bytes: response })
       }
     })

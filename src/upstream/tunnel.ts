@@ -9,9 +9,11 @@ import type { Exchange } from '../exchange.ts'
 import { nameFailure } from '../hooks.ts'
 import type { UpstreamFailure } from '../plugin.ts'
 import { version as gatewayVersion } from '../package-root.ts'
+import { admitUnread, failUnread } from './admit.ts'
 import { failureOf } from './dial.ts'
 import { proxy, readError, refuseEscapes } from './forward.ts'
 import { acceptable, upgradable } from './headers.ts'
+import type { Pass } from './pass.ts'
 
 /** An upstream that has agreed; the client does not know yet. */
 export interface Tunnel {
@@ -81,14 +83,25 @@ export function noticeEnd (socket: Socket, head: Buffer): Pick<Upgrade, 'handOve
 
 /**
  * Asks the upstream for a WebSocket.
- * @throws {GatewayError} it refused or failed; nothing was written to the client
+ * @throws {GatewayError} it can't be asked now, refused or failed; nothing was written to the client
  */
-export function connectTunnel (exchange: Exchange, upstreamName: string, { req, res, socket, handOver }: Upgrade): Promise<Tunnel> {
-  const upstream = exchange.snapshot.upstreams.get(upstreamName)!
+export async function connectTunnel (exchange: Exchange, upstreamName: string, upgrade: Upgrade): Promise<Tunnel> {
+  refuseEscapes(exchange.received.path)
+  const key = checkHandshake(upgrade.req)
+  const pass = await admitUnread(exchange, exchange.snapshot.upstreams.get(upstreamName)!)
+  try {
+    return await connect(exchange, pass, key, upgrade)
+  } catch (thrown) {
+    pass.leave()                                              // unless it has ended already
+    throw thrown
+  }
+}
+
+function connect (exchange: Exchange, pass: Pass, key: string, { req, res, socket, handOver }: Upgrade): Promise<Tunnel> {
+  const { upstream } = pass
   const { metrics } = exchange.snapshot.services
   const { websocket_idle: idle, first_byte: firstByte } = upstream.config.timeouts
-  refuseEscapes(exchange.received.path)
-  const key = checkHandshake(req)
+  exchange.throwIfAborted()
   exchange.attempts = 1
   exchange.times.body = exchange.times.dispatched = performance.now()
 
@@ -109,13 +122,15 @@ export function connectTunnel (exchange: Exchange, upstreamName: string, { req, 
       if (isDecided) return
       isDecided = true
       close()
-      const error = isGatewayError(thrown) ? thrown : nameFailure(thrown, exchange, upstreamName)
-      metrics.attempt(upstreamName, error.row)
+      const error = isGatewayError(thrown) ? thrown : nameFailure(thrown, exchange, upstream.name)
+      if (!isGatewayError(thrown)) failUnread(pass, thrown, error)
+      metrics.attempt(upstream.name, error.row)
       reject(error)
     }
     const onAbort = (): void => { fail(exchange.abortReason!) }
     exchange.onAbort(onAbort)
     exchange.onFinish(close)
+    exchange.onFinish(() => { pass.leave() })                 // where it never came to a join
 
     const onUpgrade = (response: IncomingMessage, farSocket: Socket, farHead: Buffer, join: Join): void => {
       clearTimeout(timer)
@@ -129,9 +144,10 @@ export function connectTunnel (exchange: Exchange, upstreamName: string, { req, 
       }
       isDecided = true
       exchange.times.firstByte = performance.now()
-      metrics.attempt(upstreamName, 'ok')
+      metrics.attempt(upstream.name, 'ok')
+      pass.begin()
       resolve({
-        join () {
+        async join () {
           const { id, snapshot, answerHeaders } = exchange
           exchange.offAbort(onAbort)
           handOver()
@@ -139,7 +155,10 @@ export function connectTunnel (exchange: Exchange, upstreamName: string, { req, 
           response.headers = { ...acceptable(response.headers), 'x-request-id': id, 'request-id': id, 'x-gateway-config-generation': String(snapshot.generation), ...answerHeaders }
           join(response, farSocket, farHead)
           for (const side of [socket, farSocket]) side.setKeepAlive(true, PROBE_MS)
-          return watch(exchange, socket, farSocket, idle)
+          const broken = await watch(exchange, socket, farSocket, idle)
+          if (broken?.by === 'upstream') pass.fail({ kind: 'reset', cause: broken.error.cause }, broken.error)
+          else pass.succeed()
+          return broken
         }
       })
     }

@@ -1,7 +1,13 @@
-// Upstreams with their connections. Those outlive a reload: snapshots that reach the same origin in the same way share them.
+// Upstreams with their connections, their health and who waits for them. Those outlive a reload: snapshots that reach the same origin in
+// the same way share its connections.
+import { hash } from 'node:crypto'
 import type { LookupFunction } from 'node:net'
+import type { Logger } from 'pino'
 import type { UpstreamConfig } from '../config/config.ts'
+import { startTimer, type Timer } from '../timer.ts'
 import { Connections } from './connections.ts'
+import { Gates } from './gates.ts'
+import { Health } from './health.ts'
 import { dialects, type DialectModule } from './dialects/index.ts'
 
 export interface Upstream {
@@ -12,6 +18,23 @@ export interface Upstream {
   readonly basePath: string
   readonly origin: string
   readonly connections: Connections
+  /** at least one: each account that we have there */
+  readonly credentials: readonly Credential[]
+}
+
+/** One account at an upstream. */
+export interface Credential {
+  /** undefined: there is only this one, and it has no name */
+  readonly id: string | undefined
+  /** another one when its headers change: what is known of a revoked one says nothing of the one in its place */
+  readonly key: string
+  /** the upstream as this account: with its headers, and without the others */
+  readonly upstream: Upstream
+}
+
+/** The one of this id; where there is none any more, any. */
+export function credentialOf ({ credentials }: Upstream, id: string | undefined): Credential {
+  return credentials.find((one) => one.id === id) ?? credentials[0]!
 }
 
 interface Shared {
@@ -25,29 +48,45 @@ export class Upstreams {
   /** where "simulator:" leads */
   simulatorUrl: string | undefined
 
-  /** @param lookup in the place of the system's resolver */
-  constructor (lookup?: LookupFunction) {
+  readonly health: Health
+  readonly gates: Gates
+  /** of pauses before an upstream is asked again */
+  readonly timer: Timer
+
+  /**
+   * @param lookup in the place of the system's resolver
+   * @param now milliseconds since the epoch
+   */
+  constructor (lookup?: LookupFunction, now: () => number = Date.now, timer: Timer = startTimer, log?: Pick<Logger, 'info' | 'warn'>) {
     this.#lookup = lookup
+    this.timer = timer
+    this.health = new Health(now, log)
+    this.gates = new Gates(now, timer)
   }
 
   /** Each `open` has one `close`. */
   open (name: string, configured: UpstreamConfig): Upstream {
     // The simulator wants a key, as vendors do; any will do.
     // In lower case, as dialects write theirs: a name in two spellings is sent twice.
-    const headers = Object.fromEntries(Object.entries(configured.headers).map(([header, value]) => [header.toLowerCase(), value]))
+    const headers = lowerCased(configured.headers)
     const config = configured.url !== 'simulator:' ? { ...configured, headers }
       : { ...configured, url: this.simulatorUrl!, headers: { 'x-api-key': 'simulated', ...headers } }
     const url = new URL(config.url)
     const shared = this.#connect(url.origin, config)
     shared.users++
-    return {
+    const credentials: Credential[] = []
+    const upstream: Upstream = {
       name,
       config,
       dialect: dialects[config.dialect],
       basePath: url.pathname.replace(/\/+$/, ''),
       origin: url.origin,
-      connections: shared.connections
+      connections: shared.connections,
+      credentials
     }
+    if (config.credentials === undefined) credentials.push({ id: undefined, key: keyOf(undefined, config.headers), upstream })
+    else credentials.push(...config.credentials.map(({ id, headers: own }) => as(upstream, id, { ...config.headers, ...lowerCased(own) })))
+    return upstream
   }
 
   close ({ origin, config }: Upstream): void {
@@ -73,6 +112,22 @@ export class Upstreams {
     this.#open.set(key, made)
     return made
   }
+}
+
+/** An upstream of which there is one account. */
+function as (upstream: Upstream, id: string, headers: Readonly<Record<string, string>>): Credential {
+  const credentials: Credential[] = []
+  const credential = { id, key: keyOf(id, headers), upstream: { ...upstream, config: { ...upstream.config, headers }, credentials } }
+  credentials.push(credential)
+  return credential
+}
+
+function keyOf (id: string | undefined, headers: Readonly<Record<string, string>>): string {
+  return hash('sha256', JSON.stringify([id, headers]))
+}
+
+function lowerCased (headers: Readonly<Record<string, string>>): Readonly<Record<string, string>> {
+  return Object.fromEntries(Object.entries(headers).map(([header, value]) => [header.toLowerCase(), value]))
 }
 
 /** All that a connection is made by: a certificate that was renewed, say, gets connections of its own. */

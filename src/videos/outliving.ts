@@ -2,7 +2,8 @@
 import { Idempotency } from '../idempotency.ts'
 import type { Services } from '../services.ts'
 import type { Answers, Tasks } from '../store/tasks.ts'
-import { startTimer, VideoWatcher, type WatcherOptions } from './watcher.ts'
+import { startTimer } from '../timer.ts'
+import { VideoWatcher, type WatcherOptions } from './watcher.ts'
 
 /** @param current absent: nothing is watched, as in a command that is no server */
 export function outliving (

@@ -21,6 +21,8 @@ export interface Video {
   /** name in `upstreams:`, and the address that it had */
   readonly upstream: string
   readonly url: string
+  /** the id of the credential that it was made with; absent: the upstream had no several */
+  readonly credential?: string
   /** the task's id there */
   readonly upstream_id: string
   /** of the price that the charge is computed with */

@@ -11,19 +11,11 @@ import type { Snapshot } from '../config/snapshot.ts'
 import { formatUsd } from '../money/nanos.ts'
 import { noUsage } from '../money/usage.ts'
 import type { Task, Tasks } from '../store/tasks.ts'
+import type { Timer } from '../timer.ts'
 import { ask } from '../upstream/ask.ts'
 import { aboutTask, readReport } from '../upstream/dialects/videos.ts'
-import type { Upstream } from '../upstream/upstream.ts'
+import { credentialOf, type Upstream } from '../upstream/upstream.ts'
 import { advance, isOver, type Report, type Video, videoOf } from './video.ts'
-
-/** Calls back once after so many milliseconds. @returns takes it back */
-export type Timer = (ms: number, callback: () => void) => () => void
-
-/** Does not keep the process alive. */
-export function startTimer (ms: number, callback: () => void): () => void {
-  const timer = setTimeout(callback, ms).unref()
-  return () => { clearTimeout(timer) }
-}
 
 export interface WatcherOptions {
   readonly tasks: Tasks
@@ -88,6 +80,7 @@ export class VideoWatcher {
   readonly #closing = new AbortController()
   #idle: (() => void) | undefined
   #cancelSweep: () => void = () => {}
+  #unwatch: (() => void) | undefined
 
   constructor (options: WatcherOptions) {
     this.#options = options
@@ -104,9 +97,10 @@ export class VideoWatcher {
     return this.#asking
   }
 
-  /** Takes up what the process before had to leave. */
+  /** Takes up what the process before had to leave, and from then on what other processes leave. */
   start (): void {
     const { tasks, timer } = this.#options
+    this.#unwatch = tasks.watchTasks?.((id) => { this.watch(id) })
     const open = tasks.openTasks()
     // Not all at once.
     for (const task of open) this.#watch(task, this.#config.poll_interval * this.#random())
@@ -159,6 +153,7 @@ export class VideoWatcher {
   async close (): Promise<void> {
     this.#closing.abort()
     this.#cancelSweep()
+    this.#unwatch?.()
     for (const { cancel } of this.#watched.values()) cancel()
     for (const { waiting } of this.#lines.values()) waiting.length = 0
     if (this.#asking > 0) await new Promise<void>((resolve) => { this.#idle = resolve })
@@ -293,6 +288,7 @@ export class VideoWatcher {
     try {
       const upstream = upstreamOf(snapshot, video)
       if (upstream === undefined) return { kind: 'silent', why: 'the configuration has no upstream of this name at this address' }
+      if (upstream.config.maintenance) return { kind: 'silent', why: 'the upstream is in maintenance' }
       const told = await ask(upstream, aboutTask('GET', upstream, video.upstream_id), ASK_MS, this.#closing.signal)
       if ('kind' in told) return { kind: 'silent', why: told.kind }
       if (told.status === 404 || told.status === 410) return { kind: 'gone' }
@@ -327,9 +323,13 @@ export class VideoWatcher {
   }
 }
 
-/** Undefined: the configuration has none of this name at this address any more; another vendor must not be asked for this one's tasks. */
-export function upstreamOf (snapshot: Snapshot, { upstream: name, url }: Pick<Video, 'upstream' | 'url'>): Upstream | undefined {
-  return snapshot.config.upstreams[name]?.url === url ? snapshot.upstreams.get(name) : undefined
+/**
+ * As the account that the video was made with; another one may know it too, where that is gone.
+ * @returns undefined: the configuration has none of this name at this address any more; another vendor must not be asked for this one's tasks
+ */
+export function upstreamOf (snapshot: Snapshot, { upstream: name, url, credential }: Pick<Video, 'upstream' | 'url' | 'credential'>): Upstream | undefined {
+  const upstream = snapshot.config.upstreams[name]?.url === url ? snapshot.upstreams.get(name) : undefined
+  return upstream && credentialOf(upstream, credential).upstream
 }
 
 /** For the log. */

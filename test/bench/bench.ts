@@ -1,14 +1,15 @@
 // `npm run bench`: how fast the gateway is beside nothing, beside bare http-proxy-3, and beside the least that a translating
 // gateway on undici must do. Not a test: it prints tables and says which speed goals hold.
 //
-// To repeat: `npm ci && npm run bench` on a quiet machine with two cores (about 6 minutes; `npm run bench -- --quick`, under one).
+// To repeat: `npm ci && npm run bench` on a quiet machine with two cores (about 7 minutes; `npm run bench -- --quick`, under one).
 // Contenders are processes pinned to core 0; the load generator and the simulated upstream are this process, on core 1.
 // Each experiment takes turns: round by round every contender gets one burst, the order rotating; ratios are made
 // within a round, and shown as their median with min and max.
 //
 //   --quick              3 short bursts, 500 open streams: to try, not to quote
-//   --only a,b           these experiments: json, sse, sse-flat, latency, memory, bodies, delay, gaps
-//   --contenders a,b     these contenders: direct, http-proxy-3, undici, gateway, embedded (the gateway with the embedded store)
+//   --only a,b           these experiments: json, sse, sse-flat, latency, memory, bodies, delay, gaps, outage, fairness, redis
+//   --contenders a,b     these contenders: direct, http-proxy-3, undici, gateway, embedded (the gateway with the embedded store),
+//                        redis (with Redis), workers (two of those)
 //   --dialect NAME       what the client speaks: chat (default), translated to messages, or messages
 //   --json FILE          raw numbers, burst by burst
 //   --profile FOLDER     V8 CPU profiles of all contenders (all, or the ratios would lie)
@@ -18,7 +19,7 @@ import { cpus, tmpdir } from 'node:os'
 import { join, resolve } from 'node:path'
 import { parseArgs } from 'node:util'
 import { pinningProblem, pinOurselves, startForeignMeter } from './children.ts'
-import { contenderNames, isGateway, launch, whatIsMissing, type ContenderName, type Instance, type LaunchOptions } from './contenders.ts'
+import { contenderNames, isGateway, isShared, launch, whatIsMissing, type ContenderName, type Instance, type LaunchOptions } from './contenders.ts'
 import { experiments, type Bench, type Experiment, type Goal, type Results, type Sample } from './experiments.ts'
 import { ask, sleep } from './load.ts'
 import { dialects, prompt, publicModel, toWire, type DialectName } from './payloads.ts'
@@ -71,7 +72,7 @@ async function tryOnce ({ dialect }: Bench, { name, port }: Instance): Promise<v
 
 async function run (experiment: Experiment, bench: Bench, running: Map<ContenderName, Instance>, options: LaunchOptions): Promise<Results> {
   const results = new Map<ContenderName, Sample[]>()
-  const names = [...running.keys()].filter((name) => !(experiment.skips ?? []).includes(name))
+  const names = [...running.keys()].filter((name) => experiment.only?.includes(name) ?? !(isShared(name) || (experiment.skips ?? []).includes(name)))
   const out = new Set<ContenderName>()
   const ms = experiment.lasts(bench)
 
@@ -119,7 +120,7 @@ function descriptorsAllowed (): number {
   }
 }
 
-async function compare (upstream: Upstream, folder: string): Promise<void> {
+async function compare (upstream: Upstream, targets: readonly Upstream[], folder: string): Promise<void> {
   if (!(flags.dialect in dialects)) fail(`there is no dialect "${flags.dialect}"; there are: ${Object.keys(dialects).join(', ')}`)
   const chosen = choose(flags.only, experiments.map(({ name }) => name), 'experiment')
   const wanted = choose(flags.contenders, contenderNames, 'contender')
@@ -130,11 +131,11 @@ async function compare (upstream: Upstream, folder: string): Promise<void> {
   // Each open stream costs the contender two descriptors, and us two.
   const streamsWanted = flags.quick ? 500 : 2000
   const bench: Bench = {
-    upstream, dialect: dialects[flags.dialect as DialectName], isQuick: flags.quick,
+    upstream, targets, dialect: dialects[flags.dialect as DialectName], isQuick: flags.quick,
     openStreams: Math.min(streamsWanted, Math.floor((descriptorsAllowed() - 500) / 2))
   }
   const options: LaunchOptions = {
-    upstreamPort: upstream.port, folder, isPinned: problem === undefined, ...(flags.profile !== undefined && { profileFolder: resolve(flags.profile) })
+    upstreamPort: upstream.port, targetPorts: targets.map(({ port }) => port), folder, isPinned: problem === undefined, ...(flags.profile !== undefined && { profileFolder: resolve(flags.profile) })
   }
 
   console.log(`## Benchmark\n\nNode ${process.versions.node}, ${cpus().length} cores (${cpus()[0]?.model.trim() ?? 'unknown'}), dialect ${flags.dialect}${flags.quick ? ', quick: not to be quoted' : ''}\n`)
@@ -195,10 +196,10 @@ process.on('exit', () => rmSync(folder, { recursive: true, force: true }))
 for (const signal of ['SIGINT', 'SIGTERM', 'SIGHUP'] as const) process.on(signal, () => process.exit(130))
 setTimeout(() => fail(`not done within ${longestRunMs / 60_000} minutes`), longestRunMs).unref()
 
-const upstream = await startUpstream()
+const [upstream, ...targets] = await Promise.all([startUpstream(), startUpstream(), startUpstream(), startUpstream()])
 try {
-  await compare(upstream, folder)
+  await compare(upstream, targets, folder)
 } finally {
-  upstream.close()
+  for (const { close } of [upstream, ...targets]) close()
 }
 process.exit()

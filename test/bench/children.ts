@@ -8,7 +8,7 @@ import { sleep } from './load.ts'
 
 export interface Child {
   readonly pid: number
-  /** CPU of all its threads so far, in ns; NaN where /proc is missing */
+  /** CPU of all its threads and processes so far, in ns; NaN where /proc is missing */
   cpuNs (): number
   /** resident memory after a garbage collection */
   collectedBytes (): Promise<{ readonly rss: number, readonly heap: number }>
@@ -131,7 +131,10 @@ export function startForeignMeter (children: readonly Child[]): () => number[] {
 function cpuNs (pid: number): number {
   try {
     let sum = 0
-    for (const task of readdirSync(`/proc/${pid}/task`)) sum += Number(readFileSync(`/proc/${pid}/task/${task}/schedstat`, 'utf8').split(' ')[0])
+    for (const task of readdirSync(`/proc/${pid}/task`)) {
+      sum += Number(readFileSync(`/proc/${pid}/task/${task}/schedstat`, 'utf8').split(' ')[0])
+      for (const child of readFileSync(`/proc/${pid}/task/${task}/children`, 'utf8').split(' ').filter(Boolean)) sum += cpuNs(Number(child))
+    }
     return sum
   } catch {
     try {

@@ -1,15 +1,16 @@
-// Who is compared, and how each is started: direct, bare http-proxy-3, bare undici translation, and the gateway with either store.
+// Who is compared, and how each is started: direct, bare http-proxy-3, bare undici translation, and the gateway with each store.
 import { existsSync, mkdtempSync, readFileSync, writeFileSync } from 'node:fs'
 import { connect, createServer, type AddressInfo } from 'node:net'
 import { once } from 'node:events'
-import { join } from 'node:path'
+import { basename, join } from 'node:path'
 import { fileURLToPath } from 'node:url'
 import { parse, stringify } from 'yaml'
+import { redisServer, type RedisServer } from '../redis-server.ts'
 import { startChild, type Child } from './children.ts'
 import { sleep } from './load.ts'
-import { apiKey, publicModel, upstreamModel } from './payloads.ts'
+import { apiKey, outageModel, publicModel, sharedModel, sharers, thinkPath, upstreamModel } from './payloads.ts'
 
-export const contenderNames = ['direct', 'http-proxy-3', 'undici', 'gateway', 'embedded'] as const
+export const contenderNames = ['direct', 'http-proxy-3', 'undici', 'gateway', 'embedded', 'redis', 'workers'] as const
 export type ContenderName = typeof contenderNames[number]
 
 export interface Instance {
@@ -21,6 +22,8 @@ export interface Instance {
 
 export interface LaunchOptions {
   readonly upstreamPort: number
+  /** of the model that has several targets */
+  readonly targetPorts: readonly number[]
   /** temporary: configs, logs, data */
   readonly folder: string
   readonly isPinned: boolean
@@ -37,21 +40,34 @@ export function whatIsMissing (name: ContenderName): string | undefined {
   return isGateway(name) && !(existsSync(launcher) && existsSync(main)) ? 'not built yet' : undefined
 }
 
-/** With the memory store, or with the embedded one. */
+/** The gateway: `gateway` with the memory store, `workers` two of them with Redis, the others by the name of the store. */
 export function isGateway (name: ContenderName): boolean {
-  return name === 'gateway' || name === 'embedded'
+  return ['gateway', 'embedded', 'redis', 'workers'].includes(name)
+}
+
+/** Only where it is looked for by name: it has more than its own core, or is no quicker than another. */
+export function isShared (name: ContenderName): boolean {
+  return name === 'redis' || name === 'workers'
+}
+
+let redis: Promise<RedisServer> | undefined
+
+/** One for all; it ends with this process. On the core of the load generator, as all that is not measured. */
+async function redisUrl (): Promise<string> {
+  redis ??= redisServer({ teardown () {} })
+  return (await redis).url
 }
 
 let launches = 0
 
 export async function launch (name: ContenderName, options: LaunchOptions): Promise<Instance> {
-  const { upstreamPort, isPinned, profileFolder } = options
+  const { upstreamPort, targetPorts, isPinned, profileFolder } = options
   if (name === 'direct') return { name, port: upstreamPort }
   const folder = mkdtempSync(join(options.folder, `${name}-`))
   const logFile = join(folder, 'log')
   const [port, publicPort, adminPort] = await Promise.all([freePort(), freePort(), freePort()])
   const args = isGateway(name)
-    ? [launcher, 'start', '--config', writeConfig(folder, { api: port, public: publicPort, admin: adminPort }, upstreamPort, name === 'embedded' ? 'embedded' : 'memory')]
+    ? [launcher, 'start', '--config', writeConfig(folder, { api: port, public: publicPort, admin: adminPort }, upstreamPort, targetPorts, isShared(name) ? { driver: 'redis', path: './data', url: await redisUrl(), prefix: basename(folder), timeout: '10s' } : { driver: name === 'embedded' ? 'embedded' : 'memory', path: './data' }, name === 'workers' ? 2 : 1)]
     : [fileURLToPath(new URL(name === 'undici' ? 'translation.ts' : 'pass-through.ts', import.meta.url)), String(port), String(upstreamPort)]
   const child = startChild({
     args, cwd: folder, logFile, isPinned,
@@ -101,31 +117,55 @@ async function freePort (): Promise<number> {
   return port
 }
 
-/** Our upstream, one model, one key, much money, and the pipeline that ships. */
-function writeConfig (folder: string, ports: Readonly<Record<'api' | 'public' | 'admin', number>>, upstreamPort: number, driver: 'memory' | 'embedded'): string {
+/** How a target that fails is left alone: the shipped times, ten times as fast. Milliseconds. */
+export const outageTimes = { first_byte: 250, window: 1000, open: 500, max_open: 2000 } as const
+
+/** Requests at a time that the shared upstream takes. */
+export const sharedConcurrency = 8
+
+/** Our upstream and its model, a model with several targets, one that accounts share, much money, and the pipeline that ships. */
+function writeConfig (folder: string, ports: Readonly<Record<'api' | 'public' | 'admin', number>>, upstreamPort: number, targetPorts: readonly number[], store: object, workers: number): string {
   const shipped = existsSync(shippedConfig) ? (parse(readFileSync(shippedConfig, 'utf8')) as { pipeline?: unknown }).pipeline : undefined
   const pipeline = shipped ?? ['auth', 'channel-router', 'billing-meter', 'error-normalize']
   const isLimited = JSON.stringify(pipeline).includes('rate-limit')
+  const secrets = [apiKey, ...sharers]
   const file = join(folder, 'gateway.yaml')
   writeFileSync(file, stringify({
     server: {
+      workers,
       api: { listen: `127.0.0.1:${ports.api}` }, public: { listen: `127.0.0.1:${ports.public}` }, admin: { listen: `127.0.0.1:${ports.admin}` }
     },
-    store: { driver, path: './data' },
+    store,
     log: { level: 'info' },
     pipeline,
-    upstreams: { bench: { url: `http://127.0.0.1:${upstreamPort}`, dialect: 'messages', headers: { 'x-api-key': 'bench' } } },
-    models: [{
-      id: publicModel, name: 'Bench', provider: 'bench', kind: 'text', created: '2025-09-29', context: 200_000, max_output: 64_000, accepts: ['text', 'image'],
-      channels: { premium: {
-        enabled: true,
-        price: { input: 3, output: 15, cache_read: 0.30, cache_write: 3.75 },
-        targets: [{ upstream: 'bench', model: upstreamModel, weight: 1 }]
-      } }
-    }],
-    accounts: [{ id: 'bench', name: 'Bench', opening_balance_usd: 1_000_000 }],
+    upstreams: {
+      bench: upstream(upstreamPort),
+      shared: { ...upstream(upstreamPort, thinkPath), limits: { concurrency: sharedConcurrency } },
+      ...Object.fromEntries(targetPorts.map((port, i) => [`target-${i}`, {
+        ...upstream(port),
+        timeouts: { first_byte: `${outageTimes.first_byte}ms` },
+        breaker: { window: `${outageTimes.window}ms`, open: `${outageTimes.open}ms`, max_open: `${outageTimes.max_open}ms` }
+      }]))
+    },
+    models: [model(publicModel, ['bench']), model(sharedModel, ['shared']), model(outageModel, targetPorts.map((_, i) => `target-${i}`))],
+    accounts: secrets.map((_, i) => ({ id: `bench-${i}`, name: 'Bench', opening_balance_usd: 1_000_000 })),
     // The limits are counted, and never reached: 0 would take their work out of the measurement.
-    keys: [{ id: 'bench', account: 'bench', secret: apiKey, ...(isLimited && { rate_limit: 1_000_000_000, concurrency: 100_000 }) }]
+    keys: secrets.map((secret, i) => ({ id: `bench-${i}`, account: `bench-${i}`, secret, ...(isLimited && { rate_limit: 1_000_000_000, concurrency: 100_000 }) }))
   }))
   return file
+}
+
+function upstream (port: number, path = ''): object {
+  return { url: `http://127.0.0.1:${port}${path}`, dialect: 'messages', headers: { 'x-api-key': 'bench' } }
+}
+
+function model (id: string, upstreams: readonly string[]): object {
+  return {
+    id, name: 'Bench', provider: 'bench', kind: 'text', created: '2025-09-29', context: 200_000, max_output: 64_000, accepts: ['text', 'image'],
+    channels: { premium: {
+      enabled: true,
+      price: { input: 3, output: 15, cache_read: 0.30, cache_write: 3.75 },
+      targets: upstreams.map((name) => ({ upstream: name, model: upstreamModel, weight: 1 }))
+    } }
+  }
 }

@@ -1,15 +1,17 @@
 // What is measured: one burst of each experiment, the columns of its table, and the speed goals that it decides.
-import type { ContenderName, Instance } from './contenders.ts'
+import { outageTimes, sharedConcurrency, type ContenderName, type Instance } from './contenders.ts'
 import { openStreams, runOpenLoop, sleep, startClosedLoop, type ClientStreams } from './load.ts'
-import { prompt, toWire, type Dialect } from './payloads.ts'
+import { outageModel, prompt, publicModel, sharedModel, sharers, thinkMs, toWire, type Dialect } from './payloads.ts'
 import { median, pairs, quantile, seededRandom } from './statistics.ts'
-import { flood, pace, type Upstream } from './upstream.ts'
+import { flood, pace, type Mood, type Upstream } from './upstream.ts'
 
 export type Sample = Readonly<Record<string, number>>
 export type Results = ReadonlyMap<ContenderName, readonly Sample[]>
 
 export interface Bench {
   readonly upstream: Upstream
+  /** of the model that has three */
+  readonly targets: readonly Upstream[]
   readonly dialect: Dialect
   readonly isQuick: boolean
   /** streams that the memory experiment opens: fewer where file descriptors are scarce */
@@ -34,6 +36,8 @@ export interface Experiment {
   /** a new process for each round: a process that had the memory once does not take it twice */
   readonly isFresh?: true
   readonly skips?: readonly ContenderName[]
+  /** nobody else */
+  readonly only?: readonly ContenderName[]
   rounds (bench: Bench): number
   /** milliseconds of one burst */
   lasts (bench: Bench): number
@@ -358,4 +362,146 @@ const settling: Experiment = {
   }
 }
 
-export const experiments: readonly Experiment[] = [json, paced, flatOut, latency, memory, bodies, bystanders, settling]
+/** How bad the one is, and for how long in turn with being good; undefined: all the time. */
+const outages: Readonly<Record<string, { readonly mood: Mood, readonly flapsMs?: number }>> = { dead: { mood: 'dead' }, hanging: { mood: 'hanging' }, flapping: { mood: 'dead', flapsMs: 300 } }
+const outageRate = 300
+/** Milliseconds in which a target's share is looked at, and how long it may take to have it again. */
+const shareMs = 100
+const returnMs = 10_000
+
+/** Requests at a rate, some of which may fail. */
+async function bombard ({ dialect }: Bench, { port }: Instance, arrivals: readonly number[]): Promise<{ readonly p50: number, readonly p99: number, readonly errors: number }> {
+  let errors = 0
+  const request = toWire(dialect.path, dialect.request({ stream: false, content: prompt }).replace(publicModel, outageModel))
+  const latencies = await runOpenLoop(port, request, arrivals, () => { errors++ })
+  return { p50: quantile(latencies, 0.5), p99: quantile(latencies, 0.99), errors }
+}
+
+/** @returns the function that makes it good again */
+async function harm (target: Upstream, { mood, flapsMs }: (typeof outages)[string]): Promise<() => Promise<void>> {
+  await target.become(mood)
+  if (flapsMs === undefined) return async () => await target.become('good')
+  let isGood = false
+  let turn: Promise<void> = Promise.resolve()
+  const timer = setInterval(() => {
+    isGood = !isGood
+    turn = turn.then(async () => await target.become(isGood ? 'good' : mood))
+    turn.catch(() => {})    // heard when it is made good again
+  }, flapsMs)
+  return async () => {
+    clearInterval(timer)
+    await turn
+    await target.become('good')
+  }
+}
+
+/** @returns seconds until the target gets half of its third again, under the same load */
+async function shareComesBack (bench: Bench, instance: Instance, target: Upstream, count: (one: { readonly errors: number }) => void): Promise<number> {
+  const slice = Array.from({ length: outageRate * shareMs / 1000 }, (_, i) => i * 1000 / outageRate)
+  const healed = performance.now()
+  for (;;) {
+    const seconds = (performance.now() - healed) / 1000
+    if (seconds * 1000 > returnMs) throw new Error(`a target that is good again has not its share after ${returnMs} ms`)
+    const before = target.asked()
+    count(await bombard(bench, instance, slice))
+    if (target.asked() - before >= slice.length / 3 / 2) return seconds
+  }
+}
+
+const outage: Experiment = {
+  name: 'outage',
+  title: `JSON requests of 1 KB to a model of three targets, ${outageRate} arrivals/s: all good, then one dead (refuses), hanging (first_byte ${outageTimes.first_byte} ms) or flapping (refuses for 0.3 s in turn)`,
+  columns: [
+    { key: 'errors', title: 'failed requests', digits: 0 }, { key: 'goodP50', title: 'all good p50 ms', digits: 2 }, { key: 'goodP99', title: 'p99 ms', digits: 1 },
+    ...Object.keys(outages).flatMap((name) => [{ key: `${name}P50`, title: `${name}: p50 ÷ good`, digits: 2 }, { key: `${name}P99`, title: 'p99 ÷ good', digits: 2 }, { key: `${name}Back`, title: 'share back, s', digits: 1 }])
+  ],
+  skips: ['direct', 'http-proxy-3', 'undici', 'embedded'],
+  rounds: ({ isQuick }) => isQuick ? 1 : 3,
+  lasts: ({ isQuick }) => isQuick ? 500 : 1200,
+  async burst (bench, instance, ms) {
+    const [target] = bench.targets as [Upstream]
+    const sample: Record<string, number> = { errors: 0 }
+    const count = ({ errors }: { readonly errors: number }): void => { sample['errors']! += errors }
+    const goods: Awaited<ReturnType<typeof bombard>>[] = []
+    for (const [name, how] of Object.entries(outages)) {
+      const good = await bombard(bench, instance, poisson(ms, outageRate))
+      const heal = await harm(target, how)
+      try {
+        const bad = await bombard(bench, instance, poisson(ms, outageRate))
+        goods.push(good)
+        Object.assign(sample, { [`${name}P50`]: bad.p50 / good.p50, [`${name}P99`]: bad.p99 / good.p99 })
+        count(good)
+        count(bad)
+      } finally {
+        await heal()
+      }
+      sample[`${name}Back`] = await shareComesBack(bench, instance, target, count)
+    }
+    return { ...sample, goodP50: median(goods.map(({ p50 }) => p50)), goodP99: median(goods.map(({ p99 }) => p99)) }
+  },
+  goals (of) {
+    const errors = of('gateway', 'errors').reduce((sum, value) => sum + value, 0)
+    const back = Math.max(...Object.keys(outages).flatMap((name) => of('gateway', `${name}Back`)))
+    return [
+      { text: 'one of three targets dead, hanging or flapping: no request fails', isMet: errors === 0, found: `${errors} failed` },
+      { text: `such a target has its share again within breaker.max_open (${outageTimes.max_open / 1000} s)`, isMet: back * 1000 <= outageTimes.max_open + shareMs, found: `${format(back, 1)} s at most` }
+    ]
+  }
+}
+
+/** Requests per second that are an account's share of the upstream. With so many accounts the noise is little for the gateway itself: not its CPU is shared here. */
+const accountShare = sharedConcurrency * 1000 / thinkMs / sharers.length
+/** Until the queue of the noisy one is full. */
+const noiseMs = 600
+
+const fairness: Experiment = {
+  name: 'fairness',
+  title: `${sharers.length} accounts share an upstream that takes ${sharedConcurrency} requests at a time, ${thinkMs} ms each: ${sharers.length - 1} of them ask for half of their share, without and with one that asks for 50 times its own (${50 * accountShare} requests/s)`,
+  columns: [
+    { key: 'p50Without', title: 'p50 ms without', digits: 1 }, { key: 'p99Without', title: 'p99 ms', digits: 1 }, { key: 'p50With', title: 'p50 ms with', digits: 1 }, { key: 'p99With', title: 'p99 ms', digits: 1 },
+    { key: 'p50Ratio', title: 'p50 with ÷ without', digits: 2 }, { key: 'p99Ratio', title: 'p99 with ÷ without', digits: 2 }, { key: 'noisyServed', title: 'the noisy one\'s, served', digits: 0 }, { key: 'noisyRefused', title: 'refused', digits: 0 }
+  ],
+  skips: ['direct', 'http-proxy-3', 'undici', 'embedded'],
+  rounds: ({ isQuick }) => isQuick ? 3 : 10,
+  lasts: ({ isQuick }) => isQuick ? 600 : 1500,
+  async burst ({ dialect }, { port }, ms) {
+    const body = dialect.request({ stream: false, content: prompt }).replace(publicModel, sharedModel)
+    const [noisy, ...quiet] = sharers.map((key) => toWire(dialect.path, body, key)) as [Buffer, ...Buffer[]]
+    const ask = async (): Promise<readonly number[]> => await runOpenLoop(port, quiet, poisson(ms, quiet.length * accountShare / 2))
+    const without = await ask()
+    let noisyRefused = 0
+    const noise = runOpenLoop(port, noisy, poisson(noiseMs + ms, 50 * accountShare), () => { noisyRefused++ })
+    noise.catch(() => {})    // heard below, unless the quiet ones fail first
+    await sleep(noiseMs)
+    const beside = await ask()
+    const noisyServed = (await noise).length
+    const [p50Without, p99Without, p50With, p99With] = [quantile(without, 0.5), quantile(without, 0.99), quantile(beside, 0.5), quantile(beside, 0.99)]
+    return { p50Without, p99Without, p50With, p99With, p50Ratio: p50With / p50Without, p99Ratio: p99With / p99Without, noisyServed, noisyRefused }
+  },
+  goals (of) {
+    const ratio = median(of('gateway', 'p99Ratio'))
+    return [{
+      text: 'one account at 50 times its share of an upstream: the p99 of the others at most 2x that of quiet',
+      isMet: ratio <= 2,
+      found: `${format(ratio, 2)}x (p50 ${format(median(of('gateway', 'p50Ratio')), 2)}x; ${format(median(of('gateway', 'p99With')), 0)} ms against ${format(median(of('gateway', 'p99Without')), 0)} ms)`
+    }]
+  }
+}
+
+/** By CPU, since Redis has the core of the load generator, and two workers have one core: what sharing costs, not what it gains. */
+const shared: Experiment = {
+  name: 'redis',
+  only: ['embedded', 'redis', 'workers'],
+  title: 'The same JSON requests with Redis, and with two workers on one core',
+  columns: [{ key: 'perSecond', title: 'requests/s', digits: 0 }, { key: 'cpuUs', title: 'CPU µs/request', digits: 1 }, { key: 'perCore', title: 'requests/s per core', digits: 0 }, busy],
+  ratio: { key: 'cpuUs', to: 'embedded' },
+  rounds: ({ isQuick }) => isQuick ? 3 : 10,
+  lasts: ({ isQuick }) => isQuick ? 400 : 900,
+  async burst ({ dialect }, instance, ms) {
+    const measured = await measureClosedLoop(instance, smallRequest(dialect, false), 32, ms)
+    return { ...measured, perCore: 1_000_000 / measured.cpuUs }
+  },
+  goals: () => []
+}
+
+export const experiments: readonly Experiment[] = [json, paced, flatOut, latency, memory, bodies, bystanders, settling, outage, fairness, shared]

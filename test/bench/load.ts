@@ -139,14 +139,17 @@ export function startClosedLoop (port: number, request: Buffer, connections: num
 }
 
 /**
- * Sends a request at each of the given times (ms from now), whatever became of those before.
+ * Sends a request at each of the given times (ms from now), whatever became of those before; of several each in its turn.
+ * @param tolerate told of each request that fails; absent: the first ends it
  * @returns milliseconds from each sending to the last byte of its answer
  */
-export async function runOpenLoop (port: number, request: Buffer, arrivals: readonly number[]): Promise<number[]> {
+export async function runOpenLoop (port: number, request: Buffer | readonly Buffer[], arrivals: readonly number[], tolerate?: (error: Error) => void): Promise<number[]> {
+  const requests: readonly Buffer[] = Buffer.isBuffer(request) ? [request] : request
   const idle = Array.from({ length: 16 }, () => new Connection(port))
   const all = [...idle]
   const latencies: number[] = []
   let sent = 0
+  let failed = 0
   try {
     await within(new Promise<void>((resolve, reject) => {
       const start = performance.now()
@@ -156,13 +159,19 @@ export async function runOpenLoop (port: number, request: Buffer, arrivals: read
         if (connection === undefined) all.push(connection = new Connection(port))
         const used = connection
         const from = performance.now()
-        used.send(request, {
+        used.send(requests[sent % requests.length]!, {
           end () {
             latencies.push(performance.now() - from)
             idle.push(used)
-            if (latencies.length === arrivals.length) finish()
+            if (latencies.length + failed === arrivals.length) finish()
           },
-          fail: (error) => finish(error)
+          fail (error) {
+            if (tolerate === undefined) { finish(error); return }
+            tolerate(error)
+            failed++
+            if (used.isOpen) idle.push(used)
+            if (latencies.length + failed === arrivals.length) finish()
+          }
         })
       }
       const timer = setInterval(() => {

@@ -3,8 +3,17 @@
 export type DialectName = 'messages' | 'chat'
 
 export const publicModel = 'bench-model'
+/** with three targets */
+export const outageModel = 'bench-outage'
+/** at an upstream that takes a while, and only so many at a time */
+export const sharedModel = 'bench-shared'
 export const upstreamModel = 'bench-upstream-model'
 export const apiKey = 'sk-gw-' + 'BenchKey'.repeat(4)
+/** of accounts that share an upstream: the first wants more than its share */
+export const sharers: readonly string[] = Array.from({ length: 25 }, (_, i) => 'sk-gw-' + `Sharer${i}`.padEnd(32, 'x'))
+/** milliseconds that the shared upstream thinks about an answer, and below which path it is */
+export const thinkMs = 40
+export const thinkPath = '/think'
 
 export interface Dialect {
   readonly path: string
@@ -87,8 +96,8 @@ export const dialects: Readonly<Record<DialectName, Dialect>> = {
 }
 
 /** A whole request, ready for the socket. */
-export function toWire (path: string, body: string): Buffer {
+export function toWire (path: string, body: string, key = apiKey): Buffer {
   return Buffer.from(
-    `POST ${path} HTTP/1.1\r\nhost: 127.0.0.1\r\nx-api-key: ${apiKey}\r\nanthropic-version: 2023-06-01\r\n` +
+    `POST ${path} HTTP/1.1\r\nhost: 127.0.0.1\r\nx-api-key: ${key}\r\nanthropic-version: 2023-06-01\r\n` +
     `user-agent: gateway-bench\r\naccept: */*\r\ncontent-type: application/json\r\ncontent-length: ${body.length}\r\n\r\n${body}`, 'latin1')
 }

@@ -3,7 +3,8 @@
 import { closeSync, openSync, writeSync } from 'node:fs'
 import { isMainThread } from 'node:worker_threads'
 
-if (isMainThread) {
+// A worker of the gateway ends with its primary, and has no standard input.
+if (isMainThread && process.env['GATEWAY_WORKER'] === undefined) {
   const { BENCH_COLLECTED: file } = process.env
   const collect = globalThis.gc
   if (file !== undefined && collect !== undefined) {

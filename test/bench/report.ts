@@ -4,7 +4,8 @@ import type { Experiment, Goal, Results } from './experiments.ts'
 import { median, pairs } from './statistics.ts'
 
 const titles: Readonly<Record<ContenderName, string>> = {
-  direct: 'direct (the ceiling)', 'http-proxy-3': 'bare http-proxy-3 pass-through', undici: 'bare undici translation', gateway: '**this gateway**', embedded: '**… with the embedded store**'
+  direct: 'direct (the ceiling)', 'http-proxy-3': 'bare http-proxy-3 pass-through', undici: 'bare undici translation', gateway: '**this gateway**', embedded: '**… with the embedded store**',
+  redis: '**… with Redis**', workers: '**… with Redis, two workers**'
 }
 
 /** @returns the values of one number, burst by burst */

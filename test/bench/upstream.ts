@@ -2,7 +2,7 @@
 // a stream stays open, and sends an event whenever the experiment says so.
 import { createServer, type AddressInfo, type Socket } from 'node:net'
 import { once } from 'node:events'
-import { dialects, stamp, type Dialect } from './payloads.ts'
+import { dialects, stamp, thinkMs, thinkPath, type Dialect } from './payloads.ts'
 import { WireReader } from './wire.ts'
 
 export interface UpstreamStream {
@@ -20,8 +20,15 @@ export interface Upstream {
   finishStreams (): void
   /** stamped events since the start */
   sentEvents (): number
+  /** requests since the start */
+  asked (): number
+  /** how it takes connections and requests from now on */
+  become (mood: Mood): Promise<void>
   close (): void
 }
+
+/** hanging: takes requests, and answers none. dead: takes no connections, and has closed those it had. */
+export type Mood = 'good' | 'hanging' | 'dead'
 
 const frame = (text: string): string => `${text.length.toString(16)}\r\n${text}\r\n`
 
@@ -32,6 +39,8 @@ export async function startUpstream (): Promise<Upstream> {
   const streams: UpstreamStream[] = []
   const sockets = new Set<Socket>()
   let sent = 0
+  let asked = 0
+  let mood: Mood = 'good'
 
   function openStream (socket: Socket, dialect: Dialect): void {
     const event = (): string => { sent++; return dialect.event(`${stamp(performance.now())} and so on and on`) }
@@ -63,11 +72,13 @@ export async function startUpstream (): Promise<Upstream> {
 
   const server = createServer({ noDelay: true }, (socket) => {
     let dialect = dialects.messages
+    let thinks = false
     let bytes = 0
     let text = ''
     const reader = new WireReader({
       head (head) {
         dialect = head.includes(` ${dialects.chat.path}`) ? dialects.chat : dialects.messages
+        thinks = head.includes(` ${thinkPath}/`)
         bytes = 0
         text = ''
       },
@@ -76,7 +87,10 @@ export async function startUpstream (): Promise<Upstream> {
         if (bytes <= searchedBytes) text += chunk.toString('latin1', from, to)
       },
       end () {
+        asked++
+        if (mood === 'hanging') return
         if (bytes <= searchedBytes && text.includes('"stream":true')) openStream(socket, dialect)
+        else if (thinks) setTimeout(() => { socket.write(replies.get(dialects.messages) ?? '', 'latin1') }, thinkMs)
         else socket.write(replies.get(dialect) ?? '', 'latin1')
       }
     })
@@ -85,15 +99,30 @@ export async function startUpstream (): Promise<Upstream> {
     socket.on('error', () => socket.destroy())    // a contender that hangs up is its own affair
     socket.on('close', () => sockets.delete(socket))
   })
-  server.listen({ host: '127.0.0.1', port: 0, backlog: 4096 })
-  await once(server, 'listening')
+  const listen = async (port: number): Promise<void> => {
+    server.listen({ host: '127.0.0.1', port, backlog: 4096 })
+    await once(server, 'listening')
+  }
+  await listen(0)
+  const { port } = server.address() as AddressInfo
   return {
-    port: (server.address() as AddressInfo).port,
+    port,
     streams,
     finishStreams () {
       for (let last = streams.at(-1); last !== undefined; last = streams.at(-1)) last.finish()
     },
     sentEvents: () => sent,
+    asked: () => asked,
+    async become (next) {
+      const wasDead = mood === 'dead'
+      mood = next
+      if (next === 'dead' && !wasDead) {
+        const closed = once(server, 'close')
+        server.close()
+        for (const socket of sockets) socket.destroy()
+        await closed
+      } else if (next !== 'dead' && wasDead) await listen(port)
+    },
     close () {
       server.close()
       for (const socket of sockets) socket.destroy()

@@ -5,10 +5,12 @@ import { UnknownOutcome } from '../../directory.ts'
 import { accountOperations } from './accounts.ts'
 import { bookOperations } from './books.ts'
 import { isBody, keyOperations } from './keys.ts'
+import { fleetOperations } from './fleet.ts'
 import { openapi } from './openapi.ts'
 import { explainOperations } from './explain.ts'
 import { type ApiAnswer, type ApiParts, type ApiRequest, BODY_LIMIT, type Operation, readQuery } from './operation.ts'
 import { Refusal } from './refusal.ts'
+import { upstreamOperations } from './upstreams.ts'
 
 const PREFIX = '/admin/v1'
 
@@ -21,7 +23,7 @@ export class AdminApi {
   readonly #routes: readonly Routed[]
 
   constructor (parts: ApiParts) {
-    const operations = [...keyOperations(parts), ...accountOperations(parts), ...bookOperations(parts), ...explainOperations(parts)]
+    const operations = [...keyOperations(parts), ...accountOperations(parts), ...bookOperations(parts), ...explainOperations(parts), ...fleetOperations(parts), ...(parts.upstreams === undefined ? [] : upstreamOperations(parts.upstreams))]
     const document = openapi(operations, gatewayVersion)
     operations.push({
       method: 'GET', path: '/openapi.json', name: 'getOpenapi', summary: 'This document.',

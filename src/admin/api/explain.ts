@@ -82,7 +82,9 @@ async function view ({ exchange, steps, error, reply }: Rehearsal): Promise<View
     refusal: error === undefined ? null : viewError(error),
     steps,
     model: exchange.find(Model)?.id ?? null,
+    alias: exchange.alias ?? null,
     targets: endpoint.kind === 'forward' ? [{ upstream: endpoint.upstream }] : targetsOf(exchange),
+    in_maintenance: leftOut(exchange),
     ...viewCost(exchange),
     prices: viewPrices(exchange),
     limits: await viewLimits(exchange),
@@ -102,7 +104,7 @@ function targetsOf (exchange: Exchange): readonly View[] {
   const { attempts } = exchange.find(Plan) ?? { attempts: [] }
   const at = exchange.find(WorstCase)?.at
   return attempts.map(({ channel, upstream, model, sold }) => ({
-    channel, upstream, model, weight: weightOf(sold, upstream, model),
+    channel, upstream, model, ...drawnBy(sold, upstream, model),
     ...(at !== undefined && { price_version: versionOf(exchange, sold, at) })
   }))
 }
@@ -114,6 +116,14 @@ function versionOf (exchange: Exchange, sold: ChannelConfig, at: number): string
 }
 
 /** Null: a plugin has made the plan, of targets that the configuration does not name. */
-function weightOf ({ targets }: ChannelConfig, upstream: string, model: string): number | null {
-  return targets.find((target) => target.upstream === upstream && target.model === model)?.weight ?? null
+function drawnBy ({ targets }: ChannelConfig, upstream: string, model: string): View {
+  const target = targets.find((one) => one.upstream === upstream && one.model === model)
+  return { priority: target?.priority ?? null, weight: target?.weight ?? null }
+}
+
+/** The model's targets that are in no plan for a while, because of their channel or their upstream. */
+function leftOut (exchange: Exchange): readonly View[] {
+  const { upstreams } = exchange.snapshot.config
+  return Object.entries(exchange.find(Model)?.channels ?? {}).flatMap(([channel, { maintenance, targets }]) =>
+    targets.filter(({ upstream }) => maintenance || upstreams[upstream]!.maintenance).map(({ upstream, model }) => ({ channel, upstream, model })))
 }

@@ -1,10 +1,12 @@
 // An operation of the admin API: its address, what it takes, and the function that answers. A table of them routes and documents.
 import type { Config, KeyConfig } from '../../config/config.ts'
 import { suggest } from '../../config/suggest.ts'
+import type { FleetProcess } from '../../fleet.ts'
 import type { JsonSchema, Plugin } from '../../plugin.ts'
 import type { Question, Rehearsal } from '../../rehearse.ts'
 import type { Services } from '../../services.ts'
 import { Refusal } from './refusal.ts'
+import type { UpstreamParts } from './upstreams.ts'
 
 export interface ApiParts {
   readonly services: Pick<Services, 'store' | 'directory' | 'now'>
@@ -12,6 +14,10 @@ export interface ApiParts {
   readonly changes: (after: number, limit: number) => Promise<readonly { readonly id: number, readonly text: string }[]>
   /** as it is live */
   readonly config: () => Config
+  /** that serve clients from this store */
+  readonly processes: () => Promise<readonly FleetProcess[]>
+  /** absent: no gateway runs here, so no upstream is asked */
+  readonly upstreams?: UpstreamParts
   /** the shipped plugins, by name */
   readonly plugins: ReadonlyMap<string, Plugin>
   /** On the configuration that is live, which is leased for as long. @throws {GatewayError} no route takes it */

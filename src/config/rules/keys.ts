@@ -28,7 +28,7 @@ export function checkKeys (input: RuleInput, report: Report, warn: Report): void
   if (keys.length === 0 && real !== undefined) {
     warn(['upstreams', real[0], 'url'], 'is not the built-in simulator, so the demo key is off; and there are no keys: nobody can use the models', 'add accounts: and keys:')
   }
-  const models = items(value.models, 'models').flatMap(({ item }) => typeof item.id === 'string' ? [item.id] : [])
+  const models = [...items(value.models, 'models'), ...items(value.aliases, 'aliases')].flatMap(({ item }) => typeof item.id === 'string' ? [item.id] : [])
   /** by entry: a thousand keys may name the same model, and to look for what was meant takes long */
   const explained = new Map<string, Wrong | undefined>()
   /** the same of time zones */

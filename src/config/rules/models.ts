@@ -20,6 +20,7 @@ export function checkModels (input: RuleInput, now: number, report: Report, warn
     const channels = isMap(item.channels) ? Object.entries(item.channels) : []
     for (const [name, channel] of channels) {
       checkPriceList(at(channel, 'price'), [...path, 'channels', name, 'price'], item.kind, input, now, report)
+      if (item.kind !== 'text' && at(channel, 'sticky') === true) report([...path, 'channels', name, 'sticky'], 'belongs to text models: there is no conversation', 'remove it', true)
       const targets = at(channel, 'targets')
       const list = (Array.isArray(targets) ? targets : []) as readonly unknown[]
       for (const [index, target] of list.entries()) {

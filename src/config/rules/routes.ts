@@ -43,6 +43,7 @@ export function checkRoutes (input: RuleInput, report: Report, warn: Report): vo
     } else if (item.price !== undefined && item.serve !== undefined) {
       report(here('price'), 'only a forward route has a price; models have their own', 'remove it', true)
     }
+    if (serve === 'none' && item.maintenance === true) report(here('maintenance'), 'nothing is served here', 'name an endpoint in "serve", or remove it', true)
     if (!isForward && item.websocket !== undefined) report(here('websocket'), 'only a forward route takes WebSockets', 'remove it', true)
   }
   checkShipped(input, pipeline, seen, warn)

@@ -20,9 +20,17 @@ export function checkServer ({ value, tree }: RuleInput, report: Report, warn: R
     // lesson 25
     if (network.prefix === 0) warn(here, 'every client is a trusted proxy, and may claim any address: no ip_whitelist holds', 'name the networks of your proxies')
   }
+  const workers = at(value, 'server', 'workers')
+  if (typeof workers === 'number' && workers > 1 && at(value, 'store', 'driver') !== 'redis') {
+    report(['server', 'workers'], 'more than one process needs a store that all of them share', 'write "store: { driver: redis, url: ... }", or "workers: 1"')
+  }
   const [limit, memory] = [at(value, 'server', 'body_limit'), at(value, 'server', 'body_memory')]
   if (typeof limit === 'number' && typeof memory === 'number' && memory < limit) {
     report(['server', 'body_memory'], 'must not be less than body_limit: the largest body would never fit')
+  }
+  const all = at(value, 'server', 'overload', 'memory_limit')
+  if (typeof all === 'number' && typeof memory === 'number' && all <= memory) {
+    report(['server', 'overload', 'memory_limit'], 'must be more than body_memory: bodies alone would fill it', 'lower body_memory too')
   }
 }
 

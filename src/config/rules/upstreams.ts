@@ -4,12 +4,13 @@ import { createSecureContext } from 'node:tls'
 import { isMap, type Path } from '../place.ts'
 import { quote } from '../sentence.ts'
 import { suggest } from '../suggest.ts'
-import { at, type Report, type RuleInput, text } from './input.ts'
+import { at, checkUnique, type Item, items, type Report, type RuleInput, text } from './input.ts'
 
 /** Belong to one connection, are counted by the client, or say what the gateway itself understands: an upstream's headers cannot set them (RFC 9110 7.6.1). */
 const OWN_HEADERS = ['accept-encoding', 'connection', 'content-length', 'expect', 'host', 'keep-alive', 'proxy-connection', 'te', 'trailer', 'transfer-encoding', 'upgrade']
 
-export function checkUpstreams ({ value, tree }: RuleInput, report: Report): void {
+export function checkUpstreams (input: RuleInput, report: Report, warn: Report): void {
+  const { value, tree } = input
   const upstreams = at(value, 'upstreams')
   for (const [name, upstream] of Object.entries(isMap(upstreams) ? upstreams : {})) {
     const url = text(at(upstream, 'url'), tree, ['upstreams', name, 'url'])
@@ -19,16 +20,37 @@ export function checkUpstreams ({ value, tree }: RuleInput, report: Report): voi
     const proxy = text(at(upstream, 'proxy'), tree, ['upstreams', name, 'proxy'])
     if (proxy !== undefined && /^http:\/\//.test(proxy) && !isProxy(proxy)) report(['upstreams', name, 'proxy'], 'is not a valid URL', 'such as http://name:password@proxy.example.com:3128; of a password, write "@" as %40 and "%" as %25')
     if (proxy !== undefined && url === 'simulator:') report(['upstreams', name, 'proxy'], 'the simulator is not reached through a proxy', 'remove it', true)
-    const headers = at(upstream, 'headers')
-    const seen = new Map<string, string>()
-    for (const header of Object.keys(isMap(headers) ? headers : {})) {
-      const path = ['upstreams', name, 'headers', header]
-      const lower = header.toLowerCase()
-      if (OWN_HEADERS.includes(lower)) report(path, `the header ${lower} is set by the gateway itself`, 'remove it', true)
-      const other = seen.get(lower)
-      if (other !== undefined) report(path, `the header ${quote(header)} is set twice; the other is ${quote(other)}`, undefined, true)
-      seen.set(lower, header)
-    }
+    checkHeaders(at(upstream, 'headers'), ['upstreams', name, 'headers'], report)
+    const credentials = items(at(upstream, 'credentials'), 'credentials').map(({ item, path }) => ({ item, path: ['upstreams', name, ...path] }))
+    checkUnique(credentials, 'id', 'credentials', input, report)
+    for (const { item, path } of credentials) checkHeaders(item.headers, [...path, 'headers'], report)
+    warnOfForgotten(credentials, at(upstream, 'headers'), warn)
+  }
+}
+
+/** A header that all credentials have but one, and the upstream does not: it was forgotten, or spelled otherwise. */
+function warnOfForgotten (credentials: readonly Item[], common: unknown, warn: Report): void {
+  if (credentials.length < 2) return
+  const names = credentials.map(({ item }) => namesIn(item.headers))
+  for (const name of new Set(names.flatMap((all) => [...all]))) {
+    const without = names.findIndex((all) => !all.has(name))
+    if (without === -1 || namesIn(common).has(name) || names.some((all, i) => i !== without && !all.has(name))) continue
+    warn([...credentials[without]!.path, 'headers'], `all other credentials of this upstream have the header ${quote(name)}`, 'add it, if it is needed there too')
+  }
+}
+
+function namesIn (headers: unknown): ReadonlySet<string> {
+  return new Set(Object.keys(isMap(headers) ? headers : {}).map((name) => name.toLowerCase()))
+}
+
+function checkHeaders (headers: unknown, path: Path, report: Report): void {
+  const seen = new Map<string, string>()
+  for (const header of Object.keys(isMap(headers) ? headers : {})) {
+    const lower = header.toLowerCase()
+    if (OWN_HEADERS.includes(lower)) report([...path, header], `the header ${lower} is set by the gateway itself`, 'remove it', true)
+    const other = seen.get(lower)
+    if (other !== undefined) report([...path, header], `the header ${quote(header)} is set twice; the other is ${quote(other)}`, undefined, true)
+    seen.set(lower, header)
   }
 }
 

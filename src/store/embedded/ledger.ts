@@ -122,6 +122,34 @@ export class Ledger {
     return known
   }
 
+  /**
+   * All that is written until `work` has ended is one transaction.
+   * @throws {Error} there is something already, or what `work` throws: then nothing is changed
+   */
+  async fill (work: () => Promise<void>): Promise<void> {
+    for (const table of ['entries', 'records', 'audit', 'tasks', 'answers', 'progress']) {
+      if (this.#db.prepare(`SELECT 1 FROM ${table} LIMIT 1`).get() !== undefined) throw new Error(`the data folder ${this.#folder} is not empty: there are ${table} in it. Name another one in store.path`)
+    }
+    this.#db.exec('BEGIN IMMEDIATE')
+    try {
+      await work()
+      this.#db.exec('COMMIT')
+    } catch (thrown) {
+      if (this.#db.isTransaction) this.#db.exec('ROLLBACK')
+      throw thrown
+    }
+  }
+
+  /** As it was in another ledger. */
+  putRecord ({ kind, id, version, text }: StoredRecord): void {
+    this.#db.prepare('INSERT INTO records VALUES (?, ?, ?, ?)').run(kind, id, version, text)
+  }
+
+  /** As it was in another ledger. */
+  putAuditLine ({ id, text }: AuditLine): void {
+    this.#db.prepare('INSERT INTO audit (id, text) VALUES (?, ?)').run(id, text)
+  }
+
   /** A name for this process, which its later threads find again. */
   begin (owner: string): void {
     this.#db.prepare('UPDATE life SET owner = ?').run(owner)
@@ -292,7 +320,12 @@ export class Ledger {
     }
   }
 
+  /** Within one that is open it is part of that. */
   #transact (body: () => void): void {
+    if (this.#db.isTransaction) {
+      body()
+      return
+    }
     this.#db.exec('BEGIN IMMEDIATE')
     try {
       body()

@@ -6,6 +6,10 @@ import { readTask, TASK, type Cell } from './wire.ts'
 /** Rows that are deleted in one statement: others wait to write. */
 const AT_ONCE = 1000
 
+/** Rows that are read at once. */
+const PAGE = 500
+const ANSWER = 'account, name, hash, request_id, created, text'
+
 /** Of an answer: its request is charged and was not given that back, or became a task. */
 const CHARGED = `(EXISTS (SELECT 1 FROM tasks WHERE tasks.request_id = answers.request_id)
   OR EXISTS (SELECT 1 FROM entries WHERE reference = answers.request_id AND kind = 'settle')
@@ -42,6 +46,11 @@ export class TaskTable {
     return last && this.#rows(`WHERE account = ? AND (created, id) ${order === 'asc' ? '>' : '<'} (?, ?) ${by}`, account, last.created, last.id, limit)
   }
 
+  /** A page of all of them. @param after id of the last one before */
+  all (after: string): readonly Task[] {
+    return this.#rows('WHERE id > ? ORDER BY id LIMIT ?', after, PAGE)
+  }
+
   remove (id: string): boolean {
     return this.#change('DELETE FROM tasks WHERE id = ? AND is_open = 0', id) > 0
   }
@@ -51,12 +60,16 @@ export class TaskTable {
   }
 
   answer (account: string, name: string): Answer | undefined {
-    const row = this.#db.prepare(`SELECT account, name, hash, request_id, created, text FROM answers WHERE account = ? AND name = ? AND ${CHARGED}`).get(account, name) as Answer & { readonly text: string | null } | undefined
-    return row && { ...row, text: row.text ?? undefined }
+    return this.#answers('account = ? AND name = ?', account, name)[0]
+  }
+
+  /** A page of all of them. @param account and name, of the last one before */
+  allAnswers (account: string, name: string): readonly Answer[] {
+    return this.#answers(`(account, name) > (?, ?)`, account, name, PAGE)
   }
 
   keepAnswer ({ account, name, hash, request_id: id, created, text }: Answer): void {
-    this.#change('INSERT OR REPLACE INTO answers (account, name, hash, request_id, created, text) VALUES (?, ?, ?, ?, ?, ?)', account, name, hash, id, created, text ?? null)
+    this.#change(`INSERT OR REPLACE INTO answers (${ANSWER}) VALUES (?, ?, ?, ?, ?, ?)`, account, name, hash, id, created, text ?? null)
   }
 
   dropAnswer (account: string, name: string): void {
@@ -80,6 +93,11 @@ export class TaskTable {
     const query = this.#db.prepare(`SELECT ${TASK.map((name) => name === 'nanos' ? 'CAST(nanos AS TEXT)' : name).join()} FROM tasks ${where}`)
     query.setReturnArrays(true)
     return (query.all(...values) as unknown as Cell[][]).map((cells) => readTask(cells, 0).task)
+  }
+
+  #answers (where: string, account: string, name: string, limit = 1): Answer[] {
+    const rows = this.#db.prepare(`SELECT ${ANSWER} FROM answers WHERE ${where} AND ${CHARGED} ORDER BY account, name LIMIT ?`).all(account, name, limit) as unknown as (Answer & { readonly text: string | null })[]
+    return rows.map((row) => ({ ...row, text: row.text ?? undefined }))
   }
 
   #change (sql: string, ...values: readonly SQLInputValue[]): number {

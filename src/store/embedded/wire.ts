@@ -51,6 +51,9 @@ export type ToThread =
 export type Question =
   | { readonly of: 'task', readonly id: string }
   | { readonly of: 'tasks', readonly account: string, readonly page: TaskPage }
+  /** a page of all of them, by id; likewise of all answers, by account and name */
+  | { readonly of: 'allTasks', readonly after: string }
+  | { readonly of: 'allAnswers', readonly account: string, readonly name: string }
   | { readonly of: 'removeTask', readonly id: string }
   | { readonly of: 'forgetTasks', readonly createdBefore: number }
   | { readonly of: 'answer', readonly account: string, readonly name: string }
@@ -69,6 +72,8 @@ export interface Answers {
   readonly changes: readonly AuditLine[]
   readonly task: Task | undefined
   readonly tasks: readonly Task[] | undefined
+  readonly allTasks: readonly Task[]
+  readonly allAnswers: readonly Answer[]
   readonly removeTask: boolean
   readonly forgetTasks: number
   readonly answer: Answer | undefined
@@ -153,6 +158,13 @@ export function readEntry (cells: readonly Cell[], at: number): Entry {
     ...(priceVersion !== null && { price_version: priceVersion }),
     ...(day !== null && { day })
   }
+}
+
+/** The other way round. @param seq its number, and the milliseconds of its time, here */
+export function pushEntry (cells: Cell[], { kind, account, key, reference, nanos, shortfall, model, channel, usage, usage_source: source, price_version: priceVersion, day }: Entry, seq: number, time: number): void {
+  const extras = usage === undefined || Object.keys(usage.extras).length === 0 ? null : JSON.stringify(usage.extras)
+  cells.push(seq, time, kind, account, key ?? null, reference, nanos, shortfall ?? null, model ?? null, channel ?? null, source ?? null,
+    usage?.input ?? null, usage?.cache_read ?? null, usage?.cache_write_5m ?? null, usage?.cache_write_1h ?? null, usage?.output ?? null, extras, priceVersion ?? null, day ?? null)
 }
 
 /** @param day of its hold */

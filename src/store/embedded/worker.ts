@@ -60,7 +60,7 @@ class Syncer {
 }
 
 /** What changes nothing. */
-const READS: ReadonlySet<Question['of']> = new Set(['credit', 'records', 'changes', 'task', 'tasks', 'answer'])
+const READS: ReadonlySet<Question['of']> = new Set(['credit', 'records', 'changes', 'task', 'tasks', 'allTasks', 'answer', 'allAnswers'])
 
 function answerFrom (ledger: Ledger, question: Question): Answers[keyof Answers] {
   switch (question.of) {
@@ -70,6 +70,8 @@ function answerFrom (ledger: Ledger, question: Question): Answers[keyof Answers]
     case 'changes': return ledger.changes(question.after, question.limit)
     case 'task': return ledger.tasks.task(question.id)
     case 'tasks': return ledger.tasks.list(question.account, question.page)
+    case 'allTasks': return ledger.tasks.all(question.after)
+    case 'allAnswers': return ledger.tasks.allAnswers(question.account, question.name)
     case 'removeTask': return ledger.tasks.remove(question.id)
     case 'forgetTasks': return ledger.tasks.forget(question.createdBefore)
     case 'answer': return ledger.tasks.answer(question.account, question.name)

@@ -110,7 +110,7 @@ function isUnsigned (block: unknown): boolean {
   return isObject(block) && block.type === 'thinking' && (typeof block.signature !== 'string' || block.signature === '')
 }
 
-/** The model as the client named it, whatever it is called upstream (protocol.md K 2.3d). */
+/** The model as it is called here, whatever it is called upstream (protocol.md K 2.3d); of an alias, the model behind it. */
 function publicModel (exchange: Exchange): unknown {
   return exchange.request.body.model
 }

@@ -1,0 +1,149 @@
+// Entries as they lie in the streams of the accounts, and all of them in one order: by the microsecond in which they were written.
+import type { Settlement, Entry, EntryKind } from '../store.ts'
+
+/** As Redis gives one: its id, and fields and values in turn. */
+export type Raw = readonly [id: string, fields: readonly string[]]
+
+/** What the text of an entry says; the rest are fields of their own. */
+type What = Pick<Entry, 'model' | 'channel' | 'usage' | 'usage_source' | 'price_version'>
+
+/** The text of a settlement's entries. */
+export function textOf ({ model, channel, usage, usage_source, price_version }: Omit<Settlement, 'request_id' | 'nanos'>): string {
+  return JSON.stringify({ model, channel, usage, usage_source, price_version } satisfies { readonly [Field in keyof Required<What>]: unknown })
+}
+
+/** Of the entry that gives a charge back: its usage stands in the settlement, and counts once. */
+export function refundText ({ model, channel, price_version }: Pick<Settlement, 'model' | 'channel' | 'price_version'>): string {
+  return JSON.stringify({ model, channel, price_version })
+}
+
+/** The text of an entry as it is. */
+export function whatOf ({ model, channel, usage, usage_source, price_version }: Entry): string {
+  return JSON.stringify({ model, channel, usage, usage_source, price_version })
+}
+
+export function readEntry (account: string, [id, fields]: Raw): Entry {
+  const of: Record<string, string> = {}
+  for (let i = 0; i < fields.length; i += 2) of[fields[i]!] = fields[i + 1]!
+  const { kind, key, reference, nanos, shortfall, at, day, what } = of
+  return {
+    id: entryId(account, id),
+    kind: kind as EntryKind,
+    account,
+    ...(key !== undefined && { key }),
+    reference: reference!,
+    nanos: BigInt(nanos!),
+    ...(shortfall !== undefined && { shortfall: BigInt(shortfall) }),
+    at: new Date(Number(at)).toISOString(),
+    ...(what !== undefined && JSON.parse(what) as What),
+    ...(day !== undefined && day !== '' && { day })
+  }
+}
+
+/** Sorts as text: 11 digits of the microsecond and 8 of the number in the account, in base 36; and whose it is, so that no two are the same. */
+function entryId (account: string, id: string): string {
+  const [micros, seq] = id.split('-') as [string, string]
+  return `${Number(micros).toString(36).padStart(11, '0')}${Number(seq).toString(36).padStart(8, '0')}-${account}`
+}
+
+/** What the id of an entry was made of; undefined: another driver gave it. */
+export function streamId (id: string): { readonly micros: number, readonly seq: number } | undefined {
+  const [, micros, seq] = /^([0-9a-z]{11})([0-9a-z]{8})-/.exec(id) ?? []
+  return micros === undefined ? undefined : { micros: parseInt(micros, 36), seq: parseInt(seq!, 36) }
+}
+
+/** The first id of a stream that may follow an entry's. */
+export function startAfter (id: string): string {
+  const micros = parseInt(id.slice(0, 11), 36)
+  return Number.isSafeInteger(micros) ? `${micros}` : '0'
+}
+
+/** What `fetch` gives for an account, behind an id of its stream; an empty one is the last. */
+export type Fetch = (account: string, from: string) => Promise<readonly Raw[]>
+
+/** The entries of one account, page by page. */
+class Reader {
+  next: Entry | undefined
+  readonly #account: string
+  readonly #fetch: Fetch
+  #page: readonly Raw[] = []
+  #at = 0
+  #from: string
+
+  constructor (account: string, fetch: Fetch, from: string) {
+    this.#account = account
+    this.#fetch = fetch
+    this.#from = from
+  }
+
+  /** @returns whether there is one */
+  async advance (): Promise<boolean> {
+    if (this.#at === this.#page.length) {
+      this.#page = await this.#fetch(this.#account, this.#from)
+      this.#at = 0
+      const last = this.#page.at(-1)
+      if (last !== undefined) this.#from = `(${last[0]}`
+    }
+    const raw = this.#page[this.#at++]
+    this.next = raw && readEntry(this.#account, raw)
+    return raw !== undefined
+  }
+}
+
+/** At a time: each holds a page. */
+const PARALLEL = 50
+
+/** All entries of these accounts, oldest first. @param after id of an entry: only those that follow it */
+export async function * merged (accounts: readonly string[], fetch: Fetch, after: string | undefined): AsyncIterable<Entry> {
+  const heap = new Heap()
+  const from = after === undefined ? '-' : startAfter(after)
+  for (let i = 0; i < accounts.length; i += PARALLEL) {
+    await Promise.all(accounts.slice(i, i + PARALLEL).map(async (account) => {
+      const reader = new Reader(account, fetch, from)
+      while (await reader.advance()) {
+        if (after !== undefined && reader.next!.id <= after) continue
+        heap.push(reader)
+        return
+      }
+    }))
+  }
+  for (let first = heap.pop(); first !== undefined; first = heap.pop()) {
+    yield first.next!
+    if (await first.advance()) heap.push(first)
+  }
+}
+
+/** The reader whose entry is the oldest comes first: thousands of accounts cost a dozen comparisons for each entry. */
+class Heap {
+  readonly #readers: Reader[] = []
+
+  push (reader: Reader): void {
+    const all = this.#readers
+    let at = all.push(reader) - 1
+    while (at > 0) {
+      const above = (at - 1) >> 1
+      if (all[above]!.next!.id <= reader.next!.id) break
+      all[at] = all[above]!
+      at = above
+    }
+    all[at] = reader
+  }
+
+  pop (): Reader | undefined {
+    const all = this.#readers
+    const first = all[0]
+    const last = all.pop()
+    if (last === undefined || all.length === 0) return first
+    let at = 0
+    for (;;) {
+      let below = 2 * at + 1
+      if (below >= all.length) break
+      if (below + 1 < all.length && all[below + 1]!.next!.id < all[below]!.next!.id) below++
+      if (all[below]!.next!.id >= last.next!.id) break
+      all[at] = all[below]!
+      at = below
+    }
+    all[at] = last
+    return first
+  }
+}

@@ -1,0 +1,171 @@
+// Lua: one account. What every script about it begins with: its clock, its keys, its holds with their leases, and its ledger.
+//
+// All keys of an account have the same hash tag, so that they lie in one slot of a cluster: {PREFIX:ACCOUNT}:NAME. The scripts are
+// told one of them, KEYS[1], and make the others from it. Amounts are text.
+//
+//   account        hash    balance, held, aside (part of held), open (holds), entries (counted), entry_time, seen, grace
+//   keys           set     of ids of its keys
+//   key:ID         hash    of a key: s and h, spent and held ever; s:PERIOD and h:PERIOD, the same of a day or month
+//   holds, leases  hash, sorted set    a hold, packed, and until when it is its process's, by request id
+//   charge:ID      string  what became of a request: see "settled" below; forgotten after a day
+//   references     set     of all its credits
+//   ledger         stream  its entries
+import { arithmetic } from './arithmetic.ts'
+
+/** How long a hold or a slot belongs to a process that says nothing. */
+export const LEASE_MS = 30_000
+/** An account of which nobody said anything for so long was silent, not its processes: Redis was away. */
+export const SILENCE_MS = 20_000
+/** Then those who live have so long to renew their leases. */
+export const GRACE_MS = 15_000
+/** For so long it is known what a request was charged: longer than a client may repeat it. */
+export const CHARGE_MS = 25 * 3_600_000
+/** For so long what a process has set aside is its, whether it is heard of or not. */
+export const ASIDE_MS = 300_000
+
+/** ARGV[1]: milliseconds since the epoch in tests, else empty: Redis's own time. */
+const clock = `
+local time = redis.call('TIME')
+local micros = tonumber(time[1]) * 1000000 + tonumber(time[2])
+local now = tonumber(ARGV[1]) or math.floor(micros / 1000)
+`
+
+const ledger = `
+local account = KEYS[1]
+local base = string.sub(account, 1, -8)
+local holds, leases = base .. 'holds', base .. 'leases'
+
+-- Entries are ordered by their ids, whatever the clock does.
+local function write (kind, reference, nanos, ...)
+  local at = math.max(micros, tonumber(redis.call('HGET', account, 'entry_time') or '0'))
+  redis.call('HSET', account, 'entry_time', string.format('%.0f', at))
+  local id = string.format('%.0f-%.0f', at, redis.call('HINCRBY', account, 'entries', 1))
+  redis.call('XADD', base .. 'ledger', id, 'kind', kind, 'reference', reference, 'nanos', nanos, 'at', string.format('%.0f', now), ...)
+end
+
+local function purse (key)
+  return base .. 'key:' .. key
+end
+
+-- A key and its day are counted from now on. Of days that are over, and months, what nobody holds is forgotten.
+local function open (key, day, oldest)
+  if redis.call('HSETNX', purse(key), 's', '0') == 1 then redis.call('SADD', base .. 'keys', key) end
+  if day == '' or redis.call('HSETNX', purse(key), 's:' .. day, '0') == 0 then return end
+  redis.call('HSETNX', purse(key), 's:' .. string.sub(day, 1, 7), '0')
+  local fields = redis.call('HGETALL', purse(key))
+  for i = 1, #fields, 2 do
+    local period = string.match(fields[i], '^s:(.+)$')
+    if period and period < oldest and period ~= string.sub(oldest, 1, 7) and (redis.call('HGET', purse(key), 'h:' .. period) or '0') == '0' then
+      redis.call('HDEL', purse(key), 's:' .. period, 'h:' .. period)
+    end
+  end
+end
+
+local function add (field, key, day, nanos)
+  if nanos == '0' then return end
+  redis.call('HINCRBY', purse(key), field, nanos)
+  if day == '' then return end
+  for _, period in ipairs({ day, string.sub(day, 1, 7) }) do
+    if redis.call('HEXISTS', purse(key), 's:' .. period) == 1 then redis.call('HINCRBY', purse(key), field .. ':' .. period, nanos) end
+  end
+end
+
+-- Negative: given back.
+local function reserve (key, day, nanos)
+  redis.call('HINCRBY', account, 'held', nanos)
+  add('h', key, day, nanos)
+end
+
+local function spend (key, day, nanos)
+  redis.call('HINCRBY', account, 'balance', negated(nanos))
+  add('s', key, day, nanos)
+end
+
+-- n: nanos, k: key, d: day or '', by: the decision that made it so large, t: task that owns it; p, ps, pw: what a kill would be charged,
+-- the rest of that, and the text of its entry. Without a key: a process has set it aside.
+local function load (id)
+  local packed = redis.call('HGET', holds, id)
+  return packed and cmsgpack.unpack(packed)
+end
+
+local function save (id, hold)
+  redis.call('HSET', holds, id, cmsgpack.pack(hold))
+end
+
+local function drop (id, hold)
+  redis.call('HDEL', holds, id)
+  redis.call('ZREM', leases, id)
+  if hold.k then
+    redis.call('HINCRBY', account, 'open', -1)
+    reserve(hold.k, hold.d, negated(hold.n))
+  else
+    redis.call('HINCRBY', account, 'held', negated(hold.n))
+    redis.call('HINCRBY', account, 'aside', negated(hold.n))
+  end
+end
+
+-- What became of a request, and what it was charged: 's' settled, 'r' given back, 'w' its process said nothing and it was charged as
+-- far as it had come, 'l' settled after that.
+local function outcome (id)
+  local found = redis.call('GET', base .. 'charge:' .. id)
+  if found then return string.match(found, '^(%a) (%d+)$') end
+end
+
+local function remember (id, kind, nanos)
+  redis.call('SET', base .. 'charge:' .. id, kind .. ' ' .. nanos, 'PX', ${CHARGE_MS})
+end
+
+local function enter (id, key, day, charged, shortfall, what)
+  spend(key, day, charged)
+  write('settle', id, negated(charged), 'key', key, 'day', day, 'what', what)
+  if shortfall ~= '0' then write('shortfall', id, '0', 'key', key, 'day', day, 'what', what, 'shortfall', shortfall) end
+end
+
+local function available ()
+  local sums = redis.call('HMGET', account, 'balance', 'held')
+  local left = minus(number(sums[1] or '0'), number(sums[2] or '0'))
+  if isLess(left, ZERO) then return ZERO end
+  return left
+end
+
+-- Whether leases count. After a silence nobody's is over until those who live had time to renew theirs.
+local function areLeasesKept ()
+  local times = redis.call('HMGET', account, 'seen', 'grace')
+  local seen, grace = tonumber(times[1] or now), tonumber(times[2] or 0)
+  if now - seen > ${SILENCE_MS} then
+    grace = now + ${GRACE_MS}
+    redis.call('HSET', account, 'grace', grace)
+  end
+  if not times[1] or now - seen > 1000 or now < seen then redis.call('HSET', account, 'seen', now) end
+  return now >= grace
+end
+
+-- Holds whose process is gone: charged as far as it was known how far they had come, or given back.
+local function sweep ()
+  if not areLeasesKept() then return 0 end
+  local over = redis.call('ZRANGEBYSCORE', leases, '-inf', now, 'LIMIT', 0, 20)
+  for _, id in ipairs(over) do
+    local hold = load(id)
+    if hold then
+      drop(id, hold)
+      if hold.p then
+        enter(id, hold.k, hold.d, hold.p, hold.ps, hold.pw)
+        remember(id, 'w', hold.p)
+      end
+    else
+      redis.call('ZREM', leases, id)
+    end
+  end
+  return #over
+end
+`
+
+/** A script about an account. */
+export function ofAccount (body: string): string {
+  return arithmetic + clock + ledger + body
+}
+
+/** A script about something else, which needs the time. */
+export function timed (body: string): string {
+  return clock + body
+}

@@ -1,0 +1,225 @@
+// Lua: decisions about money. Each is safe to repeat: a repetition is known by the request's id, or by the decision's.
+import { ASIDE_MS, LEASE_MS, ofAccount } from './account.ts'
+
+/** reference, nanos -> new, known, or much: the balance would pass 2^63 - 1. */
+const credit = ofAccount(`
+local reference, nanos = ARGV[2], ARGV[3]
+if redis.call('SISMEMBER', base .. 'references', reference) == 1 then return 'known' end
+local balance = redis.call('HGET', account, 'balance') or '0'
+if isLess(MOST, plus(number(balance), number(nanos))) then return 'much' end
+redis.call('SADD', base .. 'references', reference)
+redis.call('HINCRBY', account, 'balance', nanos)
+write('credit', reference, nanos)
+return 'new'
+`)
+
+/**
+ * What limits a hold: the balance, then the key's limits, the longest first; those that waiting cannot help are named before the others.
+ * `own` is held by the same request already.
+ */
+const refusal = `
+local function limitsOf (key, day, ever, month, today)
+  local period = string.sub(day, 1, 7)
+  local sums = redis.call('HMGET', purse(key), 's', 'h', 's:' .. period, 'h:' .. period, 's:' .. day, 'h:' .. day)
+  local limits = {}
+  for i, limit in ipairs({ ever, month, today }) do
+    if limit ~= '' then
+      table.insert(limits, { left = minus(number(limit), number(sums[2 * i - 1] or '0')), held = number(sums[2 * i] or '0'), period = ({ '', 'month', 'day' })[i] })
+    end
+  end
+  return limits, plus(number(sums[1] or '0'), number(sums[2] or '0'))
+end
+
+local function refuse (balance, held, limits, used, nanos, own, needed)
+  local function refused (by, total, others, asked, period)
+    return { 'refused', by, period, text(asked), text(minus(total, others)), text(others) }
+  end
+  local others = minus(held, own)
+  if isLess(balance, nanos) then return refused('balance', balance, others, needed, '') end
+  for _, limit in ipairs(limits) do
+    if isLess(limit.left, nanos) then return refused('usage_limit', limit.left, minus(limit.held, own), needed, limit.period) end
+  end
+  if isLess(minus(balance, others), nanos) then return refused('balance', balance, others, nanos, '') end
+  for _, limit in ipairs(limits) do
+    local busy = minus(limit.held, own)
+    if isLess(minus(limit.left, busy), nanos) then return refused('usage_limit', limit.left, busy, nanos, limit.period) end
+  end
+  if isLess(MOST, plus(minus(used, own), nanos)) then return { 'much' } end
+end
+`
+
+/** decision, id, key, nanos, least, day, oldest day, limits ever, per month, per day, low balance, dry -> held, refused, much, or taken: there is a hold or a settlement. */
+const hold = ofAccount(refusal + `
+local decision, id, key, asked, least, day, oldest = ARGV[2], ARGV[3], ARGV[4], number(ARGV[5]), number(ARGV[6]), ARGV[7], ARGV[8]
+local low, isDry = number(ARGV[12]), ARGV[13] == '1'
+if not isDry then sweep() end
+local before = load(id)
+if before then
+  if before.by == decision then return { 'held', before.n } end
+  return { 'taken' }
+end
+if outcome(id) then return { 'taken' } end
+local sums = redis.call('HMGET', account, 'balance', 'held', 'aside')
+local balance, held = number(sums[1] or '0'), number(sums[2] or '0')
+local limits, used = limitsOf(key, day, ARGV[9], ARGV[10], ARGV[11])
+local nanos = asked
+if isLess(ZERO, least) then
+  local left = balance
+  for _, limit in ipairs(limits) do left = smaller(left, limit.left) end
+  if not isLess(left, least) then nanos = smaller(nanos, left) end
+end
+local refused = refuse(balance, held, limits, used, nanos, ZERO, asked)
+if refused then return refused end
+-- What is free neither waits for anybody nor keeps anybody waiting; nor does what is only set aside.
+if isLess(ZERO, nanos) and isLess(balance, low) and isLess(number(sums[3] or '0'), held) then
+  return { 'refused', 'low_balance', '', text(nanos), text(minus(balance, held)), text(held) }
+end
+if isDry then return { 'held', text(nanos) } end
+open(key, day, oldest)
+save(id, { n = text(nanos), k = key, d = day, by = decision, e = ARGV[9], m = ARGV[10], y = ARGV[11] })
+redis.call('ZADD', leases, now + ${LEASE_MS}, id)
+redis.call('HINCRBY', account, 'open', 1)
+reserve(key, day, text(nanos))
+return { 'held', text(nanos) }
+`)
+
+/** decision, id, nanos -> held, refused, much, or none: there is no hold. */
+const extend = ofAccount(refusal + `
+local decision, id, more = ARGV[2], ARGV[3], ARGV[4]
+local hold = load(id)
+if not hold or hold.t then return { 'none' } end
+if hold.by == decision then return { 'held', hold.n } end
+local sums = redis.call('HMGET', account, 'balance', 'held')
+local own = number(hold.n)
+local whole = plus(own, number(more))
+local limits, used = limitsOf(hold.k, hold.d, hold.e, hold.m, hold.y)
+local refused = refuse(number(sums[1] or '0'), number(sums[2] or '0'), limits, used, whole, own, whole)
+if refused then return refused end
+hold.n, hold.by = text(whole), decision
+save(id, hold)
+reserve(hold.k, hold.d, more)
+return { 'held', hold.n }
+`)
+
+/** Ends a request with a charge: shared with the end of a task. */
+export const settling = `
+local function setAside (id, nanos)
+  save(id, { n = nanos })
+  redis.call('ZADD', leases, now + ${ASIDE_MS}, id)
+  redis.call('HINCRBY', account, 'held', nanos)
+  redis.call('HINCRBY', account, 'aside', nanos)
+end
+
+local function settle (id, hold, nanos, shortfall, key, day, oldest, what, aside)
+  local kind, before = outcome(id)
+  if kind and kind ~= 'w' then return before end
+  local wanted, short = number(nanos), number(shortfall)
+  if kind == 'w' then
+    -- Charged as far as it had come, and now it says how far: the difference, as far as there is money for it.
+    local more = minus(wanted, number(before))
+    local charged = smaller(more, available())
+    short = plus(short, minus(more, charged))
+    if text(charged) ~= '0' then
+      spend(key, day, text(charged))
+      write('adjust', id, negated(text(charged)), 'key', key, 'day', day, 'what', what)
+    end
+    if isLess(ZERO, short) then write('shortfall', id, '0', 'key', key, 'day', day, 'what', what, 'shortfall', text(short)) end
+    local sum = text(plus(number(before), charged))
+    remember(id, 'l', sum)
+    return sum
+  end
+  local charged
+  if hold then
+    drop(id, hold)
+    charged = smaller(wanted, number(hold.n))
+  else
+    -- Redis was away when it was taken, or for longer than its lease, or has come back without it.
+    open(key, day, oldest)
+    local own = aside ~= '' and load(aside)
+    if own then
+      drop(aside, own)
+      local rest = minus(number(own.n), smaller(wanted, number(own.n)))
+      if isLess(ZERO, rest) then setAside(aside, text(rest)) end
+    end
+    charged = smaller(wanted, available())
+  end
+  enter(id, key, day, text(charged), text(plus(short, minus(wanted, charged))), what)
+  remember(id, 's', text(charged))
+  return text(charged)
+end
+`
+
+/** id, nanos within the hold, the rest, key, day, oldest day, text of the entry, what it was taken from that was set aside -> what was charged. */
+const settle = ofAccount(settling + `
+local id = ARGV[2]
+return settle(id, load(id), ARGV[3], ARGV[4], ARGV[5], ARGV[6], ARGV[7], ARGV[8], ARGV[9])
+`)
+
+/** id, nanos: so much is set aside for a process from now on, where there is four times as much for anybody, else nothing -> how much. */
+const setAside = ofAccount(settling + `
+sweep()
+local id, wanted = ARGV[2], number(ARGV[3])
+local before = load(id)
+if before then drop(id, before) end
+local twice = plus(wanted, wanted)
+if not isLess(ZERO, wanted) or isLess(available(), plus(twice, twice)) then return '0' end
+setAside(id, ARGV[3])
+return ARGV[3]
+`)
+
+/** id: gives a hold back. */
+const release = ofAccount(`
+local id = ARGV[2]
+local hold = load(id)
+if hold and not hold.t then drop(id, hold) end
+`)
+
+/** id, key, day, text of the entry: gives a charge back, once; or the hold, and then a charge that comes later is none. */
+const refund = ofAccount(`
+local id, key, day = ARGV[2], ARGV[3], ARGV[4]
+local kind, charged = outcome(id)
+if kind == 'r' then return end
+if kind and charged ~= '0' then
+  local balance = redis.call('HGET', account, 'balance') or '0'
+  if isLess(MOST, plus(number(balance), number(charged))) then return redis.error_reply('the balance would pass 2^63 - 1 nano-dollars') end
+  spend(key, day, negated(charged))
+  local reference = id
+  if kind == 'l' then reference = id .. ' refund' end
+  write('adjust', reference, charged, 'key', key, 'day', day, 'what', ARGV[5])
+end
+local hold = load(id)
+if hold and not hold.t then drop(id, hold) end
+remember(id, 'r', '0')
+`)
+
+/** id, nanos within the hold, the rest, text of the entry: what a kill would be charged. */
+const progress = ofAccount(`
+local hold = load(ARGV[2])
+if not hold or hold.t then return end
+hold.p, hold.ps, hold.pw = ARGV[3], ARGV[4], ARGV[5]
+save(ARGV[2], hold)
+`)
+
+/** Number of holds, their ids; then name and id of each slot. */
+const renew = ofAccount(`
+areLeasesKept()
+local count = tonumber(ARGV[2])
+for i = 3, 2 + count do redis.call('ZADD', leases, 'XX', now + ${LEASE_MS}, ARGV[i]) end
+for i = 3 + count, #ARGV, 2 do redis.call('ZADD', base .. 'slot:' .. ARGV[i], now + ${LEASE_MS}, ARGV[i + 1]) end
+`)
+
+/** -> how many holds were swept. */
+const sweep = ofAccount('return sweep()')
+
+/** -> what is kept, and the last entry that it is the sum of: balance, id of the entry, then id and fields of each key. */
+const sums = ofAccount(`
+local last = redis.call('XREVRANGE', base .. 'ledger', '+', '-', 'COUNT', 1)[1]
+local found = { redis.call('HGET', account, 'balance') or '0', last and last[1] or '0-0' }
+for _, key in ipairs(redis.call('SMEMBERS', base .. 'keys')) do
+  table.insert(found, key)
+  table.insert(found, redis.call('HGETALL', purse(key)))
+end
+return found
+`)
+
+export const money = { credit, hold, extend, settle, setAside, release, refund, progress, renew, sweep, sums }

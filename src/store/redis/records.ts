@@ -1,0 +1,96 @@
+// Accounts and keys of the admin API, which all processes share: whoever changes one tells the others.
+import type { Logger } from 'pino'
+import type { Timer } from '../../timer.ts'
+import type { AuditLine, Beat, Change, StoredRecord } from '../store.ts'
+import type { Space } from './space.ts'
+
+/** Between two looks at the version: what is published may be lost. */
+const POLL_MS = 1000
+
+export class RedisRecords {
+  readonly #space: Space
+  readonly #timer: Timer
+  readonly #log: Pick<Logger, 'warn'>
+  readonly #listeners = new Set<() => void>()
+  #stop: (() => void) | undefined
+
+  constructor (space: Space, timer: Timer, log: Pick<Logger, 'warn'>) {
+    this.#space = space
+    this.#timer = timer
+    this.#log = log
+  }
+
+  async all (): Promise<readonly StoredRecord[]> {
+    const told = await this.#space.orUnavailable(this.#space.link.call(async (client) => await client.hgetall(this.#space.shared('records'))))
+    return Object.entries(told).map(([field, value]) => {
+      const [at, colon] = [value.indexOf(' '), field.indexOf(':')]
+      return { kind: field.slice(0, colon) as StoredRecord['kind'], id: field.slice(colon + 1), version: Number(value.slice(0, at)), text: value.slice(at + 1) }
+    })
+  }
+
+  async change ({ record, audit }: Change): Promise<boolean> {
+    const field = record === undefined ? '' : `${record.kind}:${record.id}`
+    const keys = ['records', 'audit', 'version'].map((name) => this.#space.shared(name)) as [string, string, string]
+    return await this.#space.orUnavailable(this.#space.link.run('change', ...keys, field, record?.version ?? 0, record?.text ?? '', audit, this.#channel)) === 1
+  }
+
+  async changes (after: number, limit: number): Promise<readonly AuditLine[]> {
+    const lines = await this.#space.orUnavailable(this.#space.link.call(async (client) => await client.lrange(this.#space.shared('audit'), after, after + limit - 1)))
+    return lines.map((text, i) => ({ id: after + i + 1, text }))
+  }
+
+  async beat (id: string, life: number, text: string): Promise<void> {
+    await this.#space.orUnavailable(this.#space.link.run('beat', this.#space.shared('beats'), this.#space.time, id, life, text))
+  }
+
+  async beats (): Promise<readonly Beat[]> {
+    const told = await this.#space.orUnavailable(this.#space.link.run('beats', this.#space.shared('beats'), this.#space.time)) as (number | string)[]
+    return told.flatMap((age, i) => i % 2 === 0 ? [{ age_ms: Number(age), text: told[i + 1] as string }] : [])
+  }
+
+  /** @returns ends it */
+  watch (onChange: () => void): () => void {
+    this.#listeners.add(onChange)
+    this.#stop ??= this.#listen()
+    return () => { this.#listeners.delete(onChange) }
+  }
+
+  close (): void {
+    this.#stop?.()
+    this.#listeners.clear()
+  }
+
+  get #channel (): string {
+    return this.#space.shared('changed')
+  }
+
+  #listen (): () => void {
+    let version: string | undefined
+    let isOver = false
+    let cancel = (): void => {}
+    const tell = (now: string): void => {
+      if (version === now || isOver) return
+      version = now
+      for (const listener of this.#listeners) listener()
+    }
+    const poll = async (): Promise<void> => {
+      try {
+        // The first time too: what was read before may be older.
+        tell(await this.#space.link.call(async (client) => await client.get(this.#space.shared('version'))) ?? '0')
+      } catch { /* the link says that Redis is away, and the next look finds what was missed */ }
+      if (!isOver) cancel = this.#timer(POLL_MS, () => { void poll() })
+    }
+    void poll()
+    const subscriber = this.#space.link.subscriber()
+    const hear = (channel: string, message: string): void => { if (channel === this.#channel) tell(message) }
+    subscriber.on('message', hear)
+    subscriber.on('error', () => {})                          // it connects again by itself
+    subscriber.subscribe(this.#channel).catch((err: unknown) => { if (!isOver) this.#log.warn({ err }, 'Redis does not tell at once what others change: it is looked for each second') })
+    return () => {
+      isOver = true
+      cancel()
+      subscriber.off('message', hear)
+      this.#space.link.release(subscriber)
+    }
+  }
+}

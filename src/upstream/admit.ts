@@ -1,0 +1,42 @@
+// The way to a target: first a place at its upstream's gate, then the pass of its health. Both end together.
+import { GatewayError } from '../errors.ts'
+import type { Exchange } from '../exchange.ts'
+import type { UpstreamFailure } from '../plugin.ts'
+import { waitFor } from '../waiting.ts'
+import type { Pass } from './pass.ts'
+import type { Upstream } from './upstream.ts'
+
+/**
+ * Waits for a place, if it must.
+ * @param tried keys of the credentials that are out of the question
+ * @returns undefined: the target can't be asked now, though it could before the wait
+ * @throws {GatewayError} queue_full, queue_timeout; why the exchange can't go on
+ */
+export async function admit (exchange: Exchange, upstream: Upstream, model: string, tried?: ReadonlySet<string>): Promise<Pass | undefined> {
+  const { gates, health } = exchange.snapshot.services.upstreams
+  const entering = gates.enter(upstream, exchange)
+  const giveBack = entering instanceof Promise ? await waitFor(exchange, entering) : entering
+  const pass = health.enter(upstream, model, tried, giveBack)
+  if (pass === undefined) giveBack()
+  return pass
+}
+
+/**
+ * The same for bytes that are forwarded unread: there is only this one target, the route's.
+ * @throws {GatewayError} model_overloaded: it can't be asked before its Retry-After
+ */
+export async function admitUnread (exchange: Exchange, upstream: Upstream): Promise<Pass> {
+  const { health } = exchange.snapshot.services.upstreams
+  const model = exchange.route.name
+  // Before it waits: who may not go in anyway takes nobody's place in the queue.
+  const pass = health.waitOf(upstream, model) > 0 ? undefined : await admit(exchange, upstream, model)
+  if (pass === undefined) throw new GatewayError('model_overloaded', { message: 'The provider behind this address does not answer well now. Try again in {wait}.', retryAfter: health.waitOf(upstream, model) / 1000 })
+  exchange.credential = pass.credential
+  return pass
+}
+
+/** A credential may not be allowed what a client asks for by a path of its own choice: that says nothing of what else it is good for. */
+export function failUnread (pass: Pass, failure: UpstreamFailure, error: GatewayError): void {
+  if (failure.kind === 'status' && [401, 402, 403].includes(failure.status)) pass.leave()
+  else pass.fail(failure, error)
+}

@@ -1,0 +1,81 @@
+// Whose fault a failure is: only what an upstream has caused may count against it (lesson 14).
+import type { GatewayError } from '../errors.ts'
+import type { UpstreamFailure } from '../plugin.ts'
+import { readRetryAfter } from './retry-after.ts'
+
+/** `pause`: milliseconds for which the upstream does not want to be asked; undefined: it does not say. */
+export type Blame =
+  /** it is down, slow, or speaks nonsense */
+  | { readonly who: 'target', readonly pause?: number | undefined }
+  /** the credential has used up its rate */
+  | { readonly who: 'credential', readonly why: 'limited', readonly pause?: number | undefined }
+  /** the credential may not: anything, or `forbidden` only this */
+  | { readonly who: 'credential', readonly why: 'refused' | 'forbidden' }
+  /** the request's, or the configuration's */
+  | { readonly who: 'nobody' }
+
+const NOBODY: Blame = { who: 'nobody' }
+const TARGET: Blame = { who: 'target' }
+
+const LONGEST_PAUSE_MS = 5 * 60_000
+
+/** Of a 403: some vendors say so where others answer 400. What a client has written must not put a credential aside. */
+const ABOUT_CONTENT = /moderat|flagged|content[ _-]?(?:policy|filter)|safety/i
+const READ = 8000
+
+/**
+ * @param error as it was named for the client: it knows what vendors' words mean
+ * @param now milliseconds since the epoch
+ */
+export function blameFor (failure: UpstreamFailure, error: GatewayError, now: () => number): Blame {
+  if (failure.kind === 'error_event') {
+    if (isRateLimit(failure.body)) return { who: 'credential', why: 'limited' }
+    return error.status >= 500 ? TARGET : NOBODY
+  }
+  // A prompt can bring a model to say nothing: a client must not close a target to all others with it.
+  if (failure.kind === 'empty') return NOBODY
+  if (failure.kind !== 'status') return TARGET
+  const { status, headers, body } = failure
+  switch (status) {
+    case 401:
+    case 402: return { who: 'credential', why: 'refused' }
+    case 403: return ABOUT_CONTENT.test(JSON.stringify(body).slice(0, READ)) ? NOBODY : { who: 'credential', why: 'forbidden' }
+    case 429: return { who: 'credential', why: 'limited', pause: pauseIn(headers, now) }
+    case 503:
+    case 529: return { who: 'target', pause: pauseIn(headers, now) }
+  }
+  return mayPass(status) ? TARGET : NOBODY
+}
+
+/** Whether the same target may do better in a moment. A timeout has taken its time already, and who is refused stays so. */
+export function isPassing (failure: UpstreamFailure, error: GatewayError): boolean {
+  switch (failure.kind) {
+    case 'status': return failure.status === 429 || mayPass(failure.status)
+    case 'error_event': return error.status >= 500
+    case 'first_byte_timeout':
+    case 'idle_timeout':
+    case 'total_timeout': return false
+    default: return true
+  }
+}
+
+/** Statuses of servers, and of proxies before them, that are not there for a moment; 52x are Cloudflare's, 529 is Anthropic's. */
+function mayPass (status: number): boolean {
+  return status === 408 || (status >= 500 && status <= 504 && status !== 501) || (status >= 520 && status <= 529)
+}
+
+function pauseIn (headers: Parameters<typeof readRetryAfter>[0], now: () => number): number | undefined {
+  const seconds = readRetryAfter(headers, now)
+  return seconds === undefined || seconds <= 0 ? undefined : Math.min(LONGEST_PAUSE_MS, seconds * 1000)
+}
+
+/** As messages style and chat style say it within a stream. */
+function isRateLimit (body: unknown): boolean {
+  const { error } = asObject(body)
+  const { type, code, status } = asObject(error ?? body)
+  return [type, code, status].some((word) => word === 429 || (typeof word === 'string' && /^(?:429|rate_limit\w*)$/.test(word)))
+}
+
+function asObject (value: unknown): Readonly<Record<string, unknown>> {
+  return typeof value === 'object' && value !== null ? value as Readonly<Record<string, unknown>> : {}
+}

@@ -1,0 +1,18 @@
+// The Redis driver against the conformance suites, on one server.
+import t from 'tap'
+import { openRedis } from './redis-store.ts'
+import { redisServer } from './redis-server.ts'
+import { conformance } from './store-conformance.ts'
+import { tasksConformance } from './store-tasks-conformance.ts'
+
+t.setTimeout(110_000)
+
+const { url } = await redisServer(t)
+
+void t.test('single', async (t) => {
+  conformance(t, async (now) => await openRedis(t, { url }, { now }), 60)
+})
+
+void t.test('tasks and answers', async (t) => {
+  tasksConformance(t, async (t) => await openRedis(t, { url }))
+})
