@@ -1,13 +1,16 @@
 // Accounts and keys that were made through the admin API, beside those of gateway.yaml: memory answers at once, the store keeps them.
 // What is handed out is frozen and replaced as a whole, so that a change holds from the next request on, and whoever
 // has compiled something for a key notices by the key itself.
+import { setImmediate as turn } from 'node:timers/promises'
 import type { AccountConfig, KeyConfig } from './config/config.ts'
 import { Digests } from './directory/digests.ts'
-import type { Records, StoredRecord } from './store/store.ts'
+import type { ReadRecords, Records, StoredRecord } from './store/store.ts'
 import { startTimer, type Timer } from './timer.ts'
 
 /** Until the store is asked again that could not be read. */
 const RETRY_MS = 1000
+/** Records that are looked at in one turn of the event loop: a few milliseconds, for requests wait behind it. */
+const SLICE = 1000
 
 /** All of a key but its secret. */
 export type KeySettings = Omit<KeyConfig, 'secret'>
@@ -71,6 +74,8 @@ export class Directory {
   /** one change at a time: each is decided on what the one before has left */
   #turn: Promise<unknown> = Promise.resolve()
   #isStale = false
+  /** of the store, when it was read last */
+  #mark = ''
   #isRefreshing = false
   #cancelRefresh: () => void = () => {}
 
@@ -82,17 +87,30 @@ export class Directory {
 
   /** What has not changed stays the same object. @throws {Error} the store can't be read */
   async load (): Promise<void> {
-    const records = await this.#records.records()
-    const gone = { key: new Set(this.#keys.keys()), account: new Set(this.#accounts.keys()) }
-    for (const record of records) {
-      const { kind, id, version } = record
-      gone[kind].delete(id)
-      if ((kind === 'key' ? this.#keys : this.#accounts).get(id)?.version !== version) this.#put(record)
+    const { records, isWhole, mark } = await this.#read()
+    const gone = isWhole ? { key: new Set(this.#keys.keys()), account: new Set(this.#accounts.keys()) } : undefined
+    for (let i = 0; i < records.length; i += SLICE) {
+      if (i > 0) await turn()
+      for (const record of records.slice(i, i + SLICE)) {
+        gone?.[record.kind].delete(record.id)
+        if (!this.#has(record)) this.#put(record)
+      }
     }
     // A store that lost its last moments is what counts, here as in every process that starts after it.
-    for (const id of gone.key) this.#forgetKey(id)
-    for (const id of gone.account) this.#accounts.delete(id)
+    for (const id of gone?.key ?? []) this.#forgetKey(id)
+    for (const id of gone?.account ?? []) this.#accounts.delete(id)
+    this.#mark = mark
     this.#isStale = false
+  }
+
+  async #read (): Promise<ReadRecords> {
+    return await this.#records.recordsSince?.(this.#mark) ?? { mark: '', isWhole: true, records: await this.#records.records() }
+  }
+
+  /** A store that lost a change may have another one of the same version. */
+  #has ({ kind, id, version, text }: StoredRecord): boolean {
+    const known = (kind === 'key' ? this.#keys : this.#accounts).get(id)
+    return known?.version === version && JSON.stringify(known.record) === text
   }
 
   /** From now on it learns what others change in the store. @returns ends that */

@@ -12,6 +12,7 @@ import { ConfigError } from './config/problem.ts'
 import { packageRoot, version } from './package-root.ts'
 import { simulate } from './simulator/simulate-command.ts'
 import { startGateway, type Gateway } from './start.ts'
+import { viewOf } from './upstream/view.ts'
 import { Seat } from './workers/seat.ts'
 
 /** .ts in a checkout, .js in the packed build: as this file. */
@@ -104,6 +105,7 @@ async function runStart (args: string[]): Promise<number> {
       return { generation, hash, loaded_at, last_reload, problems, reasons: await gateway.reasons() }
     },
     metrics: async () => await gateway.services.metrics.print(),
+    upstreams: () => viewOf(gateway.services.upstreams.health, gateway.live.current()),
     reload: () => { gateway.reload() },
     drain
   })

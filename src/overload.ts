@@ -1,7 +1,8 @@
 // Whether the process itself has more to do than it can: then new requests are refused before they cost anything, and those that run go on.
 // Looks at itself ten times a second, and never for a request.
 import { totalmem } from 'node:os'
-import { getHeapStatistics } from 'node:v8'
+import { getHeapStatistics, setFlagsFromString } from 'node:v8'
+import { runInNewContext } from 'node:vm'
 import type { Logger } from 'pino'
 import type { OverloadConfig, ServerConfig } from './config/config.ts'
 import { GatewayError } from './errors.ts'
@@ -21,9 +22,14 @@ const SAMPLE_MS = 100
 /** In a row. One garbage collection, or one large body, is no overload. */
 const SAMPLES_TO_ENTER = 3
 const SAMPLES_TO_LEAVE = 10
-/** Shares of the limits. Where it ends is below where it begins, or it would come and go. Memory that was used is given back late, and not all. */
+/** Between two collections: each stops the process for as long as what lives is large. */
+const SAMPLES_TO_COLLECT = 100
+/** A process may keep for good what a burst has made it take: then it is enough to be below where the overload began, for so long. */
+const SAMPLES_TO_SETTLE = 100
+/** Shares of the limits. Where it ends is below where it begins, or it would come and go. Memory that was used is given back late. */
 const ENTER: Load = { delay: 1, memory: 1 }
 const LEAVE: Load = { delay: 0.5, memory: 0.9 }
+const SETTLED: Load = { delay: LEAVE.delay, memory: ENTER.memory }
 /** Seconds, over which those who were refused together are spread when they come again. */
 const SPREAD = 5
 
@@ -31,17 +37,24 @@ export class Overload {
   readonly #limits: OverloadConfig
   readonly #log: Pick<Logger, 'warn' | 'info'>
   readonly #watch: WatchLoad
+  readonly #collect: () => void
   #stop: (() => void) | undefined
   #load: Load = { delay: 0, memory: 0 }
   #isOverloaded = false
   /** in a row, that say otherwise */
   #samples = 0
+  /** in a row, at which it would not go on if memory did not come back late */
+  #calm = 0
+  /** samples since the last collection */
+  #uncollected = SAMPLES_TO_COLLECT
   #refused = 0
 
-  constructor (limits: OverloadConfig, log: Pick<Logger, 'warn' | 'info'>, watch: WatchLoad) {
+  /** @param collect frees what nobody uses any more */
+  constructor (limits: OverloadConfig, log: Pick<Logger, 'warn' | 'info'>, watch: WatchLoad, collect = collectGarbage) {
     this.#limits = limits
     this.#log = log
     this.#watch = watch
+    this.#collect = collect
   }
 
   get isOverloaded (): boolean {
@@ -68,12 +81,18 @@ export class Overload {
 
   #see (load: Load): void {
     this.#load = load
-    if (this.#exceeds(this.#isOverloaded ? LEAVE : ENTER) === this.#isOverloaded) {
+    this.#uncollected++
+    this.#calm = this.#exceeds(SETTLED) ? 0 : this.#calm + 1
+    const shares = this.#isOverloaded ? LEAVE : ENTER
+    const exceeds = this.#exceeds(shares) && this.#calm < SAMPLES_TO_SETTLE
+    if (exceeds === this.#isOverloaded) {
       this.#samples = 0
+      if (exceeds) this.#tidy(shares)
       return
     }
     if (++this.#samples < (this.#isOverloaded ? SAMPLES_TO_LEAVE : SAMPLES_TO_ENTER)) return
     this.#samples = 0
+    if (exceeds && this.#tidy(shares)) return
     this.#isOverloaded = !this.#isOverloaded
     const line = { event_loop_delay_ms: Math.round(load.delay), memory_percent: Math.round(load.memory * 100) }
     if (this.#isOverloaded) this.#log.warn(line, 'overloaded: new requests are refused')
@@ -82,9 +101,36 @@ export class Overload {
   }
 
   #exceeds (shares: Load): boolean {
-    const { event_loop_delay: delay, memory } = this.#limits
-    return (delay > 0 && this.#load.delay >= delay * shares.delay) || (memory > 0 && this.#load.memory * 100 >= memory * shares.memory)
+    const { event_loop_delay: delay } = this.#limits
+    return (delay > 0 && this.#load.delay >= delay * shares.delay) || this.#isFull(shares)
   }
+
+  #isFull (shares: Load): boolean {
+    const { memory } = this.#limits
+    return memory > 0 && this.#load.memory * 100 >= memory * shares.memory
+  }
+
+  /**
+   * Garbage is no load, and a process that refuses all makes none more that would have it collected (measured: 12 s later it was all there).
+   * @returns whether it is worth another look
+   */
+  #tidy (shares: Load): boolean {
+    if (this.#uncollected < SAMPLES_TO_COLLECT || !this.#isFull(shares)) return false
+    this.#uncollected = 0
+    this.#collect()
+    return true
+  }
+}
+
+let collector: (() => void) | undefined
+
+/** All of it, at once. */
+function collectGarbage (): void {
+  if (collector === undefined) {
+    setFlagsFromString('--expose-gc')                         // of contexts that are made from now on
+    collector = runInNewContext('gc') as () => void
+  }
+  collector()
 }
 
 /**

@@ -3,7 +3,7 @@ import { createServer, type IncomingMessage, type RequestListener, type Server, 
 import type { AddressInfo, Socket } from 'node:net'
 import type { Duplex } from 'node:stream'
 import { observe } from './admin/log.ts'
-import { BodyMemory, readBody } from './body.ts'
+import { type BodyLimits, BodyMemory, readBody } from './body.ts'
 import { ClientWriter, discard, hasMuchUnread } from './client-writer.ts'
 import type { ServerConfig } from './config/config.ts'
 import type { Snapshot } from './config/snapshot.ts'
@@ -45,6 +45,8 @@ export class GatewayServer {
   readonly #servers: readonly Server[]
   /** what a drain's deadline ends */
   readonly #running = new Set<Exchange>()
+  /** of those that run, upgrades to WebSockets */
+  #tunnels = 0
   #idle: (() => void) | undefined
   #isDraining = false
 
@@ -178,8 +180,9 @@ export class GatewayServer {
       this.#refuse(req, res, noWebSocket())
       return
     }
-    // While nothing runs one is let in: whoever refuses all because of what nobody gives back would do so for ever.
-    if (this.overload.isOverloaded && table === 'routes' && this.#running.size > 0) { this.#shed(req, res); return }
+    // While nothing runs one is let in: whoever refuses all because of what nobody gives back would do so for ever. WebSockets are
+    // open for hours: only the next one waits for their end.
+    if (this.overload.isOverloaded && table === 'routes' && this.#running.size > (upgrade === undefined ? this.#tunnels : 0)) { this.#shed(req, res); return }
     const exchange = new Exchange(createRequestId(), route, {
       method: req.method!,
       path,
@@ -189,10 +192,12 @@ export class GatewayServer {
     }, snapshot.lease())
     observe(exchange, this.#services)
     this.#running.add(exchange)
+    if (upgrade !== undefined) this.#tunnels++
     let taken = 0
     exchange.onFinish(() => {
       this.bodyMemory.give(taken)
       this.#running.delete(exchange)
+      if (upgrade !== undefined) this.#tunnels--
       snapshot.release()
       this.#checkIdle()
     })
@@ -200,13 +205,14 @@ export class GatewayServer {
     const leave = (): void => { if (!res.writableFinished && !writer.isBrokenOff) exchange.abort(new GatewayError('client_closed')) }
     res.on('close', leave)
     const { timeouts } = this.#config.api
+    const limits: BodyLimits = { limit: this.#config.body_limit, idle: timeouts.body_idle, memory: this.bodyMemory }
     const writer = new ClientWriter(req, res, exchange, timeouts)
     void serve(exchange, writer, {
       readBody: (of) => {
         const takesForm = of.route.endpoint.kind === 'model' && of.route.endpoint.form === true
-        return (takesForm && isForm(req) ? readForm : readBody)(req, res, { limit: this.#config.body_limit, idle: timeouts.body_idle, memory: this.bodyMemory }, of, (bytes) => { taken += bytes })
+        return (takesForm && isForm(req) ? readForm : readBody)(req, res, limits, of, (bytes) => { taken += bytes })
       },
-      forward: (of, upstream, own) => forward(of, upstream, req, res, this.#config.body_limit, timeouts.body_idle, own),
+      forward: (of, upstream, own) => forward(of, upstream, req, res, limits, own),
       ...(upgrade !== undefined && { connect: (of: Exchange, upstream: string) => connectTunnel(of, upstream, upgrade) }),
       recall: (of) => this.#services.idempotency.recall(of)
     })

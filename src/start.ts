@@ -27,6 +27,7 @@ import { openStore } from './store/open.ts'
 import type { Records } from './store/store.ts'
 import { startTimer, type Timer } from './timer.ts'
 import { Upstreams } from './upstream/upstream.ts'
+import { mergedView, viewOf } from './upstream/view.ts'
 import { outliving } from './videos/outliving.ts'
 import { Crew } from './workers/crew.ts'
 import { deliverLeftovers, folderOf } from './workers/leftovers.ts'
@@ -179,7 +180,7 @@ export async function startGateway ({ file, plugins, pluginsUrl, log, base = pat
       changes: async (after, limit) => await services.store.changes(after, limit),
       config: () => live.current().config,
       processes: async () => await services.fleet.processes(),
-      upstreams: { health: upstreams.health, live: () => live.current() },
+      upstreams: { view: async () => mergedView([viewOf(upstreams.health, live.current()), ...await crew?.upstreams() ?? []]), live: () => live.current() },
       plugins: shipped,
       tryKey: tryKeyOn(shipped, services),
       async rehearse (question) {

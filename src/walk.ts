@@ -6,7 +6,7 @@ import { GatewayError, toGatewayError } from './errors.ts'
 import type { Exchange } from './exchange.ts'
 import { type Attempt, Plan } from './facts.ts'
 import { admit } from './upstream/admit.ts'
-import { isPassing } from './upstream/blame.ts'
+import { isPassing, isTurnedAway } from './upstream/blame.ts'
 import type { Pass } from './upstream/pass.ts'
 import type { Upstream } from './upstream/upstream.ts'
 import { pause } from './waiting.ts'
@@ -15,12 +15,14 @@ import { pause } from './waiting.ts'
 interface Stop {
   readonly attempt: Attempt
   readonly upstream: Upstream
-  /** `unasked`: its turn has not come, or its target is out; `over`: it would not help to ask it again */
+  /** `unasked`: its turn has not come, or it waits for its target; `over`: it would not help to ask it again */
   state: 'unasked' | 'failed' | 'over'
   /** keys of the credentials that it was asked with in this round */
   readonly tried: Set<string>
-  /** how often it was asked again */
+  /** how often it was asked again, or is about to be */
   repetitions: number
+  /** it has failed by its target's fault: that counts once */
+  isBlamed: boolean
   /** row of the catalogue */
   reason: string
   /** milliseconds that were spent on waiting for it to recover */
@@ -41,7 +43,7 @@ export async function walk (exchange: Exchange, random: () => number = Math.rand
   const { snapshot: { upstreams, services: { upstreams: { health, gates }, metrics } } } = exchange
   const plan = exchange.get(Plan)
   const stops = plan.attempts.map((attempt): Stop => ({
-    attempt, upstream: upstreams.get(attempt.upstream)!, state: 'unasked', tried: new Set(), repetitions: 0, reason: '', patience: 0, misses: 0
+    attempt, upstream: upstreams.get(attempt.upstream)!, state: 'unasked', tried: new Set(), repetitions: 0, isBlamed: false, reason: '', patience: 0, misses: 0
   }))
   /** what the client hears if nothing helps */
   let last: unknown
@@ -57,6 +59,8 @@ export async function walk (exchange: Exchange, random: () => number = Math.rand
       metrics.upstreamRetried(stop.attempt.upstream, stop.reason)
       stop.repetitions++
       stop.tried.clear()
+      // So that it still has its turn where it finds no way in: a timer may come a millisecond before the clock is there.
+      stop.state = 'unasked'
     } else {
       stop.patience += wait
     }
@@ -92,7 +96,7 @@ export async function walk (exchange: Exchange, random: () => number = Math.rand
     const { attempt, upstream, tried } = stop
     let pass: Pass | undefined
     try {
-      pass = await admit(exchange, upstream, attempt.model, tried)
+      pass = await admit(exchange, upstream, attempt.model, tried, stop.isBlamed)
       if (pass === undefined) {
         if (++stop.misses > MOST_MISSES) stop.state = 'over'
         return undefined
@@ -111,6 +115,12 @@ export async function walk (exchange: Exchange, random: () => number = Math.rand
       if (!error.retryable || (exchange.isInDoubt && givenBy(exchange) === 'video')) throw thrown
       const { died } = pass
       if (died === undefined) return undefined
+      // The upstream may still make what the operator pays for, and would make it once more.
+      const gives = givenBy(exchange)
+      const isMadeTwice = gives === 'video' ? !isTurnedAway(died.failure) : gives === 'image' && exchange.isInDoubt
+      if (!isMadeTwice && isPassing(died.failure, error)) stop.state = 'failed'
+      stop.reason = error.row
+      if (died.blame.who === 'target') stop.isBlamed = true
       if (died.blame.who === 'credential') {
         tried.add(pass.upstream.credentials[0]!.key)
         if (health.waitOf(upstream, attempt.model, tried) === 0) {
@@ -118,10 +128,6 @@ export async function walk (exchange: Exchange, random: () => number = Math.rand
           return await ask(stop)
         }
       }
-      // The upstream may still make what the operator pays for, and would make it once more.
-      const isMadeTwice = exchange.isInDoubt && givenBy(exchange) !== 'text'
-      if (!isMadeTwice && isPassing(died.failure, error)) stop.state = 'failed'
-      stop.reason = error.row
       return undefined
     }
   }
@@ -132,7 +138,7 @@ export async function walk (exchange: Exchange, random: () => number = Math.rand
 
   function verdict (): unknown {
     if (stops.length === 0) return new Error('the plan has no attempts')
-    const recovery = Math.min(...stops.map(({ upstream, attempt }) => health.waitOf(upstream, attempt.model))) / 1000
+    const recovery = Math.min(...stops.map(({ upstream, attempt }) => health.recoveryOf(upstream, attempt.model))) / 1000
     const error = last === undefined ? undefined : toGatewayError(last)
     const retryAfter = recovery > 0 && { retryAfter: recovery }
     if (plan.otherwise !== undefined && error?.status !== 400 && error?.status !== 429) return new GatewayError(plan.otherwise, { cause: last, ...retryAfter })

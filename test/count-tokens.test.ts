@@ -4,9 +4,10 @@ import * as last0 from 'anthropic-sdk-0'
 import { countTokens } from 'gpt-tokenizer/encoding/o200k_base'
 import t from 'tap'
 import { startSimulator } from '../src/simulator/simulator.ts'
-import { fate, until } from './client.ts'
-import { gateway, KEY, yaml, type TestGateway } from './gateway.ts'
-import { cut, errorReply, json, raw, refusing, stall, status, upstream, type Script } from './upstream.ts'
+import { client, fate, until } from './client.ts'
+import { CALM, gateway, KEY, yaml, type TestGateway } from './gateway.ts'
+import { time } from './resilience.ts'
+import { answer, cut, errorReply, json, raw, refusing, stall, status, upstream, type Script } from './upstream.ts'
 
 const CHEAP = 'sk-gw-' + 'c'.repeat(32)
 const hello = { model: 'm1', messages: [{ role: 'user' as const, content: 'Hello there' }] }
@@ -100,6 +101,33 @@ void t.test('a provider that can\'t count now is not waited for: it is estimated
   }
   const gone = await gateway(t, counting(await refusing(t)))
   t.match(await count(gone, hello), { status: 200, tokens: HELLO, by: 'estimated' }, 'nobody listens')
+})
+
+void t.test('a count says nothing of messages: not that they are limited, and not that they are well again', async (t) => {
+  const clock = time()
+  let [counted, told]: readonly Script[] = []
+  const vendor = await upstream(t, ({ path }) => path === PATH ? counted! : told!)
+  const gw = await gateway(t, counting(vendor.url).replace(CALM, 'retries: { attempts: 0, max_backoff: 1ms }, breaker: { failures: 1, ratio: 1 }'), clock)
+  const post = async (): Promise<number> => (await client(t, gw).post({ ...hello, max_tokens: 5 }).whole()).status
+  told = answer('well')
+  for (const code of [401, 402, 403, 429]) {
+    counted = errorReply(code, 'rate_limit_error', 'no', { 'retry-after': '60' })
+    t.match(await count(gw, hello), { status: 200, by: 'estimated' })
+    t.equal(await post(), 200, String(code))
+  }
+  counted = json({ input_tokens: 3 })
+  t.match(await count(gw, hello), { tokens: 3, by: 'provider' })
+
+  told = errorReply(500, 'api_error', 'no')
+  t.equal(await post(), 502)
+  const before = vendor.requests.length
+  t.match(await count(gw, hello), { by: 'estimated' })
+  await clock.advance(5000)
+  t.match(await count(gw, hello), { by: 'estimated' }, 'half open: the next message finds out')
+  t.equal(vendor.requests.length, before)
+  told = answer('well')
+  t.equal(await post(), 200)
+  t.match(await count(gw, hello), { tokens: 3, by: 'provider' })
 })
 
 void t.test('what the provider refuses because of the request is the client\'s to know', async (t) => {

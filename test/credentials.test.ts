@@ -48,6 +48,19 @@ t.test('one that is revoked is put aside; its value is nowhere to be read', asyn
   t.notMatch(JSON.stringify(gw.logged) + shown + (await metric(gw, '')).join('\n'), /secret-value/)
 })
 
+t.test('the page of a firewall is no word of the vendor\'s: what is in a prompt puts none aside', async (t) => {
+  let body: Script = [status(403, { 'content-type': 'text/html' }), raw('<!DOCTYPE html><h1>Sorry, you have been blocked</h1>')]
+  const up = await upstream(t, byKey({ one: () => body, two: () => answer('two') }))
+  const gw = await gateway(t, text([up.url], several))
+  t.equal((await client(t, gw).post(messagesRequest).whole()).status, 502)
+  t.strictSame(keysOf(up), ['secret-value-one'], 'nor is it tried with the next')
+  t.match(gw.services.upstreams.health.credentials(gw.live.current()), [{ id: 'one', wait: 0 }, { id: 'two', wait: 0 }])
+  body = errorReply(403, 'permission_error', 'no')
+  t.equal((await client(t, gw).post(messagesRequest).whole()).status, 200)
+  t.match(gw.services.upstreams.health.credentials(gw.live.current()), [{ id: 'one', wait: Number }, { id: 'two', wait: 0 }])
+  t.strictSame(keysOf(up), ['secret-value-one', 'secret-value-one', 'secret-value-two'])
+})
+
 t.test('what an upstream says of one does not reach a client', async (t) => {
   const up = await upstream(t, errorReply(400, 'invalid_request_error', 'secret-value-two: messages.0 is wrong'))
   const gw = await gateway(t, text([up.url], several))

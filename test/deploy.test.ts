@@ -137,6 +137,8 @@ void t.test('systemd: waits for the drain, reloads by SIGHUP, and knows every se
   const text = read('model-gateway.service')
   const setting = (name: string): string | undefined => new RegExp(`^${name}=(.*)$`, 'm').exec(text)?.[1]
   t.match(setting('ExecReload'), /kill -HUP \$MAINPID/)
+  t.strictSame([setting('Restart'), setting('StartLimitIntervalSec')], ['on-failure', '0'], 'it starts again and again, however long Redis is away')
+  t.ok(text.indexOf('StartLimitIntervalSec=') < text.indexOf('[Service]'), 'systemd knows it in [Unit] only')
   const { server } = await checked(t, join(packageRoot, 'gateway.yaml'))
   t.ok(seconds(setting('TimeoutStopSec')!) * 1000 >= server.drain_delay + server.drain_timeout + 10_000)
   const copy = join(folderFor(t), 'model-gateway.service')

@@ -6,7 +6,7 @@ import type { Entry } from '../src/store/store.ts'
 import { ask, until, type ClientEvent, type Got } from './billing-client.ts'
 import { CALM, gateway, KEY, messagesRequest, yaml, type TestGateway } from './gateway.ts'
 import { authority, secure } from './transport.ts'
-import { answer, cut, end, errorReply, eventBytes, json, message, messageStart, raw, refusing, stall, status, textDelta, blockStart, upstream, wait, type Received, type Script, type Upstream } from './upstream.ts'
+import { answer, cut, end, errorReply, eventBytes, json, message, messageEnd, messageStart, raw, refusing, stall, status, textDelta, blockStart, upstream, wait, type Received, type Script, type Upstream } from './upstream.ts'
 
 t.setTimeout(110_000)
 
@@ -69,6 +69,7 @@ const table: readonly Row[] = [
 
   ['401', 'both', says(401), '502 server_error', ASIDE, 1],
   ['403', 'both', says(403), '502 server_error', ASIDE, 1],
+  ['403 of a firewall', 'both', () => [status(403, { 'content-type': 'text/html' }), raw('<html><h1>403</h1></html>')], '502 server_error', NOT, 1],
   ['408', 'both', says(408), '502 server_error', OPEN, 3],
   ['429 with retry-after', 'both', says(429, { 'retry-after': '17' }), '503 model_overloaded, retry after 17', 17, 1],
   ['429 without retry-after', 'both', says(429), '503 model_overloaded, retry after 1', ASIDE, 1],
@@ -96,6 +97,9 @@ const table: readonly Row[] = [
   ['malformed JSON, mid-stream', 'SSE', behind([brokenEvent, end()]), '200, 2 words, upstream_stream_interrupted', OPEN, 1],
   ['empty body', 'JSON', () => WHOLE, '502 server_error', OPEN, 3],
   ['empty body', 'SSE', () => STREAM, '502 stream_incomplete', OPEN, 3],
+
+  ['says nothing', 'JSON', ({ dialect }) => json(dialect === 'messages' ? { ...message(''), content: [] } : { id: 'c', object: 'chat.completion', created: 1, model: 'v', choices: [{ index: 0, message: { role: 'assistant', content: '' }, finish_reason: 'stop' }] }), '502 empty_response', NOT, 1],
+  ['says nothing', 'SSE', ({ dialect }) => dialect === 'messages' ? [messageStart(), messageEnd()] : [opening.chat, chunk({}, 'stop'), raw('data: [DONE]\n\n')], '502 empty_response', NOT, 1],
 
   ['oversize answer', 'JSON', () => [WHOLE, blanks(66)], '502 server_error', OPEN, 3],
   ['oversize event, before content', 'SSE', before(hugeEvent), '502 server_error', OPEN, 3],

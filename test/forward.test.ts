@@ -9,7 +9,7 @@ import { gunzipSync, gzipSync } from 'node:zlib'
 import t, { type Test } from 'tap'
 import { flatCost } from '../src/money/price.ts'
 import type { Entry } from '../src/store/store.ts'
-import { gateway, KEY, messagesRequest, yaml, type TestGateway } from './gateway.ts'
+import { CALM, gateway, KEY, messagesRequest, yaml, type TestGateway } from './gateway.ts'
 import { answer, bytes, cut, errorReply, json, raw, refusing, sse, stall, status, step, upstream, wait, type Script, type Upstream } from './upstream.ts'
 
 const PRICE = 100_000n
@@ -752,6 +752,100 @@ t.test('what the client sends is bounded', async (t) => {
       request.destroy()
     }
     t.equal(up.requests.length, before)
+  })
+})
+
+t.test('a client whose body is too large, or stalls, behind the head of an answer is to blame for its end', async (t) => {
+  const server = createHttpServer((request, response) => { response.writeHead(200); request.pipe(response) }).listen(0, '127.0.0.1')
+  await once(server, 'listening')
+  t.teardown(() => { server.closeAllConnections(); server.close() })
+  const gw = await gateway(t, forwardYaml(`http://127.0.0.1:${(server.address() as AddressInfo).port}`, { server: 'body_limit: 1MB', timeouts: 'body_idle: 1s' }).replace(CALM, 'breaker: { failures: 1 }'))
+  for (const [what, code] of [['too large', 'request_too_large'], ['stalls', 'bad_request'], ['too large', 'request_too_large']] as const) {
+    const request = start(gw.url, '/v1/echo', { method: 'POST', headers: { 'transfer-encoding': 'chunked' } })
+    request.write('first')
+    const [response] = await once(request, 'response') as [IncomingMessage]
+    t.equal(response.statusCode, 200, 'the breaker is closed')
+    if (what === 'too large') request.write(Buffer.alloc(2_000_000))
+    t.equal((await read(response)).isWhole, false)
+    request.destroy()
+    t.match(await finished(gw), { outcome: 'interrupted', by: 'gateway', code })
+  }
+  await charged(t, gw)
+})
+
+t.test('a client that waits for its turn', async (t) => {
+  const LARGE = 1_000_000
+  const rest = Promise.withResolvers<void>()
+  const { gw, up } = await forwarding(t, ({ path }) => path === '/v1/echo' ? json({ ok: true }) : [wait(rest.promise), json({})], {
+    upstream: 'limits: { concurrency: 1, queue: 10, queue_timeout: 1m }', server: 'body_limit: 3MB\n  body_memory: 4MB', timeouts: 'body_idle: 1s'
+  })
+  const waiting = (): number => gw.services.upstreams.gates.waiting()[0]?.[1] ?? 0
+  const comes = async (count: number): Promise<void> => { while (waiting() !== count) await setImmediate() }
+  const running = ask(gw.url, '/v1/files/first')
+  while (up.requests.length === 0) await setImmediate()
+
+  await t.test('leaves the queue when it leaves, however much it has sent', async (t) => {
+    for (const size of [10, 300_000, 2_000_000]) {
+      for (const end of ['destroy', 'resetAndDestroy'] as const) {
+        const socket = rawSocket(t, gw.url)
+        socket.write(`POST /v1/echo HTTP/1.1\r\nhost: x\r\nx-api-key: ${KEY}\r\ncontent-length: ${size}\r\n\r\n`)
+        await new Promise<void>((resolve) => { socket.write('x'.repeat(size), () => { resolve() }) })
+        await comes(1)
+        socket[end]()
+        t.match(await finished(gw), { outcome: 'failed', code: 'client_closed' })
+        t.equal(waiting(), 0)
+      }
+    }
+    t.equal(gw.server.bodyMemory.used, 0)
+  })
+  await t.test('is refused at once for a body that is too large, stalls or does not fit any more', async (t) => {
+    for (const [body, status, code] of [[[Buffer.alloc(2_000_000), Buffer.alloc(2_000_000)], 413, 'request_too_large'], [undefined, 408, 'bad_request']] as const) {
+      const request = start(gw.url, '/v1/echo', { method: 'POST', ...(body === undefined ? { headers: { 'content-length': '100' } } : { body }) })
+      request.flushHeaders()
+      const [response] = await once(request, 'response') as [IncomingMessage]
+      t.equal(response.statusCode, status)
+      t.equal(errorOf(t, await read(response)).code, code)
+      request.destroy()
+      await finished(gw)
+    }
+    const others = [1, 2].map(() => ask(gw.url, '/v1/echo', { method: 'POST', body: Buffer.alloc(LARGE * 1.8) }))
+    while (gw.server.bodyMemory.used < LARGE * 3.6) await setImmediate()
+    const got = await ask(gw.url, '/v1/echo', { method: 'POST', body: Buffer.alloc(LARGE) })
+    t.strictSame([got.status, errorOf(t, got).code], [429, 'queue_full'])
+    await finished(gw)
+    t.equal(waiting(), 2)
+    rest.resolve()
+    t.equal((await running).status, 200)
+    for (const other of others) t.equal((await other).status, 200)
+    for (let i = 0; i < 3; i++) await finished(gw)
+    t.strictSame(up.requests.slice(1).map(({ bytes }) => bytes.length), [LARGE * 1.8, LARGE * 1.8])
+    t.equal(gw.server.bodyMemory.used, 0)
+  })
+  await t.test('is told to go on where it asks, and what it sends arrives as it was', async (t) => {
+    const over = Promise.withResolvers<void>()
+    const second = await forwarding(t, ({ path }) => path === '/v1/echo' ? json({ ok: true }) : [wait(over.promise), json({})], { upstream: 'limits: { concurrency: 1, queue: 1, queue_timeout: 1m }' })
+    const first = ask(second.gw.url, '/v1/files/first')
+    while (second.up.requests.length === 0) await setImmediate()
+    const body = randomBytes(LARGE)
+    const request = start(second.gw.url, '/v1/echo', { method: 'POST', headers: { expect: '100-continue', 'content-length': String(LARGE) } })
+    request.flushHeaders()
+    await once(request, 'continue')
+    const refused = start(second.gw.url, '/v1/echo', { method: 'POST', headers: { expect: '100-continue', 'content-length': String(LARGE) } })
+    let isTold = false
+    refused.on('continue', () => { isTold = true }).flushHeaders()
+    const [refusal] = await once(refused, 'response') as [IncomingMessage]
+    t.strictSame([refusal.statusCode, isTold], [429, false])
+    refused.destroy()
+    request.write(body.subarray(0, LARGE / 2))
+    while (second.gw.server.bodyMemory.used < LARGE / 2) await setImmediate()
+    over.resolve()
+    request.end(body.subarray(LARGE / 2))
+    const [response] = await once(request, 'response') as [IncomingMessage]
+    t.equal(response.statusCode, 200)
+    response.resume()
+    t.equal((await first).status, 200)
+    t.equal(sha256(second.up.requests[1]!.bytes), sha256(body))
+    t.equal(second.gw.server.bodyMemory.used, 0)
   })
 })
 

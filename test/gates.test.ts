@@ -301,7 +301,7 @@ t.test('a reload that raises the limit lets in who waits; one that lowers it tak
   t.strictSame(await entrance.heard(), ['a4 in'])
 })
 
-t.test('a reload that takes the limits away, or the upstream, lets in all', async (t) => {
+t.test('a reload that takes the limits away lets in all', async (t) => {
   const entrance = new Entrance(limits(1))
   entrance.ask('a', 3)
   await entrance.heard()
@@ -317,6 +317,35 @@ t.test('a reload that takes the limits away, or the upstream, lets in all', asyn
   entrance.end('a4')
   entrance.reload()
   t.strictSame(entrance.gates.waiting(), [], 'nor of one at which nothing ran')
+})
+
+t.test('they come in a hundred at a time: so many at once would let nobody else have a turn', async (t) => {
+  const entrance = new Entrance(limits(1, 1000))
+  entrance.ask('a', 251)
+  await entrance.heard()
+  entrance.reload()
+  const turns: number[] = []
+  for (let said = await entrance.heard(); said.length > 0; said = await entrance.heard()) turns.push(said.length)
+  t.strictSame(turns, [200, 50], 'one hundred with the reload, and one in each turn of the event loop')
+  t.strictSame(entrance.gates.waiting(), [['u', 0]])
+})
+
+t.test('a reload without the upstream: who waits for it waits as before, and then nothing is left', async (t) => {
+  const entrance = new Entrance(limits(1))
+  entrance.ask('a', 3)
+  await entrance.heard()
+  entrance.gates.reload({}, 2)
+  t.strictSame(await entrance.heard(), [], 'whose limits were those of its vendor')
+  t.strictSame(await entrance.order('a1'), ['a2', 'a3'])
+  t.strictSame(entrance.gates.waiting(), [])
+  entrance.ask('a', 2)
+  await entrance.heard()
+  entrance.gates.reload({}, 3)
+  entrance.gates.reload({ u: upstreamConfig({ limits: limits(2) }) }, 4)
+  t.strictSame(await entrance.heard(), ['a5 in'], 'it is back')
+  for (const name of ['a4', 'a5']) entrance.end(name)
+  entrance.gates.reload({}, 5)
+  t.strictSame(entrance.gates.waiting(), [])
 })
 
 t.test('accounts of which nothing runs or waits are forgotten', async (t) => {

@@ -4,7 +4,7 @@ import type { UpstreamConfig } from '../src/config/config.ts'
 import { type ErrorCode, GatewayError } from '../src/errors.ts'
 import type { UpstreamFailure } from '../src/plugin.ts'
 import { Aside } from '../src/upstream/aside.ts'
-import { blameFor, isPassing } from '../src/upstream/blame.ts'
+import { blameFor, isPassing, isTurnedAway } from '../src/upstream/blame.ts'
 import { Breaker } from '../src/upstream/breaker.ts'
 import { Recent } from '../src/upstream/recent.ts'
 import { readRetryAfter } from '../src/upstream/retry-after.ts'
@@ -17,6 +17,7 @@ const START = 1_800_000_000_000
 const settings = { failures: 3, ratio: 50, window: 10_000, open: 5000, max_open: 30_000 }
 const reset: UpstreamFailure = { kind: 'reset', cause: new Error('gone') }
 const status = (code: number, headers: Record<string, string> = {}, body: unknown = {}): UpstreamFailure => ({ kind: 'status', status: code, headers, body })
+const FORBIDDEN = { type: 'error', error: { type: 'permission_error', message: 'no' } }
 const named = (code: ErrorCode = 'upstream_error'): GatewayError => new GatewayError(code)
 
 interface Bench {
@@ -51,16 +52,23 @@ t.test('a window of whole seconds counts what is in it', async (t) => {
   t.strictSame(recent.count(1000, START + 28_000), { all: 0, marked: 0 })
 })
 
+t.test('a window that nobody asks for keeps no more than the longest one', async (t) => {
+  const recent = new Recent()
+  for (let second = 0; second < 100_000; second++) recent.note(second % 2 === 1, START + second * 1000)
+  t.strictSame(recent.count(Infinity, START + 99_999_000), { all: 600, marked: 300 })
+  t.strictSame(recent.count(600_000, START + 99_999_000), { all: 600, marked: 300 }, 'which is all that it may count')
+})
+
 t.test('a breaker', async (t) => {
   const opened = (): Breaker => {
     const breaker = new Breaker()
-    for (let i = 0; i < settings.failures; i++) breaker.fail(breaker.enter(), settings, START)
+    for (let i = 0; i < settings.failures; i++) breaker.fail(breaker.enter(START), settings, START)
     return breaker
   }
 
   await t.test('opens at so many failures, if they are such a share of what ended', async (t) => {
     const breaker = new Breaker()
-    const [first, second, third] = [breaker.enter(), breaker.enter(), breaker.enter()]
+    const [first, second, third] = [breaker.enter(START), breaker.enter(START), breaker.enter(START)]
     t.equal(breaker.fail(first, settings, START), undefined)
     t.equal(breaker.fail(second, settings, START), undefined)
     t.equal(breaker.state(START), 'closed')
@@ -68,16 +76,16 @@ t.test('a breaker', async (t) => {
     t.strictSame([breaker.state(START), breaker.wait(START), breaker.wait(START + 4999)], ['open', 5000, 1])
 
     const busy = new Breaker()
-    for (let i = 0; i < 10; i++) busy.succeed(busy.enter(), START)
-    for (let i = 0; i < 9; i++) t.equal(busy.fail(busy.enter(), settings, START), undefined)
-    t.equal(busy.fail(busy.enter(), settings, START), 5000, 'ten of twenty')
+    for (let i = 0; i < 10; i++) busy.succeed(busy.enter(START), START)
+    for (let i = 0; i < 9; i++) t.equal(busy.fail(busy.enter(START), settings, START), undefined)
+    t.equal(busy.fail(busy.enter(START), settings, START), 5000, 'ten of twenty')
   })
 
   await t.test('forgets what is older than its window', async (t) => {
     const breaker = new Breaker()
-    breaker.fail(breaker.enter(), settings, START)
-    breaker.fail(breaker.enter(), settings, START)
-    t.equal(breaker.fail(breaker.enter(), settings, START + 10_000), undefined)
+    breaker.fail(breaker.enter(START), settings, START)
+    breaker.fail(breaker.enter(START), settings, START)
+    t.equal(breaker.fail(breaker.enter(START + 10_000), settings, START + 10_000), undefined)
     t.strictSame(breaker.count(settings.window, START + 10_000), { all: 1, marked: 1 })
   })
 
@@ -85,18 +93,39 @@ t.test('a breaker', async (t) => {
     const breaker = opened()
     const now = START + 5000
     t.strictSame([breaker.state(now), breaker.wait(now)], ['half_open', 0])
-    const probe = breaker.enter()
+    const probe = breaker.enter(now)
     t.equal(breaker.wait(now), 250, 'look again in a moment')
     breaker.leave(probe)
     t.equal(breaker.wait(now), 0, 'who left says nothing, and the next may try')
-    breaker.succeed(breaker.enter(), now)
+    breaker.succeed(breaker.enter(now), now)
     t.strictSame([breaker.state(now), breaker.count(settings.window, now)], ['closed', { all: 1, marked: 0 }], 'what was before is forgotten')
+  })
+
+  await t.test('a probe that takes long is not the only one for ever, and what is told of it is true', async (t) => {
+    const breaker = opened()
+    const now = START + 5000
+    const long = breaker.enter(now)
+    t.strictSame([0, 1000, 4800, 4999, 5000].map((ms) => [breaker.recovery(now + ms), breaker.wait(now + ms)]), [[5000, 250], [4000, 250], [200, 200], [1, 1], [0, 0]])
+    const quick = breaker.enter(now + 5000)
+    t.strictSame([breaker.recovery(now + 5000), breaker.wait(now + 5000)], [5000, 250])
+    breaker.succeed(quick, now + 5100)
+    t.strictSame([breaker.state(now + 5100), breaker.recovery(now + 5100)], ['closed', 0])
+    t.equal(breaker.fail(long, settings, now + 9000), undefined)
+    t.strictSame(breaker.count(settings.window, now + 9000), { all: 1, marked: 0 })
+  })
+
+  await t.test('what one request has failed with already is no news, but for a probe', async (t) => {
+    const breaker = new Breaker()
+    for (let i = 0; i < 10; i++) t.equal(breaker.fail(breaker.enter(START), settings, START, false), undefined)
+    t.strictSame(breaker.count(settings.window, START), { all: 0, marked: 0 })
+    const broken = opened()
+    t.equal(broken.fail(broken.enter(START + 5000), settings, START + 5000, false), 10_000)
   })
 
   await t.test('closes when an answer has begun, and counts what becomes of the rest', async (t) => {
     const breaker = opened()
     const now = START + 5000
-    const probe = breaker.begin(breaker.enter())
+    const probe = breaker.begin(breaker.enter(now))
     t.equal(breaker.state(now), 'closed')
     t.equal(breaker.fail(probe, settings, now), undefined)
     t.strictSame(breaker.count(settings.window, now), { all: 1, marked: 1 })
@@ -107,26 +136,26 @@ t.test('a breaker', async (t) => {
     let now = START
     for (const open of [10_000, 20_000, 30_000, 30_000]) {
       now += breaker.wait(now)
-      t.equal(breaker.fail(breaker.enter(), settings, now), open)
+      t.equal(breaker.fail(breaker.enter(now), settings, now), open)
       t.equal(breaker.wait(now), open)
     }
     now += breaker.wait(now)
-    breaker.fail(breaker.enter(), settings, now)
+    breaker.fail(breaker.enter(now), settings, now)
     const { max_open: _, ...rest } = settings
     now += 29_000
     t.equal(breaker.wait(now), 1000)
-    t.equal(breaker.fail(breaker.enter(), { ...rest, max_open: 10 }, now), 1000, 'a shorter time does not end it sooner')
+    t.equal(breaker.fail(breaker.enter(now), { ...rest, max_open: 10 }, now), 1000, 'a shorter time does not end it sooner')
   })
 
   await t.test('what was sent before it opened says nothing once it is open, half open or closed again', async (t) => {
     const breaker = new Breaker()
-    const old = Array.from({ length: 10 }, () => breaker.enter())
+    const old = Array.from({ length: 10 }, () => breaker.enter(START))
     for (const term of old.slice(0, 3)) breaker.fail(term, settings, START)
     t.equal(breaker.fail(old[3]!, settings, START + 1), undefined)
     breaker.succeed(old[4]!, START + 2)
     t.strictSame([breaker.state(START + 2), breaker.wait(START + 2)], ['open', 4998])
     const now = START + 5000
-    const probe = breaker.enter()
+    const probe = breaker.enter(now)
     for (const term of old.slice(5, 8)) breaker.leave(term)
     t.equal(breaker.wait(now), 250, 'the probe still runs')
     t.equal(breaker.fail(old[8]!, settings, now), undefined)
@@ -208,8 +237,11 @@ t.test('whose fault it is: only what an upstream caused counts against it (lesso
   t.equal(who({ kind: 'incomplete' }), 'target')
   for (const code of [408, 500, 502, 503, 504, 520, 524, 529]) t.equal(who(status(code)), 'target', String(code))
   for (const code of [302, 400, 404, 409, 413, 415, 422, 501]) t.equal(who(status(code)), 'nobody', String(code))
-  t.strictSame([401, 402, 403, 429].map((code) => who(status(code))), ['refused', 'refused', 'forbidden', 'limited'])
-  t.equal(who(status(403, {}, { error: { message: 'Your input was flagged by our moderation' } })), 'nobody', 'what a client wrote puts no credential aside')
+  t.strictSame([401, 402, 429].map((code) => who(status(code))), ['refused', 'refused', 'limited'])
+  for (const body of [FORBIDDEN, { error: { message: 'no' } }, { code: 403, message: 'no' }, { type: 'forbidden' }]) t.equal(who(status(403, {}, body)), 'forbidden')
+  for (const body of ['<title>Attention Required! | Cloudflare</title>', '', undefined, null, [], {}, { message: 'Forbidden' }, { error: 'blocked' }, { error: { message: 'Your input was flagged by our moderation' } }]) {
+    t.equal(who(status(403, {}, body)), 'nobody', 'what a client wrote puts no credential aside')
+  }
   t.equal(who({ kind: 'error_event', body: { type: 'error', error: { type: 'overloaded_error' } } }, named('model_overloaded')), 'target')
   t.equal(who({ kind: 'error_event', body: { error: { type: 'invalid_request_error' } } }, named('invalid_request')), 'nobody')
   t.equal(who({ kind: 'error_event', body: { error: { type: 'x' } } }, named('content_policy_violation')), 'nobody')
@@ -224,7 +256,11 @@ t.test('whose fault it is: only what an upstream caused counts against it (lesso
   t.ok([408, 429, 500, 502, 503, 504, 522, 529].every((code) => isPassing(status(code), named())))
   t.notOk([302, 400, 401, 402, 403, 404, 501].some((code) => isPassing(status(code), named())))
   t.notOk((['first_byte_timeout', 'idle_timeout', 'total_timeout'] as const).some((kind) => isPassing({ kind, cause: undefined }, named())), 'a timeout has taken its time')
-  t.ok(isPassing(reset, named()) && isPassing({ kind: 'empty' }, named()))
+  t.ok(isPassing(reset, named()))
+  t.notOk(isPassing({ kind: 'empty' }, named()), 'it was paid for')
+
+  t.ok(([{ kind: 'refused', cause: undefined }, { kind: 'connect_timeout', cause: undefined }, status(429)] as const).every((failure) => isTurnedAway(failure)))
+  t.notOk([reset, { kind: 'empty' } as const, ...[408, 500, 502, 503, 504, 529].map((code) => status(code))].some((failure) => isTurnedAway(failure)), 'a task may have been made')
 })
 
 t.test('a target fails, is left alone, and recovers', async (t) => {
@@ -242,6 +278,22 @@ t.test('a target fails, is left alone, and recovers', async (t) => {
   t.equal(health.waitOf(upstream, 'm'), 0)
   t.strictSame(logged.map(([, words]) => words), ['a target fails: it is left alone for a while', 'a target answers again'])
   t.match(logged[0], [{ upstream: 'u', model: 'm', open_ms: 5000 }])
+})
+
+t.test('a target is well only where nobody has to find out whether it answers again', async (t) => {
+  const { upstreams: { health }, upstream, pass } = bench(t)
+  t.equal(health.isWell(upstream, 'm'), true)
+  for (let i = 0; i < 3; i++) health.enter(upstream, 'm')!.fail(reset, named())
+  t.equal(health.isWell(upstream, 'm'), false)
+  pass(5000)
+  t.strictSame([health.waitOf(upstream, 'm'), health.isWell(upstream, 'm')], [0, false])
+  const probe = health.enter(upstream, 'm')!
+  pass(1000)
+  t.strictSame([health.waitOf(upstream, 'm'), health.recoveryOf(upstream, 'm'), health.recoveryOf(upstream, 'other')], [250, 4000, 0])
+  probe.succeed()
+  t.equal(health.isWell(upstream, 'm'), true)
+  health.enter(upstream, 'm')!.fail(status(429, { 'retry-after': '7' }), named('model_overloaded'))
+  t.strictSame([health.isWell(upstream, 'm'), health.recoveryOf(upstream, 'm')], [false, 7000])
 })
 
 t.test('a pass ends once, whatever is told of it after that, and gives its place back', async (t) => {
@@ -318,7 +370,7 @@ t.test('credentials', async (t) => {
 
   await t.test('one that is forbidden a model is put aside for that model', async (t) => {
     const { upstreams: { health }, upstream } = bench(t, { credentials: two })
-    health.enter(upstream, 'm')!.fail(status(403), named())
+    health.enter(upstream, 'm')!.fail(status(403, {}, FORBIDDEN), named())
     t.equal(health.enter(upstream, 'm')?.credential, 'two')
     t.equal(health.enter(upstream, 'other')?.credential, 'one')
   })

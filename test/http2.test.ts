@@ -172,12 +172,13 @@ t.test('HTTP/2', async (t) => {
   })
 
   await t.test('a burst on an upstream that does not answer TLS fails together, not one after the other', async (t) => {
-    const server = createServer((socket) => { socket.resume().on('error', () => {}) })
-    const gw = await gateway(t, reaching(`https://127.0.0.1:${await listening(t, server)}`, 'http2: auto, timeouts: { connect: 300ms }'))
-    const began = performance.now()
+    let connections = 0
+    const server = createServer((socket) => { connections++; socket.resume().on('error', () => {}) })
+    const gw = await gateway(t, reaching(`https://127.0.0.1:${await listening(t, server)}`, 'http2: auto, timeouts: { connect: 1s }'))
     const all = await Promise.all(Array.from({ length: 20 }, async () => (await gw.messages(messagesRequest)).status))
     t.ok(all.every((status) => status === 502))
-    t.ok(performance.now() - began < 20 * 300 / 2, 'each waited for its own connection at most')
+    // Of those that come while it is tried nobody tries again by itself.
+    t.ok(connections < 10, `${connections} connections`)
     t.ok(causes(gw).every((cause) => String(cause).startsWith('connect_timeout')))
   })
 })

@@ -9,6 +9,7 @@ import { type Load, memoryLimitOf, Overload, watchProcess } from '../src/overloa
 import { client, errorOf, fate } from './client.ts'
 import { gateway, KEY, messagesRequest, yaml, type TestGateway } from './gateway.ts'
 import { answer, messageEnd, messageStart, textBlock, upstream, wait, type Upstream } from './upstream.ts'
+import { accept, socketUpstream } from './websocket.ts'
 
 /** Tells what the test wants to be seen. */
 interface Sampler {
@@ -36,15 +37,18 @@ interface Judged {
   readonly overload: Overload
   readonly see: Sampler['see']
   readonly lines: readonly (readonly [line: unknown, message: string])[]
+  /** how often garbage was collected */
+  readonly collections: () => number
 }
 
 function judged (limits: Partial<OverloadConfig> = {}): Judged {
   const lines: [unknown, string][] = []
   const note = (line: unknown, message: string): void => { lines.push([line, message]) }
   const { watchLoad, see } = sampler()
-  const overload = new Overload({ event_loop_delay: 500, memory: 90, ...limits }, { warn: note, info: note } as never, watchLoad)
+  let collected = 0
+  const overload = new Overload({ event_loop_delay: 500, memory: 90, ...limits }, { warn: note, info: note } as never, watchLoad, () => { collected++ })
   overload.start()
-  return { overload, see, lines }
+  return { overload, see, lines, collections: () => collected }
 }
 
 t.test('a late event loop is an overload at the third look in a row, and no more at the tenth that finds it below half', async (t) => {
@@ -74,9 +78,9 @@ t.test('a late event loop is an overload at the third look in a row, and no more
 
 t.test('so is memory that is nearly full, until there is a little more again', async (t) => {
   const { overload, see } = judged()
-  see({ memory: 0.9 }, 3)
+  see({ memory: 0.9 }, 6)
   t.equal(overload.isOverloaded, true)
-  see({ memory: 0.82 }, 100)
+  see({ memory: 0.82 }, 99)
   t.equal(overload.isOverloaded, true)
   see({ memory: 0.8 }, 9)
   see({ memory: 0.8, delay: 300 }, 1)
@@ -84,6 +88,47 @@ t.test('so is memory that is nearly full, until there is a little more again', a
   t.equal(overload.isOverloaded, true, 'neither may be near its limit')
   see({ memory: 0.8 }, 1)
   t.equal(overload.isOverloaded, false)
+})
+
+t.test('garbage is no overload: it is collected before anybody is refused, and now and then while they are', async (t) => {
+  const { overload, see, collections } = judged()
+  see({ memory: 0.95 }, 2)
+  t.equal(collections(), 0)
+  see({ memory: 0.95 }, 1)
+  t.strictSame([collections(), overload.isOverloaded], [1, false])
+  see({ memory: 0.4 }, 1)
+  see({ memory: 0.95 }, 2)
+  t.equal(overload.isOverloaded, false, 'what was found before it counts no more')
+  see({ memory: 0.95 }, 1)
+  t.strictSame([collections(), overload.isOverloaded], [1, true], 'it has just been done')
+  see({ memory: 0.95 }, 300)
+  t.equal(collections(), 4, 'every ten seconds')
+  see({ delay: 700 }, 300)
+  t.equal(collections(), 4, 'it costs time, and where there is memory that is all it does')
+})
+
+t.test('a process that keeps what a burst has made it take serves again: ten seconds below where the overload began are enough', async (t) => {
+  const { overload, see } = judged()
+  see({ memory: 0.95 }, 6)
+  see({ memory: 0.85 }, 60)
+  see({ memory: 0.9 }, 1)
+  see({ memory: 0.85 }, 108)
+  t.equal(overload.isOverloaded, true)
+  see({ memory: 0.85 }, 1)
+  t.equal(overload.isOverloaded, false)
+  see({ delay: 700 }, 3)
+  see({ delay: 300 }, 1000)
+  t.equal(overload.isOverloaded, true, 'time is never kept')
+})
+
+t.test('what was garbage is given back', async (t) => {
+  let see: (load: Load) => void
+  const overload = new Overload({ event_loop_delay: 0, memory: 90 }, { warn () {}, info () {} } as never, (tell) => { see = tell; return () => {} })
+  overload.start()
+  const garbage = new WeakRef({})
+  await turn()                                                // a new one lives until the end of its turn
+  for (let i = 0; i < 3; i++) see!({ delay: 0, memory: 1 })
+  t.equal(garbage.deref(), undefined)
 })
 
 t.test('each can be switched off', async (t) => {
@@ -177,12 +222,27 @@ t.test('new requests are refused, in the style of their address, over a connecti
 
 t.test('while nothing runs one is let in: an overload that nobody can end would last for ever', async (t) => {
   const { running, see, finish, stream } = await busy(t)
-  see({ memory: 0.95 }, 3)
+  see({ memory: 0.95 }, 6)
   t.equal((await running.messages(messagesRequest)).status, 503)
   finish()
   await fate(running, (await stream.whole()).id)
   t.equal((await running.messages(messagesRequest)).status, 200)
   t.strictSame(await readyz(running), [503, { ready: false, reasons: ['overloaded'] }], 'others should go elsewhere all the same')
+})
+
+t.test('a WebSocket that is open for hours is nothing that others wait for; the next one waits', async (t) => {
+  const up = await socketUpstream(t, (visitor) => { accept(visitor) })
+  const model = await upstream(t, answer('hi'))
+  const { watchLoad, see } = sampler()
+  const running = await gateway(t, yaml([model.url, up.url], 'routes:\n  - { match: GET /v1/live, forward: u1, websocket: true, price: free }\n'), { watchLoad })
+  const open = (): WebSocket => new WebSocket(running.url.replace('http:', 'ws:') + '/v1/live', { headers: { 'x-api-key': KEY } } as unknown as string[])
+  const first = open()
+  t.teardown(() => { first.close() })
+  await once(first, 'open')
+  see({ memory: 0.95 }, 6)
+  t.equal((await running.messages(messagesRequest)).status, 200)
+  await once(open(), 'error')
+  t.equal(up.visitors.length, 1)
 })
 
 t.test('a client that sends a large body before it reads, reads why it was refused', async (t) => {

@@ -3,10 +3,11 @@
 import t from 'tap'
 import { Deadline } from '../src/upstream/deadline.ts'
 import { client, errorOf, fate, namesOf, nextFate, type Received as Answered, until } from './client.ts'
-import { gateway, KEY, messagesRequest } from './gateway.ts'
+import { CALM, gateway, KEY, messagesRequest } from './gateway.ts'
 import { ask as askForImage, imageGateway } from './image-gateway.ts'
 import { ANSWER_NANOS, inTurn, isOverloaded, metric, text, time } from './resilience.ts'
 import { answer, blockStart, cut, errorReply, json, messageStart, ping, raw, refusing, stall, status, step, textDelta, upstream, wait, type Script } from './upstream.ts'
+import { videosYaml } from './videos.ts'
 
 const QUICK = 'retries: { backoff: 1ms }, breaker: { failures: 1000000 }'
 const opening: Script = [messageStart(), ping(), blockStart(0)]
@@ -18,8 +19,7 @@ t.test('what may pass is asked again, and only the answer is paid', async (t) =>
     'a reset': cut(),                                         // the first: on a connection that was used before it is a race, which is run again below the attempts
     'status 500': errorReply(500, 'api_error', 'no'), 'status 502': [status(502), raw('<html>')], 'status 503': errorReply(503, 'overloaded_error', 'no'),
     'status 529': errorReply(529, 'overloaded_error', 'no'), 'status 408': errorReply(408, 'timeout', 'no'), 'status 522': status(522),
-    'not JSON': [status(200, { 'content-type': 'application/json' }), raw('{')],
-    'empty': json({ type: 'message', role: 'assistant', content: [], usage: { input_tokens: 1000, output_tokens: 0 } })
+    'not JSON': [status(200, { 'content-type': 'application/json' }), raw('{')]
   }
   let script = inTurn()
   const up = await upstream(t, () => script())
@@ -36,7 +36,7 @@ t.test('what may pass is asked again, and only the answer is paid', async (t) =>
       t.equal(gw.services.upstreams.health.loadOf('u0', 'vendor-m1'), 0)
     })
   }
-  t.strictSame((await metric(gw, 'gateway_upstream_retries_total')).toSorted(), ['empty_response"} 2', 'model_overloaded"} 4', 'upstream_error"} 12'].map((end) => `gateway_upstream_retries_total{upstream="u0",reason="${end}`))
+  t.strictSame((await metric(gw, 'gateway_upstream_retries_total')).toSorted(), ['model_overloaded"} 4', 'upstream_error"} 12'].map((end) => `gateway_upstream_retries_total{upstream="u0",reason="${end}`))
   await t.test('a stream, before its commit', async (t) => {
     gw.heal()
     script = inTurn([opening, cut()], answer('well'))
@@ -58,6 +58,8 @@ t.test('what will not pass, or was the request\'s own fault, is not asked again'
     'a content policy': [errorReply(400, 'invalid_request_error', 'Output blocked by content filtering policy'), 400],
     'a redirect': [status(302, { location: '/' }), 502],
     'no such model': [errorReply(404, 'not_found_error', 'model: vendor-m1'), 502],
+    'an empty answer': [json({ type: 'message', role: 'assistant', content: [], stop_reason: 'end_turn', usage: { input_tokens: 1000, output_tokens: 0 } }), 502],
+    'the page of a firewall': [[status(403, { 'content-type': 'text/html' }), raw('<h1>Sorry, you have been blocked</h1>')], 502],
     'a revoked credential': [errorReply(401, 'authentication_error', 'no'), 502],
     'silence': [stall(), 502]
   }
@@ -96,6 +98,37 @@ t.test('an outage is not multiplied: repetitions have a budget', async (t) => {
   const { post } = client(t, gw)
   for (let i = 0; i < 30; i++) t.equal((await post(messagesRequest).whole()).status, 502)
   t.equal(up.requests.length, 40, 'thirty, and the ten that little traffic may have')
+})
+
+t.test('what one request fails with counts once, however often it is asked again', async (t) => {
+  const up = await upstream(t, ({ body }) => body?.['case'] === 'poison' ? errorReply(500, 'api_error', 'no') : answer('well'))
+  const gw = await gateway(t, text([up.url], 'retries: { backoff: 1ms }, breaker: { failures: 2, ratio: 1 }'), { now: () => 1_800_000_000_000 })
+  const targets = (): unknown => gw.services.upstreams.health.targets(gw.live.current())
+  t.equal((await client(t, gw).post({ ...messagesRequest, case: 'poison' }).whole()).status, 502)
+  t.equal(up.requests.length, 3)
+  t.match(targets(), [{ breaker: 'closed', failed: 1 }])
+  t.equal((await client(t, gw).post(messagesRequest).whole()).status, 200)
+  t.equal((await client(t, gw).post({ ...messagesRequest, case: 'poison' }).whole()).status, 502)
+  t.match(targets(), [{ breaker: 'open' }])
+  t.equal(up.requests.length, 5)
+})
+
+t.test('a timer that comes before the clock is there takes no repetition away', async (t) => {
+  const clock = time()
+  let behind = 0
+  const up = await upstream(t, inTurn(errorReply(429, 'rate_limit_error', 'no', { 'retry-after': '1' }), answer('well')))
+  const gw = await gateway(t, text([up.url], 'retries: { attempts: 1, backoff: 1ms }'), { now: () => clock.now() - behind, timer: clock.timer })
+  const call = client(t, gw).post(messagesRequest)
+  await clock.waits(1000)
+  behind = 1
+  await clock.advance(1000)
+  await clock.waits(1)
+  t.equal(up.requests.length, 1)
+  await clock.advance(1)
+  const got = await call.whole()
+  t.equal(got.status, 200)
+  t.match((await fate(gw, got.id)).line, { attempts: 2 })
+  t.strictSame(await metric(gw, 'gateway_upstream_retries_total'), ['gateway_upstream_retries_total{upstream="u0",reason="model_overloaded"} 1'])
 })
 
 t.test('the pause that an upstream asks for is kept, if it is short enough', async (t) => {
@@ -153,17 +186,20 @@ t.test('a target that fails is left alone, and is tried by one request when its 
   const probe = post()
   await until(() => up.requests.length === 7)
   t.match(await metric(gw, 'gateway_upstream_running'), ['gateway_upstream_running{upstream="u0",model="vendor-m1"} 1'])
-  let isTold = false
-  const beside = Promise.all([post().whole(), post().whole()]).finally(() => { isTold = true })
-  await until(() => {
-    if (clock.pauses.has(250)) void clock.advance(250)        // they wait for the probe, as long as they may
-    return isTold
-  })
-  for (const got of await beside) isOverloaded(t, got, 1)
+  const beside = post()
+  for (let i = 0; i < 8; i++) {                               // it waits for the probe, as long as it may
+    await clock.waits(250)
+    await clock.advance(250)
+  }
+  isOverloaded(t, await beside.whole(), 3)
   t.equal(up.requests.length, 7)
+
+  await clock.advance(3000)
+  script = answer('well')
+  t.equal((await post().whole()).status, 200, 'a probe that takes long is not the only one for ever')
+  t.match(await metric(gw, 'gateway_upstream_breaker_state'), ['gateway_upstream_breaker_state{upstream="u0",model="vendor-m1"} 0'])
   release()
   t.equal((await probe.whole()).status, 200)
-  t.equal((await post().whole()).status, 200)
   t.match(await metric(gw, 'gateway_upstream_breaker_state'), ['gateway_upstream_breaker_state{upstream="u0",model="vendor-m1"} 0'])
   t.equal((await gw.services.store.balance('acme')).balance, 100_000_000_000n - 2n * ANSWER_NANOS)
   t.strictSame(gw.logged.filter(({ msg }) => /^a target/.test(String(msg))).map(({ msg, upstream: name, model }) => [msg, name, model]), [
@@ -239,6 +275,25 @@ t.test('what an upstream may be making, and is paid for, is not asked for twice 
       const told = await askForImage(gw, { model: 'nano', prompt: 'a cat' })
       t.equal(told.status, code)
       t.match(told, { line: { attempts: times }, entries: [], openHolds: 0 })
+    })
+  }
+})
+
+t.test('a video is posted there again only where none was made for certain', async (t) => {
+  const busy = (code: number): Script => json({ error: { message: 'no', type: 'server_error' } }, code, { 'retry-after-ms': '1' })
+  let script: Script = []
+  const up = await upstream(t, () => script)
+  const of = (url: string): ReturnType<typeof gateway> => gateway(t, videosYaml(url).replace(CALM, QUICK))
+  const [there, gone] = [await of(up.url), await of(await refusing(t))]
+  for (const [name, gw, code, attempts, posts] of [['408', there, 408, 1, 1], ['500', there, 500, 1, 1], ['503', there, 503, 1, 1], ['529', there, 529, 1, 1], ['429', there, 429, 3, 3], ['refused', gone, 0, 3, 0]] as const) {
+    await t.test(name, async (t) => {
+      gw.heal()
+      script = busy(code)
+      const before = up.requests.length
+      const got = await client(t, gw, '/v1/videos').post({ model: 'clip', prompt: 'a cat', seconds: '4' }).whole()
+      t.ok(got.status >= 500)
+      t.match(await fate(gw, got.id), { line: { attempts }, entries: [], openHolds: 0 })
+      t.equal(up.requests.length - before, posts)
     })
   }
 })

@@ -1,14 +1,19 @@
 // `gateway store export` and `import`: what one store kept another one keeps, to the nano-dollar, or nothing is moved at all.
-import { readFileSync, statSync, writeFileSync } from 'node:fs'
+import { existsSync, readFileSync, statSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import t, { type Test } from 'tap'
 import { rowsIn, storeCommand } from '../src/commands/store-command.ts'
 import { noUsage } from '../src/money/usage.ts'
 import { EmbeddedStore } from '../src/store/embedded.ts'
 import { fillFolder } from '../src/store/embedded/fill.ts'
+import { MemoryStore } from '../src/store/memory.ts'
 import { Inventory, readRow, type Row, rowsOf, writeRow } from '../src/store/moving.ts'
+import { fillStore, openStore } from '../src/store/open.ts'
 import { fillRedis } from '../src/store/redis/fill.ts'
+import { GRACE_MS, LEASE_MS } from '../src/store/redis/lua/account.ts'
 import { Outbox } from '../src/store/redis/outbox.ts'
+import { until } from './billing-client.ts'
+import { startClock } from './clock.ts'
 import { newLog, open, request, settlement } from './embedded-store.ts'
 import { freePort, gateway, yaml } from './gateway-command.ts'
 import { redisCluster, redisServer } from './redis-server.ts'
@@ -201,6 +206,70 @@ for (const [what, start] of [
     t.equal(await redis.change({ record: { kind: 'account', id: 'a1', version: 3, text: '{}' }, audit: '{}' }), true, 'records keep their versions')
   })
 }
+
+void t.test('what was settled after its process had been given up moves too, as what it was charged in all', async (t) => {
+  const server = await redisServer(t)
+  const clock = startClock(undefined, Date.now())
+  const options = { prefix: newPrefix(), now: clock.now, timer: () => () => {} }
+  const [silent, living] = [await openRedis(t, server, options), await openRedis(t, server, options)] as const
+  await silent.credit('acme', 'c', 1000n)
+  /** by request: what it holds, what it was charged for it, and what it says later */
+  const late = { less: [50n, 20n, 10n], more: [50n, 20n, 50n], back: [50n, 20n, 30n] } as const
+  for (const [id, [held]] of Object.entries(late)) await silent.hold(request(id, held, { day }))
+  await clock.advance(3000)
+  for (const [id, [, soFar]] of Object.entries(late)) await silent.progress(settlement(id, soFar))
+  await silent.balance('acme')
+  await clock.advance(LEASE_MS + 1)
+  await living.hold(request('somebody', 0n))
+  await clock.advance(GRACE_MS)
+  await living.hold(request('else', 0n))
+  t.equal((await living.balance('acme')).balance, 1000n - 20n - 20n - 20n)
+  for (const [id, [, , nanos]] of Object.entries(late)) await silent.settle(settlement(id, nanos))
+  await silent.refund('back')
+  await until(() => silent.health.pending === 0)
+  for (const id of Object.keys(late)) await silent.keepAnswer({ account: 'acme', name: `again ${id}`, hash: 'h', request_id: id, created: clock.now(), text: id })
+  for (const id of ['somebody', 'else']) await living.release(id)
+  const before = await total(living)
+
+  const prefix = newPrefix()
+  await fillRedis(redisConfig(server, { prefix }), newLog(), rowsOf(living))
+  const redis = await openRedis(t, server, { prefix })
+  const folder = folderFor(t)
+  await fillFolder(folder, rowsOf(redis))
+  const embedded = await open(t, folder)
+  for (const store of [redis, embedded]) {
+    t.strictSame(await total(store), before)
+    t.strictSame((await store.verify()).differences, [])
+    t.match(await store.answer('acme', 'again more'), { text: 'more' }, 'whoever repeats it gets its answer')
+    t.equal(await store.answer('acme', 'again back'), undefined)
+  }
+  for (const [id, nanos] of [['less', 10n], ['more', 50n], ['back', 0n]] as const) {
+    t.equal(await server.ask('GET', `{${prefix}:acme}:charge:${id}`), nanos === 0n ? 'r 0' : `s ${nanos}`)
+    t.equal(await embedded.settle(settlement(id, 5n)), nanos, 'and nobody pays twice')
+  }
+})
+
+void t.test('whoever takes another store while charges wait for Redis is told where they are', async (t) => {
+  const folder = folderFor(t)
+  const embedded = redisConfig({}, { driver: 'embedded' })
+  for (const part of ['', 'worker-2']) {
+    const outbox = await Outbox.open(join(folder, part, 'outbox'), newLog())
+    const no = await outbox.append('{}')
+    await outbox.append('{}')
+    await outbox.close()
+    const refusal = { message: new RegExp(`^2 charges wait in ${join(folder, part, 'outbox')} for the Redis that store: named before.*gateway store export`) }
+    await t.rejects(openStore(embedded, folder, newLog() as never, Date.now), refusal)
+    await t.rejects(openStore({ ...embedded, driver: 'memory' }, folder, newLog() as never, Date.now), refusal)
+    await t.rejects(fillStore(embedded, folder, newLog() as never, rowsOf(new MemoryStore())), refusal)
+    t.notOk(existsSync(join(folder, 'gateway.db')), 'nothing was begun')
+    const again = await Outbox.open(join(folder, part, 'outbox'), newLog())
+    again.acknowledge(no)
+    again.acknowledge(no + 1)
+    await again.close()
+  }
+  await (await openStore(embedded, folder, newLog() as never, Date.now)).close()
+  t.notOk(existsSync(join(folder, 'worker-2/gateway.db')))
+})
 
 void t.test('Redis takes all or nothing: a gateway refuses what an import has left, and the next import begins anew', async (t) => {
   const folder = folderFor(t)

@@ -179,8 +179,8 @@ void t.test('holds and slots of a dead gateway end with their leases; what had p
   await isDone(dead)
   t.equal((await alive.balance('acme')).balance, 1000n - 60n - 30n - 50n - 40n, 'r2 was given back, and 50 were left of its 70')
   t.strictSame((await all(alive)).slice(1).map(({ kind, reference, nanos, shortfall }) => [kind, reference, nanos, shortfall]), [
-    ['settle', 'r1', -60n, undefined], ['settle', 'r3', -60n, undefined], ['adjust', 'r1', -30n, undefined],
-    ['settle', 'r2', -50n, undefined], ['shortfall', 'r2', 0n, 20n], ['adjust', 'r3', 20n, undefined]
+    ['settle', 'r1', -60n, undefined], ['settle', 'r3', -60n, undefined], ['adjust', 'r1 settle', -30n, undefined],
+    ['settle', 'r2', -50n, undefined], ['shortfall', 'r2', 0n, 20n], ['adjust', 'r3 settle', 20n, undefined]
   ])
   await dead.refund('r1')
   await isDone(dead)

@@ -4,7 +4,7 @@ import { connect, type Socket } from 'node:net'
 import { setImmediate, setTimeout } from 'node:timers/promises'
 import t, { type Test } from 'tap'
 import { Authority } from './certificates.ts'
-import { gateway, KEY, yaml, type TestGateway } from './gateway.ts'
+import { CALM, gateway, KEY, yaml, type TestGateway } from './gateway.ts'
 import { refusing } from './upstream.ts'
 import { accept, echo, socketUpstream, type SocketUpstream, type Visitor } from './websocket.ts'
 
@@ -353,6 +353,30 @@ t.test('a client that leaves before the upstream has agreed is charged nothing, 
   }
   t.equal(gw.server.inFlight, 0)
   t.equal(await charged(t, gw), 0n)
+})
+
+t.test('a client that talks on before it was told that it may ends its connection: unread, nobody would notice that it leaves', async (t) => {
+  const { gw } = await tunnelling(t, () => {})
+  const socket = connect(Number(new URL(gw.url).port), '127.0.0.1')
+  socket.on('error', () => {})
+  t.teardown(() => socket.destroy())
+  socket.write(`GET /v1/realtime HTTP/1.1\r\n${Object.entries(HANDSHAKE).map(([name, value]) => `${name}: ${value}\r\n`).join('')}\r\n${'x'.repeat(300_000)}`)
+  await new Promise<void>((resolve) => { socket.resume().on('close', () => { resolve() }) })     // with an error, or without
+  t.match(await finished(gw), { outcome: 'failed', code: 'client_closed' })
+  t.equal(gw.server.inFlight, 0)
+  t.equal(await charged(t, gw), 0n)
+})
+
+t.test('a WebSocket that breaks says nothing about its upstream: clients can make any server hang up', async (t) => {
+  const up = await socketUpstream(t, (visitor) => { accept(visitor) })
+  const gw = await gateway(t, yaml([up.url], ROUTES).replace(CALM, 'breaker: { failures: 1 }'))
+  for (let i = 0; i < 3; i++) {
+    const { status, socket } = await raw(t, gw.url)
+    t.equal(status, 101)
+    ;(await up.next()).socket.resetAndDestroy()
+    await closed(socket)
+    t.match(await finished(gw), { outcome: 'interrupted', by: 'upstream' })
+  }
 })
 
 t.test('back-pressure: who does not read stops who writes, both ways, and nothing is lost', async (t) => {

@@ -103,6 +103,8 @@ await t.test('two workers are one gateway', async (t) => {
     t.strictSame([...new Set(served)].toSorted(), [1, 2])
     t.equal(await admin.metric('gateway_requests_total'), 12)
     await until(async () => await admin.metric('gateway_fleet_processes') === 2)
+    const { data } = await admin.get<{ readonly data: readonly { readonly targets: readonly unknown[] }[] }>('/admin/v1/upstreams')
+    t.match(data, [{ targets: [{ breaker: 'closed', running: 0, ended: 12, failed: 0 }], credentials: [{ id: 'headers', running: 0 }] }], 'and of upstreams, one page has what all have asked')
     t.strictSame(await admin.get('/readyz'), { ready: true, reasons: [] })
   })
 

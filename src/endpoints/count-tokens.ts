@@ -8,7 +8,6 @@ import { nameFailure, settleHook } from '../hooks.ts'
 import type { UpstreamFailure, UpstreamRequest } from '../plugin.ts'
 import { json, type JsonReply } from '../reply.ts'
 import { admit } from '../upstream/admit.ts'
-import { blameFor } from '../upstream/blame.ts'
 import { UpstreamCall } from '../upstream/call.ts'
 import type { Pass } from '../upstream/pass.ts'
 import { estimateInputTokens } from './input-tokens.ts'
@@ -37,8 +36,8 @@ async function passOn (exchange: Exchange, attempt: Attempt, ms: number): Promis
   const upstream = upstreams.get(attempt.upstream)!
   const { countTokens: dialect } = upstream.dialect
   if (!upstream.config.count_tokens || dialect === undefined) return undefined
-  // A count is not worth a wait.
-  if (!gates.hasRoom(upstream) || health.waitOf(upstream, attempt.model) > 0) return undefined
+  // A count is not worth a wait, and must not take the place of a message that finds out whether the target answers again.
+  if (!gates.hasRoom(upstream) || !health.isWell(upstream, attempt.model)) return undefined
   const pass = await admit(exchange, upstream, attempt.model)
   if (pass === undefined) return undefined
   try {
@@ -56,6 +55,7 @@ async function passOn (exchange: Exchange, attempt: Attempt, ms: number): Promis
     if (exchange.abortReason !== undefined || !toGatewayError(thrown).retryable) throw thrown
     return undefined
   } finally {
+    // Whatever became of it: vendors limit and forbid counts for themselves, and a client can have as many as it likes.
     pass.leave()
   }
 }
@@ -83,8 +83,6 @@ function ask (exchange: Exchange, pass: Pass, request: UpstreamRequest, decode: 
   function fail (failure: UpstreamFailure): void {
     end()
     const error = nameFailure(failure, exchange, upstream.name)
-    // Only what is the credential's: who can't count may answer well.
-    if (blameFor(failure, error, exchange.snapshot.services.now).who === 'credential') pass.fail(failure, error)
     exchange.snapshot.services.metrics.attempt(upstream.name, error.row)
     reject(error)
   }

@@ -6,6 +6,7 @@ import { fillFolder } from './embedded/fill.ts'
 import { MemoryStore } from './memory.ts'
 import { RedisStore } from './redis.ts'
 import { fillRedis } from './redis/fill.ts'
+import { refuseUndelivered } from './redis/undelivered.ts'
 import type { Row } from './moving.ts'
 import type { Records, Store } from './store.ts'
 import type { Answers, Movable, Tasks } from './tasks.ts'
@@ -17,6 +18,7 @@ import { steady } from './windows.ts'
  */
 export async function openStore (config: StoreConfig, folder: string, log: Logger, now: () => number): Promise<Store & Records & Tasks & Answers & Movable> {
   const { driver, fsync_interval, windows } = config
+  if (driver !== 'redis') await refuseUndelivered(folder, log)
   if (driver === 'redis') return await RedisStore.open({ config, folder, log, ...(now !== Date.now && { now: steady(now) }) })
   return driver === 'memory' ? new MemoryStore(now) : await EmbeddedStore.open({ folder, log, now, fsync_interval, windows })
 }
@@ -28,6 +30,7 @@ export async function openStore (config: StoreConfig, folder: string, log: Logge
  */
 export async function fillStore (config: StoreConfig, folder: string, log: Logger, rows: AsyncIterable<Row>): Promise<void> {
   if (config.driver === 'memory') throw new Error('what store.driver: memory keeps ends with its process')
-  if (config.driver === 'redis') await fillRedis(config, log, rows)
-  else await fillFolder(folder, rows)
+  if (config.driver === 'redis') { await fillRedis(config, log, rows); return }
+  await refuseUndelivered(folder, log)
+  await fillFolder(folder, rows)
 }

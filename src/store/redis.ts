@@ -29,6 +29,7 @@ import { Admissions } from './redis/admissions.ts'
 import { Aside } from './redis/aside.ts'
 import { checkServers } from './redis/check-servers.ts'
 import { Delivery, type Message } from './redis/delivery.ts'
+import { Ended } from './redis/ended.ts'
 import { merged, readEntry, refundText, textOf, type Raw } from './redis/entries.ts'
 import { refuseHalfFilled } from './redis/fill.ts'
 import { AwayError, Link } from './redis/link.ts'
@@ -40,7 +41,7 @@ import { eachOf, Space } from './redis/space.ts'
 import { RedisTasks } from './redis/tasks.ts'
 import { verify } from './redis/verify.ts'
 import { steady } from './windows.ts'
-import type { Admission, AdmissionResult, AuditLine, Balance, Beat, Change, Entry, HoldRequest, HoldResult, KeyUsage, Records, Settlement, Store, StoredRecord, StoreHealth, Verification } from './store.ts'
+import type { Admission, AdmissionResult, AuditLine, Balance, Beat, Change, Entry, HoldRequest, HoldResult, KeyUsage, ReadRecords, Records, Settlement, Store, StoredRecord, StoreHealth, Verification } from './store.ts'
 import type { Answer, Answers, Movable, NewTask, Task, TaskPage, Tasks } from './tasks.ts'
 
 export interface RedisStoreOptions {
@@ -59,9 +60,9 @@ const RENEW_MS = 5000
 const RENEW_AFTER_MS = LEASE_MS / 3
 /** Between two records of the same request's progress, and before the first. */
 const PROGRESS_MS = 2000
-/** Between two looks for holds of the dead, and of how many accounts. */
+/** Between two looks for holds of the dead, and of how many accounts: 30 microseconds of Redis for each. */
 const SWEEP_MS = 15_000
-const SWEPT_AT_ONCE = 50
+const SWEPT_AT_ONCE = 500
 /** Charges that can be given back are remembered whole; whoever gives one back does it when it is answered. */
 const REFUNDABLE = 5000
 /** A message that waited for longer may have arrived so long ago that Redis has forgotten it: the ledger knows. */
@@ -81,6 +82,7 @@ export class RedisStore implements Store, Records, Tasks, Answers, Movable {
   readonly #early: Space
   readonly #outbox: Outbox
   readonly #delivery: Delivery
+  readonly #ended: Ended
   readonly #tasks: RedisTasks
   readonly #records: RedisRecords
   readonly #owner = randomUUID()
@@ -98,7 +100,11 @@ export class RedisStore implements Store, Records, Tasks, Answers, Movable {
   /** the ids of the Redis that was told everything */
   #known = ''
   readonly #knownFile: string
+  /** when that is written down */
+  #noted: Promise<void> | undefined
   #sweepCursor = '0'
+  /** accounts whose holds could not be judged when they were looked at, or not all of them */
+  #unswept: string[] = []
   #closing: Promise<void> | undefined
 
   /** @throws {Error} Redis or the data folder can't be used: says why, in words for the operator */
@@ -114,18 +120,19 @@ export class RedisStore implements Store, Records, Tasks, Answers, Movable {
     })
     try {
       await link.open()
-      await checkServers(link.masters(), log)
-      store = new RedisStore(options, link, outbox)
-      store.#known = await readFile(store.#knownFile, 'utf8').catch(() => '')
-      await refuseHalfFilled(store.#space)
-      await store.#tasks.take()
-      await store.#tell()
+      await link.patiently(async () => { await checkServers(link.masters(), log) })
+      const opened = store = new RedisStore(options, link, outbox)
+      opened.#known = await readFile(opened.#knownFile, 'utf8').catch(() => '')
+      await link.patiently(async () => { await refuseHalfFilled(opened.#space) })
+      await link.patiently(async () => { await opened.#tasks.take() })
+      await opened.#tell()
+      opened.#begin()
+      return opened
     } catch (thrown) {
       link.close()
       await outbox.close()
       throw thrown
     }
-    return store
   }
 
   private constructor ({ config, folder, log, now, timer = startTimer }: RedisStoreOptions, link: Link, outbox: Outbox) {
@@ -139,11 +146,15 @@ export class RedisStore implements Store, Records, Tasks, Answers, Movable {
     this.#space = new Space(link, config.prefix, now)
     this.#early = new Space(link, config.prefix, now, link.early)
     this.#delivery = new Delivery(outbox, async (message) => { await this.#send(message) }, log)
+    this.#ended = new Ended(this.#early)
     this.#tasks = new RedisTasks(this.#space, this.#delivery, this.#owner, (id) => { for (const told of this.#taken) told(id) })
     this.#records = new RedisRecords(this.#space, timer, log)
     const { limits, money, lease_usd: lease } = config.on_outage
     this.#aside = money === 'leased' ? new Aside(this.#space, this.#owner, parseUsd(lease), this.#steady) : undefined
-    this.#admissions = new Admissions(this.#space, limits, this.#steady)
+    this.#admissions = new Admissions(this.#space, this.#ended, limits, this.#steady)
+  }
+
+  #begin (): void {
     this.#every('renew', RENEW_MS, async () => { await this.#renewAll() })
     this.#every('sweep', SWEEP_MS, async () => { await this.#sweep() })
   }
@@ -195,7 +206,7 @@ export class RedisStore implements Store, Records, Tasks, Answers, Movable {
     if (day === '' ? month !== undefined || today !== undefined : !isDay(day)) throw new RangeError(`no calendar day: ${day}`)
     if (this.#holds.has(id) || this.#charged.get(id) !== undefined) throw new Error(`the request ${id} has a hold or a settlement already`)
     const oldest = day === '' ? '' : oldestKept(day)
-    const hold: Hold = { account, key, day, oldest, nanos: 0n, notedAt: this.#steady(), renewedAt: this.#steady(), hasProgress: false }
+    const hold: Hold = { account, key, day, oldest, nanos: 0n, notedAt: this.#steady(), renewedAt: this.#steady() }
     const ask = async (): Promise<HoldResult> => {
       const asked = this.#space.decide('hold', account, id, key, `${nanos}`, `${least}`, day, oldest, `${ever ?? ''}`, `${month ?? ''}`, `${today ?? ''}`, `${low}`, isDry ? 1 : 0)
       // Beside it: another round trip is not waited for.
@@ -218,7 +229,7 @@ export class RedisStore implements Store, Records, Tasks, Answers, Movable {
         return own
       }
       // It may have been taken: then it can be given back, and is not renewed.
-      if (!isDry) this.#holds.set(id, { ...hold, renewedAt: Infinity })
+      if (!isDry && !thrown.isUnasked) this.#holds.set(id, { ...hold, renewedAt: Infinity })
       throw this.#refused(thrown, 'The balance cannot be checked at this moment. Nothing was charged: try again in {wait}.')
     }
     if (result.kind === 'held' && !isDry) this.#holds.set(id, { ...hold, nanos: result.nanos })
@@ -284,15 +295,15 @@ export class RedisStore implements Store, Records, Tasks, Answers, Movable {
     await this.#giveBack(requestId, hold)
   }
 
-  /** Where Redis is away its lease ends by itself; but then it would be charged for what it had come to. */
+  /** What Redis was told of its progress it charges by itself where it does not hear of us for longer than a lease: that is given back too. */
   async #giveBack (id: string, hold: Hold): Promise<void> {
     if (hold.aside !== undefined) {
       this.#aside!.end(hold.account, hold.nanos)
       return
     }
-    const message: Message = { of: 'release', account: hold.account, id }
-    if (hold.hasProgress) await this.#delivery.post(message)
-    else await this.#send(message).catch((thrown: unknown) => { if (!(thrown instanceof AwayError)) throw thrown })
+    const { account, key, day, progress: what } = hold
+    if (what === undefined) await this.#ended.giveBack('release', account, id)
+    else await this.#delivery.post({ of: 'refund', account, id, key, day, what })
   }
 
   async refund (requestId: string): Promise<void> {
@@ -322,7 +333,7 @@ export class RedisStore implements Store, Records, Tasks, Answers, Movable {
     const now = this.#steady()
     if (hold === undefined || hold.aside !== undefined || now - hold.notedAt < PROGRESS_MS) return
     hold.notedAt = now
-    hold.hasProgress = true
+    hold.progress = refundText(soFar)
     const covered = nanos < hold.nanos ? nanos : hold.nanos
     // The next one comes in two seconds.
     await this.#space.ask('progress', hold.account, id, `${covered}`, `${nanos - covered}`, textOf(soFar)).catch((thrown: unknown) => { if (!(thrown instanceof AwayError)) throw thrown })
@@ -451,6 +462,10 @@ export class RedisStore implements Store, Records, Tasks, Answers, Movable {
     return await this.#records.all()
   }
 
+  async recordsSince (mark: string): Promise<ReadRecords> {
+    return await this.#records.since(mark)
+  }
+
   async change (change: Change): Promise<boolean> {
     this.#refuseClosed()
     return await this.#records.change(change)
@@ -487,6 +502,7 @@ export class RedisStore implements Store, Records, Tasks, Answers, Movable {
   async #close (): Promise<void> {
     for (const cancel of this.#cancels.values()) cancel()
     this.#records.close()
+    this.#delivery.stop()
     if (this.#link.isUp) {
       await before(CLOSE_MS, (async () => {
         await this.#delivery.drain()
@@ -497,6 +513,7 @@ export class RedisStore implements Store, Records, Tasks, Answers, Movable {
     }
     if (this.#delivery.size > 0) this.#log.warn({ pending: this.#delivery.size }, 'charges wait in the outbox: they reach Redis when the next gateway starts on this data folder')
     this.#link.close()
+    await this.#noted
     await this.#outbox.close()
   }
 
@@ -504,7 +521,6 @@ export class RedisStore implements Store, Records, Tasks, Answers, Movable {
   async #send (message: Message): Promise<void> {
     const { of, account } = message
     if (of === 'credit') await this.#credit(account, message.reference, message.nanos)
-    else if (of === 'release') await this.#early.ask('release', account, message.id)
     else if (of === 'untask') await this.#early.ask('untask', account, message.id, message.task)
     else if (of === 'refund') await this.#early.ask('refund', account, message.id, message.key, message.day, message.what)
     else {
@@ -547,6 +563,7 @@ export class RedisStore implements Store, Records, Tasks, Answers, Movable {
     this.#delivery.hold()
     try {
       await this.#renew(true)
+      await this.#ended.giveLate()
     } catch {
       return false
     }
@@ -558,14 +575,12 @@ export class RedisStore implements Store, Records, Tasks, Answers, Movable {
     const ids = JSON.stringify([...this.#link.ids].toSorted())
     if (ids === this.#known) return await this.#delivery.drain()
     this.#listed.clear()
-    if (!await this.#delivery.drain(true)) return false
-    this.#known = ids
-    try {
-      await writeFile(this.#knownFile, ids, { mode: 0o600 })
-    } catch (err) {
-      this.#log.warn({ err }, 'it could not be noted which Redis was told everything: the next start tells it again')
-    }
-    return true
+    return await this.#delivery.tell(ids, () => {
+      this.#known = ids
+      this.#noted = writeFile(this.#knownFile, ids, { mode: 0o600 }).catch((err: unknown) => {
+        this.#log.warn({ err }, 'it could not be noted which Redis was told everything: the next start tells it again')
+      })
+    })
   }
 
   /** @param all those too that were renewed a moment ago */
@@ -595,11 +610,15 @@ export class RedisStore implements Store, Records, Tasks, Answers, Movable {
     if (this.#delivery.size === 0) await this.#aside?.renew()
   }
 
-  /** Some accounts at a time: those that nobody asks for would keep the holds of the dead. */
+  /**
+   * Some accounts at a time: those that nobody asks for would keep the holds of the dead. An account is silent for as long as it takes to come
+   * round to it again, so the first look at it only begins the time in which those who live may say so: it is looked at again in the next round.
+   */
   async #sweep (): Promise<void> {
     const [cursor, accounts] = await this.#link.call(async (client) => await client.sscan(this.#space.single('accounts'), this.#sweepCursor, 'COUNT', SWEPT_AT_ONCE))
     this.#sweepCursor = cursor
-    await eachOf(accounts, async (account) => { await this.#space.ask('sweep', account) })
+    const due = new Set([...this.#unswept.splice(0), ...accounts])
+    await eachOf([...due], async (account) => { if (await this.#space.ask('sweep', account) !== 0) this.#unswept.push(account) })
   }
 
   #every (name: string, ms: number, work: () => Promise<void>): void {

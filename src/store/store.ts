@@ -280,8 +280,19 @@ export interface Beat {
 }
 
 /** What is kept of accounts and keys beside their money. Every driver has both this and `Store`. */
+/** Records that were read together. */
+export interface ReadRecords {
+  /** to be given when they are read again */
+  readonly mark: string
+  /** whether these are all; else those that have changed since */
+  readonly isWhole: boolean
+  readonly records: readonly StoredRecord[]
+}
+
 export interface Records {
   records (): Awaitable<readonly StoredRecord[]>
+  /** Where several processes share the store: what has changed since a mark, or all where that is not known any more. @param mark '' at first */
+  recordsSince? (mark: string): Promise<ReadRecords>
   /**
    * The record and the line that tells of it, both or none.
    * @returns false when the record is not of the version before, because somebody else was faster: nothing changes

@@ -9,14 +9,15 @@ import type { Upstream } from './upstream.ts'
 /**
  * Waits for a place, if it must.
  * @param tried keys of the credentials that are out of the question
+ * @param isBlamed the exchange has failed there before, by the target's fault
  * @returns undefined: the target can't be asked now, though it could before the wait
  * @throws {GatewayError} queue_full, queue_timeout; why the exchange can't go on
  */
-export async function admit (exchange: Exchange, upstream: Upstream, model: string, tried?: ReadonlySet<string>): Promise<Pass | undefined> {
+export async function admit (exchange: Exchange, upstream: Upstream, model: string, tried?: ReadonlySet<string>, isBlamed?: boolean): Promise<Pass | undefined> {
   const { gates, health } = exchange.snapshot.services.upstreams
   const entering = gates.enter(upstream, exchange)
   const giveBack = entering instanceof Promise ? await waitFor(exchange, entering) : entering
-  const pass = health.enter(upstream, model, tried, giveBack)
+  const pass = health.enter(upstream, model, tried, giveBack, isBlamed)
   if (pass === undefined) giveBack()
   return pass
 }
@@ -30,7 +31,7 @@ export async function admitUnread (exchange: Exchange, upstream: Upstream): Prom
   const model = exchange.route.name
   // Before it waits: who may not go in anyway takes nobody's place in the queue.
   const pass = health.waitOf(upstream, model) > 0 ? undefined : await admit(exchange, upstream, model)
-  if (pass === undefined) throw new GatewayError('model_overloaded', { message: 'The provider behind this address does not answer well now. Try again in {wait}.', retryAfter: health.waitOf(upstream, model) / 1000 })
+  if (pass === undefined) throw new GatewayError('model_overloaded', { message: 'The provider behind this address does not answer well now. Try again in {wait}.', retryAfter: health.recoveryOf(upstream, model) / 1000 })
   exchange.credential = pass.credential
   return pass
 }

@@ -39,7 +39,7 @@ export function blameFor (failure: UpstreamFailure, error: GatewayError, now: ()
   switch (status) {
     case 401:
     case 402: return { who: 'credential', why: 'refused' }
-    case 403: return ABOUT_CONTENT.test(JSON.stringify(body).slice(0, READ)) ? NOBODY : { who: 'credential', why: 'forbidden' }
+    case 403: return !isApiError(body) || ABOUT_CONTENT.test(JSON.stringify(body).slice(0, READ)) ? NOBODY : { who: 'credential', why: 'forbidden' }
     case 429: return { who: 'credential', why: 'limited', pause: pauseIn(headers, now) }
     case 503:
     case 529: return { who: 'target', pause: pauseIn(headers, now) }
@@ -47,16 +47,28 @@ export function blameFor (failure: UpstreamFailure, error: GatewayError, now: ()
   return mayPass(status) ? TARGET : NOBODY
 }
 
-/** Whether the same target may do better in a moment. A timeout has taken its time already, and who is refused stays so. */
+/**
+ * Whether the same target may do better in a moment. A timeout has taken its time already, who is refused stays so, and an empty answer
+ * was paid for: the prompt that had it would have it again.
+ */
 export function isPassing (failure: UpstreamFailure, error: GatewayError): boolean {
   switch (failure.kind) {
     case 'status': return failure.status === 429 || mayPass(failure.status)
     case 'error_event': return error.status >= 500
+    case 'empty':
     case 'first_byte_timeout':
     case 'idle_timeout':
     case 'total_timeout': return false
     default: return true
   }
+}
+
+/**
+ * Whether it surely works on nothing: the request did not arrive, or was turned away for its rate. Behind a 500 or a 503 a task may have been
+ * made: of a database that was slow, or of a proxy that lost the answer.
+ */
+export function isTurnedAway (failure: UpstreamFailure): boolean {
+  return failure.kind === 'refused' || failure.kind === 'connect_timeout' || (failure.kind === 'status' && failure.status === 429)
 }
 
 /** Statuses of servers, and of proxies before them, that are not there for a moment; 52x are Cloudflare's, 529 is Anthropic's. */
@@ -74,6 +86,12 @@ function isRateLimit (body: unknown): boolean {
   const { error } = asObject(body)
   const { type, code, status } = asObject(error ?? body)
   return [type, code, status].some((word) => word === 429 || (typeof word === 'string' && /^(?:429|rate_limit\w*)$/.test(word)))
+}
+
+/** In one of the shapes of APIs. The page of a firewall is none: what is in a prompt can set that off. */
+function isApiError (body: unknown): boolean {
+  const { error, type, code, status } = asObject(body)
+  return (typeof error === 'object' && error !== null) || [type, code, status].some((word) => typeof word === 'string' || typeof word === 'number')
 }
 
 function asObject (value: unknown): Readonly<Record<string, unknown>> {

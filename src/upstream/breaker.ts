@@ -5,7 +5,7 @@ import { Recent } from './recent.ts'
 export type BreakerState = 'closed' | 'open' | 'half_open'
 
 /** Milliseconds after which somebody who finds a probe running may look again: nobody knows when it will be over. */
-const PROBE_MS = 250
+const LOOK_MS = 250
 
 export class Breaker {
   readonly #recent = new Recent()
@@ -13,7 +13,10 @@ export class Breaker {
   #openings = 0
   /** milliseconds since the epoch, as every `now` here; never goes back (lesson 20) */
   #until = 0
-  #isProbing = false
+  /** how long it is open the first time, in milliseconds */
+  #open = 0
+  /** until when the probe that runs is the only one; 0: none runs */
+  #probeUntil = 0
   /** Counts up with every change of state: what was sent in an earlier one says nothing of this one. */
   #term = 0
 
@@ -22,15 +25,23 @@ export class Breaker {
     return now < this.#until ? 'open' : 'half_open'
   }
 
-  /** Milliseconds until a request may go; 0: now. */
-  wait (now: number): number {
-    if (this.#openings === 0) return 0
-    return now < this.#until ? this.#until - now : this.#isProbing ? PROBE_MS : 0
+  /** Milliseconds until a request may go, at the latest; 0: now. */
+  recovery (now: number): number {
+    return this.#openings === 0 ? 0 : Math.max(0, this.#until - now, this.#probeUntil - now)
   }
 
-  /** To be called where nothing is to be waited for. @returns the term, to be given back with what becomes of it */
-  enter (): number {
-    this.#isProbing = this.#openings > 0
+  /** The same, but soon while a probe runs: it may be over at any time. */
+  wait (now: number): number {
+    const recovery = this.recovery(now)
+    return now < this.#until ? recovery : Math.min(LOOK_MS, recovery)
+  }
+
+  /**
+   * To be called where nothing is to be waited for. A long answer may be a minute's work: the next probe goes while it runs.
+   * @returns the term, to be given back with what becomes of it
+   */
+  enter (now: number): number {
+    if (this.#openings > 0) this.#probeUntil = now + this.#open
     return this.#term
   }
 
@@ -47,14 +58,19 @@ export class Breaker {
     if (current === this.#term) this.#recent.note(false, now)
   }
 
-  /** @returns for how many milliseconds it is open now; undefined: it was not opened by this */
-  fail (term: number, { failures, ratio, window, open, max_open: longest }: BreakerConfig, now: number): number | undefined {
+  /**
+   * @param isNews false: of a request that has failed here before; only of a probe that says something
+   * @returns for how many milliseconds it is open now; undefined: it was not opened by this
+   */
+  fail (term: number, { failures, ratio, window, open, max_open: longest }: BreakerConfig, now: number, isNews = true): number | undefined {
     if (term !== this.#term) return undefined
     if (this.#openings === 0) {
+      if (!isNews) return undefined
       this.#recent.note(true, now)
       const { all, marked } = this.#recent.count(window, now)
       if (marked < failures || marked * 100 < all * ratio) return undefined
     }
+    this.#open = open
     this.#until = Math.max(this.#until, now + Math.min(longest, open * 2 ** Math.min(this.#openings, 30)))
     this.#change(this.#openings + 1)
     return this.#until - now
@@ -62,7 +78,7 @@ export class Breaker {
 
   /** It said nothing about the target: the next may be the probe. */
   leave (term: number): void {
-    if (term === this.#term) this.#isProbing = false
+    if (term === this.#term) this.#probeUntil = 0
   }
 
   /** What ended within the window, and how much of it failed. */
@@ -72,7 +88,7 @@ export class Breaker {
 
   #change (openings: number): void {
     this.#openings = openings
-    this.#isProbing = false
+    this.#probeUntil = 0
     this.#term++
   }
 }

@@ -4,6 +4,7 @@ import type { Agent, ClientRequest, IncomingMessage, ServerResponse } from 'node
 import { Readable, Transform } from 'node:stream'
 import { createProxyServer } from 'http-proxy-3'
 import { parseOr } from '../attempt.ts'
+import { type BodyLimits, type BodyMemory, Chunks, tooLarge } from '../body.ts'
 import { GatewayError, isGatewayError, toGatewayError } from '../errors.ts'
 import type { Exchange } from '../exchange.ts'
 import { nameFailure } from '../hooks.ts'
@@ -48,12 +49,11 @@ proxy.before('web', 'stream', (req) => { req.headers = { ...flights.get(req)?.he
 
 /**
  * Sends the request's bytes on, and resolves with the answer's head and its bytes, unread.
- * @param limit bytes of the request body
- * @param idle milliseconds between two pieces of the request body
+ * @param limits of the request body; its memory holds the bodies of those who wait for their turn
  * @param own what is asked in the place of the client's request, which has no body then
  * @throws {GatewayError} the upstream can't be asked now, failed before its head, or answered with an error; nothing was written to the client
  */
-export async function forward (exchange: Exchange, upstreamName: string, req: IncomingMessage, res: ServerResponse, limit: number, idle: number, own?: OwnRequest): Promise<BytesReply> {
+export async function forward (exchange: Exchange, upstreamName: string, req: IncomingMessage, res: ServerResponse, limits: BodyLimits, own?: OwnRequest): Promise<BytesReply> {
   const configured = exchange.snapshot.upstreams.get(upstreamName)!
   refuseEscapes(exchange.received.path)
   // Only `chunked` is a framing of this hop; what else was done to the bytes would reach the upstream unannounced.
@@ -64,21 +64,27 @@ export async function forward (exchange: Exchange, upstreamName: string, req: In
   if (own !== undefined && (req.headers['transfer-encoding'] !== undefined || Number(req.headers['content-length'] ?? 0) > 0)) {
     throw new GatewayError('invalid_request', { message: 'This address takes no request body. Send none.' })
   }
-  if (Number(req.headers['content-length'] ?? 0) > limit) throw tooLarge(limit)
-  // What is asked in a client's place has the credential that its subject was made with, whatever is known of it now.
-  const pass = own === undefined ? await admitUnread(exchange, configured) : undefined
+  if (Number(req.headers['content-length'] ?? 0) > limits.limit) throw tooLarge(limits.limit)
+  const body = new ClientBody(req, res, limits)
+  // Whatever is wrong with it ends the exchange: also while that waits, and behind the head of an answer that came early.
+  body.on('error', (error) => { exchange.abort(toGatewayError(error)) })
+  // Whoever need not wait has begun by then.
+  setImmediate(() => { body.begin() })
+  let pass: Pass | undefined
   try {
-    return await carry(exchange, pass?.upstream ?? credentialOf(configured, own?.credential).upstream, pass, req, res, limit, idle, own)
+    // What is asked in a client's place has the credential that its subject was made with, whatever is known of it now.
+    if (own === undefined) pass = await admitUnread(exchange, configured)
+    return await carry(exchange, pass?.upstream ?? credentialOf(configured, own?.credential).upstream, pass, req, res, body, own)
   } catch (thrown) {
     pass?.leave()                                             // unless it has ended already
+    body.destroy()
     throw thrown
   }
 }
 
-function carry (exchange: Exchange, upstream: Upstream, pass: Pass | undefined, req: IncomingMessage, res: ServerResponse, limit: number, idle: number, own: OwnRequest | undefined): Promise<BytesReply> {
+function carry (exchange: Exchange, upstream: Upstream, pass: Pass | undefined, req: IncomingMessage, res: ServerResponse, body: ClientBody, own: OwnRequest | undefined): Promise<BytesReply> {
   const { metrics } = exchange.snapshot.services
   exchange.throwIfAborted()
-  if (req.headers.expect !== undefined) res.writeContinue()
   // Trap 6: this switches every call to `fetch`, which hands over answers without their bodies. It is read at each call.
   delete process.env['FORCE_FETCH_PATH']
   exchange.attempts = 1
@@ -100,16 +106,14 @@ function carry (exchange: Exchange, upstream: Upstream, pass: Pass | undefined, 
     let broken: UpstreamFailure = { kind: 'reset', cause: new Error('the answer broke off') }
     const deadline = own === undefined ? new Deadline(total, () => { cut('total_timeout', `the answer was not over after ${total} ms`) }) : undefined
 
-    const body = new BoundedBody(limit, idle)
     /** Whatever is still open; what is over does not notice. */
     const close = (): void => {
       clearTimeout(timer)
       deadline?.stop()
       pass?.leave()
       exchange.offAbort(onAbort)
-      req.unpipe(body)
-      req.resume()
       body.destroy()
+      req.resume()
       incoming?.destroy()
       outgoing?.destroy()
     }
@@ -205,8 +209,7 @@ function carry (exchange: Exchange, upstream: Upstream, pass: Pass | undefined, 
     })
     if (exchange.abortReason !== undefined) { onAbort(); return }
 
-    req.pipe(body)
-    body.on('error', (error) => { breakOff(toGatewayError(error)) })
+    body.release()
     body.on('data', () => { timer?.refresh() })
     awaitHead()
     req.url = upstream.basePath + (own?.path ?? exchange.received.path + exchange.received.query)
@@ -240,10 +243,6 @@ function pickRange ({ headers: { 'content-range': range } }: IncomingMessage): R
   return range !== undefined && /^bytes \*\/\d+$/.test(range) ? { 'content-range': range } : {}
 }
 
-function tooLarge (limit: number): GatewayError {
-  return new GatewayError('request_too_large', { message: `The request body is larger than ${limit} bytes (${limit / 1048576} MB). Send a smaller one.` })
-}
-
 /** @throws {GatewayError} */
 export function refuseEscapes (path: string): void {
   if (!ESCAPES.test(path)) return
@@ -266,20 +265,32 @@ export async function readError (response: IncomingMessage): Promise<string> {
   return Buffer.concat(chunks).toString('utf8')
 }
 
-/** Passes bytes on up to a limit, and does not wait for ever for the next. */
-class BoundedBody extends Transform {
+/**
+ * Passes a client's bytes on up to a limit, and does not wait for ever for the next. Read before its release it holds them: of a client
+ * whose bytes nobody reads nobody notices either that it has left.
+ */
+class ClientBody extends Transform {
+  readonly #req: IncomingMessage
+  readonly #res: ServerResponse
   readonly #limit: number
+  readonly #memory: BodyMemory
+  readonly #idle: number
   #size = 0
-  readonly #timer: NodeJS.Timeout
+  #timer: NodeJS.Timeout | undefined
+  /** undefined: passed on */
+  #held: Chunks | undefined = new Chunks()
+  /** bytes of the memory that are given back when the last one is gone */
+  #taken = 0
+  /** what came last while it was held: there is no more */
+  #end: (() => void) | undefined
 
-  constructor (limit: number, idle: number) {
+  constructor (req: IncomingMessage, res: ServerResponse, { limit, idle, memory }: BodyLimits) {
     super()
+    this.#req = req
+    this.#res = res
     this.#limit = limit
-    this.#timer = setTimeout(() => {
-      // Bytes that wait here wait for the upstream: then it is not the client who is slow.
-      if (!this.waitsForClient) this.#timer.refresh()
-      else this.destroy(new GatewayError('request_timeout', { headers: { connection: 'close' } }))
-    }, idle)
+    this.#memory = memory
+    this.#idle = idle
   }
 
   /** All that came was taken, and more is to come. */
@@ -287,20 +298,59 @@ class BoundedBody extends Transform {
     return this.readableLength === 0 && !this.readableEnded
   }
 
+  /** Nothing happens where it has begun, or is over. */
+  begin (): void {
+    if (this.#timer !== undefined || this.destroyed) return
+    this.#timer = setTimeout(() => {
+      // Bytes that wait here wait for the upstream: then it is not the client who is slow.
+      if (!this.waitsForClient) this.#timer!.refresh()
+      else this.destroy(new GatewayError('request_timeout', { headers: { connection: 'close' } }))
+    }, this.#idle)
+    if (this.#req.headers.expect !== undefined) this.#res.writeContinue()
+    this.#req.pipe(this)
+  }
+
+  /** From now on bytes pass. */
+  release (): void {
+    const held = this.#held!.all()
+    this.#held = undefined
+    for (const chunk of held) this.push(chunk)
+    this.#end?.()
+    this.begin()
+  }
+
   override _transform (chunk: Buffer, _encoding: string, done: (error?: Error | null, chunk?: Buffer) => void): void {
-    this.#timer.refresh()
+    this.#timer!.refresh()
     this.#size += chunk.length
     if (this.#size > this.#limit) done(tooLarge(this.#limit))
-    else done(null, chunk)
+    else if (this.#held === undefined) done(null, chunk)
+    else done(this.#hold(this.#held, chunk))
+  }
+
+  /** @returns why it can't */
+  #hold (held: Chunks, chunk: Buffer): GatewayError | undefined {
+    const before = held.taken
+    held.add(chunk)
+    try {
+      this.#memory.take(held.taken - before)
+      this.#taken += held.taken - before
+      return undefined
+    } catch (full) {
+      return toGatewayError(full)
+    }
   }
 
   override _flush (done: () => void): void {
     clearTimeout(this.#timer)
-    done()
+    if (this.#held === undefined) done()
+    else this.#end = done
   }
 
   override _destroy (error: Error | null, done: (error?: Error | null) => void): void {
     clearTimeout(this.#timer)
+    this.#req.unpipe(this)
+    this.#memory.give(this.#taken)
+    this.#taken = 0
     done(error)
   }
 }

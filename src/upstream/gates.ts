@@ -55,7 +55,9 @@ export class Gates {
   /** A configuration went live: where a limit was raised, who waits is let in without another one coming first. Forgets what is gone. */
   reload (upstreams: Config['upstreams'], generation: number): void {
     for (const [name, gate] of this.#gates) {
-      gate.limit(upstreams[name]?.limits, generation)
+      const upstream = upstreams[name]
+      if (upstream === undefined) gate.retire()
+      else gate.limit(upstream.limits, generation)
       if (gate.isGone) this.#gates.delete(name)
     }
   }
@@ -93,8 +95,10 @@ interface Waiter {
 const NOBODY = ''
 /** How much one more place that became free says about how fast they do. */
 const NEWEST_SHARE = 1 / 8
+/** Let in before others have a turn: each goes on at once, with a tenth of a millisecond of work (measured: 3,000 stopped all else for 385 ms). */
+const AT_ONCE = 100
 
-/** One upstream's. While a place is free nobody waits. */
+/** One upstream's. While a place is free nobody waits, but for the turns that it takes to let in many. */
 class Gate {
   readonly #name: string
   readonly #now: () => number
@@ -102,6 +106,8 @@ class Gate {
   readonly #onGone: () => void
   #limits: UpstreamLimits | undefined
   #generation = -1
+  /** no newer configuration has the upstream */
+  #isRetired = false
   readonly #accounts = new Map<string, Account>()
   #running = 0
   #waiting = 0
@@ -114,6 +120,8 @@ class Gate {
   #fullSince = 0
   /** milliseconds between two places that become free while all are taken, averaged; 0: not known yet */
   #interval = 0
+  /** the next of those who may come in do so in the next turn */
+  #goesOn = false
 
   constructor (name: string, now: () => number, timer: Timer, onGone: () => void) {
     this.#name = name
@@ -132,13 +140,19 @@ class Gate {
 
   /** It has no limits any more, and nothing of what they counted runs. */
   get isGone (): boolean {
-    return this.#limits === undefined && this.#running === 0
+    return (this.#limits === undefined || this.#isRetired) && this.#running === 0 && this.#waiting === 0
   }
 
-  /** What a newer configuration says; undefined: no limits, or no such upstream. What runs is not ended, and what began without limits is not counted. */
+  /** Its last limits hold for those who still wait: the vendor is the same as before. */
+  retire (): void {
+    this.#isRetired = true
+  }
+
+  /** What a newer configuration says; undefined: no limits. What runs is not ended, and what began without limits is not counted. */
   limit (limits: UpstreamLimits | undefined, generation: number): void {
     if (generation <= this.#generation) return
     this.#generation = generation
+    this.#isRetired = false
     const hadRoom = this.hasRoom
     this.#limits = limits
     if (hadRoom && !this.hasRoom) this.#fullSince = this.#now()
@@ -189,9 +203,14 @@ class Gate {
   }
 
   #letIn (): void {
-    while (this.hasRoom) {
+    for (let count = 0; this.hasRoom; count++) {
       const waiter = this.#next.first?.first
       if (waiter === undefined) return
+      if (count === AT_ONCE) {
+        if (!this.#goesOn) setImmediate(() => { this.#goesOn = false; this.#letIn() })
+        this.#goesOn = true
+        return
+      }
       this.#takeOut(waiter)
       waiter.exchange.snapshot.services.metrics.queued(this.#name, this.#now() - waiter.since)
       waiter.resolve(this.#admit(waiter.account))

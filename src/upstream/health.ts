@@ -74,6 +74,21 @@ export class Health {
     return Math.max(ofTarget, soonest)
   }
 
+  /**
+   * Milliseconds until an attempt may go there, at the latest: what a client is told. While a probe runs that is longer than `waitOf`,
+   * which may find it over.
+   */
+  recoveryOf (upstream: Upstream, model: string): number {
+    const breaker = this.#known.get(upstream.name)?.targets.get(model)?.breaker
+    return Math.max(this.waitOf(upstream, model), breaker?.recovery(this.#now()) ?? 0)
+  }
+
+  /** Whether it takes an attempt now that is not to find out whether it answers again. */
+  isWell (upstream: Upstream, model: string): boolean {
+    const breaker = this.#known.get(upstream.name)?.targets.get(model)?.breaker
+    return this.waitOf(upstream, model) === 0 && (breaker === undefined || breaker.state(this.#now()) === 'closed')
+  }
+
   /** For the log: what keeps an attempt from going there now; undefined: nothing does. */
   reasonOf (upstream: Upstream, model: string): string | undefined {
     if (this.waitOf(upstream, model) === 0) return undefined
@@ -89,9 +104,10 @@ export class Health {
    * Takes a credential, and the place of the probe where the target is tried again.
    * @param tried keys of the credentials that this request has had there
    * @param onOver called with the end of the pass, once
+   * @param isBlamed this request has failed there before, by the target's fault
    * @returns undefined: not now
    */
-  enter (upstream: Upstream, model: string, tried: ReadonlySet<string> = NONE, onOver?: () => void): Pass | undefined {
+  enter (upstream: Upstream, model: string, tried: ReadonlySet<string> = NONE, onOver?: () => void, isBlamed = false): Pass | undefined {
     if (this.waitOf(upstream, model, tried) > 0) return undefined
     const { targets, accounts } = this.#of(upstream)
     const now = this.#now()
@@ -101,7 +117,7 @@ export class Health {
       const account = take(accounts, credential.key, () => ({ running: 0, refused: new Aside() }))
       const aside = take(target.asides, credential.key, () => new Aside())
       if (tried.has(credential.key) || account.refused.wait(now) > 0 || aside.wait(now) > 0 || account.running >= (place?.account.running ?? Infinity)) continue
-      place = { model, target, credential, isAlone: upstream.credentials.length === 1, account, aside }
+      place = { model, target, credential, isAlone: upstream.credentials.length === 1, account, aside, isBlamed }
     }
     return place && new Run(place, this.#now, this.#log, onOver)
   }
@@ -140,7 +156,7 @@ export class Health {
       for (const model of models.get(name) ?? []) {
         const target = known?.targets.get(model)
         const { all, marked } = target?.breaker.count(upstream.config.breaker.window, now) ?? { all: 0, marked: 0 }
-        found.push({ upstream: name, model, breaker: target?.breaker.state(now) ?? 'closed', running: target?.running ?? 0, ended: all, failed: marked, wait: this.waitOf(upstream, model) })
+        found.push({ upstream: name, model, breaker: target?.breaker.state(now) ?? 'closed', running: target?.running ?? 0, ended: all, failed: marked, wait: this.recoveryOf(upstream, model) })
       }
     }
     return found

@@ -62,6 +62,8 @@ export interface Place {
   readonly isAlone: boolean
   readonly account: Account
   readonly aside: Aside
+  /** the same request has failed there before by the target's fault: that it does so again is no news */
+  readonly isBlamed: boolean
 }
 
 export class Run implements Pass {
@@ -82,7 +84,7 @@ export class Run implements Pass {
     this.#now = now
     this.#log = log
     this.#onOver = onOver
-    this.#term = target.breaker.enter()
+    this.#term = target.breaker.enter(now())
     this.#asideTerm = aside.term
     this.#refusedTerm = account.refused.term
     target.running++
@@ -142,10 +144,10 @@ export class Run implements Pass {
   }
 
   #blameTarget (pause: number | undefined): void {
-    const { model, target } = this.#place
+    const { model, target, isBlamed } = this.#place
     const now = this.#now()
     if (pause !== undefined) target.until = Math.max(target.until, now + pause)
-    const open = target.breaker.fail(this.#term, this.upstream.config.breaker, now)
+    const open = target.breaker.fail(this.#term, this.upstream.config.breaker, now, !isBlamed)
     if (open !== undefined) this.#log?.warn({ upstream: this.upstream.name, model, open_ms: open }, 'a target fails: it is left alone for a while')
   }
 

@@ -7,6 +7,7 @@ import type { Page } from '../admin/merged-metrics.ts'
 import type { ConfigState } from '../config/live.ts'
 import type { ServerConfig } from '../config/config.ts'
 import type { Metrics } from '../admin/metrics.ts'
+import type { UpstreamView } from '../upstream/view.ts'
 import { Backoff } from './backoff.ts'
 import { Line } from './line.ts'
 import { relay } from './relay.ts'
@@ -126,6 +127,12 @@ export class Crew {
       return text === undefined ? [] : [{ worker: String(number), process: String(run!.worker.process.pid), text }]
     }))
     return pages.flat()
+  }
+
+  /** How upstreams fare, as those see it that answer. */
+  async upstreams (): Promise<readonly UpstreamView[]> {
+    const views = await Promise.all(this.#seats.map(async ({ run }) => await run?.line.ask<UpstreamView>('upstreams', undefined, ANSWER_MS).catch(() => undefined)))
+    return views.filter((view) => view !== undefined)
   }
 
   reload (): void {

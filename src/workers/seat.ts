@@ -1,6 +1,7 @@
 // A worker's side of the channel to its primary: what it is asked, and what it has to ask.
 import cluster from 'node:cluster'
 import { env } from 'node:process'
+import type { UpstreamView } from '../upstream/view.ts'
 import { type Addresses, NUMBER, type WorkerState } from './crew.ts'
 import { Line } from './line.ts'
 
@@ -9,6 +10,7 @@ export interface Worker {
   state (): Promise<WorkerState>
   /** as Prometheus scrapes them */
   metrics (): Promise<string>
+  upstreams (): UpstreamView
   reload (): void
   drain (): void
 }
@@ -36,6 +38,7 @@ export class Seat {
     this.#line = new Line(process, {
       state: async () => await worker().state(),
       metrics: async () => await worker().metrics(),
+      upstreams: () => worker().upstreams(),
       reload: () => { worker().reload() },
       drain: () => { worker().drain() }
     })

@@ -1,27 +1,28 @@
-// How upstreams fare, as this process sees it: which targets are left alone, which credentials are put aside, and for how long.
-import type { Config } from '../../config/config.ts'
-import type { Health } from '../../upstream/health.ts'
+// How upstreams fare, as the processes of this gateway see it: which targets are left alone, which credentials are put aside, and for
+// how long.
+import type { UpstreamView } from '../../upstream/view.ts'
 import type { Upstream } from '../../upstream/upstream.ts'
 import { type Operation, pageOf, readQuery } from './operation.ts'
 
 /** Absent where no gateway runs: nobody is asked there. */
 export interface UpstreamParts {
-  readonly health: Pick<Health, 'targets' | 'credentials'>
-  readonly live: () => { readonly config: Pick<Config, 'models' | 'routes'>, readonly upstreams: ReadonlyMap<string, Upstream> }
+  /** with workers, all of theirs together */
+  readonly view: () => UpstreamView | Promise<UpstreamView>
+  readonly live: () => { readonly upstreams: ReadonlyMap<string, Upstream> }
 }
 
 const QUERY = ['after', 'limit']
 
-export function upstreamOperations ({ health, live }: UpstreamParts): readonly Operation[] {
+export function upstreamOperations ({ view, live }: UpstreamParts): readonly Operation[] {
   return [{
     method: 'GET', path: '/upstreams', name: 'listUpstreams', query: QUERY,
-    summary: 'All upstreams of the configuration and how they fare: what each target had of requests within its breaker\'s window, what runs, and in how many milliseconds it is asked again.',
-    answer ({ query: sent }) {
+    summary: 'All upstreams of the configuration and how they fare: what each target had of requests within its breaker\'s window, what runs, and in how many milliseconds it is asked again. With workers, of all of them: sums, and the worst breaker and the longest wait of any.',
+    async answer ({ query: sent }) {
       const query = readQuery(sent, QUERY)
-      const snapshot = live()
-      const targets = Map.groupBy(health.targets(snapshot), ({ upstream }) => upstream)
-      const credentials = Map.groupBy(health.credentials(snapshot), ({ upstream }) => upstream)
-      const { rows, next } = pageOf([...snapshot.upstreams].map(([id, { config }]) => ({ id, config })), query)
+      const seen = await view()
+      const targets = Map.groupBy(seen.targets, ({ upstream }) => upstream)
+      const credentials = Map.groupBy(seen.credentials, ({ upstream }) => upstream)
+      const { rows, next } = pageOf([...live().upstreams].map(([id, { config }]) => ({ id, config })), query)
       return {
         status: 200,
         body: {

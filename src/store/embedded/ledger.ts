@@ -7,6 +7,7 @@ import type { Nanos } from '../../money/nanos.ts'
 import { monthOf } from '../../money/period.ts'
 import { REMEMBERED } from '../books.ts'
 import { isOver, oldestKept, partsOf } from '../periods.ts'
+import { REFUNDED_LATE, SETTLED_LATE } from '../late.ts'
 import type { AuditLine, Change, Difference, StoredRecord } from '../store.ts'
 import { Sums } from '../sums.ts'
 import { FOREIGN, migrate } from './schema.ts'
@@ -191,8 +192,10 @@ export class Ledger {
       ['key', 'SELECT key, CAST(nanos AS TEXT) FROM key_usage'],
       ['period', 'SELECT period, key, CAST(nanos AS TEXT) FROM key_periods ORDER BY period'],
       ['charge', `SELECT reference, CAST(-nanos AS TEXT) FROM entries WHERE kind = 'settle' ORDER BY seq DESC LIMIT ${REMEMBERED}`],
-      // Given back: after their settlements.
-      ['charge', `SELECT reference, '0' FROM entries WHERE kind = 'adjust' AND seq > (SELECT coalesce(min(seq), 0) FROM (SELECT seq FROM entries WHERE kind = 'settle' ORDER BY seq DESC LIMIT ${REMEMBERED}))`],
+      // Given back, or charged late: after their settlements.
+      ['charge', `SELECT request, CAST(CASE WHEN reference = request || '${SETTLED_LATE}' THEN -nanos - coalesce((SELECT charge.nanos FROM entries AS charge WHERE charge.reference = request AND charge.kind = 'settle'), 0) ELSE 0 END AS TEXT)
+        FROM (SELECT seq, nanos, reference, replace(replace(reference, '${SETTLED_LATE}', ''), '${REFUNDED_LATE}', '') AS request FROM entries
+          WHERE kind = 'adjust' AND seq > (SELECT coalesce(min(seq), 0) FROM (SELECT seq FROM entries WHERE kind = 'settle' ORDER BY seq DESC LIMIT ${REMEMBERED}))) ORDER BY seq`],
       ['task', `SELECT ${withTexts(TASK)} FROM tasks WHERE is_open = 1 ORDER BY created`],
       ['window', 'SELECT name, first, last, count FROM windows ORDER BY rowid']
     ]

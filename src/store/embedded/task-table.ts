@@ -1,5 +1,6 @@
 // The tables of what outlives its request: tasks, and answers that are given again. Part of ledger.ts, which owns the file.
 import type { DatabaseSync, SQLInputValue, StatementSync } from 'node:sqlite'
+import { REFUNDED_LATE } from '../late.ts'
 import type { Answer, Task, TaskPage } from '../tasks.ts'
 import { readTask, TASK, type Cell } from './wire.ts'
 
@@ -13,7 +14,7 @@ const ANSWER = 'account, name, hash, request_id, created, text'
 /** Of an answer: its request is charged and was not given that back, or became a task. */
 const CHARGED = `(EXISTS (SELECT 1 FROM tasks WHERE tasks.request_id = answers.request_id)
   OR EXISTS (SELECT 1 FROM entries WHERE reference = answers.request_id AND kind = 'settle')
-  AND NOT EXISTS (SELECT 1 FROM entries WHERE reference = answers.request_id AND kind = 'adjust'))`
+  AND NOT EXISTS (SELECT 1 FROM entries WHERE reference IN (answers.request_id, answers.request_id || '${REFUNDED_LATE}') AND kind = 'adjust'))`
 
 export class TaskTable {
   readonly #db: DatabaseSync

@@ -3,6 +3,7 @@ import type { OutageConfig } from '../../config/config.ts'
 import { GatewayError } from '../../errors.ts'
 import type { Admission, AdmissionResult, WindowState } from '../store.ts'
 import { Windows } from '../windows.ts'
+import type { Ended } from './ended.ts'
 import { AwayError } from './link.ts'
 import type { Space } from './space.ts'
 
@@ -15,6 +16,7 @@ interface Slot {
 
 export class Admissions {
   readonly #space: Space
+  readonly #ended: Ended
   readonly #policy: OutageConfig['limits']
   readonly #now: () => number
   /** by request id */
@@ -23,8 +25,9 @@ export class Admissions {
   readonly #local: Windows | undefined
 
   /** @param now a clock that never goes back */
-  constructor (space: Space, policy: OutageConfig['limits'], now: () => number) {
+  constructor (space: Space, ended: Ended, policy: OutageConfig['limits'], now: () => number) {
     this.#space = space
+    this.#ended = ended
     this.#policy = policy
     this.#now = now
     this.#local = policy === 'local' ? new Windows(now) : undefined
@@ -39,9 +42,9 @@ export class Admissions {
     } catch (thrown) {
       if (!(thrown instanceof AwayError)) throw thrown
       // It may have been admitted: then its slot can be given back.
-      if (slot !== undefined && !isDry) this.#slots.set(id, { account, name: slot.name, renewedAt: Infinity })
+      if (slot !== undefined && !isDry && !thrown.isUnasked) this.#slots.set(id, { account, name: slot.name, renewedAt: Infinity })
       const result = this.#admitAlone(admission, thrown)
-      if (result.kind === 'refused') this.#slots.delete(id)
+      if (result.kind === 'refused') await this.leave(id)
       return result
     }
     const [kind, name, taken, ...numbers] = told as [string, string, number, ...number[]]
@@ -62,8 +65,7 @@ export class Admissions {
     const slot = this.#slots.get(requestId)
     if (slot === undefined) return
     this.#slots.delete(requestId)
-    // Where Redis is away its lease ends by itself.
-    await this.#space.ask('leave', slot.account, requestId, slot.name).catch((thrown: unknown) => { if (!(thrown instanceof AwayError)) throw thrown })
+    await this.#ended.giveBack('leave', slot.account, requestId, slot.name)
   }
 
   /** Slots that were renewed by then: they are renewed now. @returns account, name of the slot and request id of each */

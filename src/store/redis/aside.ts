@@ -64,10 +64,10 @@ export class Aside {
     return { kind: 'held', nanos: taken }
   }
 
-  /** Undefined: there is not so much. */
+  /** Undefined: there is not so much, or others may have it by now. */
   extend (account: string, held: Nanos, nanos: Nanos): HoldResult | undefined {
     const purse = this.#purses.get(account)
-    if (purse === undefined || purse.left < nanos) return undefined
+    if (purse === undefined || this.#now() >= purse.until || purse.left < nanos) return undefined
     purse.left -= nanos
     return { kind: 'held', nanos: held + nanos }
   }

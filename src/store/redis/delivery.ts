@@ -23,16 +23,35 @@ export type Message =
     readonly at: number
   }
   | { readonly of: 'refund', readonly account: string, readonly id: string, readonly key: string, readonly day: string, readonly what: string }
-  | { readonly of: 'release', readonly account: string, readonly id: string }
   /** a task that may have been opened, of which its client was told that there is none */
   | { readonly of: 'untask', readonly account: string, readonly id: string, readonly task: string }
   /** Told to Redis already: for one that comes back without it */
   | { readonly of: 'credit', readonly account: string, readonly reference: string, readonly nanos: string }
 
-/** On their way at a time, when a backlog is sent. */
-const AT_ONCE = 200
+/** On their way at a time, when a backlog is sent: all gateways do that in the moment when Redis is back. */
+const AT_ONCE = 50
+/** The same, while Redis has requests to serve. */
+const FEW_AT_ONCE = 10
+/** More than replication is ever behind where all is well: older charges are known to a Redis that has taken the place of another one. */
+const RECENT_MS = 10_000
 /** Until what Redis refused is tried again. */
 const RETRY_MS = 30_000
+
+/** What was acknowledged lately is told to a Redis that may not know it. */
+interface Telling {
+  /** of that Redis */
+  readonly ids: string
+  /** what was acknowledged since then is told first; milliseconds since the epoch */
+  readonly since: number
+  /** of the others it knows those before this number */
+  from: number
+  /** has Redis heard the first ones? */
+  newest: Promise<boolean> | undefined
+  /** how often it was asked for */
+  asked: number
+  /** how many have arrived */
+  count: number
+}
 
 export class Delivery {
   readonly #outbox: Outbox
@@ -42,6 +61,7 @@ export class Delivery {
   readonly #sent = new Set<number>()
   readonly #idle = new Set<() => void>()
   #draining: Promise<boolean> | undefined
+  #telling: Telling | undefined
   #isBehind = false
   /** Redis hears first what waits: what comes now waits too */
   #isHeld = false
@@ -105,32 +125,18 @@ export class Delivery {
     }
   }
 
-  /**
-   * Sends what has not arrived. Never rejects.
-   * @param all what has arrived lately too: this Redis may not know it
-   * @returns whether Redis was there for all of it
-   */
-  async drain (all = false): Promise<boolean> {
-    if (all) {
-      await this.#draining
-      return await (this.#draining = this.#drain(true).finally(() => { this.#draining = undefined }))
-    }
+  /** Sends what has not arrived. Never rejects. @returns whether Redis was there for all of it */
+  async drain (): Promise<boolean> {
     if (!this.#isBehind || performance.now() - this.#refusedAt < RETRY_MS) return true
-    return await (this.#draining ??= this.#drain(false).finally(() => { this.#draining = undefined }))
+    return await (this.#draining ??= this.#drain().finally(() => { this.#draining = undefined }))
   }
 
-  async #drain (all: boolean): Promise<boolean> {
+  async #drain (): Promise<boolean> {
     this.#isBehind = false
     try {
-      let count = 0
-      let isWhole = true
-      for (const entries of all ? [this.#outbox.kept(), this.#outbox.pending()] : [this.#outbox.pending()]) {
-        const sent = await this.#sendAll(entries)
-        count += sent.count
-        isWhole &&= !sent.isAway
-      }
-      if (count > 0) this.#log.info({ count }, all ? 'Redis may be another one than before: what was charged lately was told to it again' : 'what had to wait for Redis was charged')
-      return isWhole
+      const { count, lost } = await this.#sendAll(this.#outbox.pending(), AT_ONCE)
+      if (count > 0) this.#log.info({ count }, 'what had to wait for Redis was charged')
+      return lost === undefined
     } catch (thrown) {
       this.#isBehind = true
       this.#log.error({ err: thrown }, 'the outbox can\'t be read: what waits in it is not charged yet')
@@ -138,11 +144,69 @@ export class Delivery {
     }
   }
 
-  /** @returns how many have arrived; it ends when Redis is away */
-  async #sendAll (entries: AsyncIterable<OutboxEntry>): Promise<{ readonly count: number, readonly isAway: boolean }> {
+  /**
+   * Sends all to a Redis that may not know what has arrived lately either. What it can't know is first: the newest, with the credits that
+   * pay for it, and what has not arrived. The rest follows while it serves requests already. Repeated for the same Redis, it goes on. Never rejects.
+   * @param ids of that Redis
+   * @param onWhole it has heard all
+   * @returns whether it was there for the first
+   */
+  async tell (ids: string, onWhole: () => void): Promise<boolean> {
+    if (this.#telling?.ids !== ids) this.#telling = { ids, since: this.#outbox.lastAcknowledged - RECENT_MS, from: 0, newest: undefined, asked: 0, count: 0 }
+    const telling = this.#telling
+    telling.asked++
+    telling.newest ??= this.#tellNewest(telling, onWhole)
+    if (!await telling.newest) return false
+    // Whatever another one has refused.
+    this.#isBehind = true
+    this.#refusedAt = -Infinity
+    return await this.drain()
+  }
+
+  async #tellNewest (telling: Telling, onWhole: () => void): Promise<boolean> {
+    const lost = await this.#again(telling, AT_ONCE, isFirst(telling))
+    const isTold = lost === undefined && this.#telling === telling
+    if (isTold) void this.#tellOlder(telling, onWhole)
+    else telling.newest = undefined
+    return isTold
+  }
+
+  /** Never rejects. */
+  async #tellOlder (telling: Telling, onWhole: () => void): Promise<void> {
+    const isNew = isFirst(telling)
+    let asked: number
+    do {
+      asked = telling.asked
+      const lost = await this.#again(telling, FEW_AT_ONCE, (no, text, at) => no >= telling.from && !isNew(no, text, at))
+      if (this.#telling !== telling) return                   // it is another one, or the end
+      if (lost === undefined) {
+        this.#telling = undefined
+        if (telling.count > 0) this.#log.info({ count: telling.count }, 'Redis may be another one than before: what was charged lately was told to it again')
+        onWhole()
+        return
+      }
+      telling.from = Math.max(telling.from, lost)
+    } while (telling.asked > asked)                           // it was away for a moment, and is back already
+    telling.newest = undefined
+  }
+
+  /** Never rejects. @returns the first that it does not know; undefined: it was there for all of it */
+  async #again (telling: Telling, most: number, isWanted: (no: number, text: string, at: number) => boolean): Promise<number | undefined> {
+    try {
+      const { count, lost } = await this.#sendAll(this.#outbox.kept(isWanted), most, () => this.#telling !== telling)
+      telling.count += count
+      return lost
+    } catch (thrown) {
+      this.#log.error({ err: thrown }, 'the outbox can\'t be read: what was charged lately is not told again')
+      return 0
+    }
+  }
+
+  /** @returns how many have arrived, and the first that has not: it ends when Redis is away */
+  async #sendAll (entries: AsyncIterable<OutboxEntry>, most: number, isOver = (): boolean => false): Promise<{ readonly count: number, readonly lost: number | undefined }> {
     const running = new Set<Promise<void>>()
     let count = 0
-    let isAway = false
+    let lost: number | undefined
     for await (const { no, text } of entries) {
       if (this.#sent.has(no)) continue
       const message = JSON.parse(text) as Message
@@ -151,14 +215,19 @@ export class Delivery {
       const one: Promise<void> = this.#deliver(no, message).then((end) => {
         running.delete(one)
         if (end === 'arrived') count++
-        if (end === 'away') isAway = true
+        if (end === 'away') lost = Math.min(no, lost ?? no)
       })
       running.add(one)
-      if (running.size >= AT_ONCE || message.of === 'credit') await Promise.race(running)
-      if (isAway) break
+      if (running.size >= most || message.of === 'credit') await Promise.race(running)
+      if (lost !== undefined || isOver()) break
     }
     await Promise.all(running)
-    return { count, isAway }
+    return { count, lost }
+  }
+
+  /** Nothing more is told again: the next process does it. */
+  stop (): void {
+    this.#telling = undefined
   }
 
   /** When nothing is on its way. */
@@ -173,4 +242,9 @@ export class Delivery {
       this.#idle.add(done)
     })
   }
+}
+
+/** What is told first, of what was acknowledged at that time. */
+function isFirst ({ since }: Telling): (no: number, text: string, at: number) => boolean {
+  return (_no, text, at) => at >= since || text.startsWith('{"of":"credit"')
 }

@@ -2,7 +2,9 @@
 // by removing what this one had come to.
 import type { Logger } from 'pino'
 import type { StoreConfig } from '../../config/config.ts'
+import type { Nanos } from '../../money/nanos.ts'
 import { startTimer } from '../../timer.ts'
+import { readReference } from '../late.ts'
 import type { Row } from '../moving.ts'
 import { oldestKept, partsOf } from '../periods.ts'
 import type { Entry } from '../store.ts'
@@ -153,8 +155,16 @@ class Filler {
       await this.#send(async (client) => await client.sadd(this.#space.of(owner, 'references'), reference))
       await this.#send(async (client) => await client.set(this.#space.single(`reference:${reference}`), `${nanos} ${owner}`))
     } else if (kind !== 'shortfall') {
-      await this.#charge(owner, reference, kind === 'settle' ? `s ${-nanos}` : 'r 0', time + CHARGE_MS - Date.now())
+      const { request, isSettledLate } = readReference(reference)
+      const charged = kind === 'settle' ? -nanos : isSettledLate ? await this.#charged(owner, request) - nanos : undefined
+      await this.#charge(owner, request, charged === undefined ? 'r 0' : `s ${charged}`, time + CHARGE_MS - Date.now())
     }
+  }
+
+  /** By the entries before. */
+  async #charged (owner: string, request: string): Promise<Nanos> {
+    const known = await this.#space.link.call(async (client) => await client.get(this.#space.of(owner, `charge:${request}`)))
+    return BigInt(known?.slice(2) ?? 0)
   }
 
   async #charge (owner: string, request: string, what: string, left: number): Promise<void> {

@@ -26,9 +26,16 @@ export interface LinkOptions {
   readonly onUp?: () => void
 }
 
-/** Redis does not answer, or not in time. Whether it did what was asked is unknown. */
+/** Redis does not answer, or not in time. Whether it did what was asked is unknown, where it was asked. */
 export class AwayError extends Error {
   override readonly name = 'AwayError'
+  /** it was away before, and has not heard of it */
+  readonly isUnasked: boolean
+
+  constructor (message: string, { cause, isUnasked = false }: { readonly cause?: unknown, readonly isUnasked?: boolean } = {}) {
+    super(message, { cause })
+    this.isUnasked = isUnasked
+  }
 }
 
 export type Argument = string | number
@@ -103,7 +110,6 @@ export class Link implements Way {
 
   /** @throws {Error} nobody answers: says what was tried */
   async open (): Promise<void> {
-    const { name } = this.#options
     const over = Promise.withResolvers<never>()
     const timeout = setTimeout(() => { over.reject(new Error('it did not answer in time')) }, START_MS)
     try {
@@ -112,12 +118,34 @@ export class Link implements Way {
     } catch (cause) {
       this.#isClosed = true
       this.#client.disconnect()
-      throw new Error(`Redis at ${name} can't be used: ${explain(cause as Error)}. Start it, or correct store: in the configuration.`, { cause })
+      throw this.#unusable(cause as Error)
     } finally {
       clearTimeout(timeout)
     }
     this.#state = 'up'
     this.#watch()
+  }
+
+  /**
+   * For a start: what takes too long is asked again, for so long. After an outage all gateways start at once, and Redis is busy with them.
+   * @param ask may be repeated
+   * @throws {Error} it took too long, or was refused: says what was tried
+   */
+  async patiently<T> (ask: () => Promise<T>, most = START_MS): Promise<T> {
+    const began = performance.now()
+    for (;;) {
+      try {
+        return await ask()
+      } catch (thrown) {
+        const error = thrown as Error
+        if (!isSilence(error)) throw error
+        if (!await this.#isUpWithin(most - (performance.now() - began))) throw this.#unusable(awayOf(error))
+      }
+    }
+  }
+
+  #unusable (cause: Error): Error {
+    return new Error(`Redis at ${this.#options.name} can't be used: ${explain(cause)}. Start it, or correct store: in the configuration.`, { cause })
   }
 
   async #connect (): Promise<void> {
@@ -149,7 +177,7 @@ export class Link implements Way {
   }
 
   async #bounded<T> (ask: () => Promise<T>, isEarly = false): Promise<T> {
-    if (!(this.#state === 'up' || (isEarly && this.#state === 'told'))) throw new AwayError(this.#isClosed ? 'the store is closed' : 'Redis is away')
+    if (!(this.#state === 'up' || (isEarly && this.#state === 'told'))) throw new AwayError(this.#isClosed ? 'the store is closed' : 'Redis is away', { isUnasked: true })
     try {
       return await ask()
     } catch (thrown) {
@@ -189,8 +217,13 @@ export class Link implements Way {
    * @returns whether Redis is back
    */
   async #isBack (most: number): Promise<boolean> {
-    const ms = Math.min(most, this.#options.timeout - (performance.now() - this.#awaySince))
-    if (this.isUp || this.#isClosed || ms <= 0) return this.isUp
+    return this.isUp || await this.#isUpWithin(Math.min(most, this.#options.timeout - (performance.now() - this.#awaySince)))
+  }
+
+  /** @param ms where none are left, it is not up in time whatever it is now */
+  async #isUpWithin (ms: number): Promise<boolean> {
+    if (this.#isClosed || ms <= 0) return false
+    if (this.isUp) return true
     return await new Promise<boolean>((resolve) => {
       const end = (isUp: boolean): void => {
         clearTimeout(timeout)
@@ -303,6 +336,17 @@ export class Link implements Way {
     this.#lag = lag
     return areOthers
   }
+}
+
+/** What clients are told has it as its cause. */
+function awayOf (error: Error): Error {
+  return error.cause instanceof AwayError ? error.cause : error
+}
+
+/** Nobody has answered, where another error is an answer. */
+function isSilence (error: Error): boolean {
+  const away = awayOf(error)
+  return away instanceof AwayError ? !(away.cause instanceof ReplyError) : explain(error) !== error.message
 }
 
 /** ioredis's own words, for operators. */

@@ -166,10 +166,19 @@ export class Outbox {
     yield * this.#read((file) => file.pending > 0, (at) => at === NOT_YET)
   }
 
-  /** Acknowledged, and not longer ago than the retention; oldest first. @throws {Error} it can't be read */
-  async * kept (): AsyncIterable<OutboxEntry> {
+  /**
+   * Acknowledged, and not longer ago than the retention; oldest first.
+   * @param isWanted told when it was acknowledged, milliseconds since the epoch
+   * @throws {Error} it can't be read
+   */
+  async * kept (isWanted: (no: number, text: string, at: number) => boolean = () => true): AsyncIterable<OutboxEntry> {
     const since = this.#now() - this.#retention
-    yield * this.#read((file) => file.lastAcknowledged >= since, (at) => at !== NOT_YET && at >= since)
+    yield * this.#read((file) => file.lastAcknowledged >= since, (at, no, text) => at !== NOT_YET && at >= since && isWanted(no, text, at))
+  }
+
+  /** When anything was acknowledged last, milliseconds since the epoch; 0: nothing was, as far as is known. */
+  get lastAcknowledged (): number {
+    return Math.max(0, ...this.#files.map((file) => file.lastAcknowledged))
   }
 
   /** When all that was appended and acknowledged is on the disk, or can't be. */
@@ -323,7 +332,7 @@ export class Outbox {
     }
   }
 
-  async * #read (isNeeded: (file: JournalFile) => boolean, isWanted: (at: number) => boolean): AsyncIterable<OutboxEntry> {
+  async * #read (isNeeded: (file: JournalFile) => boolean, isWanted: (at: number, no: number, text: string) => boolean): AsyncIterable<OutboxEntry> {
     const upTo = this.#next
     for (const file of this.#files.slice()) {
       if (!isNeeded(file)) continue
@@ -334,7 +343,7 @@ export class Outbox {
           for (const [i, text] of line.texts.entries()) {
             const no = line.no + i
             if (no >= upTo) return
-            if (isWanted(file.acknowledged[no - file.first]!)) yield { no, text }
+            if (isWanted(file.acknowledged[no - file.first]!, no, text)) yield { no, text }
           }
         }
       } catch (thrown) {

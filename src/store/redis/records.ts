@@ -1,11 +1,15 @@
 // Accounts and keys of the admin API, which all processes share: whoever changes one tells the others.
+import { randomUUID } from 'node:crypto'
 import type { Logger } from 'pino'
 import type { Timer } from '../../timer.ts'
-import type { AuditLine, Beat, Change, StoredRecord } from '../store.ts'
+import type { AuditLine, Beat, Change, ReadRecords, StoredRecord } from '../store.ts'
+import { AwayError } from './link.ts'
 import type { Space } from './space.ts'
 
-/** Between two looks at the version: what is published may be lost. */
+/** Between two looks at the last change: what is published may be lost. */
 const POLL_MS = 1000
+/** Records at a time. All 150,000 at once took so long that Redis was taken for one that is away (measured). */
+const PAGE = 1000
 
 export class RedisRecords {
   readonly #space: Space
@@ -21,17 +25,46 @@ export class RedisRecords {
   }
 
   async all (): Promise<readonly StoredRecord[]> {
-    const told = await this.#space.orUnavailable(this.#space.link.call(async (client) => await client.hgetall(this.#space.shared('records'))))
-    return Object.entries(told).map(([field, value]) => {
-      const [at, colon] = [value.indexOf(' '), field.indexOf(':')]
-      return { kind: field.slice(0, colon) as StoredRecord['kind'], id: field.slice(colon + 1), version: Number(value.slice(0, at)), text: value.slice(at + 1) }
-    })
+    return await this.#space.orUnavailable(this.#all())
+  }
+
+  /** @throws {AwayError} */
+  async #all (): Promise<readonly StoredRecord[]> {
+    const [{ link }, key] = [this.#space, this.#space.shared('records')]
+    const count = await link.call(async (client) => await client.hlen(key))
+    const found = new Map<string, StoredRecord>()
+    for (let cursor = ''; cursor !== '0';) {
+      const [next, pairs] = await link.call(async (client) => await client.hscan(key, cursor || '0', 'COUNT', PAGE))
+      cursor = next
+      for (let i = 0; i < pairs.length; i += 2) found.set(pairs[i]!, recordOf(pairs[i]!, pairs[i + 1]!))
+    }
+    // None is ever removed, and each server has an order of its own: after a failover in between some would be missing.
+    if (found.size < count) throw new AwayError('another Redis answers than the one that was asked first')
+    return [...found.values()]
+  }
+
+  async since (mark: string): Promise<ReadRecords> {
+    const [records, changes] = ['records', 'changes'].map((name) => this.#space.shared(name)) as [string, string]
+    return await this.#space.orUnavailable(this.#space.link.repeated(async () => {
+      const told = mark === '' ? null : await this.#space.link.run('since', records, changes, mark) as string[] | null
+      if (told === null) {
+        const newest = await this.#newest()                   // before them: what changes meanwhile is read again
+        return { mark: newest, isWhole: true, records: await this.#all() }
+      }
+      const [newest, ...pairs] = told
+      return { mark: newest!, isWhole: false, records: pairs.flatMap((field, i) => i % 2 === 0 ? [recordOf(field, pairs[i + 1]!)] : []) }
+    }))
+  }
+
+  /** Of the changes, empty: there was none. @throws {AwayError} */
+  async #newest (): Promise<string> {
+    return await this.#space.link.call(async (client) => await client.lindex(this.#space.shared('changes'), 0)) ?? ''
   }
 
   async change ({ record, audit }: Change): Promise<boolean> {
     const field = record === undefined ? '' : `${record.kind}:${record.id}`
-    const keys = ['records', 'audit', 'version'].map((name) => this.#space.shared(name)) as [string, string, string]
-    return await this.#space.orUnavailable(this.#space.link.run('change', ...keys, field, record?.version ?? 0, record?.text ?? '', audit, this.#channel)) === 1
+    const keys = ['records', 'audit', 'changes'].map((name) => this.#space.shared(name)) as [string, string, string]
+    return await this.#space.orUnavailable(this.#space.link.run('change', ...keys, field, record?.version ?? 0, record?.text ?? '', audit, this.#channel, randomUUID())) === 1
   }
 
   async changes (after: number, limit: number): Promise<readonly AuditLine[]> {
@@ -65,18 +98,18 @@ export class RedisRecords {
   }
 
   #listen (): () => void {
-    let version: string | undefined
+    let last: string | undefined
     let isOver = false
     let cancel = (): void => {}
     const tell = (now: string): void => {
-      if (version === now || isOver) return
-      version = now
+      if (last === now || isOver) return
+      last = now
       for (const listener of this.#listeners) listener()
     }
     const poll = async (): Promise<void> => {
       try {
         // The first time too: what was read before may be older.
-        tell(await this.#space.link.call(async (client) => await client.get(this.#space.shared('version'))) ?? '0')
+        tell(await this.#newest())
       } catch { /* the link says that Redis is away, and the next look finds what was missed */ }
       if (!isOver) cancel = this.#timer(POLL_MS, () => { void poll() })
     }
@@ -93,4 +126,9 @@ export class RedisRecords {
       this.#space.link.release(subscriber)
     }
   }
+}
+
+function recordOf (field: string, value: string): StoredRecord {
+  const [at, colon] = [value.indexOf(' '), field.indexOf(':')]
+  return { kind: field.slice(0, colon) as StoredRecord['kind'], id: field.slice(colon + 1), version: Number(value.slice(0, at)), text: value.slice(at + 1) }
 }

@@ -16,7 +16,8 @@ export interface Hold {
   /** when it was taken or its progress noted last, and when its lease was renewed; of a clock that never goes back */
   notedAt: number
   renewedAt: number
-  hasProgress: boolean
+  /** the text of an entry that gives back what Redis may charge by itself, should it not hear of us: what we have told it of our progress */
+  progress?: string
 }
 
 export interface Charge {

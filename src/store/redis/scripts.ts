@@ -10,7 +10,7 @@ const bodies = { ...money, ...limits, ...tasks, ...records }
 export type Script = keyof typeof bodies
 
 /** How many keys each names; the others of an account are made from its first. */
-const KEYS: Readonly<Partial<Record<Script, number>>> = { change: 3 }
+const KEYS: Readonly<Partial<Record<Script, number>>> = { change: 3, since: 2 }
 
 type Call = (...args: readonly (string | number)[]) => Promise<unknown>
 

@@ -140,17 +140,20 @@ local function areLeasesKept ()
   return now >= grace
 end
 
--- Holds whose process is gone: charged as far as it was known how far they had come, or given back.
+-- Holds whose process is gone: charged as far as it was known how far they had come, or given back. After a failover a hold may be smaller
+-- than that, which its process had extended: then it is charged as far as there is money. -> how many; or -1: no lease counts now.
 local function sweep ()
-  if not areLeasesKept() then return 0 end
+  if not areLeasesKept() then return -1 end
   local over = redis.call('ZRANGEBYSCORE', leases, '-inf', now, 'LIMIT', 0, 20)
   for _, id in ipairs(over) do
     local hold = load(id)
     if hold then
       drop(id, hold)
       if hold.p then
-        enter(id, hold.k, hold.d, hold.p, hold.ps, hold.pw)
-        remember(id, 'w', hold.p)
+        local wanted = number(hold.p)
+        local charged = smaller(wanted, available())
+        enter(id, hold.k, hold.d, text(charged), text(plus(number(hold.ps), minus(wanted, charged))), hold.pw)
+        remember(id, 'w', text(charged))
       end
     else
       redis.call('ZREM', leases, id)

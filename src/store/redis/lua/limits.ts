@@ -2,8 +2,8 @@
 // A window is a packed list of first, last and count, oldest first; a slot is a sorted set of request ids by the end of their leases.
 import { LEASE_MS, ofAccount } from './account.ts'
 
-/** For so long a repetition of a decision is known; it comes within the time that a command may take. */
-const DECISION_MS = 5000
+/** For so long a repetition of a decision is known; it comes within the time that a command may take, which is ten seconds at most. */
+const DECISION_MS = 11_000
 
 /**
  * decision, id, dry, name and limit of the slot or two empty ones, then name and limit of each window

@@ -1,4 +1,5 @@
 // Lua: decisions about money. Each is safe to repeat: a repetition is known by the request's id, or by the decision's.
+import { REFUNDED_LATE, SETTLED_LATE } from '../../late.ts'
 import { ASIDE_MS, LEASE_MS, ofAccount } from './account.ts'
 
 /** reference, nanos -> new, known, or much: the balance would pass 2^63 - 1. */
@@ -121,17 +122,17 @@ local function settle (id, hold, nanos, shortfall, key, day, oldest, what, aside
     short = plus(short, minus(more, charged))
     if text(charged) ~= '0' then
       spend(key, day, text(charged))
-      write('adjust', id, negated(text(charged)), 'key', key, 'day', day, 'what', what)
+      write('adjust', id .. '${SETTLED_LATE}', negated(text(charged)), 'key', key, 'day', day, 'what', what)
     end
-    if isLess(ZERO, short) then write('shortfall', id, '0', 'key', key, 'day', day, 'what', what, 'shortfall', text(short)) end
+    if isLess(ZERO, short) then write('shortfall', id .. '${SETTLED_LATE}', '0', 'key', key, 'day', day, 'what', what, 'shortfall', text(short)) end
     local sum = text(plus(number(before), charged))
     remember(id, 'l', sum)
     return sum
   end
-  local charged
   if hold then
+    -- Who took the task over from another process does not know the day.
     drop(id, hold)
-    charged = smaller(wanted, number(hold.n))
+    day = hold.d
   else
     -- Redis was away when it was taken, or for longer than its lease, or has come back without it.
     open(key, day, oldest)
@@ -141,8 +142,9 @@ local function settle (id, hold, nanos, shortfall, key, day, oldest, what, aside
       local rest = minus(number(own.n), smaller(wanted, number(own.n)))
       if isLess(ZERO, rest) then setAside(aside, text(rest)) end
     end
-    charged = smaller(wanted, available())
   end
+  -- At least what was held, which is available now; more where a failover has forgotten that it was extended.
+  local charged = smaller(wanted, available())
   enter(id, key, day, text(charged), text(plus(short, minus(wanted, charged))), what)
   remember(id, 's', text(charged))
   return text(charged)
@@ -167,7 +169,7 @@ setAside(id, ARGV[3])
 return ARGV[3]
 `)
 
-/** id: gives a hold back. */
+/** id: gives a hold back of which nothing was charged. */
 const release = ofAccount(`
 local id = ARGV[2]
 local hold = load(id)
@@ -184,7 +186,7 @@ if kind and charged ~= '0' then
   if isLess(MOST, plus(number(balance), number(charged))) then return redis.error_reply('the balance would pass 2^63 - 1 nano-dollars') end
   spend(key, day, negated(charged))
   local reference = id
-  if kind == 'l' then reference = id .. ' refund' end
+  if kind == 'l' then reference = id .. '${REFUNDED_LATE}' end
   write('adjust', reference, charged, 'key', key, 'day', day, 'what', ARGV[5])
 end
 local hold = load(id)
@@ -208,8 +210,12 @@ for i = 3, 2 + count do redis.call('ZADD', leases, 'XX', now + ${LEASE_MS}, ARGV
 for i = 3 + count, #ARGV, 2 do redis.call('ZADD', base .. 'slot:' .. ARGV[i], now + ${LEASE_MS}, ARGV[i + 1]) end
 `)
 
-/** -> how many holds were swept. */
-const sweep = ofAccount('return sweep()')
+/** -> how many holds were swept; or -1: there are some, of which it can't be said yet whether their processes are gone. */
+const sweep = ofAccount(`
+local swept = sweep()
+if swept < 0 and redis.call('ZCARD', leases) == 0 then return 0 end
+return swept
+`)
 
 /** -> what is kept, and the last entry that it is the sum of: balance, id of the entry, then id and fields of each key. */
 const sums = ofAccount(`

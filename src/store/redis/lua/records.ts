@@ -1,8 +1,12 @@
 // Lua: accounts and keys that were made through the admin API, and the audit log. In a slot of their own: {PREFIX}:records, a hash by kind
-// and id; {PREFIX}:audit, a list; {PREFIX}:version, which counts the changes.
+// and id; {PREFIX}:audit, a list; {PREFIX}:changes, the last changes, newest first: an id that never comes twice, and the field. Who finds
+// the last one that it knows reads what came after; who does not has missed too many, or Redis has lost it: that one reads all.
 import { timed } from './account.ts'
 
-/** KEYS: records, audit, version. field, version, text, audit line, channel -> whether it was of the version before. An empty field: only the line. */
+/** So many changes can be missed. */
+const CHANGES = 1000
+
+/** KEYS: records, audit, changes. field, version, text, audit line, channel, id -> whether it was of the version before. An empty field: only the line. */
 const change = `
 local field, version = ARGV[1], tonumber(ARGV[2])
 if field ~= '' then
@@ -12,8 +16,27 @@ if field ~= '' then
   redis.call('HSET', KEYS[1], field, version .. ' ' .. ARGV[3])
 end
 redis.call('RPUSH', KEYS[2], ARGV[4])
-if field ~= '' then redis.call('PUBLISH', ARGV[5], redis.call('INCR', KEYS[3])) end
+if field ~= '' then
+  redis.call('LPUSH', KEYS[3], ARGV[6] .. ' ' .. field)
+  redis.call('LTRIM', KEYS[3], 0, ${CHANGES - 1})
+  redis.call('PUBLISH', ARGV[5], ARGV[6] .. ' ' .. field)
+end
 return 1
+`
+
+/** KEYS: records, changes. the last change that is known -> the newest one, then field and value of what changed since; nothing: all may have. */
+const since = `
+local found, seen = {}, {}
+for _, change in ipairs(redis.call('LRANGE', KEYS[2], 0, -1)) do
+  if #found == 0 then table.insert(found, change) end
+  if change == ARGV[1] then return found end
+  local field = string.match(change, ' (.*)$')
+  if not seen[field] then
+    seen[field] = true
+    table.insert(found, field)
+    table.insert(found, redis.call('HGET', KEYS[1], field))
+  end
+end
 `
 
 /** KEYS: a reference. value: gives it free, where it has this value. */
@@ -48,4 +71,4 @@ end
 return found
 `)
 
-export const records = { change, withdraw, beat, beats }
+export const records = { change, since, withdraw, beat, beats }

@@ -48,8 +48,7 @@ local id, key = known[2], known[3]
 local hold = load(id)
 local charged = '0'
 if ARGV[4] == '1' then
-  local day = hold and hold.d or ARGV[7]
-  charged = settle(id, hold, ARGV[5], ARGV[6], key, day, ARGV[8], ARGV[9], '')
+  charged = settle(id, hold, ARGV[5], ARGV[6], key, ARGV[7], ARGV[8], ARGV[9], '')
 elseif hold then
   drop(id, hold)
 end
