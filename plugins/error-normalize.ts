@@ -8,6 +8,7 @@ import { formatUsd } from '../src/money/nanos.ts'
 import { definePlugin, type UpstreamFailure } from '../src/plugin.ts'
 import { scrub } from '../src/scrub.ts'
 import { readRetryAfter } from '../src/upstream/retry-after.ts'
+import { asRecord } from '../src/json-value.ts'
 
 export const errorNormalize = definePlugin<Record<never, never>>({
   name: 'error-normalize',
@@ -130,9 +131,9 @@ function isAbout ({ words, text }: Said, topic: Topic): boolean {
 /** `{error: {type, code, message}}` of Anthropic and OpenAI, `{message}`, `{detail}` of FastAPI, plain text; of HTML nothing. */
 function read (body: unknown): Said {
   if (typeof body === 'string') return { words: [], text: /^\s*</.test(body) ? '' : body.trim().slice(0, LONGEST_READ), param: undefined, status: undefined }
-  const outer = asObject(body)
-  const inner = typeof outer.error === 'object' ? asObject(outer.error) : outer
-  const details = asObject(inner.details)
+  const outer = asRecord(body)
+  const inner = typeof outer.error === 'object' ? asRecord(outer.error) : outer
+  const details = asRecord(inner.details)
   const texts = [inner.message, outer.error, outer.message, outer.detail]
   return {
     words: [inner.type, inner.code, inner.status, details.error_code].filter((word) => typeof word === 'string').map((word) => word.toLowerCase()),
@@ -144,10 +145,6 @@ function read (body: unknown): Said {
 
 /** An upstream may send 64 KiB; the patterns read the beginning. */
 const LONGEST_READ = 8000
-
-function asObject (value: unknown): Readonly<Record<string, unknown>> {
-  return typeof value === 'object' && value !== null ? value as Readonly<Record<string, unknown>> : {}
-}
 
 /** The client knows the model by its public id alone (K 2.3d). */
 function withPublicId (text: string, exchange: Exchange): string {

@@ -3,6 +3,7 @@
 import type { Exchange } from '../../src/exchange.ts'
 import { ApiKey, Body } from '../../src/facts.ts'
 import { shortHash } from './affinity.ts'
+import { fieldOf } from '../../src/json-value.ts'
 
 /** Characters that are looked at: 2 KB of the beginning, and as much of a name as clients that put a session into it need. */
 const OF_SYSTEM = 512
@@ -54,8 +55,4 @@ function textsOf (content: unknown): readonly string[] {
   if (typeof content === 'string') return [content]
   if (!Array.isArray(content)) return []
   return content.map((block: unknown) => fieldOf(block, 'text')).filter((text): text is string => typeof text === 'string' && !ATTRIBUTION.test(text))
-}
-
-function fieldOf (value: unknown, field: string): unknown {
-  return typeof value === 'object' && value !== null ? (value as Readonly<Record<string, unknown>>)[field] : undefined
 }

@@ -1,11 +1,6 @@
 // What all parts of this plugin say about a chat body: nothing is known of its types (schema-validate may not be in the pipeline).
 import { GatewayError } from '../../src/errors.ts'
-
-export type Json = Readonly<Record<string, unknown>>
-
-export function isRecord (value: unknown): value is Json {
-  return typeof value === 'object' && value !== null && !Array.isArray(value)
-}
+import { isRecord, type Json } from '../../src/json-value.ts'
 
 /**
  * @param path of the field, such as "messages[0].role"

@@ -1,6 +1,7 @@
 // The messages of a chat as system blocks and turns that alternate (protocol.md B3).
 import { JsonGuard } from '../../src/json-guard.ts'
-import { invalid, isRecord, type Json, nameAt } from './chat.ts'
+import { isRecord, type Json } from '../../src/json-value.ts'
+import { invalid, nameAt } from './chat.ts'
 import { type Block, isBlank, readPart, textBlock } from './parts.ts'
 import type { TextFiles } from './text-files.ts'
 import { ToolCalls } from './tool-calls.ts'

@@ -1,7 +1,7 @@
 // What the end of an answer says in chat style: why it ended and what it used (protocol.md B4).
 import { FINISH_REASONS } from '../../src/chat-style.ts'
 import { type ReportedUsage, reportedInput } from '../../src/money/usage.ts'
-import { isRecord, type Json } from './chat.ts'
+import { isRecord, type Json } from '../../src/json-value.ts'
 
 /** @param hasCalls whether the client sees a call: the tool that stands in for structured outputs is none */
 export function finishReason (stopReason: unknown, hasCalls: boolean): string {

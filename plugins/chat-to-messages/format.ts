@@ -1,5 +1,6 @@
 // response_format (protocol.md B3), and the tool that stands in where a model has no structured outputs, or none for that schema.
-import { invalid, isRecord, type Json } from './chat.ts'
+import { isRecord, type Json } from '../../src/json-value.ts'
+import { invalid } from './chat.ts'
 import { isForced, objectSchema, type Tools } from './tools.ts'
 
 export interface AnswerTools extends Tools {

@@ -1,6 +1,6 @@
 // A client's JSON Schema in the words of the vendor's structured outputs (protocol.md B3): those it compiles to a grammar, all others it
 // answers with 400. Limits are told to the model instead, and objects closed; a schema that needs other words has no grammar.
-import { isRecord, type Json } from './chat.ts'
+import { isRecord, type Json } from '../../src/json-value.ts'
 
 const FORMATS: ReadonlySet<unknown> = new Set(['date-time', 'time', 'date', 'duration', 'email', 'hostname', 'uri', 'ipv4', 'ipv6', 'uuid'])
 

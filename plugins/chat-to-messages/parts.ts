@@ -1,5 +1,6 @@
 // One part of a chat message's content as a content block: text, image, file (protocol.md B3).
-import { cacheControl, invalid, isRecord, type Json } from './chat.ts'
+import { isRecord, type Json } from '../../src/json-value.ts'
+import { cacheControl, invalid } from './chat.ts'
 import type { TextFiles } from './text-files.ts'
 
 export type Block = Json

@@ -1,7 +1,8 @@
 // A message as a chat completion (protocol.md B4).
 import { chatFields } from '../../src/chat-style.ts'
 import { readUsage } from '../../src/money/usage.ts'
-import { type Asked, isAnswer, isRecord, type Json } from './chat.ts'
+import { isRecord, type Json } from '../../src/json-value.ts'
+import { type Asked, isAnswer } from './chat.ts'
 import { customText } from './custom-input.ts'
 import { chatUsage, finishReason, thinkingTokens } from './ending.ts'
 

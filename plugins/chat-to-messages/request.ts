@@ -2,7 +2,8 @@
 // that no field which changes the vendor's price can be smuggled through (src/money/surcharges.ts).
 import type { Blobs } from '../../src/blobs.ts'
 import type { Model } from '../../src/facts.ts'
-import { type Asked, invalid, isRecord, type Json } from './chat.ts'
+import { isRecord, type Json } from '../../src/json-value.ts'
+import { type Asked, invalid } from './chat.ts'
 import { readConversation } from './conversation.ts'
 import { readFormat, withAnswerTool } from './format.ts'
 import { grammars } from './grammar.ts'

@@ -1,6 +1,7 @@
 // What reasoning_effort becomes, and when thinking must be off (protocol.md B3).
 import type { Model } from '../../src/facts.ts'
-import { invalid, isRecord, type Json } from './chat.ts'
+import { isRecord, type Json } from '../../src/json-value.ts'
+import { invalid } from './chat.ts'
 import type { Turn } from './conversation.ts'
 
 /** Of max_tokens, what may be thought (OpenRouter's ratios). */

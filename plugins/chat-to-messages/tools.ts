@@ -1,5 +1,6 @@
 // Tools, and which of them the model may or must call (protocol.md B3).
-import { cacheControl, invalid, isRecord, type Json, nameAt } from './chat.ts'
+import { isRecord, type Json } from '../../src/json-value.ts'
+import { cacheControl, invalid, nameAt } from './chat.ts'
 
 export interface Choice {
   readonly type: 'auto' | 'any' | 'tool' | 'none'

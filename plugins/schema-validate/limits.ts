@@ -5,6 +5,7 @@ import type { Model } from '../../src/facts.ts'
 import { leastTokens } from './least-tokens.ts'
 import { invalid } from './refusal.ts'
 import type { Request } from './requests.ts'
+import { isRecord } from '../../src/json-value.ts'
 
 /** Blocks of the messages style, parts of the chat style and of the responses style. */
 const IMAGES: ReadonlySet<unknown> = new Set(['image', 'image_url', 'input_image'])
@@ -86,8 +87,4 @@ export function checkLength (request: Request, { context }: Model, headers: Clie
     message: `prompt is too long: at least ${tokens} tokens > ${context} maximum. Shorten it or choose a model with a larger context.`,
     param: 'messages'
   })
-}
-
-function isRecord (value: unknown): value is Readonly<Record<string, unknown>> {
-  return typeof value === 'object' && value !== null
 }

@@ -6,6 +6,7 @@ import type { Exchange } from '../exchange.ts'
 import { clientTools, IMAGE } from '../money/bound.ts'
 import type { TokensThread } from '../money/tokens-thread.ts'
 import { within } from '../within.ts'
+import { isRecord } from '../json-value.ts'
 
 /** Characters that the thread is given at a time: 1.5 ms of prose, 100 ms of random Han characters (measured). */
 const CHUNK = 16 * 1024
@@ -184,8 +185,4 @@ class Field {
 
 function * fieldsOf (record: Readonly<Record<string, unknown>>): Generator<Field> {
   for (const name of Object.keys(record)) yield new Field(name, record[name])
-}
-
-function isRecord (value: unknown): value is Readonly<Record<string, unknown>> {
-  return typeof value === 'object' && value !== null && !Array.isArray(value)
 }

@@ -1,5 +1,6 @@
 // How many input tokens a request can have at most, without a tokenizer: that one would be a denial of service on the way in.
 import type { Blobs } from '../blobs.ts'
+import { isRecord } from '../json-value.ts'
 
 /** Input tokens of one image that is large, as most models scale it down (about 1,568 pixels on the long edge). */
 export const IMAGE = 1600
@@ -136,8 +137,4 @@ class Scale {
 
 function isTextSource (source: unknown): boolean {
   return isRecord(source) && (source['type'] === 'text' || source['type'] === 'content')
-}
-
-function isRecord (value: unknown): value is Readonly<Record<string, unknown>> {
-  return typeof value === 'object' && value !== null && !Array.isArray(value)
 }

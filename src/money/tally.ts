@@ -7,6 +7,7 @@ import type { SseEvent } from '../sse.ts'
 import { Produced } from './produced.ts'
 import type { Tokens } from './tokens.ts'
 import { extraOf, isGuessed, isInputReported, noUsage, nothingReported, readUsage, reportedInput, type ReportedUsage, type Usage, type UsageSource } from './usage.ts'
+import { fieldOf } from '../json-value.ts'
 
 export type Ending = 'completed' | 'cut by client' | 'cut by upstream' | 'cut by gateway'
 
@@ -175,8 +176,4 @@ function readJson (event: SseEvent, malformed: Malformed): unknown {
   } catch (cause) {
     throw new GatewayError(malformed, { cause })
   }
-}
-
-function fieldOf (value: unknown, name: string): unknown {
-  return typeof value === 'object' && value !== null ? (value as Readonly<Record<string, unknown>>)[name] : undefined
 }

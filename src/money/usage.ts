@@ -1,4 +1,5 @@
 // Usage in disjoint classes: a token is counted in exactly one of them. Lesson 11: vendors differ on what includes what.
+import { isRecord } from '../json-value.ts'
 
 export interface Usage {
   /** input tokens that were neither read from nor written to a cache */
@@ -114,8 +115,4 @@ function set (usage: Mutable<ReportedUsage>, field: CountField, value: unknown):
 
 function isCount (value: unknown): value is number {
   return Number.isInteger(value) && (value as number) >= 0 && (value as number) <= ABSURD
-}
-
-function isRecord (value: unknown): value is Readonly<Record<string, unknown>> {
-  return typeof value === 'object' && value !== null && !Array.isArray(value)
 }

@@ -7,6 +7,7 @@ import { GatewayError } from '../errors.ts'
 import type { Exchange } from '../exchange.ts'
 import type { Body } from '../facts.ts'
 import { Upload } from './upload.ts'
+import { isRecord } from '../json-value.ts'
 
 /** A form of an images or videos API has some twenty of each. */
 const MOST_FIELDS = 100
@@ -184,8 +185,4 @@ class Form {
     const before = this.#fields.get(name)
     this.#fields.set(name, Array.isArray(before) ? [...before as unknown[], value] : [value])
   }
-}
-
-function isRecord (value: unknown): boolean {
-  return typeof value === 'object' && value !== null && !Array.isArray(value)
 }

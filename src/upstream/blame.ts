@@ -2,6 +2,7 @@
 import type { GatewayError } from '../errors.ts'
 import type { UpstreamFailure } from '../plugin.ts'
 import { readRetryAfter } from './retry-after.ts'
+import { asRecord } from '../json-value.ts'
 
 /** `pause`: milliseconds for which the upstream does not want to be asked; undefined: it does not say. */
 export type Blame =
@@ -83,17 +84,13 @@ function pauseIn (headers: Parameters<typeof readRetryAfter>[0], now: () => numb
 
 /** As messages style and chat style say it within a stream. */
 function isRateLimit (body: unknown): boolean {
-  const { error } = asObject(body)
-  const { type, code, status } = asObject(error ?? body)
+  const { error } = asRecord(body)
+  const { type, code, status } = asRecord(error ?? body)
   return [type, code, status].some((word) => word === 429 || (typeof word === 'string' && /^(?:429|rate_limit\w*)$/.test(word)))
 }
 
 /** In one of the shapes of APIs. The page of a firewall is none: what is in a prompt can set that off. */
 function isApiError (body: unknown): boolean {
-  const { error, type, code, status } = asObject(body)
+  const { error, type, code, status } = asRecord(body)
   return (typeof error === 'object' && error !== null) || [type, code, status].some((word) => typeof word === 'string' || typeof word === 'number')
-}
-
-function asObject (value: unknown): Readonly<Record<string, unknown>> {
-  return typeof value === 'object' && value !== null ? value as Readonly<Record<string, unknown>> : {}
 }

@@ -11,6 +11,7 @@ import { ownHeaders } from '../headers.ts'
 import type { Upstream } from '../upstream.ts'
 import type { DialectModule } from './index.ts'
 import { versioned } from './versioned.ts'
+import { isRecord } from '../../json-value.ts'
 
 /** What travels beside the model's parameters. Not `response_format`: the vendor's own models refuse it, and answer base64 always. */
 const FIELDS = ['prompt', 'n', 'size', 'background', 'output_format', 'output_compression', 'moderation', 'style', 'user', 'safety_identifier', 'negative_prompt', 'seed'] as const
@@ -109,8 +110,4 @@ function madeImages ({ data }: Readonly<Record<string, unknown>>): readonly Made
 /** What the images were made with, where the client may have left it to the defaults. */
 function settingsOf (exchange: Exchange): Readonly<Record<string, unknown>> {
   return Object.fromEntries(Object.entries(exchange.find(Variant) ?? {}).filter(([name]) => name === 'size' || name === 'quality'))
-}
-
-function isRecord (value: unknown): value is Readonly<Record<string, unknown>> {
-  return typeof value === 'object' && value !== null && !Array.isArray(value)
 }

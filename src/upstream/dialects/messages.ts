@@ -7,6 +7,7 @@ import { SseEvent } from '../../sse.ts'
 import { ownHeaders } from '../headers.ts'
 import type { Upstream } from '../upstream.ts'
 import type { DialectModule } from './index.ts'
+import { isRecord } from '../../json-value.ts'
 
 const DEFAULT_VERSION = '2023-06-01'
 /** The first version that refuses the sampling fields (protocol.md A1). */
@@ -20,9 +21,8 @@ export const messages: DialectModule = {
   encode: (exchange, attempt, upstream) => encode('/v1/messages', exchange.request.stream, exchange, attempt, upstream),
 
   decodeReply (body, exchange) {
-    if (!isObject(body) || body.type !== 'message' || !Array.isArray(body.content)) throw new Error('the answer is not a message')
-    body.model = publicModel(exchange)                        // just parsed: nobody else has it
-    return body
+    if (!isRecord(body) || body.type !== 'message' || !Array.isArray(body.content)) throw new Error('the answer is not a message')
+    return Object.assign(body, { model: publicModel(exchange) })    // just parsed: nobody else has it
   },
 
   decodeStream (exchange) {
@@ -30,11 +30,11 @@ export const messages: DialectModule = {
       event (event) {
         // Before anybody acts on it: what is not JSON fails the attempt, or breaks the stream, whoever would read it.
         const data = event.json
-        if (!isObject(data)) throw new Error('an event holds no object')
+        if (!isRecord(data)) throw new Error('an event holds no object')
         // Official clients drop records without an `event:` line, so the name is put back from the data.
         const name = event.event === '' ? data.type : event.event
         if (name === 'message_start') {
-          if (!isObject(data.message)) throw new Error('message_start holds no message')
+          if (!isRecord(data.message)) throw new Error('message_start holds no message')
           return SseEvent.of('message_start', { ...data, message: { ...data.message, model: publicModel(exchange) } })
         }
         if (event.event !== '') return event
@@ -46,7 +46,7 @@ export const messages: DialectModule = {
   countTokens: {
     encode: (exchange, attempt, upstream) => encode('/v1/messages/count_tokens', false, exchange, attempt, upstream),
     decode (body) {
-      const tokens = isObject(body) ? body.input_tokens : undefined
+      const tokens = isRecord(body) ? body.input_tokens : undefined
       if (typeof tokens !== 'number' || !Number.isSafeInteger(tokens) || tokens < 0) throw new Error('the answer is no count of tokens')
       return tokens
     }
@@ -94,20 +94,20 @@ function withoutUnsigned (body: UpstreamRequest['body']): UpstreamRequest['body'
     return others.length === blocks.length ? [turn] : others.length === 0 ? [] : [{ ...turn as object, content: others }]
   })
   const [answer, results] = turns.slice(-2) as unknown[]
-  const mustThink = isObject(thinking) && thinking.type === 'enabled' && blocksOf(results).some((block) => isObject(block) && block.type === 'tool_result')
+  const mustThink = isRecord(thinking) && thinking.type === 'enabled' && blocksOf(results).some((block) => isRecord(block) && block.type === 'tool_result')
   return { ...body, messages: kept, ...(mustThink && isUnsigned(blocksOf(answer)[0]) && { thinking: { type: 'disabled' } }) }
 }
 
 function isAnswer (turn: unknown): boolean {
-  return isObject(turn) && turn.role === 'assistant'
+  return isRecord(turn) && turn.role === 'assistant'
 }
 
 function blocksOf (turn: unknown): readonly unknown[] {
-  return isObject(turn) && Array.isArray(turn.content) ? turn.content : []
+  return isRecord(turn) && Array.isArray(turn.content) ? turn.content : []
 }
 
 function isUnsigned (block: unknown): boolean {
-  return isObject(block) && block.type === 'thinking' && (typeof block.signature !== 'string' || block.signature === '')
+  return isRecord(block) && block.type === 'thinking' && (typeof block.signature !== 'string' || block.signature === '')
 }
 
 /** The model as it is called here, whatever it is called upstream (protocol.md K 2.3d); of an alias, the model behind it. */
@@ -136,8 +136,4 @@ function betas (exchange: Exchange, configured: string | undefined, context: num
   const split = (list: string): string[] => list.split(',').map((name) => name.trim())
   const wanted = (typeof asked === 'string' ? [asked] : asked).flatMap(split).filter((name) => context === undefined || context > LONG_CONTEXT || !LONGER_CONTEXT.test(name))
   return [...new Set([...split(configured ?? ''), ...wanted])].filter((name) => name !== '').join(',')
-}
-
-function isObject (value: unknown): value is Record<string, unknown> {
-  return typeof value === 'object' && value !== null && !Array.isArray(value)
 }

@@ -7,6 +7,7 @@ import type { UpstreamRequest } from '../../plugin.ts'
 import { errorOf, type Report } from '../../videos/video.ts'
 import type { Upstream } from '../upstream.ts'
 import type { DialectModule } from './index.ts'
+import { asRecord } from '../../json-value.ts'
 
 /** Ids go into paths: what else one may hold would name something other than a task. */
 const ID = /^[\w-]{1,200}$/
@@ -53,14 +54,14 @@ export const videos: DialectModule = {
 
 /** The upstream's id of a task that it has just accepted. @throws {Error} it is no task, or one that failed at once */
 export function createdId (body: unknown): string {
-  const { id } = asObject(body)
+  const { id } = asRecord(body)
   if (typeof id !== 'string' || !ID.test(id)) throw new Error('the answer is no video task')
   return id
 }
 
 /** @throws {Error} it is no task */
 export function readReport (body: unknown): Report {
-  const { id, status, progress, expires_at: expires, error } = asObject(body)
+  const { id, status, progress, expires_at: expires, error } = asRecord(body)
   if (typeof id !== 'string' || typeof status !== 'string') throw new Error('the answer is no video task')
   const known = Object.hasOwn(STATUSES, status) ? STATUSES[status]! : 'unheard'
   return {
@@ -83,8 +84,4 @@ export function contentPath (id: string): string {
 
 function headersFor (upstream: Upstream): Record<string, string> {
   return { accept: 'application/json', 'accept-encoding': 'identity', 'user-agent': `model-gateway/${gatewayVersion}`, ...upstream.config.headers }
-}
-
-function asObject (body: unknown): Readonly<Record<string, unknown>> {
-  return typeof body === 'object' && body !== null ? body as Readonly<Record<string, unknown>> : {}
 }

@@ -2,7 +2,8 @@
 import { chatFields, STOP_REASONS } from '../../../chat-style.ts'
 import type { Exchange } from '../../../exchange.ts'
 import { clientId } from './call-ids.ts'
-import { isRecord, type Json, textIn } from './json.ts'
+import { isRecord, type Json } from '../../../json-value.ts'
+import { textIn } from './json.ts'
 
 /** Ends that are failures, whatever was said until then: the vendor's own words for "it broke". */
 const FAILED = new Set<unknown>(['error', 'insufficient_system_resource'])

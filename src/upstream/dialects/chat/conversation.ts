@@ -1,6 +1,7 @@
 // System blocks and turns as the messages of a chat (protocol.md B6).
 import { vendorsId } from './call-ids.ts'
-import { isRecord, type Json, textIn, unsayable } from './json.ts'
+import { isRecord, type Json } from '../../../json-value.ts'
+import { textIn, unsayable } from './json.ts'
 
 /** Claude Code's first system block: another hash in every request, with which no vendor's cache of prefixes would ever hit (A10). */
 const ATTRIBUTION = /^x-anthropic-billing-header/

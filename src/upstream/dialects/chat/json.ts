@@ -1,12 +1,6 @@
 // What all parts of this dialect say about JSON of others: nothing is known of its types (schema-validate may not be in the pipeline).
 import { GatewayError } from '../../../errors.ts'
 
-export type Json = Readonly<Record<string, unknown>>
-
-export function isRecord (value: unknown): value is Json {
-  return typeof value === 'object' && value !== null && !Array.isArray(value)
-}
-
 export function isGiven (value: unknown): boolean {
   return value !== undefined && value !== null
 }

@@ -2,7 +2,8 @@
 import type { Exchange } from '../../../exchange.ts'
 import { ErrorReply } from '../error-reply.ts'
 import { argumentsOf, CallIds, callsIn, cutsCalls, hasFailed, messageId, ownFields, readSaid, stopOf, withOwnFields } from './answer.ts'
-import { isGiven, isRecord, type Json, textIn } from './json.ts'
+import { isRecord, type Json } from '../../../json-value.ts'
+import { isGiven, textIn } from './json.ts'
 import { guessUsage, usageOf } from './usage.ts'
 
 interface ToolUse {

@@ -1,6 +1,7 @@
 // Tools, and which of them the model may or must call (protocol.md B6).
 import { clientTools } from '../../../money/bound.ts'
-import { isGiven, isRecord, type Json, textIn, unsayable } from './json.ts'
+import { isRecord, type Json } from '../../../json-value.ts'
+import { isGiven, textIn, unsayable } from './json.ts'
 
 interface ChatTool {
   readonly type: 'function'

@@ -3,7 +3,7 @@ import type { Exchange } from '../../../exchange.ts'
 import { Model } from '../../../facts.ts'
 import { estimateInput } from '../../../money/bound.ts'
 import { guessed, guessedOutput } from '../../../money/usage.ts'
-import { isRecord, type Json } from './json.ts'
+import { isRecord, type Json } from '../../../json-value.ts'
 
 /** Undefined: nothing was reported. In a stream also a `null` in every chunk but one. */
 export function usageOf (chunk: Json, choice: unknown): Json | undefined {

@@ -1,0 +1,18 @@
+// Looking into JSON of others, of whose types nothing is known.
+
+export type Json = Readonly<Record<string, unknown>>
+
+/** A JSON object; no array. */
+export function isRecord (value: unknown): value is Json {
+  return typeof value === 'object' && value !== null && !Array.isArray(value)
+}
+
+/** What has no fields has none that anybody looks for. */
+export function asRecord (value: unknown): Json {
+  return typeof value === 'object' && value !== null ? value as Json : {}
+}
+
+/** Undefined where there is no such field, or no object. */
+export function fieldOf (value: unknown, name: string): unknown {
+  return typeof value === 'object' && value !== null ? (value as Json)[name] : undefined
+}
