@@ -167,6 +167,9 @@ t.test('what no honest client sends', async (t) => {
   t.match(await raw(all.gw, { 'content-type': 'multipart/form-data; boundary=other' }, whole), refused('bad_request'), 'another boundary')
   t.match(await raw(all.gw, { 'content-type': 'text/plain' }, whole), refused('bad_request'))
   t.match(await raw(all.gw, { ...FORM, 'content-length': String(3 * 1024 * 1024) }, Buffer.from('--b'), () => new Promise(() => {})), refused('request_too_large', 413), 'too large, by its head')
+  for (const disposition of ['form-data', 'form-data; name', 'form-data; name=""', 'form-data; filename="a.png"', 'form-data; filename', 'form-data; name; filename="a.png"']) {
+    t.match(await raw(all.gw, FORM, Buffer.concat([Buffer.from(`--b\r\nContent-Disposition: ${disposition}\r\n\r\nx\r\n`), whole])), { ...refused('bad_request'), text: /has no name/ }, `a part that is only ${disposition}`)
+  }
   const tooLarge = Buffer.concat([part('model', 'nano'), part('prompt', 'x'), part('image', randomBytes(3 * 1024 * 1024), '; filename="a.png"'), Buffer.from('--b--\r\n')])
   t.match(await raw(all.gw, FORM, tooLarge), refused('request_too_large', 413), 'too large, by its bytes')
   t.match(await raw(all.gw, FORM, Buffer.concat([part('__proto__', 'x'), part('constructor[prototype]', 'x'), whole])), { status: 200 }, 'names that mean something to JavaScript')

@@ -91,8 +91,9 @@ export async function readForm (req: IncomingMessage, res: ServerResponse, limit
     const onLeft = (): void => { fail(exchange.abortReason) }
     const tooMany = (what: string): void => { fail(new GatewayError('bad_request', { message: `The form has too many ${what}. Send fewer.` })) }
 
-    parser.on('field', (name, value, nameTruncated, valueTruncated) => {
+    parser.on('field', (name: string | undefined, value, nameTruncated, valueTruncated) => {
       if (isOver) return
+      if (!name) { fail(unnamed()); return }
       if (nameTruncated || valueTruncated) { fail(new GatewayError('invalid_request', { message: `The field ${JSON.stringify(name.slice(0, 40))} is longer than ${FIELD_BYTES} bytes. Shorten it.`, param: name.slice(0, 40) })); return }
       text += name.length + value.length
       try {
@@ -102,11 +103,12 @@ export async function readForm (req: IncomingMessage, res: ServerResponse, limit
         fail(error)
       }
     })
-    parser.on('file', (name, stream, filename, _encoding, type) => {
+    parser.on('file', (name: string | undefined, stream, filename, _encoding, type) => {
       const upload = new Upload(filename, type, temporary)
       // Errors of the parser reach each open file too; the parser's own are reported.
       stream.on('error', () => {})
       if (isOver) { stream.resume(); return }
+      if (!name) { open.add(stream); fail(unnamed()); return }
       uploads.push(upload)
       form.addFile(name, upload)
       open.add(stream)
@@ -145,6 +147,11 @@ function createParser (req: IncomingMessage): BusboyInstance {
   } catch (cause) {
     throw new GatewayError('bad_request', { message: 'The Content-Type multipart/form-data has no boundary. Let your HTTP client set this header.', cause })
   }
+}
+
+/** The parser's types say that every part has a name; it passes those on that have none. */
+function unnamed (): GatewayError {
+  return new GatewayError('bad_request', { message: 'A part of the form has no name. Give each one: Content-Disposition: form-data; name="…".' })
 }
 
 /** The parser waits while a chunk is written: so no more than that is ever read ahead. */
