@@ -66,10 +66,16 @@ const REST = /\/(?:\*|\{\w+\})$/
 /** A name in the middle of a path: one segment, any. */
 const WITHIN = /\{\w+\}(?=\/)/
 
-/** Below a wrong base URL too: there the error is most needed by a client that can read it. */
-const MESSAGES = /\/messages(?:\/|$)/
+const MESSAGES = /^\/v1\/messages(?:\/|$)/
 
-/** How errors look at a path that no route may know (spec 7.1, 7.2; protocol.md K 4.8b). */
+/** A request's path and its query: the absolute form is what proxies are sent, and all must take it (RFC 9112 3.2.2). */
+export function readTarget (target: string): { readonly path: string, readonly query: string } {
+  const url = target.startsWith('/') ? target : target.replace(/^https?:\/\/[^/?#]*/i, '')
+  const mark = url.indexOf('?')
+  return mark === -1 ? { path: url, query: '' } : { path: url.slice(0, mark), query: url.slice(mark) }
+}
+
+/** How errors look at a path, whether or not there is anything (spec 7.1, 7.2; protocol.md K 4.8b). */
 export function styleOf (path: string): Style {
   return MESSAGES.test(path) ? 'messages' : 'chat'
 }

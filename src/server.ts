@@ -15,7 +15,7 @@ import { memoryLimitOf, Overload, type WatchLoad, watchProcess } from './overloa
 import { serve } from './pipeline.ts'
 import type { Headers } from './reply.ts'
 import { createRequestId } from './request-id.ts'
-import { styleOf } from './routes.ts'
+import { readTarget, styleOf } from './routes.ts'
 import type { Services } from './services.ts'
 import { isForm, readForm } from './multipart/read-form.ts'
 import { forward } from './upstream/forward.ts'
@@ -156,10 +156,7 @@ export class GatewayServer {
   }
 
   #exchange (req: IncomingMessage, res: ServerResponse, table: 'routes' | 'publicRoutes', upgrade?: Upgrade): void {
-    // The absolute form is what proxies are sent, and all must take it (RFC 9112 3.2.2).
-    const url = req.url?.startsWith('/') === true ? req.url : (req.url ?? '').replace(/^https?:\/\/[^/?#]*/i, '')
-    const mark = url.indexOf('?')
-    const path = mark === -1 ? url : url.slice(0, mark)
+    const { path, query } = readTarget(req.url ?? '')
     if (this.#isDraining) res.shouldKeepAlive = false
     if (req.headers.host === undefined && req.httpVersion === '1.1') {
       this.#refuse(req, res, new GatewayError('bad_request', { message: 'The Host header is missing.' }))
@@ -186,7 +183,7 @@ export class GatewayServer {
     const exchange = new Exchange(createRequestId(), route, {
       method: req.method!,
       path,
-      query: mark === -1 ? '' : url.slice(mark),
+      query,
       headers: req.headers,
       address: req.socket.remoteAddress ?? ''
     }, snapshot.lease())
@@ -239,7 +236,7 @@ export class GatewayServer {
   }
 
   #tell (req: IncomingMessage, res: ServerResponse, error: GatewayError, id: string): void {
-    const { status, headers, body } = shapeError(error, styleOf((req.url ?? '').split('?')[0]!), id)
+    const { status, headers, body } = shapeError(error, styleOf(readTarget(req.url ?? '').path), id)
     const text = JSON.stringify(body)
     const isSending = hasMuchUnread(req)
     if (isSending) res.shouldKeepAlive = false
@@ -251,7 +248,7 @@ export class GatewayServer {
 
   /** Who reports a request id must be found, also where no exchange was made. */
   #note (id: string, { status, code }: GatewayError, method: string | undefined, url: string | undefined): void {
-    this.#services.log.info({ request_id: id, status, code, method, path: url && shownPath(url.split('?')[0]!) }, 'refused')
+    this.#services.log.info({ request_id: id, status, code, method, path: url && shownPath(readTarget(url).path) }, 'refused')
   }
 
   /** What the parser could not read, or what came too slowly: there is no request object, only the socket. */
@@ -269,7 +266,7 @@ export class GatewayServer {
     this.#services.metrics.rejected(code)
     const error = new GatewayError(code)
     this.#note(id, error, undefined, path)
-    const { status, headers, body } = shapeError(error, styleOf(path), id)
+    const { status, headers, body } = shapeError(error, styleOf(readTarget(path).path), id)
     const text = JSON.stringify(body)
     const head = { ...headers, 'content-type': 'application/json', 'content-length': Buffer.byteLength(text), 'x-request-id': id, 'request-id': id, connection: 'close' }
     socket.on('error', () => {})

@@ -120,15 +120,29 @@ t.test('what the parser can not read', async (t) => {
     t.equal(body.error.type, 'not_found_error')
     t.equal(body.request_id, messages.headers['x-request-id'])
   })
-  await t.test('a wrong base URL is told from the path, in the style that its client reads', async (t) => {
-    for (const [path, style, hint] of [
-      ['/v1/v1/messages', 'messages', /without \/v1/], ['/messages', 'messages', /with \/v1/], ['/chat/completions', 'chat', /with \/v1/],
-      ['/v1/v1/chat/completions', 'chat', /one \/v1 too many/], ['/v1/responses', 'chat', /chat completions/], [`/${'x'.repeat(500)}`, 'chat', /at POST \/\*\*\*\. .*under \/v1/], [`/${'x/'.repeat(500)}`, 'chat', /(?:\/x){40}.*….*under \/v1/]
+  await t.test('a wrong base URL is told from the path', async (t) => {
+    for (const [path, hint] of [
+      ['/v1/v1/messages', /without \/v1/], ['/messages', /with \/v1/], ['/chat/completions', /with \/v1/],
+      ['/v1/v1/chat/completions', /one \/v1 too many/], ['/v1/responses', /chat completions/], [`/${'x'.repeat(500)}`, /at POST \/\*\*\*\. .*under \/v1/], [`/${'x/'.repeat(500)}`, /(?:\/x){40}.*….*under \/v1/]
     ] as const) {
       const got = await send(t, url, `POST ${path} HTTP/1.1\r\nhost: x\r\nconnection: close\r\ncontent-length: 0\r\n\r\n`)
       const body = JSON.parse(got.body) as { type?: string, error: { message: string } }
-      t.strictSame([got.status, body.type], [404, style === 'messages' ? 'error' : undefined])
+      t.strictSame([got.status, body.type], [404, undefined])
       t.match(body.error.message, hint)
+    }
+  })
+  await t.test('only /v1/messages and what is below it has the messages format (spec 7.1, 7.2)', async (t) => {
+    const paths: Readonly<Record<'messages' | 'chat', readonly string[]>> = {
+      messages: ['/v1/messages', '/v1/messages/', '/v1/messages?beta=true', '/v1/messages/batches/abc', 'http://gateway.example/v1/messages/abc?x=/v1/models'],
+      chat: ['/v2/messages', '/v1/threads/abc/messages', '/v1/v1/messages', '/messages', '/v1/messagesx', '//v1/messages', '/V1/messages', '/v1/models?x=/v1/messages', '/?/v1/messages', 'http://gateway.example/v2/messages', 'http://v1/messages']
+    }
+    for (const [style, all] of Object.entries(paths)) {
+      for (const path of all) {
+        // Nothing is there, or nothing that takes this method.
+        const got = await send(t, url, `DELETE ${path} HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n`)
+        t.match(String(got.status), /^40[45]$/, path)
+        t.equal((JSON.parse(got.body) as { type?: string }).type, style === 'messages' ? 'error' : undefined, path)
+      }
     }
   })
   await t.test('the absolute form of an address is that address', async (t) => {
