@@ -3,6 +3,7 @@ import { createServer, type IncomingMessage, type RequestListener, type Server, 
 import type { AddressInfo, Socket } from 'node:net'
 import type { Duplex } from 'node:stream'
 import { observe } from './admin/log.ts'
+import { Bag } from './bag.ts'
 import { type BodyLimits, BodyMemory, readBody } from './body.ts'
 import { ClientWriter, discard, hasMuchUnread } from './client-writer.ts'
 import type { ServerConfig } from './config/config.ts'
@@ -44,7 +45,7 @@ export class GatewayServer {
   readonly overload: Overload
   readonly #servers: readonly Server[]
   /** what a drain's deadline ends */
-  readonly #running = new Set<Exchange>()
+  readonly #running = new Bag<Exchange>()
   /** of those that run, upgrades to WebSockets */
   #tunnels = 0
   #idle: (() => void) | undefined
@@ -111,7 +112,7 @@ export class GatewayServer {
     publicly.close()
     const idle = new Promise<void>((resolve) => { this.#idle = resolve; this.#checkIdle() })
     await Promise.race([idle, sleep(patience)])
-    for (const exchange of this.#running) {
+    for (const exchange of this.#running.all()) {
       exchange.abort(new GatewayError('service_unavailable', { message: 'The gateway is restarting. Send the request again.' }))
     }
     await Promise.race([idle, sleep(LAST_WORDS_MS)])
@@ -188,12 +189,12 @@ export class GatewayServer {
       address: req.socket.remoteAddress ?? ''
     }, snapshot.lease())
     observe(exchange, this.#services)
-    this.#running.add(exchange)
+    const place = this.#running.add(exchange)
     if (upgrade !== undefined) this.#tunnels++
     let taken = 0
     exchange.onFinish(() => {
       this.bodyMemory.give(taken)
-      this.#running.delete(exchange)
+      this.#running.remove(place)
       if (upgrade !== undefined) this.#tunnels--
       snapshot.release()
       this.#checkIdle()

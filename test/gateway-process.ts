@@ -21,9 +21,12 @@ export interface GatewayProcess {
   ask<Q extends Question> (question: Q): Promise<Answers[Q]>
 }
 
-/** @throws {Error} it did not start: with what it said */
-export async function startProcess (t: Test, file: string): Promise<GatewayProcess> {
-  const [command, args] = untapped(process.execPath, ['--expose-gc', '--import', new URL('probe.ts', import.meta.url).href, path.join(packageRoot, 'src/gateway.js'), 'start', '--config', file])
+/**
+ * @param flags of node
+ * @throws {Error} it did not start: with what it said
+ */
+export async function startProcess (t: Test, file: string, flags: readonly string[] = []): Promise<GatewayProcess> {
+  const [command, args] = untapped(process.execPath, ['--expose-gc', ...flags, '--import', new URL('probe.ts', import.meta.url).href, path.join(packageRoot, 'src/gateway.js'), 'start', '--config', file])
   const child = spawn(command, args, { stdio: ['ignore', 'pipe', 'pipe', 'ipc'] })
   t.teardown(() => end(child))
   const logged: Record<string, unknown>[] = []
