@@ -22,8 +22,8 @@ export interface Ways {
   readBody (exchange: Exchange): Promise<Body>
   /** Sends the client's bytes to the route's upstream, unread. @throws {GatewayError} nothing was committed */
   forward (exchange: Exchange, upstream: string, own?: OwnRequest): Promise<BytesReply>
-  /** Of an upgrade to a WebSocket only: asks the route's upstream for one. @throws {GatewayError} nothing was committed */
-  connect? (exchange: Exchange, upstream: string): Promise<Tunnel>
+  /** Of an upgrade to a WebSocket only: asks the route's upstream for one, which may answer otherwise. @throws {GatewayError} nothing was committed */
+  connect? (exchange: Exchange, upstream: string): Promise<Tunnel | BytesReply>
   /** What a request of the same name was answered before; undefined: it is to be served. Not in a dry run. @throws {GatewayError} */
   recall? (exchange: Exchange): Promise<Reply | undefined>
 }
@@ -48,7 +48,11 @@ async function run (exchange: Exchange, writer: ClientWriter, ways: Ways): Promi
   switch (route.endpoint.kind) {
     case 'local': return await respond(exchange, writer, await settleHook(route.endpoint.answer(exchange), route.name, exchange))
     case 'forward':
-      if (ways.connect !== undefined) return await join(exchange, await ways.connect(exchange, route.endpoint.upstream), { upstream: route.endpoint.upstream })
+      if (ways.connect !== undefined) {
+        const connected = await ways.connect(exchange, route.endpoint.upstream)
+        const served = { upstream: route.endpoint.upstream }
+        return 'join' in connected ? await join(exchange, connected, served) : await respond(exchange, writer, connected, served)
+      }
       return await respond(exchange, writer, await ways.forward(exchange, route.endpoint.upstream), { upstream: route.endpoint.upstream })
     case 'download': return await download(exchange, writer, ways, route.endpoint)
     case 'model': return await askUpstreams(exchange, writer)

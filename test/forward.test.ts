@@ -499,7 +499,7 @@ t.test('what each ending costs', async (t) => {
     const codes = [302, 400, 401, 403, 404, 409, 413, 422, 429, 500, 502, 503, 529]
     t.match(await billed(t, codes.length, async () => {
       for (const code of codes) {
-        t.ok((await ask(gw.url, '/v1/echo', asking(`error ${code}`))).status >= 400)
+        t.ok((await ask(gw.url, '/v1/echo', asking(`error ${code}`))).status >= 300)
         gw.heal()
       }
     }), { nanos: 0n, entries: 0 })
@@ -678,12 +678,13 @@ t.test('errors of an upstream are shaped in chat style and scrubbed', async (t) 
     { script: errorReply(400, 'invalid_request_error', 'field "input" of upstream-secret-0 at org-abcdefghij is missing'), status: 400, code: 'invalid_request', message: /^field "input" of \[redacted\] at \[redacted\] is missing/ },
     { script: errorReply(401, 'authentication_error', 'invalid x-api-key upstream-secret-0'), status: 502, code: 'server_error', message: /^The model's provider failed/ },
     { script: errorReply(403, 'permission_error', 'organization x'), status: 502, code: 'server_error', message: /^The model's provider failed/ },
-    { script: errorReply(404, 'not_found_error', 'no such file'), status: 502, code: 'server_error', message: /^The model's provider failed/ },
+    { script: errorReply(402, 'billing_error', 'pay upstream-secret-0'), status: 502, code: 'server_error', message: /^The model's provider failed/ },
     { script: errorReply(413, 'request_too_large', 'too large'), status: 413, code: 'request_too_large', message: /too large|larger/ },
     { script: errorReply(429, 'rate_limit_error', 'slow down, upstream-secret-0', { 'retry-after': '7' }), status: 503, code: 'model_overloaded', message: /overloaded/, retryAfter: '7' },
     { script: errorReply(503, 'overloaded_error', 'busy'), status: 503, code: 'model_overloaded', message: /overloaded/, retryAfter: '2' },
     { script: [status(500, { 'content-type': 'text/html' }), raw('<html>upstream-secret-0</html>')], status: 502, code: 'server_error', message: /^The model's provider failed/ },
-    { script: status(302, { location: 'http://169.254.169.254/' }), status: 502, code: 'server_error', message: /^The model's provider failed/ }
+    // No HTTP (RFC 9110 15): node could not even write it.
+    ...['099', '600', '999'].map((number) => ({ script: bytes(`HTTP/1.1 ${number} Odd\r\ncontent-length: 2\r\n\r\nhi`), status: 502, code: 'server_error', message: /^The model's provider failed/ }))
   ]
   const { gw, up } = await forwarding(t, ({ path }) => cases[Number(path.split('/').at(-1))]!.script)
   for (const [i, { status: expected, code, message, retryAfter }] of cases.entries()) {
@@ -700,6 +701,39 @@ t.test('errors of an upstream are shaped in chat style and scrubbed', async (t) 
       t.equal(up.requests.length, i + 1, 'asked once: no redirect is followed, nothing is tried again')
     })
   }
+})
+
+t.test('what an upstream says of the client\'s own request passes as it is, costs nothing, and blames nobody', async (t) => {
+  const statuses = [300, 301, 302, 303, 305, 307, 308, 404, 405, 406, 409, 410, 411, 412, 414, 415, 416, 417, 418, 421, 423, 424, 426, 428, 431, 451, 499]
+  const { gw, up } = await forwarding(t, ({ path }) => {
+    const code = Number(path.split('/').at(-1))
+    const said = JSON.stringify({ error: { message: `about ${code}` } })
+    return [status(code, { 'content-type': 'application/vnd.own+json', 'content-length': String(said.length), allow: 'GET, PUT', location: '/elsewhere', etag: '"e"', 'content-range': 'bytes */7', 'set-cookie': 'a=b', 'x-request-id': 'vendor-id' }), raw(said)]
+  }, { routes: ROUTES.replace('price: free', 'price: { usd: 0.5 }') })
+  for (const code of statuses) {
+    await t.test(String(code), async (t) => {
+      const got = await ask(gw.url, `/v1/files/${code}`, { method: 'POST', body: Buffer.from('{}') })
+      t.equal(got.status, code)
+      t.equal(got.bytes.toString(), JSON.stringify({ error: { message: `about ${code}` } }))
+      t.match(got.headers, { 'content-type': 'application/vnd.own+json', allow: 'GET, PUT', location: '/elsewhere', etag: '"e"', 'content-range': 'bytes */7', 'x-request-id': /^req_/ })
+      t.notOk('set-cookie' in got.headers)
+      t.match(await finished(gw), { outcome: 'completed', status: code, upstream: 'u0' })
+    })
+  }
+  t.equal(up.requests.length, statuses.length, 'asked once each: no redirect is followed, nothing is tried again')
+  t.equal(await charged(t, gw), 0n)
+  t.match(gw.services.upstreams.health.targets(gw.live.current()).find(({ model }) => model.includes('/v1/files')), { breaker: 'closed', failed: 0, running: 0 })
+})
+
+t.test('a redirect within the upstream leads to where the client has asked; one to elsewhere stays as it is', async (t) => {
+  const { gw, up } = await forwarding(t, ({ headers }) => status(307, { location: String(headers['if-match']) }))
+  const to = async (location: string): Promise<unknown> => (await ask(gw.url, '/v1/files/a', { headers: { 'if-match': location } })).headers.location
+  t.equal(await to(`${up.url}/v1/files/b?c=d`), '/v1/files/b?c=d')
+  for (const same of ['/v1/files/b', 'b', '../b', '//cdn.example/b', 'https://cdn.example/b?sig=x', `${up.url}0/v1/files/b`]) t.equal(await to(same), same)
+  const based = await gateway(t, forwardYaml(`${up.url}/base`))
+  const toBased = async (location: string): Promise<unknown> => (await ask(based.url, '/v1/files/a', { headers: { 'if-match': location } })).headers.location
+  for (const location of [`${up.url}/base/v1/files/b`, '/base/v1/files/b']) t.equal(await toBased(location), '/v1/files/b')
+  for (const other of ['/other/b', `${up.url}/other/b`, '/basement/b']) t.equal(await toBased(other), other)
 })
 
 t.test('what the client sends is bounded', async (t) => {

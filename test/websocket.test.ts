@@ -243,7 +243,8 @@ t.test('what an upstream says in the place of a WebSocket is shaped and scrubbed
     '429': { greet: say('429 Too Many Requests', 'retry-after: 7\r\n'), status: 503, code: 'model_overloaded' },
     '400': { greet: say('400 Bad Request'), status: 400, code: 'invalid_request' },
     '200': { greet: say('200 OK'), status: 502, code: 'server_error', cause: /^malformed/ },
-    '302': { greet: say('302 Found', 'location: http://169.254.169.254/\r\n'), status: 502, code: 'server_error' },
+    '099': { greet: say('099 Odd'), status: 502, code: 'server_error', cause: /^malformed/ },
+    '600': { greet: say('600 Odd'), status: 502, code: 'server_error', cause: /^malformed/ },
     'a proof that is none': { greet: (visitor) => { accept(visitor, { 'sec-websocket-accept': 'AAAAAAAAAAAAAAAAAAAAAAAAAAA=' }) }, status: 502, code: 'server_error', cause: /^malformed/ },
     'another protocol': { greet: (visitor) => { accept(visitor, { upgrade: 'h2c' }) }, status: 502, code: 'server_error', cause: /^malformed/ },
     'nothing, and hangs up': { greet: ({ socket }) => { socket.destroy() }, status: 502, code: 'server_error', cause: /^reset/ },
@@ -273,6 +274,23 @@ t.test('what an upstream says in the place of a WebSocket is shaped and scrubbed
     isShaped(t, got, 'server_error')
     t.match((await finished(gw))['cause'], /^refused/)
   })
+})
+
+t.test('what an upstream says of the client\'s own request passes as it is, and costs nothing', async (t) => {
+  let code = 0
+  const { gw, up } = await tunnelling(t, ({ socket }) => {
+    socket.end(`HTTP/1.1 ${code} Odd\r\ncontent-type: text/plain\r\nlocation: /v1/elsewhere\r\nset-cookie: a=b\r\ncontent-length: 4\r\n\r\nsaid`)
+  })
+  for (code of [302, 307, 404, 405, 409, 426]) {
+    const got = await raw(t, gw.url)
+    t.equal(got.status, code)
+    t.equal(got.rest, 'said')
+    t.match(got.headers, { 'content-type': 'text/plain', location: '/v1/elsewhere', 'x-request-id': /^req_/ })
+    t.notOk('set-cookie' in got.headers)
+    t.match(await finished(gw), { outcome: 'completed', status: code })
+    await closed(up.visitors.at(-1)!.socket)
+    t.equal(await charged(t, gw), 0n)
+  }
 })
 
 t.test('its place among the requests of the key is taken as long as it is open', async (t) => {

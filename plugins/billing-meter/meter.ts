@@ -288,8 +288,9 @@ export class Meter {
   #makeBill (ending: Ending): Awaitable<Bill | undefined> {
     const { endpoint, name } = this.#exchange.route
     if (endpoint.kind === 'forward') {
-      // Its bytes are not counted: a whole answer, or one that the client did not want whole. An error is no answer (spec 1).
-      if (this.status >= 400 || ending === 'cut by upstream' || ending === 'cut by gateway') return undefined
+      // Its bytes are not counted: a whole answer, or one that the client did not want whole. An error is no answer, and the way to
+      // another address none yet (spec 1).
+      if ((this.status >= 300 && this.status !== 304) || ending === 'cut by upstream' || ending === 'cut by gateway') return undefined
       return { nanos: this.#bounds.most, model: name, usage: noUsage, usage_source: 'provider', price_version: flatVersion(endpoint.price) }
     }
     if (this.#rate !== undefined) {

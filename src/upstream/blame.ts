@@ -72,6 +72,15 @@ export function isTurnedAway (failure: UpstreamFailure): boolean {
   return failure.kind === 'refused' || failure.kind === 'connect_timeout' || (failure.kind === 'status' && failure.status === 429)
 }
 
+/**
+ * Whether a status says something of the request that a client has made up, and of nothing else: a path, a method, a condition, another
+ * address. Not of our account there, of its rate, or of how the upstream fares; with 400, 413 and 422 vendors may mean those too, and
+ * only their words tell.
+ */
+export function isOfRequest (status: number): boolean {
+  return status >= 300 && status < 500 && ![400, 401, 402, 403, 407, 408, 413, 422, 429].includes(status)
+}
+
 /** Statuses of servers, and of proxies before them, that are not there for a moment; 52x are Cloudflare's, 529 is Anthropic's. */
 function mayPass (status: number): boolean {
   return status === 408 || (status >= 500 && status <= 504 && status !== 501) || (status >= 520 && status <= 529)

@@ -13,6 +13,7 @@ import { version as gatewayVersion } from '../package-root.ts'
 import type { BytesReply } from '../reply.ts'
 import type { OwnRequest } from '../routes.ts'
 import { admitUnread, failUnread } from './admit.ts'
+import { isOfRequest } from './blame.ts'
 import { RACE_MS } from './connections.ts'
 import { Deadline } from './deadline.ts'
 import { failureOf } from './dial.ts'
@@ -172,12 +173,18 @@ function carry (exchange: Exchange, upstream: Upstream, pass: Pass | undefined, 
         if (isDecided) { response.destroy(); return }
         incoming = response
         clearTimeout(timer)
-        const status = response.statusCode ?? 502
-        if (status === 416) {
+        const status = response.statusCode ?? 0
+        if (status < 200 || status > 599) {
+          fail({ kind: 'malformed', cause: new Error(`the upstream answered with a status of ${status}`) })
+          return
+        }
+        if (own !== undefined && status === 416) {
           fail(new GatewayError('range_not_satisfiable', { headers: pickRange(response) }))
           return
         }
-        if (status >= 400 || (status >= 300 && status !== 304)) {
+        const isGood = status < 300 || status === 304
+        // What is asked in a client's place is no request of its own: nobody else can act on what is said of it.
+        if (!isGood && (own !== undefined || !isOfRequest(status))) {
           timer = setTimeout(() => { response.destroy() }, silence)
           void readError(response).then((text) => { fail({ kind: 'status', status, headers: response.headers, body: parseOr(text) }) })
           return
@@ -185,7 +192,7 @@ function carry (exchange: Exchange, upstream: Upstream, pass: Pass | undefined, 
         isDecided = true
         exchange.times.firstByte = performance.now()
         metrics.attempt(upstream.name, 'ok')
-        pass?.begin()
+        if (isGood) pass?.begin()
         // A listener for data would start the flow before the writer is there to take it.
         response.pause()
         // Traps 1 and 5: a dead upstream and a silent one must end the answer; our own timer tells them apart. It rests
@@ -196,7 +203,7 @@ function carry (exchange: Exchange, upstream: Upstream, pass: Pass | undefined, 
         }
         watch()
         response.on('data', () => { timer!.refresh() }).on('pause', () => { clearTimeout(timer); deadline?.rest() }).on('resume', () => { watch(); deadline?.goOn() })
-        response.on('end', () => { pass?.succeed() })
+        response.on('end', () => { if (isGood) pass?.succeed(); else pass?.leave() })
         response.on('close', () => {
           clearTimeout(timer)
           deadline?.stop()
@@ -204,7 +211,7 @@ function carry (exchange: Exchange, upstream: Upstream, pass: Pass | undefined, 
           if (exchange.abortReason === undefined) pass?.fail(broken, new GatewayError('upstream_stream_interrupted', { cause: broken }))
           else pass?.leave()
         })
-        resolve({ kind: 'bytes', status, headers: returnable(response.headers), bytes: response })
+        resolve({ kind: 'bytes', status, headers: returnable(response.headers, upstream), bytes: response })
       }
     })
     if (exchange.abortReason !== undefined) { onAbort(); return }

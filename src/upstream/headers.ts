@@ -1,6 +1,7 @@
 // Which headers travel: allow-lists both ways, so that no credential, cookie or organisation passes by accident (protocol.md H).
 import type { IncomingHttpHeaders } from 'node:http'
 import { version } from '../package-root.ts'
+import type { Upstream } from './upstream.ts'
 
 /** Of a client's head, on a forward route. */
 const REQUEST = new Set([
@@ -11,7 +12,7 @@ const REQUEST = new Set([
 /** Of an upstream's head, on a forward route. */
 const RESPONSE = new Set([
   'content-type', 'content-length', 'content-encoding', 'content-range', 'content-disposition', 'content-language',
-  'accept-ranges', 'etag', 'last-modified', 'cache-control', 'expires', 'vary'
+  'accept-ranges', 'etag', 'last-modified', 'cache-control', 'expires', 'vary', 'allow', 'location'
 ])
 
 /** Of a client's upgrade to a WebSocket. */
@@ -49,8 +50,15 @@ export function forwardable (headers: IncomingHttpHeaders): Record<string, strin
   return picked
 }
 
-export function returnable (headers: IncomingHttpHeaders): Record<string, string> {
-  return pick(headers, RESPONSE)
+export function returnable (headers: IncomingHttpHeaders, upstream: Pick<Upstream, 'origin' | 'basePath'>): Record<string, string> {
+  const { location, ...picked } = pick(headers, RESPONSE)
+  return location === undefined ? picked : { ...picked, location: asSeenHere(location, upstream) }
+}
+
+/** A redirect within the upstream leads to where the client has asked: at the upstream itself it has no key. */
+function asSeenHere (location: string, { origin, basePath }: Pick<Upstream, 'origin' | 'basePath'>): string {
+  const base = /^\/(?!\/)/.test(location) ? basePath : origin + basePath
+  return location.startsWith(`${base}/`) ? location.slice(base.length) : location
 }
 
 export function upgradable (headers: IncomingHttpHeaders): Record<string, string> {

@@ -9,10 +9,12 @@ import type { Exchange } from '../exchange.ts'
 import { nameFailure } from '../hooks.ts'
 import type { UpstreamFailure } from '../plugin.ts'
 import { version as gatewayVersion } from '../package-root.ts'
+import type { BytesReply } from '../reply.ts'
 import { admitUnread, failUnread } from './admit.ts'
+import { isOfRequest } from './blame.ts'
 import { failureOf } from './dial.ts'
 import { proxy, readError, refuseEscapes } from './forward.ts'
-import { acceptable, upgradable } from './headers.ts'
+import { acceptable, returnable, upgradable } from './headers.ts'
 import type { Pass } from './pass.ts'
 
 /** An upstream that has agreed; the client does not know yet. */
@@ -83,9 +85,10 @@ export function noticeEnd (socket: Socket, head: Buffer): Pick<Upgrade, 'handOve
 
 /**
  * Asks the upstream for a WebSocket.
+ * @returns its answer, where that says what is wrong with the client's own request
  * @throws {GatewayError} it can't be asked now, refused or failed; nothing was written to the client
  */
-export async function connectTunnel (exchange: Exchange, upstreamName: string, upgrade: Upgrade): Promise<Tunnel> {
+export async function connectTunnel (exchange: Exchange, upstreamName: string, upgrade: Upgrade): Promise<Tunnel | BytesReply> {
   refuseEscapes(exchange.received.path)
   const key = checkHandshake(upgrade.req)
   const pass = await admitUnread(exchange, exchange.snapshot.upstreams.get(upstreamName)!)
@@ -97,7 +100,7 @@ export async function connectTunnel (exchange: Exchange, upstreamName: string, u
   }
 }
 
-function connect (exchange: Exchange, pass: Pass, key: string, { req, res, socket, handOver }: Upgrade): Promise<Tunnel> {
+function connect (exchange: Exchange, pass: Pass, key: string, { req, res, socket, handOver }: Upgrade): Promise<Tunnel | BytesReply> {
   const { upstream } = pass
   const { metrics } = exchange.snapshot.services
   const { websocket_idle: idle, first_byte: firstByte } = upstream.config.timeouts
@@ -105,7 +108,7 @@ function connect (exchange: Exchange, pass: Pass, key: string, { req, res, socke
   exchange.attempts = 1
   exchange.times.body = exchange.times.dispatched = performance.now()
 
-  return new Promise<Tunnel>((resolve, reject) => {
+  return new Promise<Tunnel | BytesReply>((resolve, reject) => {
     /** the upstream has agreed, or failed */
     let isDecided = false
     let outgoing: ClientRequest | undefined
@@ -165,11 +168,18 @@ function connect (exchange: Exchange, pass: Pass, key: string, { req, res, socke
     }
     const onResponse = (response: IncomingMessage): void => {
       clearTimeout(timer)
-      const status = response.statusCode ?? 502
+      const status = response.statusCode ?? 0
       const slow = setTimeout(() => { response.destroy() }, upstream.config.timeouts.idle)
+      if (!isDecided && isOfRequest(status)) {
+        isDecided = true
+        response.pause().on('close', () => { clearTimeout(slow); pass.leave() })
+        metrics.attempt(upstream.name, 'ok')
+        resolve({ kind: 'bytes', status, headers: returnable(response.headers, upstream), bytes: response })
+        return
+      }
       void readError(response).then((text) => {
         clearTimeout(slow)
-        fail(status >= 400 ? { kind: 'status', status, headers: response.headers, body: parseOr(text) }
+        fail(status >= 400 && status <= 599 ? { kind: 'status', status, headers: response.headers, body: parseOr(text) }
           : { kind: 'malformed', cause: new Error(`the upstream answered ${status} to a WebSocket`) })
       })
     }
