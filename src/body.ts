@@ -82,6 +82,11 @@ export function checkSize (req: IncomingMessage, limit: number): { readonly leng
   return { length: undefined, decoder: decoder() }
 }
 
+/** To a client that waits with its body until it is told to send it: HTTP/1.0 has no such answer (RFC 9110 10.1.1). */
+export function sayContinue (req: IncomingMessage, res: ServerResponse): void {
+  if (req.headers.expect !== undefined && req.httpVersion !== '1.0') res.writeContinue()
+}
+
 export function tooLarge (limit: number): GatewayError {
   return new GatewayError('request_too_large', { message: `The request body is larger than ${limit} bytes (${limit / 1048576} MB). Send a smaller one.` })
 }
@@ -102,7 +107,7 @@ export async function readBody (req: IncomingMessage, res: ServerResponse, limit
     reserved = bytes
   }
   if (length !== undefined) limits.memory.check(length)
-  if (req.headers.expect !== undefined) res.writeContinue()
+  sayContinue(req, res)
 
   const guard = new JsonGuard()
   const body = new Chunks()

@@ -9,7 +9,7 @@ import { ClientWriter, discard, hasMuchUnread } from './client-writer.ts'
 import type { ServerConfig } from './config/config.ts'
 import type { Snapshot } from './config/snapshot.ts'
 import { corsHeaders, preflight } from './cors.ts'
-import { type ErrorCode, GatewayError, shapeError } from './errors.ts'
+import { GatewayError, shapeError } from './errors.ts'
 import { Exchange } from './exchange.ts'
 import { nowhere, shownPath } from './nowhere.ts'
 import { memoryLimitOf, Overload, type WatchLoad, watchProcess } from './overload.ts'
@@ -22,8 +22,9 @@ import { isForm, readForm } from './multipart/read-form.ts'
 import { forward } from './upstream/forward.ts'
 import { connectTunnel, noticeEnd, type Upgrade } from './upstream/tunnel.ts'
 
-/** Bytes of a request's head (protocol.md K 8.7). */
+/** Bytes of a request's head (protocol.md K 8.7), and header lines in it. */
 const HEADER_LIMIT = 64 * 1024
+const MOST_HEADERS = 1000
 /** How long a drain waits after its deadline for the last error frames to leave. */
 const LAST_WORDS_MS = 5000
 
@@ -33,6 +34,9 @@ export interface Listeners {
   readonly public: string
   readonly admin: string
 }
+
+/** What node's parser says of what it could not read: `reason` in its own words, which quote nothing. */
+type ParserError = NodeJS.ErrnoException & { readonly reason?: string }
 
 /** @param upgrade the request wants a WebSocket */
 type Handle = (req: IncomingMessage, res: ServerResponse, upgrade?: Upgrade) => void
@@ -132,14 +136,15 @@ export class GatewayServer {
       // Other upgrades (h2c by curl --http2) may be ignored, RFC 9110 7.8; WebSockets must be told.
       shouldUpgradeCallback: (req: IncomingMessage) => req.headers.upgrade?.toLowerCase() === 'websocket'
     }
-    const plain: RequestListener = (req, res) => { handle(req, res) }
+    const plain: RequestListener = (req, res) => { expectsMore(req) ? this.#refuse(req, res, new GatewayError('expectation_failed')) : handle(req, res) }
     const server = createServer(options, plain)
+    server.maxHeadersCount = MOST_HEADERS
     // Reading the body says "continue"; until then a refused client has sent nothing (RFC 9110 10.1.1).
     server.on('checkContinue', plain)
     server.on('checkExpectation', plain)
-    server.on('clientError', (error: NodeJS.ErrnoException, socket) => { this.#refuseBroken(error, socket) })
+    server.on('clientError', (error: ParserError, socket) => { this.#refuseBroken(error, socket) })
     server.on('upgrade', (req: IncomingMessage, socket: Socket, head: Buffer) => { this.#upgrade(req, socket, head, handle) })
-    server.on('connect', (req: IncomingMessage, socket: Duplex) => { this.#writeRaw(socket, 'method_not_allowed', req.url ?? '') })
+    server.on('connect', (req: IncomingMessage, socket: Duplex) => { this.#writeRaw(socket, new GatewayError('method_not_allowed'), req.url ?? '') })
     return server
   }
 
@@ -253,19 +258,19 @@ export class GatewayServer {
   }
 
   /** What the parser could not read, or what came too slowly: there is no request object, only the socket. */
-  #refuseBroken (error: NodeJS.ErrnoException, socket: Duplex): void {
-    const code: ErrorCode = error.code === 'HPE_HEADER_OVERFLOW' ? 'headers_too_large'
-      : error.code === 'ERR_HTTP_REQUEST_TIMEOUT' ? 'request_timeout' : 'bad_request'
+  #refuseBroken (error: ParserError, socket: Duplex): void {
+    const refusal = error.code === 'HPE_HEADER_OVERFLOW' ? new GatewayError('headers_too_large')
+      : error.code === 'ERR_HTTP_REQUEST_TIMEOUT' ? new GatewayError('request_timeout')
+        : new GatewayError('bad_request', { message: `The request is not valid HTTP${error.reason === undefined ? '' : ` (${error.reason})`}. Let an HTTP client write it.` })
     // An answer that is already on its way would be corrupted by another one.
     const underWay = (socket as { _httpMessage?: ServerResponse })._httpMessage?.headersSent === true
     if (error.code === 'ECONNRESET' || !socket.writable || underWay) { socket.destroy(); return }
-    this.#writeRaw(socket, code, '')
+    this.#writeRaw(socket, refusal, '')
   }
 
-  #writeRaw (socket: Duplex, code: ErrorCode, path: string): void {
+  #writeRaw (socket: Duplex, error: GatewayError, path: string): void {
     const id = createRequestId()
-    this.#services.metrics.rejected(code)
-    const error = new GatewayError(code)
+    this.#services.metrics.rejected(error.row)
     this.#note(id, error, undefined, path)
     const { status, headers, body } = shapeError(error, styleOf(readTarget(path).path), id)
     const text = JSON.stringify(body)
@@ -279,6 +284,11 @@ export class GatewayServer {
   #checkIdle (): void {
     if (this.#running.size === 0) this.#idle?.()
   }
+}
+
+/** Something other than to be told to send the body, which HTTP/1.0 can't be told and only ignores (RFC 9110 10.1.1). */
+function expectsMore ({ headers: { expect = '' } }: IncomingMessage): boolean {
+  return expect.split(',').some((one) => !['', '100-continue'].includes(one.trim().toLowerCase()))
 }
 
 function noWebSocket (): GatewayError {

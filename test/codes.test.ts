@@ -215,6 +215,7 @@ const rows: readonly Row[] = [
 /** Rows of the catalogue that are not here, and why. */
 const elsewhere: Partial<Record<ErrorCode, string>> = {
   headers_too_large: 'there is no request yet: raw-socket.test.ts',
+  expectation_failed: 'before any route: raw-socket.test.ts',
   request_timeout: 'a client that stops sending: raw-socket.test.ts',
   channel_unknown: 'GET /api/public/models-info, an address of one format: models-info.test.ts',
   unauthorized: 'image and video addresses: auth.test.ts',

@@ -22,6 +22,7 @@ const specified = [
   [408, 'bad_request', 'invalid_request_error'],
   [413, 'request_too_large', 'request_too_large'],
   [416, 'invalid_request', 'invalid_request_error'],
+  [417, 'bad_request', 'invalid_request_error'],
   [429, 'rate_limited family_rate_limited org_queue_full queue_full queue_timeout low_balance', 'rate_limit_error'],
   [431, 'bad_request', 'invalid_request_error'],
   [500, 'server_error', 'api_error'],

@@ -66,12 +66,40 @@ function head (headers: Readonly<Record<string, string | number>>, path = '/v1/m
 const close = { connection: 'close' }
 
 t.test('what the parser can not read', async (t) => {
-  const { url } = await gateway(t, yaml([await upstream(t, answer('hi')).then(({ url }) => url)]).replace('hold_head: 10s', 'headers: 1s'))
+  const { url, urls } = await gateway(t, yaml([await upstream(t, answer('hi')).then(({ url }) => url)]).replace('hold_head: 10s', 'headers: 1s'))
 
   await t.test('garbage is 400 bad_request', async (t) => {
     const got = await send(t, url, 'GARBAGE\r\n\r\n')
     t.equal(got.status, 400)
     isShaped(t, got, 'bad_request')
+  })
+  await t.test('what the parser says is in the sentence, and nothing of the bytes', async (t) => {
+    for (const [bytes, words] of [
+      ['GET / HTTP/1.1\r\nhost: x\r\nsk-secret\r\n\r\n', /not valid HTTP \(Invalid header token\)/],
+      ['POST / HTTP/1.1\r\nhost: x\r\ncontent-length: 1\r\ntransfer-encoding: chunked\r\n\r\n', /not valid HTTP \(.*Transfer-Encoding.*\)/]
+    ] as const) {
+      const got = await send(t, url, bytes)
+      t.equal(got.status, 400)
+      isShaped(t, got, 'bad_request')
+      t.match(got.body, words)
+      t.notMatch(got.body, /sk-secret|JSON/)
+    }
+  })
+  await t.test('a head of 1000 headers is accepted, one more is 431, and the sentence is true', async (t) => {
+    const lines = (count: number): string => `GET /v1/models HTTP/1.1\r\n${'a:\r\n'.repeat(count - 3)}host: x\r\nx-api-key: ${KEY}\r\nconnection: close\r\n\r\n`
+    t.equal((await send(t, url, lines(1000))).status, 200)
+    const got = await send(t, url, lines(1001))
+    t.equal(got.status, 431)
+    isShaped(t, got, 'bad_request')
+    t.match(got.body, /larger than 64 KiB, or more than 1000\./)
+  })
+  await t.test('an expectation that nobody knows is 417, on every listener, and no body is asked for', async (t) => {
+    await Promise.all([[url, '/v1/messages'], [urls.public, '/api/public/models-info'], [urls.admin, '/healthz']].flatMap(([listener, path]) => ['200-ok', '100-continue, tea', 'x=100-continue'].map(async (expect) => {
+      const got = await send(t, listener!, head({ expect, 'content-length': 5, ...close }, path))
+      t.equal(got.status, 417, `${path} ${expect}`)
+      t.match(got.body, /bad_request/)
+    })))
+    t.equal((await send(t, url, head({ expect: '', ...close }, '/v1/models', 'GET'))).status, 200)
   })
   await t.test('a head over 64 KiB is 431', async (t) => {
     const got = await send(t, url, head({ 'x-large': 'x'.repeat(70_000) }))
@@ -228,6 +256,16 @@ t.test('bodies are limited while they are read', async (t) => {
     t.match(first.toString(), /^HTTP\/1\.1 100 Continue\r\n\r\n/)
     socket.write(body)
     t.equal(parse((await all).replace(/^HTTP\/1\.1 100 Continue\r\n\r\n/, '')).status, 200)
+  })
+  await t.test('Expect: 100-continue: HTTP/1.0 knows no such answer, and gets the real one only', async (t) => {
+    const asked = (path: string, type: string, body: string, key = KEY): string =>
+      `POST ${path} HTTP/1.0\r\nhost: x\r\nx-api-key: ${key}\r\ncontent-type: ${type}\r\nexpect: 100-continue\r\ncontent-length: ${Buffer.byteLength(body)}\r\n\r\n${body}`
+    const got = await send(t, url, asked('/v1/messages', 'application/json', body))
+    t.equal(got.status, 200)
+    t.match(got.body, /^\{"/)
+    const form = await send(t, url, asked('/v1/images/edits', 'multipart/form-data; boundary=B', '--B\r\ncontent-disposition: form-data; name="model"\r\n\r\nm1\r\n--B--\r\n'))
+    t.equal(form.status, 400)
+    isShaped(t, form, 'invalid_request')
   })
   await t.test('bodies beyond body_memory are 429 queue_full with Retry-After, and the memory comes back', async (t) => {
     const waiting = Array.from({ length: 3 }, () => {

@@ -2,7 +2,7 @@
 import type { IncomingMessage, ServerResponse } from 'node:http'
 import type { Readable } from 'node:stream'
 import { Busboy, type BusboyFileStream, type BusboyHeaders, type BusboyInstance } from '@fastify/busboy'
-import { type BodyLimits, checkSize, tooLarge } from '../body.ts'
+import { type BodyLimits, checkSize, sayContinue, tooLarge } from '../body.ts'
 import { GatewayError } from '../errors.ts'
 import type { Exchange } from '../exchange.ts'
 import type { Body } from '../facts.ts'
@@ -40,7 +40,7 @@ export async function readForm (req: IncomingMessage, res: ServerResponse, limit
   exchange.onFinish(async () => {
     await Promise.all(uploads.map((upload) => upload.remove().catch((err: unknown) => { log.error({ request_id: exchange.id, err }, 'a temporary file could not be removed') })))
   })
-  if (req.headers.expect !== undefined) res.writeContinue()
+  sayContinue(req, res)
 
   const form = new Form()
   const files: Promise<void>[] = []

@@ -4,7 +4,7 @@ import type { Agent, ClientRequest, IncomingMessage, ServerResponse } from 'node
 import { Readable, Transform } from 'node:stream'
 import { createProxyServer } from 'http-proxy-3'
 import { parseOr } from '../attempt.ts'
-import { type BodyLimits, type BodyMemory, Chunks, tooLarge } from '../body.ts'
+import { type BodyLimits, type BodyMemory, Chunks, sayContinue, tooLarge } from '../body.ts'
 import { GatewayError, isGatewayError, toGatewayError } from '../errors.ts'
 import type { Exchange } from '../exchange.ts'
 import { nameFailure } from '../hooks.ts'
@@ -313,7 +313,7 @@ class ClientBody extends Transform {
       if (!this.waitsForClient) this.#timer!.refresh()
       else this.destroy(new GatewayError('request_timeout', { headers: { connection: 'close' } }))
     }, this.#idle)
-    if (this.#req.headers.expect !== undefined) this.#res.writeContinue()
+    sayContinue(this.#req, this.#res)
     this.#req.pipe(this)
   }
 
