@@ -66,13 +66,14 @@ export function routeBy ({ upstreams, health, random }: Means): Hooks {
       const variant = model.kind === 'text' ? undefined : variantOf(exchange, model)
       const channels = channelsFor(model, owner, { variant, isOut })
       if (channels.kind === 'refused') {
-        if (channels.code !== 'maintenance') throw new GatewayError(channels.code)
-        if (exchange.route.endpoint.kind === 'local') return  // which does without an upstream: tokens are estimated
-        throw inMaintenance(exchange, model)
+        // An endpoint of our own does without an upstream: tokens are estimated.
+        if (channels.code === 'maintenance' && exchange.route.endpoint.kind === 'local') return
+        throw refusalOf(channels, owner, model)
       }
       const attempts = attemptsOf(channels.first, model, exchange)
       if (channels.fallback !== undefined) attempts.push(...attemptsOf(channels.fallback, model, exchange))
-      const otherwise = channels.otherwise ?? (isCheapOnly(owner, model, channels) ? 'model_unavailable' : undefined)
+      const wanted = channels.fallback === undefined ? [channels.first] : [channels.first, channels.fallback]
+      const otherwise = channels.otherwise ?? (isCheapOnly(owner, model, wanted) ? 'model_unavailable' : undefined)
       exchange.set(Plan, otherwise === undefined ? { attempts } : { attempts, otherwise })
     }
   }
@@ -80,6 +81,14 @@ export function routeBy ({ upstreams, health, random }: Means): Hooks {
 
 function inMaintenance ({ alias }: Exchange, { id }: Model): GatewayError {
   return new GatewayError('maintenance', { message: `The model ${JSON.stringify(alias ?? id)} is under maintenance. Try again in {wait}, or choose another model.` })
+}
+
+/** Which channels are out: the model may serve others. */
+function refusalOf ({ code, channels = [] }: Channels & { readonly kind: 'refused' }, owner: ApiKey, model: Model): GatewayError {
+  if (isCheapOnly(owner, model, channels)) return new GatewayError('model_unavailable')
+  if (channels.length === 0) return new GatewayError(code)
+  const which = channels.length === 1 ? `The ${channels[0]!} channel of this model is` : `The ${channels.join(' and ')} channels of this model are`
+  return new GatewayError(code, { message: `${which} ${code === 'maintenance' ? 'under maintenance' : 'switched off'}, and no other may serve this request. Try again in {wait}.` })
 }
 
 /** @throws {GatewayError} invalid_request */
@@ -91,7 +100,7 @@ function variantOf (exchange: Exchange, model: Model): Variant {
   return variant
 }
 
-/** spec 4.6: the cheap channel of images can't generate now, and the key wants no other. */
-function isCheapOnly ({ key }: ApiKey, { kind }: Model, channels: Channels): boolean {
-  return kind === 'image' && key.routing_mode === 'cheap' && channels.kind === 'open' && channels.first === 'cheap' && channels.fallback === undefined
+/** spec 4.6: the cheap channel of images can't generate now, and the key wants no other. @param wanted the channels that its mode leads to */
+function isCheapOnly ({ key }: ApiKey, { kind }: Model, wanted: readonly ChannelName[]): boolean {
+  return kind === 'image' && key.routing_mode === 'cheap' && wanted.length === 1 && wanted[0] === 'cheap'
 }

@@ -7,7 +7,8 @@ import { itemPrice, rateOf } from './money/item-price.ts'
 export type Channels =
   /** `otherwise`: what to say when the first failed, and the second could have been asked but for the account's wish */
   | { readonly kind: 'open', readonly first: ChannelName, readonly fallback?: ChannelName, readonly otherwise?: ErrorCode }
-  | { readonly kind: 'refused', readonly code: ErrorCode }
+  /** `channels`: those that would serve, but are switched off or in maintenance now */
+  | { readonly kind: 'refused', readonly code: ErrorCode, readonly channels?: readonly ChannelName[] }
 
 /** spec 4.6, generalised to text by protocol.md K 4.6f; `max` differs from `auto_cheap` in nothing yet (K 4.6a). */
 const orders: Readonly<Record<RoutingMode, readonly ChannelName[]>> = {
@@ -33,7 +34,10 @@ export function channelsFor (model: Model, owner: ApiKey, { variant, isOut }: Sa
   const sold = variant === undefined ? model.channels : sellers(model, variant)
   const channels = choose(sold, owner, isOut)
   if (channels.kind === 'open' || isOut === undefined) return channels
-  return choose(sold, owner).kind === 'open' ? refused('maintenance') : channels                  // nothing else is to blame
+  const inService = choose(sold, owner)
+  if (inService.kind === 'refused') return channels
+  const { first, fallback } = inService                       // nothing else is to blame
+  return refused('maintenance', fallback === undefined ? [first] : [first, fallback])
 }
 
 function choose (sold: Model['channels'], { key, account }: ApiKey, isOut?: Sale['isOut']): Channels {
@@ -52,7 +56,7 @@ function choose (sold: Model['channels'], { key, account }: ApiKey, isOut?: Sale
     if (!works(second)) return { kind: 'open', first }
     return account.allow_fallback ? { kind: 'open', first, fallback: second } : { kind: 'open', first, otherwise: 'fallback_not_allowed' }      // K 4.6h
   }
-  if (!works(second)) return refused('channel_unavailable')                                       // K 4.6j
+  if (!works(second)) return refused('channel_unavailable', second === undefined ? [first] : [first, second])      // K 4.6j
   return account.allow_fallback ? { kind: 'open', first: second } : refused('fallback_not_allowed')      // K 4.6h
 }
 
@@ -60,6 +64,6 @@ function sellers ({ channels }: Model, variant: Variant): Model['channels'] {
   return Object.fromEntries(Object.entries(channels).filter(([, sold]) => rateOf(variant, itemPrice(sold)) !== undefined))
 }
 
-function refused (code: ErrorCode): Channels {
-  return { kind: 'refused', code }
+function refused (code: ErrorCode, channels?: readonly ChannelName[]): Channels {
+  return { kind: 'refused', code, ...(channels !== undefined && { channels }) }
 }

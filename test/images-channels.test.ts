@@ -109,15 +109,20 @@ t.test('the four channel codes', async (t) => {
     ['cheaponly', 'both', '4K', 403, 'model_not_in_channel'],
     ['premium', 'bargain', '1K', 403, 'model_not_in_channel'],
     ['torn', 'both', '1K', 403, 'channel_not_allowed'],
-    ['cheap', 'no-cheap', '1K', 503, 'channel_unavailable'],
+    ['cheap', 'no-cheap', '1K', 503, 'model_unavailable'],
+    ['cheap', 'no-cheap', '4K', 200, 'premium'],
+    ['auto_cheap', 'no-cheap', '1K', 200, 'premium'],
     ['premium', 'no-premium', '1K', 503, 'channel_unavailable'],
     ['auto_cheap', 'no-premium', '4K', 503, 'channel_unavailable']
   ]
   for (const [key, model, resolution, status, code] of table) {
     const told = await ask(gw, { model, resolution, prompt: 'a cat' }, { key })
+    if (status === 200) { t.match(told, { status, body: { channel: code } }, `${key} ${model} ${resolution}`); t.strictSame(asked(), [code]); continue }
     t.strictSame([told.status, told.body.error?.code, told.entries], [status, code, []], `${key} ${model} ${resolution}`)
+    if (code === 'model_unavailable') t.match(told.body.error!.message, /^The cheap channel cannot generate now\. Nothing was charged\./)
+    if (code === 'channel_unavailable') t.match(told.body.error!.message, /^The premium channel of this model is switched off, /)
+    t.strictSame(asked(), [], 'nobody was asked')
   }
-  t.strictSame(asked(), [], 'nobody was asked')
   t.match(await ask(gw, { model: 'torn', prompt: 'x' }, { key: 'torn' }), { status: 400, body: { error: { code: 'model_not_found' } } })
   t.match(await ask(gw, { model: 'both', resolution: '4K', prompt: 'x' }, { key: 'torn' }), { status: 200, body: { channel: 'premium' } }, 'what is not in cheap is premium, for a key in cheap mode')
 })

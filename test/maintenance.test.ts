@@ -131,15 +131,17 @@ t.test('a channel: the other serves where mode and account allow it, and mainten
   for (const [path, model, first] of PATHS) {
     t.equal(await where(path, model, undefined), first, path)
     t.equal(await where(path, model, 'auto-cheap'), first, 'the other serves')
-    t.equal(await where(path, model, 'cheap'), '503 maintenance', 'nobody in cheap mode pays the premium price')
+    t.equal(await where(path, model, 'cheap'), model === 'nano' ? '503 model_unavailable' : '503 maintenance', 'nobody in cheap mode pays the premium price')
+    t.match((await askFor(gw, path, model, {}, 'cheap')).message, model === 'nano' ? /^The cheap channel cannot generate now\. / : /^The cheap channel of this model is under maintenance, /)
     t.equal(await where(path, model, 'strict'), '503 maintenance', 'nor who allows no fallback')
   }
   await set('maintenance: true, ', 'maintenance: true, ')
-  for (const [path, model] of PATHS) for (const key of [undefined, 'cheap', 'auto-cheap', 'strict']) t.equal(await where(path, model, key), '503 maintenance', String(key))
+  for (const [path, model] of PATHS) for (const key of [undefined, 'cheap', 'auto-cheap', 'strict']) t.equal(await where(path, model, key), model === 'nano' && key === 'cheap' ? '503 model_unavailable' : '503 maintenance', String(key))
+  t.match((await askFor(gw, '/v1/messages', 'both', {}, 'auto-cheap')).message, /^The cheap and premium channels of this model are under maintenance, /)
   await set('maintenance: true, ', 'enabled: false, ')
   for (const [path, model] of PATHS) {
     t.equal(await where(path, model, 'auto-cheap'), '503 maintenance', 'what is switched off would not have served')
-    t.equal(await where(path, model, 'cheap'), '503 channel_unavailable', 'and where it is what is wanted, it is to blame')
+    t.equal(await where(path, model, 'cheap'), model === 'nano' ? '503 model_unavailable' : '503 channel_unavailable', 'and where it is what is wanted, it is to blame')
   }
   await set('maintenance: true, ', '')
   for (const [path, model, , second] of PATHS) {
@@ -169,7 +171,7 @@ t.test('an upstream: its targets are left out, and what only it can serve is in 
   isMaintenance(t, await askFor(gw, '/v1/messages', 'sonnet'), 'its only target')
   isMaintenance(t, await askFor(gw, '/v1/chat/completions', 'sonnet', { stream: true }), 'for chat clients')
   isMaintenance(t, await askFor(gw, '/v1/videos', 'clip'), 'a video')
-  isMaintenance(t, await askFor(gw, '/v1/images/generations', 'nano', {}, 'cheap'), 'an image')
+  t.match(await askFor(gw, '/v1/images/generations', 'nano', {}, 'cheap'), { status: 503, code: 'model_unavailable', message: /^The cheap channel cannot generate now\./ }, 'an image')
   isMaintenance(t, await send(gw, 'POST', '/v1/realtime', {}), 'a forward route')
   isMaintenance(t, await send(gw, 'GET', `/v1/videos/${id}/content`), 'a file that it has')
   const upgrade = request(`${gw.url}/v1/realtime`, { headers: { connection: 'Upgrade', upgrade: 'websocket', 'sec-websocket-key': 'dGhlIHNhbXBsZSBub25jZQ==', 'sec-websocket-version': '13', 'x-api-key': KEY } }).end()
