@@ -6,6 +6,7 @@ import { plugins } from '../plugins/index.ts'
 import { createLogger, standardOutput } from './admin/log.ts'
 import { adminCommand, adminNouns } from './commands/admin-command.ts'
 import { explainCommand } from './commands/explain-command.ts'
+import { complained, print, UnsaidError } from './commands/output.ts'
 import { storeCommand } from './commands/store-command.ts'
 import { check } from './config/check-command.ts'
 import { ConfigError } from './config/problem.ts'
@@ -38,15 +39,15 @@ const commands: Readonly<Record<string, (args: string[]) => Promise<number>>> = 
   start: runStart,
   check: async (args) => {
     const { values, positionals } = parseArgs({ args, allowPositionals: true, options: { json: { type: 'boolean', default: false } } })
-    return await check(configFile(positionals[0]), { json: values.json, plugins, pluginsUrl })
+    return await check(configFile(positionals[0]), { json: values.json, plugins, pluginsUrl, write: print })
   },
   ...Object.fromEntries(adminNouns.map((noun) => [noun, async (args: string[]) => await adminCommand(noun, args, { locate, plugins, pluginsUrl })])),
   fleet: async (args) => await adminCommand('fleet', ['list', ...args], { locate, plugins, pluginsUrl }),
   explain: async (args) => await explainCommand(args, { locate, plugins, pluginsUrl }),
   store: async (args) => await storeCommand(args, { locate, pluginsUrl }),
   simulate: (args) => simulate(args),
-  help: async () => { process.stdout.write(HELP); return 0 },
-  version: async () => { console.log(version); return 0 }
+  help: async () => { await print(HELP); return 0 },
+  version: async () => { await print(version + '\n'); return 0 }
 }
 
 /** Without a name: gateway.yaml of the working folder, else the shipped example. */
@@ -74,6 +75,7 @@ async function runStart (args: string[]): Promise<number> {
     // A worker's primary says it, or starts it again.
     if (seat !== undefined) await seat.failed(message).catch(() => {})
     else console.error(error instanceof ConfigError ? `The configuration can't be used:\n${message}` : `The gateway did not start: ${message}`)
+    await complained()
     return 1
   }
   const { promise, resolve } = Promise.withResolvers<number>()
@@ -129,7 +131,18 @@ function greet (gateway: Gateway, file: string): void {
       `curl -N ${urls.api}/v1/messages -H 'x-api-key: ${key}' -H 'content-type: application/json' \\`,
       `  -d '{"model":"${model}","max_tokens":200,"stream":true,"messages":[{"role":"user","content":"Hello!"}]}'`, '')
   }
-  process.stderr.write(lines.join('\n') + '\n')
+  console.error(lines.join('\n'))
+}
+
+/** Says what a command threw. @returns the exit code */
+function failed (thrown: unknown): number {
+  if (thrown instanceof UnsaidError) {
+    if (!thrown.isQuiet) console.error(thrown.message)
+    return thrown.exitCode
+  }
+  // parseArgs says in plain words which option it does not know.
+  console.error((thrown as NodeJS.ErrnoException).code?.startsWith('ERR_PARSE_ARGS') ? `${(thrown as Error).message}\n\n${HELP}` : thrown)
+  return 1
 }
 
 const [name = 'help', ...args] = process.argv.slice(2)
@@ -141,9 +154,9 @@ if (command === undefined) {
   try {
     process.exitCode = await command(args)
   } catch (error) {
-    // parseArgs says in plain words which option it does not know.
-    console.error((error as NodeJS.ErrnoException).code?.startsWith('ERR_PARSE_ARGS') ? `${(error as Error).message}\n\n${HELP}` : error)
-    process.exitCode = 1
+    process.exitCode = failed(error)
   }
-  process.exit()
 }
+// What serves does not wait for whoever should read its complaints.
+if (name !== 'start') await complained()
+process.exit()

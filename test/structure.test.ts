@@ -76,6 +76,11 @@ t.test('no function is assigned to a property: V8 makes it in the old generation
   t.strictSame(onTheWay.flatMap((file) => linesOf(file, assigned)), [])
 })
 
+t.test('only output.ts prints for commands: what another writes to standard output is lost when the process exits before its reader has it', async (t) => {
+  const elsewhere = core.filter(({ path }) => path !== 'src/commands/output.ts')
+  t.strictSame(elsewhere.flatMap((file) => linesOf(file, /console\.(log|info|table|dir)\(|\bstdout\.write\(/)), [])
+})
+
 t.test('no semicolons at the ends of lines', async (t) => {
   t.strictSame(sources.filter(({ path }) => path !== 'src/store/embedded/schema.ts').flatMap((file) => linesOf(file, /;\s*$/)), [])
 })

@@ -1,12 +1,12 @@
 // `gateway keys …`, `gateway accounts …`, `gateway ledger …`: the admin API from the shell. What a setting is called and takes comes
 // from the API's own schemas.
-import { stdout } from 'node:process'
 import { parseArgs, type ParseArgsConfig } from 'node:util'
 import { newAccount, newKey } from '../admin/api/schemas.ts'
 import { isMap } from '../config/place.ts'
 import { suggest } from '../config/suggest.ts'
 import type { JsonSchema } from '../plugin.ts'
 import { type Asked, CommandError, type Gate, type GateOptions, openGate } from './gate.ts'
+import { print } from './output.ts'
 import { card, table } from './print.ts'
 
 export interface AdminCommandOptions extends Pick<GateOptions, 'plugins' | 'pluginsUrl'> {
@@ -43,7 +43,7 @@ const NOUNS: Readonly<Record<string, Readonly<Record<string, Verb>>>> = {
       async run (gate, { positionals: [id], values, json }) {
         const { warnings, secret, ...key } = await done(gate, 'POST', '/keys', { ...(id !== undefined && { id }), ...settings(values, newKey) })
         for (const warning of Array.isArray(warnings) ? warnings as readonly { readonly path: string, readonly message: string }[] : []) console.error(`warning: ${warning.path} ${warning.message}`)
-        print(json ? JSON.stringify({ ...key, secret }) + '\n' : `${card(key)}\nsecret, shown only now:  ${String(secret)}\n`)
+        await print(json ? JSON.stringify({ ...key, secret }) + '\n' : `${card(key)}\nsecret, shown only now:  ${String(secret)}\n`)
         return 0
       }
     },
@@ -56,13 +56,13 @@ const NOUNS: Readonly<Record<string, Readonly<Record<string, Verb>>>> = {
       takes: ['ID'], options: ['grace'],
       async run (gate, { positionals: [id], values, json }) {
         const { secret, ...key } = await done(gate, 'POST', `/keys/${encodeURIComponent(id!)}/rotate`, { ...(values['grace'] !== undefined && { grace: values['grace'] }) })
-        print(json ? JSON.stringify({ ...key, secret }) + '\n' : `${card(key)}\nnew secret, shown only now:  ${String(secret)}\n`)
+        await print(json ? JSON.stringify({ ...key, secret }) + '\n' : `${card(key)}\nnew secret, shown only now:  ${String(secret)}\n`)
         return 0
       }
     }
   },
   accounts: {
-    create: { takes: ['ID'], settings: newAccount, run: async (gate, { positionals: [id], values, json }) => show(await done(gate, 'POST', '/accounts', { id, ...settings(values, newAccount) }), json) },
+    create: { takes: ['ID'], settings: newAccount, run: async (gate, { positionals: [id], values, json }) => await show(await done(gate, 'POST', '/accounts', { id, ...settings(values, newAccount) }), json) },
     list: { takes: [], run: async (gate, said) => await list(gate, '/accounts', ACCOUNT_COLUMNS, said) },
     show: { takes: ['ID'], run: async (gate, said) => await one(gate, 'GET', 'accounts', said) },
     credit: {
@@ -72,7 +72,7 @@ const NOUNS: Readonly<Record<string, Readonly<Record<string, Verb>>>> = {
         if (reference === undefined) throw new CommandError('Name the payment: --reference TEXT. It is credited once, however often the command is repeated.')
         const credited = await done(gate, 'POST', `/accounts/${encodeURIComponent(id!)}/credits`, { amount_usd: amount, reference })
         if (credited['credited'] === false) console.error(`The reference ${String(reference)} was credited before: nothing was changed.`)
-        return show(credited, json)
+        return await show(credited, json)
       }
     },
     suspend: { takes: ['ID'], run: async (gate, said) => await one(gate, 'PATCH', 'accounts', said, '', { suspended: true }) },
@@ -84,8 +84,8 @@ const NOUNS: Readonly<Record<string, Readonly<Record<string, Verb>>>> = {
       async run (gate, { json }) {
         const { is_converged: isConverged, data } = await done(gate, 'GET', '/fleet')
         const rows = data as readonly Readonly<Record<string, unknown>>[]
-        if (json) print(JSON.stringify(rows) + '\n')
-        else print(table(rows, FLEET_COLUMNS))
+        if (json) await print(JSON.stringify(rows) + '\n')
+        else await print(table(rows, FLEET_COLUMNS))
         if (isConverged !== true) console.error('They do not all run the same configuration: compare HASH.')
         return 0
       }
@@ -95,9 +95,7 @@ const NOUNS: Readonly<Record<string, Readonly<Record<string, Verb>>>> = {
     export: {
       takes: [], options: ['account', 'key'],
       async run (gate, { values }) {
-        // `| head` has seen enough.
-        stdout.on('error', () => { process.exit(0) })
-        for await (const row of pages(gate, '/ledger', values)) print(JSON.stringify(row) + '\n')
+        for await (const rows of pages(gate, '/ledger', values)) await print(rows.map((row) => JSON.stringify(row) + '\n').join(''))
         return 0
       }
     },
@@ -106,9 +104,9 @@ const NOUNS: Readonly<Record<string, Readonly<Record<string, Verb>>>> = {
       async run (gate, { json }) {
         const found = await done(gate, 'POST', '/ledger/verify')
         const { ok, entries, accounts, keys, differences } = found
-        if (json) print(JSON.stringify(found) + '\n')
-        else if (ok === true) print(`The ledger is right: ${String(entries)} entries, ${String(accounts)} accounts, ${String(keys)} keys.\n`)
-        else print(`The ledger is WRONG: a balance is not the sum of its entries.\n${table(differences as readonly Record<string, unknown>[], ['of', 'id', 'entries_usd', 'kept_usd', 'where'])}`)
+        if (json) await print(JSON.stringify(found) + '\n')
+        else if (ok === true) await print(`The ledger is right: ${String(entries)} entries, ${String(accounts)} accounts, ${String(keys)} keys.\n`)
+        else await print(`The ledger is WRONG: a balance is not the sum of its entries.\n${table(differences as readonly Record<string, unknown>[], ['of', 'id', 'entries_usd', 'kept_usd', 'where'])}`)
         return ok === true ? 0 : 1
       }
     }
@@ -124,13 +122,13 @@ export async function adminCommand (noun: string, [verb = '', ...args]: readonly
   if (found === undefined) {
     const isHelp = ['--help', '-h', 'help'].includes(verb)
     const usage = Object.entries(verbs).map(([name, one]) => `  ${usageOf(noun, name, one)}\n`).join('')
-    if (isHelp) { print(usage); return 0 }
+    if (isHelp) { await print(usage); return 0 }
     console.error(`${verb === '' ? `What about ${noun}?` : `There is no command "${noun} ${verb}"${suggest(verb, Object.keys(verbs), 0)?.startsWith('did') === true ? `: ${suggest(verb, Object.keys(verbs), 0)!}` : '.'}`}\n\n${usage}`)
     return 1
   }
   const { takes, optional = 0 } = found
   const usage = `Usage: ${usageOf(noun, verb, found)}\n${explanations(found)}`
-  if (args.includes('--help') || args.includes('-h')) { print(usage); return 0 }
+  if (args.includes('--help') || args.includes('-h')) { await print(usage); return 0 }
   let read: ReturnType<typeof readArgs>
   try {
     read = readArgs(found, args)
@@ -208,32 +206,28 @@ export async function done (gate: Gate, method: string, address: string, body?: 
 }
 
 async function one (gate: Gate, method: string, noun: string, { positionals: [id], json }: Said, more = '', body?: unknown): Promise<number> {
-  return show(await done(gate, method, `/${noun}/${encodeURIComponent(id!)}${more}`, body), json)
+  return await show(await done(gate, method, `/${noun}/${encodeURIComponent(id!)}${more}`, body), json)
 }
 
-function show (row: Asked['body'], json: boolean): number {
-  print(json ? JSON.stringify(row) + '\n' : card(row))
+async function show (row: Asked['body'], json: boolean): Promise<number> {
+  await print(json ? JSON.stringify(row) + '\n' : card(row))
   return 0
 }
 
 async function list (gate: Gate, address: string, columns: readonly string[], { values, json }: Said): Promise<number> {
   const rows: Record<string, unknown>[] = []
-  for await (const row of pages(gate, address, values)) rows.push(row)
-  print(json ? JSON.stringify(rows) + '\n' : table(rows, columns))
+  for await (const page of pages(gate, address, values)) rows.push(...page)
+  await print(json ? JSON.stringify(rows) + '\n' : table(rows, columns))
   return 0
 }
 
-async function * pages (gate: Gate, address: string, values: Said['values']): AsyncGenerator<Record<string, unknown>> {
+async function * pages (gate: Gate, address: string, values: Said['values']): AsyncGenerator<readonly Record<string, unknown>[]> {
   const query = new URLSearchParams({ limit: '1000' })
   for (const name of ['account', 'key']) if (typeof values[name] === 'string') query.set(name, values[name])
   for (;;) {
     const { data, next } = await done(gate, 'GET', `${address}?${query}`)
-    yield * data as readonly Record<string, unknown>[]
+    yield data as readonly Record<string, unknown>[]
     if (typeof next !== 'string') return
     query.set('after', next)
   }
-}
-
-function print (text: string): void {
-  stdout.write(text)
 }

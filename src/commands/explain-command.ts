@@ -4,6 +4,7 @@ import { parseArgs } from 'node:util'
 import { isMap } from '../config/place.ts'
 import { type AdminCommandOptions, done } from './admin-command.ts'
 import { CommandError, type Gate, openGate } from './gate.ts'
+import { print } from './output.ts'
 import { card, table } from './print.ts'
 
 const USAGE = `gateway explain --key ID [--route "POST /v1/messages"] [--body @FILE] [--header "name: value"] [--ip ADDRESS] [--json] [--config FILE] [--url URL]
@@ -26,7 +27,7 @@ export async function explainCommand (args: readonly string[], { locate, ...how 
       json: { type: 'boolean', default: false }, config: { type: 'string', short: 'c' }, url: { type: 'string' }, help: { type: 'boolean', short: 'h', default: false }
     }
   })
-  if (values.help) { process.stdout.write(USAGE); return 0 }
+  if (values.help) { await print(USAGE); return 0 }
   if (values.key === undefined) {
     console.error(`Whose request would it be? Name a key by its id: --key ID.\n\n${USAGE}`)
     return 1
@@ -42,7 +43,7 @@ export async function explainCommand (args: readonly string[], { locate, ...how 
     }
     gate = await openGate({ ...locate(values.config), url: values.url, ...how })
     const explained = await done(gate, 'POST', '/explain', question)
-    process.stdout.write(values.json ? JSON.stringify(explained) + '\n' : print(explained))
+    await print(values.json ? JSON.stringify(explained) + '\n' : shown(explained))
     return explained['allowed'] === true ? 0 : 1
   } catch (thrown) {
     if (!(thrown instanceof CommandError)) throw thrown
@@ -80,7 +81,7 @@ function readBody (said: string): unknown {
   return body
 }
 
-function print (explained: Explained): string {
+function shown (explained: Explained): string {
   const { steps, targets, in_maintenance: left, refusal, prices, limits, allowed, then, key, key_state: state, account, route, alias, model, config_generation: generation, max_cost_usd: most, held_at_start_usd: first, max_input_tokens: input, max_output_tokens: output } = explained
   const rows = (list: unknown): readonly Explained[] => Array.isArray(list) ? list.filter(isMap) : []
   const said = isMap(refusal) ? refusal : undefined

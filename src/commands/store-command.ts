@@ -3,7 +3,6 @@
 import { createWriteStream } from 'node:fs'
 import { rm } from 'node:fs/promises'
 import path from 'node:path'
-import { stdout } from 'node:process'
 import { pipeline } from 'node:stream/promises'
 import { parseArgs } from 'node:util'
 import type { Logger } from 'pino'
@@ -20,6 +19,7 @@ import type { Verification } from '../store/store.ts'
 import { deliverLeftovers } from '../workers/leftovers.ts'
 import type { AdminCommandOptions } from './admin-command.ts'
 import { CommandError, nearGateway } from './gate.ts'
+import { print } from './output.ts'
 import { table } from './print.ts'
 
 const USAGE = `Usage: gateway store export FILE [--config FILE]    all that the store keeps, as JSON lines; FILE must be new
@@ -48,7 +48,7 @@ export async function storeCommand ([verb = '', ...args]: readonly string[], { l
   const { values, positionals: [file, ...more] } = parseArgs({ args: [...args], allowPositionals: true, options: { config: { type: 'string', short: 'c' }, help: { type: 'boolean', short: 'h' } } })
   const verbs: Readonly<Record<string, typeof exportStore>> = { export: exportStore, import: importStore }
   const run = Object.hasOwn(verbs, verb) ? verbs[verb] : undefined
-  if (values.help === true || ['--help', '-h', 'help'].includes(verb)) { stdout.write(USAGE); return 0 }
+  if (values.help === true || ['--help', '-h', 'help'].includes(verb)) { await print(USAGE); return 0 }
   if (run === undefined || file === undefined || more.length > 0) { console.error(USAGE); return 1 }
   try {
     const { file: configFile, base } = locate(values.config)
@@ -94,7 +94,7 @@ async function exportStore (config: Config, folder: string, file: string): Promi
       await rm(file, { force: true })
       throw thrown instanceof CommandError ? thrown : new CommandError(`Nothing was exported: ${message}`, { cause: thrown })
     }
-    stdout.write(`${table(rows([['in the file', inventory.total]]), ['what', 'in the file'])}\nExported to ${file}: the ledger is right, each balance is the sum of its entries.\n`)
+    await print(`${table(rows([['in the file', inventory.total]]), ['what', 'in the file'])}\nExported to ${file}: the ledger is right, each balance is the sum of its entries.\n`)
     return 0
   } finally {
     await store.close()
@@ -115,9 +115,9 @@ async function importStore (config: Config, folder: string, file: string): Promi
     const after = new Inventory()
     for await (const row of rowsOf(store)) after.add(row)
     await verified(store, 'must not be used: import it again into an empty one')
-    stdout.write(table(rows([['in the file', before.total], ['in the store', after.total]]), ['what', 'in the file', 'in the store']))
+    await print(table(rows([['in the file', before.total], ['in the store', after.total]]), ['what', 'in the file', 'in the store']))
     if (before.total.fingerprint !== after.total.fingerprint) throw new CommandError('\nWhat is in the store now is NOT what was exported: do not use it. Import it again into an empty one.')
-    stdout.write('\nImported: the same on both sides, and the ledger is right.\n')
+    await print('\nImported: the same on both sides, and the ledger is right.\n')
     return 0
   } finally {
     await store.close()

@@ -1,6 +1,5 @@
 // `gateway check [FILE] [--json]`: validates a configuration offline, by all that a start would do with it before it listens.
 // Calls nobody, opens nothing.
-import { stdout } from 'node:process'
 import { createLogger } from '../admin/log.ts'
 import { createMetrics } from '../admin/metrics.ts'
 import { Directory } from '../directory.ts'
@@ -23,12 +22,11 @@ export interface CheckOptions {
   readonly plugins: readonly Plugin[]
   readonly pluginsUrl: string | URL
   readonly env?: Env
-  /** absent: standard output */
-  readonly write?: (text: string) => void
+  readonly write: (text: string) => void | Promise<void>
 }
 
 /** @returns the exit code: 0 valid, 1 not */
-export async function check (file: string, { json, plugins, pluginsUrl, env, write = (text) => { stdout.write(text) } }: CheckOptions): Promise<number> {
+export async function check (file: string, { json, plugins, pluginsUrl, env, write }: CheckOptions): Promise<number> {
   const log = createLogger('silent', { write () {} })
   const upstreams = new Upstreams()
   upstreams.simulatorUrl = 'http://127.0.0.1:9'             // is asked for nothing
@@ -43,11 +41,11 @@ export async function check (file: string, { json, plugins, pluginsUrl, env, wri
   })
   const { ok, problems, warnings } = await live.reload('start')
   if (json) {
-    write(JSON.stringify({ ok, problems, warnings }, null, 2) + '\n')
+    await write(JSON.stringify({ ok, problems, warnings }, null, 2) + '\n')
   } else {
-    for (const problem of problems) write(formatProblem(problem) + '\n')
-    for (const warning of warnings) write(`warning: ${formatProblem(warning)}\n`)
-    if (ok) write(`${file} is valid: ${count(live.current().config)}\n`)
+    for (const problem of problems) await write(formatProblem(problem) + '\n')
+    for (const warning of warnings) await write(`warning: ${formatProblem(warning)}\n`)
+    if (ok) await write(`${file} is valid: ${count(live.current().config)}\n`)
   }
   if (ok) live.current().retire()
   return ok ? 0 : 1

@@ -1,17 +1,21 @@
 // `gateway simulate`: the simulator by itself, with faults to rehearse.
 import { parseArgs } from 'node:util'
+import { print } from '../commands/output.ts'
 import { directiveTable, UnknownDirective } from './faults.ts'
 import { startSimulator, type Simulator, type SimulatorOptions } from './simulator.ts'
 import type { RequestRecord } from './request-log.ts'
 
 export interface CommandLine {
-  /** a line for the user */
-  print (line: string): void
+  /** a line for the user. @throws {Error} who reads them has gone */
+  print (line: string): void | Promise<void>
   /** a line about what is wrong */
   complain (line: string): void
   /** ends the command */
   readonly signal: AbortSignal
 }
+
+/** Lines that nobody has taken yet; beyond it they are left out. */
+const MOST_WAITING = 1000
 
 const flags = {
   listen: { type: 'string', default: '127.0.0.1:8090' },
@@ -63,6 +67,7 @@ ${directiveTable()}`
 /**
  * Runs until the signal.
  * @returns the exit code
+ * @throws {Error} who reads its lines has gone
  */
 export async function simulate (args: readonly string[], commandLine: CommandLine = ofProcess()): Promise<number> {
   const { print, complain, signal } = commandLine
@@ -71,7 +76,7 @@ export async function simulate (args: readonly string[], commandLine: CommandLin
   try {
     const { values } = parseArgs({ args: [...args], options: flags, strict: true, allowPositionals: false })
     if (values.help) {
-      print(helpText())
+      await print(helpText())
       return 0
     }
     isQuiet = values.quiet
@@ -81,13 +86,22 @@ export async function simulate (args: readonly string[], commandLine: CommandLin
     return 2
   }
 
-  print(welcome(simulator.url))
-  if (!isQuiet) simulator.events.on('end', (record) => { print(lineOf(record)) })
-  const { promise: stopped, resolve: stop } = Promise.withResolvers<void>()
+  const { promise: stopped, resolve: stop, reject: fail } = Promise.withResolvers<void>()
+  let waiting = 0
+  const printLine = async (record: RequestRecord): Promise<void> => {
+    if (waiting === MOST_WAITING) return
+    waiting++
+    await print(lineOf(record))
+    waiting--
+  }
+  if (!isQuiet) simulator.events.on('end', (record) => { printLine(record).catch(fail) })
   if (signal.aborted) stop()
   else signal.addEventListener('abort', () => { stop() }, { once: true })
-  await stopped
-  await simulator.close()
+  try {
+    await Promise.all([print(welcome(simulator.url)), stopped])
+  } finally {
+    await simulator.close()
+  }
   return 0
 }
 
@@ -161,5 +175,5 @@ function lineOf ({ method, path, status, model, stream, events_sent: events, end
 function ofProcess (): CommandLine {
   const stop = new AbortController()
   for (const name of ['SIGINT', 'SIGTERM'] as const) process.once(name, () => { stop.abort() })
-  return { print: (line) => { console.log(line) }, complain: (line) => { console.error(line) }, signal: stop.signal }
+  return { print: async (line) => { await print(line + '\n') }, complain: (line) => { console.error(line) }, signal: stop.signal }
 }
