@@ -13,8 +13,6 @@ import { folderFor, run } from './spawned.ts'
 import { all } from './store-conformance.ts'
 import { type Video, videosYaml } from './videos.ts'
 
-t.setTimeout(110_000)
-
 const VIDEOS = 200
 
 const FATES = ['', '', '', '[[sim: task_fails]]', '[[sim: task_vanishes]]', '[[sim: poll_status=503 poll_errors=2]]', '[[sim: task_time=3000]]', '[[sim: status=500]]', '[[sim: task_status=cancelled]]', '[[sim: poll_status=404 poll_errors=2]]']

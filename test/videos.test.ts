@@ -7,8 +7,6 @@ import { gateway, KEY } from './gateway.ts'
 import { cut, errorReply, json, raw, refusing, stall, status, upstream } from './upstream.ts'
 import { client, errorIn, OTHER, SECOND, studio, type Video, videosYaml } from './videos.ts'
 
-t.setTimeout(110_000)
-
 const FIELDS = ['id', 'object', 'model', 'status', 'progress', 'created_at', 'completed_at', 'expires_at', 'prompt', 'size', 'seconds', 'remixed_from_video_id', 'error']
 
 void t.test('a video is created, watched, completed and charged once, whether its client asks or not', async (t) => {
@@ -95,6 +93,17 @@ void t.test('a 404 of some minutes loses nothing; one of ten minutes does, and t
   await gone.ended(lost.id)
   t.equal(gone.gw.logged.filter(({ alert }) => alert === 'video_lost').length, 1)
   t.ok(gone.clock.now() >= (lost.created_at + 600) * 1000)
+})
+
+void t.test('a denied task is asked for as often as one that runs, whatever else fails meanwhile: denials have to come in a row', async (t) => {
+  const { create, clock, gw, simulator } = await studio(t, { videos: '{ poll_interval: 1s, lost_after: 30s }', simulator: { errorRate: 0.2, errorStatuses: [503], seed: 7 } })
+  await clock.until(async () => (await create('a cat [[sim: task_vanishes]]').catch(() => undefined)) !== undefined)
+  const created = clock.now()
+  await clock.until(() => gw.logged.some(({ alert }) => alert === 'video_lost'))
+  const took = clock.now() - created
+  const asked = simulator.requests.filter(({ method }) => method === 'GET').length
+  t.ok(took >= 30_000)
+  t.ok(took < asked * 3000, `${asked} questions in ${took} ms`)
 })
 
 void t.test('an upstream that says nothing is unknown, not failed (lesson 13): until max_age, and then the operator is told', async (t) => {

@@ -45,9 +45,9 @@ interface Line {
 
 interface Watched {
   readonly line: Line
-  /** findings in a row that said nothing */
+  /** failures to find out, in a row: each doubles the pause */
   silences: number
-  /** the same of `gone` alone: an upstream may take a moment to know its own task everywhere */
+  /** denials in a row: an upstream may take a moment to know its own task everywhere */
   gone: number
   /** when the first of these came, milliseconds since the epoch */
   goneSince: number
@@ -228,7 +228,7 @@ export class VideoWatcher {
     if (finding.kind === 'silent' && this.#closing.signal.aborted) return false
     watched.gone = finding.kind === 'gone' ? watched.gone + 1 : 0
     if (watched.gone === 1) watched.goneSince = now()
-    watched.silences = finding.kind === 'report' ? 0 : watched.silences + 1
+    watched.silences = finding.kind === 'silent' ? watched.silences + 1 : 0    // a denial is an answer: nobody has to be spared
     if (finding.kind === 'report') {
       const { report } = finding
       if (report.status === 'completed') return await this.#complete(task, video, report)
