@@ -412,13 +412,13 @@ void t.test('too little is 402, and says which limit and both numbers (lesson 9)
 })
 
 void t.test('what only running requests stand in the way of is 429, and passes when they end', async (t) => {
-  for (const limit of [{ balance: 3n * MILLION }, { key: { usage_limit_usd: '0.003' } }]) {
+  for (const [limit, code] of [[{ balance: 3n * MILLION }, 'low_balance'], [{ key: { usage_limit_usd: '0.003' } }, 'rate_limited']] as const) {
     const desk = new Desk(limit)
     const [one, two] = [desk.prepare(), desk.prepare()]
     await ask(one)
     const held = await desk.held()
     const busy = await refusal(two)
-    t.match(busy, { status: 429, code: 'low_balance', retryAfter: 1 })
+    t.match(busy, { status: 429, code, retryAfter: 1 })
     t.ok(busy.message.includes(`hold $${formatUsd(held)} of the $0.003`), busy.message)
     await finish(two, failed(busy))
     t.equal(await desk.held(), held, 'the refused one gives nothing back that it never had')

@@ -19,6 +19,8 @@ interface Purse {
   /** spent and held, as the store says it */
   used (running: TestGateway): Promise<{ readonly spent: bigint, readonly held: bigint }>
   readonly named: string
+  /** the code of a refusal that only running requests stand behind */
+  readonly busy: 'low_balance' | 'rate_limited'
   readonly change: (text: string) => string
 }
 
@@ -32,18 +34,20 @@ const purses: Readonly<Record<string, Purse>> = {
       return { spent: OPENING - balance, held }
     },
     named: 'the balance of the account',
+    busy: 'low_balance',
     change: (text) => text.replace('opening_balance_usd: 100', 'opening_balance_usd: 0.012')
   },
   'usage limit': {
     total: LIMIT,
     used: async ({ services: { store } }) => await store.keyUsage('acme-dev'),
     named: 'the usage limit of the key',
+    busy: 'rate_limited',
     change: (text) => text.replace('account: acme, secret', 'account: acme, usage_limit_usd: 0.009, secret')
   }
 }
 
-const said: Readonly<Record<string, RegExp>> = {
-  low_balance: /may cost up to \$(?<needed>[\d.]+), and running requests hold \$(?<held>[\d.]+) of the \$(?<total>[\d.]+) that (?<purse>[a-z ]+) has left\./,
+const said: Readonly<Record<'busy' | 'insufficient_quota', RegExp>> = {
+  busy: /may cost up to \$(?<needed>[\d.]+), and running requests hold \$(?<held>[\d.]+) of the \$(?<total>[\d.]+) that (?<purse>[a-z ]+) has left\./,
   insufficient_quota: /may cost up to \$(?<needed>[\d.]+), and (?<purse>[a-z ]+) has \$(?<total>[\d.]+) left\./
 }
 
@@ -99,10 +103,10 @@ for (const [name, purse] of Object.entries(purses)) {
 /** A failure is reported, success is not: there are hundreds. */
 function checkRefusal (t: Test, got: Got, purse: Purse): void {
   const error = errorOf(got)!
-  const numbers = said[error.code]?.exec(error.message)?.groups
+  const numbers = (error.code === purse.busy ? said.busy : error.code === 'insufficient_quota' ? said.insufficient_quota : undefined)?.exec(error.message)?.groups
   if (numbers === undefined || numbers['purse'] !== purse.named || error.charged_usd !== '0') { t.fail(error.message, error); return }
   const [needed, total] = [nanos(numbers['needed']!), nanos(numbers['total']!)]
-  const isTrue = error.code === 'low_balance'
+  const isTrue = error.code === purse.busy
     ? got.status === 429 && Number(got.headers['retry-after']) >= 1 && needed <= total && needed > total - nanos(numbers['held']!)
     : got.status === 402 && got.headers['retry-after'] === undefined && needed > total
   if (!isTrue || total > purse.total) t.fail(`the numbers do not explain the refusal: ${got.status} ${error.message}`)

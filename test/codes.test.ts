@@ -181,7 +181,7 @@ const rows: readonly Row[] = [
   { row: 'insufficient_quota', when: 'the balance does not pay for it', in: before, ask: { key: 'broke', body: dear } },
   { row: 'insufficient_quota', when: 'the key may not spend so much', in: before, ask: { key: 'capped', body: dear } },
   { row: 'low_balance', when: 'a running request holds what the balance has', in: before, ask: { key: 'poor', body: dear }, meanwhile: anotherRuns },
-  { row: 'low_balance', when: 'a running request holds what the key may spend', in: before, ask: { key: 'tight', body: dear }, meanwhile: anotherRuns },
+  { row: 'rate_limited', when: 'a running request holds what the key may spend', in: before, ask: { key: 'tight', body: dear }, meanwhile: anotherRuns },
   { row: 'rate_limited', when: 'the key has asked in this minute', in: before, ask: { key: 'once' }, meanwhile: anotherWas },
   { row: 'family_rate_limited', when: 'the key has asked the family in this minute', in: before, ask: { body: { model: 'kin' } }, meanwhile: anotherWas },
   { row: 'org_queue_full', when: 'a request of the key is running', in: before, ask: { key: 'single' }, meanwhile: anotherRuns },

@@ -150,7 +150,7 @@ for (const name of ['day', 'month']) {
     }
     const { spent } = await store.keyUsage('acme-dev', period)
     t.ok(spent <= limit && spent > limit - 2n * COST, `${spent} of ${limit}`)
-    t.ok(got.some((one) => errorOf(one)?.code === 'low_balance'), 'who was refused for the others\' holds only may come again')
+    t.ok(got.some((one) => errorOf(one)?.code === 'rate_limited'), 'who was refused for the others\' holds only may come again')
     t.ok(got.some((one) => errorOf(one)?.code === 'insufficient_quota'))
     t.strictSame((await store.verify()).differences, [])
   })

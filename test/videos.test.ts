@@ -204,7 +204,7 @@ void t.test('an account that can\'t pay creates nothing; running videos hold wha
   const { ask, create, simulator } = await studio(t, { balance: '1' })
   await create('one')
   await create('two')
-  t.match(errorIn(await ask('POST', '/videos', { model: 'clip', prompt: 'three' })), /^429 low_balance: This request may cost up to \$0.4, and running requests hold \$0.8 of the \$1/)
+  t.match(errorIn(await ask('POST', '/videos', { model: 'clip', prompt: 'three' })), /^429 low_balance: This request may cost up to \$0.4, and running requests hold \$0\.8 of the \$1 that the balance of the account has left\. Wait until one of them ends, ask for a shorter or smaller video, or add credit\./)
   t.equal(simulator.requests.length, 2)
 })
 

@@ -18,17 +18,22 @@ export interface Bounds extends WorstCase {
   /** what must be there at least; undefined: `first` */
   readonly least: Nanos | undefined
   readonly uses: Uses
+  /** what would make it cost less, in words; undefined: nothing that the client can ask for */
+  readonly cheaper: string | undefined
 }
 
 /** @param at milliseconds since the epoch: it pays the prices of then. @throws {GatewayError} what it asks for has no price */
 export function boundsOf (exchange: Exchange, at: number): Bounds {
   const { endpoint } = exchange.route
   if (endpoint.kind === 'forward') return flatBounds(flatCost(endpoint.price), at)
-  return exchange.find(Model)?.kind === 'text' ? dearest(exchange, at) : flatBounds(dearestItem(exchange), at)
+  const { kind } = exchange.get(Model)
+  return kind === 'text' ? dearest(exchange, at) : flatBounds(dearestItem(exchange), at, CHEAPER[kind])
 }
 
-function flatBounds (nanos: Nanos, at: number): Bounds {
-  return { first: nanos, least: undefined, most: nanos, input: 0, output: 0, uses: noUses, at }
+const CHEAPER = { image: 'ask for fewer or smaller images', video: 'ask for a shorter or smaller video' } as const
+
+function flatBounds (nanos: Nanos, at: number, cheaper?: string): Bounds {
+  return { first: nanos, least: undefined, most: nanos, input: 0, output: 0, uses: noUses, at, cheaper }
 }
 
 /** The worst case of the dearest attempt: whichever of them answers is paid from the same hold. */
@@ -42,10 +47,11 @@ function dearest (exchange: Exchange, at: number): Bounds {
   const output = boundOutput(body['max_tokens'], model)
   const uses = boundUses(body, prices.map(({ price }) => price))
   const most = dearestOf(prices, input, output, uses)
-  if (!stream) return { first: most, least: undefined, most, input, output, uses, at }
+  const cheaper = 'lower max_tokens'
+  if (!stream) return { first: most, least: undefined, most, input, output, uses, at, cheaper }
   const first = output <= SLICE ? most : dearestOf(prices, input, SLICE, uses)
   const least = output <= LEAST ? undefined : dearestOf(prices, input, LEAST, uses)
-  return { first, least, most, input, output, uses, at }
+  return { first, least, most, input, output, uses, at, cheaper }
 }
 
 function dearestOf (prices: readonly PriceSpan[], input: number, output: number, uses: Uses): Nanos {

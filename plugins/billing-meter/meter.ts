@@ -74,8 +74,8 @@ export class Meter {
 
   /** @throws {GatewayError} there is not enough */
   hold ({ key, account }: ApiKey, lowBalance: Nanos): Awaitable<void> {
-    const { first, least, at } = this.#bounds
-    const owner = this.#owner = { key, lowBalance, at }
+    const { first, least, at, cheaper } = this.#bounds
+    const owner = this.#owner = { key, lowBalance, at, cheaper }
     const result = this.#services.store.hold({
       request_id: this.#exchange.id,
       account: account.id,

@@ -12,6 +12,8 @@ export interface Owner {
   readonly key: ApiKey['key']
   readonly lowBalance: Nanos
   readonly at: number
+  /** what would make the request cost less, in words; undefined: nothing */
+  readonly cheaper: string | undefined
 }
 
 /** What has too little in it, in a sentence, and what helps. */
@@ -20,7 +22,10 @@ export function purseOf ({ by, period }: Pick<Refusal, 'by' | 'period'>, { key, 
   return { name: nameLimit(key, period, at), cure: period === undefined ? 'raise the limit' : 'raise the limit, or wait until then' }
 }
 
-/** @throws {GatewayError} with the numbers that were compared (lesson 9) */
+/**
+ * What running requests keep from this one waits for them: of a balance that is `low_balance`, of a limit of the key `rate_limited`.
+ * @throws {GatewayError} with the numbers that were compared (lesson 9)
+ */
 export function heldBy (result: HoldResult, owner: Owner): Nanos {
   if (result.kind === 'held') return result.nanos
   const { by, needed, available, held_by_others: heldByOthers } = result
@@ -31,8 +36,15 @@ export function heldBy (result: HoldResult, owner: Owner): Nanos {
   }
   const may = `This request may cost up to $${formatUsd(needed)}`
   throw needed <= total
-    ? new GatewayError('low_balance', { message: `${may}, and running requests hold $${formatUsd(heldByOthers)} of the $${formatUsd(total)} that ${name} has left. Wait until one of them ends, lower max_tokens, or ${cure}.` })
-    : new GatewayError('insufficient_quota', { message: `${may}, and ${name} has $${formatUsd(total)} left. Lower max_tokens, or ${cure}.` })
+    ? new GatewayError(by === 'usage_limit' ? 'rate_limited' : 'low_balance', { message: `${may}, and running requests hold $${formatUsd(heldByOthers)} of the $${formatUsd(total)} that ${name} has left. ${advise('wait until one of them ends', owner.cheaper, cure)}` })
+    : new GatewayError('insufficient_quota', { message: `${may}, and ${name} has $${formatUsd(total)} left. ${advise(owner.cheaper, cure)}` })
+}
+
+/** "Lower max_tokens, or add credit." */
+export function advise (...ways: readonly (string | undefined)[]): string {
+  const named = ways.filter((way) => way !== undefined)
+  const last = named.pop()!
+  return `${capital(named.length === 0 ? last : `${named.join(', ')}, or ${last}`)}.`
 }
 
 function capital (text: string): string {
