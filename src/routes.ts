@@ -28,7 +28,7 @@ export type Endpoint =
 
 /** What an upstream is asked, in the place of what the client has asked. */
 export interface OwnRequest {
-  /** with the query, below the upstream's base path */
+  /** with the upstream's base path and the query */
   readonly path: string
   readonly headers: Readonly<Record<string, string>>
   /** the id of the credential that it wants */

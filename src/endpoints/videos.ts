@@ -129,7 +129,7 @@ export async function locateVideo (exchange: Exchange): Promise<Download> {
   }
   return {
     upstream: video.upstream,
-    own: { path: contentPath(video.upstream_id) + (variant === 'video' ? '' : `?variant=${variant}`), headers, ...(video.credential !== undefined && { credential: video.credential }) },
+    own: { path: contentPath(upstream, video.upstream_id) + (variant === 'video' ? '' : `?variant=${variant}`), headers, ...(video.credential !== undefined && { credential: video.credential }) },
     reply: (bytes) => ({
       ...bytes,
       headers: {

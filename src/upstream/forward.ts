@@ -17,6 +17,7 @@ import { isOfRequest } from './blame.ts'
 import { RACE_MS } from './connections.ts'
 import { Deadline } from './deadline.ts'
 import { failureOf } from './dial.ts'
+import { below } from './dialects/versioned.ts'
 import { forwardable, returnable } from './headers.ts'
 import type { Pass } from './pass.ts'
 import { credentialOf, type Upstream } from './upstream.ts'
@@ -219,7 +220,7 @@ function carry (exchange: Exchange, upstream: Upstream, pass: Pass | undefined, 
     body.release()
     body.on('data', () => { timer?.refresh() })
     awaitHead()
-    req.url = upstream.basePath + (own?.path ?? exchange.received.path + exchange.received.query)
+    req.url = own?.path ?? below(upstream.basePath, exchange.received.path + exchange.received.query)
     // Trap 4: http-proxy-3 forwards what is in req.headers, the client's key too. Only the allow-list stays.
     req.headers = { ...flights.get(req)!.headers }
     send(upstream.connections.agent, body)

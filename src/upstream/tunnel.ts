@@ -13,6 +13,7 @@ import type { BytesReply } from '../reply.ts'
 import { admitUnread, failUnread } from './admit.ts'
 import { isOfRequest } from './blame.ts'
 import { failureOf } from './dial.ts'
+import { below } from './dialects/versioned.ts'
 import { proxy, readError, refuseEscapes } from './forward.ts'
 import { acceptable, returnable, upgradable } from './headers.ts'
 import type { Pass } from './pass.ts'
@@ -189,7 +190,7 @@ function connect (exchange: Exchange, pass: Pass, key: string, { req, res, socke
       onError (error) { fail(failureOf(error)) }
     })
     if (exchange.abortReason !== undefined) { onAbort(); return }
-    req.url = upstream.basePath + exchange.received.path + exchange.received.query
+    req.url = below(upstream.basePath, exchange.received.path + exchange.received.query)
     req.headers = upgradable(req.headers)
     try {
       proxy.ws(req, socket, Buffer.alloc(0), {

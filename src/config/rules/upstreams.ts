@@ -15,6 +15,7 @@ export function checkUpstreams (input: RuleInput, report: Report, warn: Report):
   for (const [name, upstream] of Object.entries(isMap(upstreams) ? upstreams : {})) {
     const url = text(at(upstream, 'url'), tree, ['upstreams', name, 'url'])
     if (url !== undefined && /^https?:/.test(url) && !URL.canParse(url)) report(['upstreams', name, 'url'], 'is not a valid URL')
+    warnOfWhole(url, text(at(upstream, 'dialect'), tree, ['upstreams', name, 'dialect']) ?? 'messages', ['upstreams', name, 'url'], warn)
     if (at(upstream, 'chat') !== undefined && at(upstream, 'dialect') !== 'chat') report(['upstreams', name, 'chat'], 'is only for "dialect: chat"', 'remove it, or set the dialect')
     checkTls(at(upstream, 'tls'), url, ['upstreams', name, 'tls'], tree, report)
     const proxy = text(at(upstream, 'proxy'), tree, ['upstreams', name, 'proxy'])
@@ -26,6 +27,17 @@ export function checkUpstreams (input: RuleInput, report: Report, warn: Report):
     for (const { item, path } of credentials) checkHeaders(item.headers, [...path, 'headers'], report)
     warnOfForgotten(credentials, at(upstream, 'headers'), warn)
   }
+}
+
+/** What each dialect puts behind the URL. */
+const ENDINGS: Readonly<Record<string, RegExp>> = {
+  messages: /\/messages(?:\/count_tokens)?\/*$/, chat: /(?:\/chat)?\/completions\/*$/, images: /\/images(?:\/generations|\/edits)?\/*$/, videos: /\/videos\/*$/
+}
+
+/** The address of one request, as vendors' pages show it, in the place of the API's. */
+function warnOfWhole (url: string | undefined, dialect: string, path: Path, warn: Report): void {
+  const ending = url === undefined || !Object.hasOwn(ENDINGS, dialect) ? undefined : ENDINGS[dialect]!.exec(url)?.[0]
+  if (ending !== undefined) warn(path, `ends with ${quote(ending)}, which the gateway adds itself`, 'leave it out')
 }
 
 /** A header that all credentials have but one, and the upstream does not: it was forgotten, or spelled otherwise. */

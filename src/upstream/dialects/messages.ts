@@ -8,6 +8,7 @@ import { ownHeaders } from '../headers.ts'
 import type { Upstream } from '../upstream.ts'
 import type { DialectModule } from './index.ts'
 import { isRecord } from '../../json-value.ts'
+import { versionedAtEnd } from './versioned.ts'
 
 const DEFAULT_VERSION = '2023-06-01'
 /** The first version that refuses the sampling fields (protocol.md A1). */
@@ -18,7 +19,7 @@ const LONGER_CONTEXT = /context-\d+m/i
 const LONG_CONTEXT = 200_000
 
 export const messages: DialectModule = {
-  encode: (exchange, attempt, upstream) => encode('/v1/messages', exchange.request.stream, exchange, attempt, upstream),
+  encode: (exchange, attempt, upstream) => encode('/messages', exchange.request.stream, exchange, attempt, upstream),
 
   decodeReply (body, exchange) {
     if (!isRecord(body) || body.type !== 'message' || !Array.isArray(body.content)) throw new Error('the answer is not a message')
@@ -44,7 +45,7 @@ export const messages: DialectModule = {
   },
 
   countTokens: {
-    encode: (exchange, attempt, upstream) => encode('/v1/messages/count_tokens', false, exchange, attempt, upstream),
+    encode: (exchange, attempt, upstream) => encode('/messages/count_tokens', false, exchange, attempt, upstream),
     decode (body) {
       const tokens = isRecord(body) ? body.input_tokens : undefined
       if (typeof tokens !== 'number' || !Number.isSafeInteger(tokens) || tokens < 0) throw new Error('the answer is no count of tokens')
@@ -71,7 +72,7 @@ function encode (path: string, stream: boolean, exchange: Exchange, attempt: Att
   if (beta !== '') headers['anthropic-beta'] = beta
   const request: UpstreamRequest = {
     method: 'POST',
-    path: upstream.basePath + path,
+    path: versionedAtEnd(upstream.basePath) + path,
     headers,
     body: { ...withoutUnsigned(body), model: attempt.model }
   }

@@ -8,6 +8,7 @@ import { errorOf, type Report } from '../../videos/video.ts'
 import type { Upstream } from '../upstream.ts'
 import type { DialectModule } from './index.ts'
 import { asRecord } from '../../json-value.ts'
+import { versioned } from './versioned.ts'
 
 /** Ids go into paths: what else one may hold would name something other than a task. */
 const ID = /^[\w-]{1,200}$/
@@ -30,7 +31,7 @@ export const videos: DialectModule = {
     const file = Array.isArray(reference) ? reference.find(isUpload) : undefined
     return {
       method: 'POST',
-      path: `${upstream.basePath}/v1/videos`,
+      path: `${versioned(upstream.basePath)}/videos`,
       headers: { ...headersFor(upstream), 'content-type': 'application/json' },
       body: file !== undefined || reference === undefined || reference === null ? fields : { ...fields, input_reference: reference },
       ...(file !== undefined && { files: [{ field: 'input_reference', upload: file }] })
@@ -74,12 +75,11 @@ export function readReport (body: unknown): Report {
 
 /** What is asked about a task: its status with GET, its end with DELETE. */
 export function aboutTask (method: 'GET' | 'DELETE', upstream: Upstream, id: string): Pick<UpstreamRequest, 'method' | 'path' | 'headers'> & { readonly body: '' } {
-  return { method, path: `${upstream.basePath}/v1/videos/${id}`, headers: headersFor(upstream), body: '' }
+  return { method, path: `${versioned(upstream.basePath)}/videos/${id}`, headers: headersFor(upstream), body: '' }
 }
 
-/** Without the upstream's base path. */
-export function contentPath (id: string): string {
-  return `/v1/videos/${id}/content`
+export function contentPath (upstream: Upstream, id: string): string {
+  return `${versioned(upstream.basePath)}/videos/${id}/content`
 }
 
 function headersFor (upstream: Upstream): Record<string, string> {
