@@ -1,5 +1,7 @@
 // The Redis driver, where somebody hears of something late: Redis of what ended while it was away, a new master of what its predecessor knew,
 // a gateway of what became of its holds meanwhile. Nobody pays twice, nothing stays held, and no balance goes below zero.
+import { cpSync } from 'node:fs'
+import { join } from 'node:path'
 import { Redis } from 'ioredis'
 import t, { type Test } from 'tap'
 import { Delivery, type Message } from '../src/store/redis/delivery.ts'
@@ -187,6 +189,58 @@ void t.test('what was set aside is spent by nobody after five minutes, not by a 
   await t.rejects(store.extend('r1', 10n), { code: 'auth_unavailable' })
   await t.rejects(store.hold(request('r2', 10n)), { code: 'auth_unavailable' })
   t.equal(await store.settle(settlement('r1', 30n)), 20n)
+})
+
+void t.test('a gateway that dies before it has noted that Redis heard it: all of that is delivered twice, and counts once', async (t) => {
+  const server = await redisServer(t)
+  const clock = startClock()
+  const options = { prefix: newPrefix(), now: clock.now, timer: noTimer }
+  const silent = await openRedis(t, server, options)
+  const [folder, copy] = [folderFor(t), folderFor(t)]
+  const dead = await openRedis(t, server, { ...options, timer: clock.timer, folder, config: { timeout: 1000 } })
+  await dead.credit('acme', 'c', 10_000n)
+  const day = '2027-01-15'
+  for (const id of ['late', 'late and back']) await dead.hold(request(id, 100n, { day }))
+  await clock.advance(3000)
+  for (const id of ['late', 'late and back']) await dead.progress(settlement(id, 60n))
+  // It was silent for so long that somebody charged it as far as it had come.
+  await server.ask('ZADD', `{${options.prefix}:acme}:leases`, '1', 'late', '1', 'late and back')
+  t.match(await silent.hold(request('x', 1n)), { kind: 'held' })
+  await silent.release('x')
+  for (const id of ['whole', 'short', 'back', 'never', 'begun']) await dead.hold(request(id, 100n, { day }))
+  await clock.advance(3000)
+  await dead.progress(settlement('begun', 60n))
+  t.equal((await all(dead)).length, 3, 'two were charged by another')
+
+  await server.kill()
+  await until(() => !dead.health.isUp)
+  await dead.settle(settlement('late', 90n))
+  await dead.settle(settlement('late and back', 90n))
+  await dead.refund('late and back')
+  await dead.settle(settlement('whole', 70n))
+  await dead.settle(settlement('short', 130n))
+  await dead.settle(settlement('back', 80n))
+  await dead.refund('back')
+  await dead.release('never')
+  await dead.release('begun')
+  t.equal(dead.health.pending, 8)
+  cpSync(join(folder, 'outbox'), join(copy, 'outbox'), { recursive: true })
+  await server.restart()
+  await clock.until(() => dead.health.isUp && dead.health.pending === 0)
+  const [once, spent, balance] = [await booked(dead), await dead.keyUsage('dev', day), await dead.balance('acme')]
+  t.strictSame(once.toSorted(), [
+    ['adjust', 'back', 80n, undefined], ['adjust', 'late and back refund', 90n, undefined], ['adjust', 'late and back settle', -30n, undefined], ['adjust', 'late settle', -30n, undefined],
+    ['settle', 'back', -80n, undefined], ['settle', 'late and back', -60n, undefined], ['settle', 'late', -60n, undefined],
+    ['settle', 'short', -100n, undefined], ['settle', 'whole', -70n, undefined], ['shortfall', 'short', 0n, 30n]
+  ].toSorted())
+  t.strictSame(balance, { balance: 10_000n - 90n - 70n - 100n, held: 0n, open_holds: 0 })
+
+  const next = await openRedis(t, server, { ...options, folder: copy })
+  await until(() => next.health.isUp && next.health.pending === 0)
+  t.strictSame(await booked(next), once)
+  t.strictSame(await next.keyUsage('dev', day), spent)
+  t.strictSame(await next.balance('acme'), balance)
+  t.strictSame((await next.verify()).differences, [])
 })
 
 /** A delivery whose Redis answers when the test wants; and what it was asked, in that order. */
