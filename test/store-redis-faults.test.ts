@@ -9,6 +9,7 @@ import { startClock } from './clock.ts'
 import { newLog, request, settlement } from './embedded-store.ts'
 import { newPrefix, openRedis } from './redis-store.ts'
 import { redisSentinel, redisServer, type RedisServer } from './redis-server.ts'
+import { slowProxy } from './slow-proxy.ts'
 import { folderFor } from './spawned.ts'
 import { all } from './store-conformance.ts'
 import { task } from './store-tasks-conformance.ts'
@@ -145,6 +146,37 @@ void t.test('a connection that breaks loses no decision, and doubles none', asyn
     t.ok((await Promise.all(holds)).every(({ kind }) => kind === 'held'))
   }
   t.strictSame(await store.balance('acme'), { balance: 1000n, held: 500n, open_holds: 50 })
+})
+
+void t.test('an answer that is lost with its connection: the decision that is asked again is the same one, and counts once', async (t) => {
+  const server = await redisServer(t)
+  const proxy = await slowProxy(t, server.port)
+  const prefix = newPrefix()
+  const of = (name: string): string => `{${prefix}:acme}:${name}`
+  const store = await openRedis(t, { url: `redis://127.0.0.1:${proxy.port}` }, { prefix, config: { timeout: 10_000 } })
+  await store.credit('acme', 'c', 1000n)
+
+  /** Redis has decided, and its answer is on its way when the connection breaks. */
+  async function lost <T> (asked: () => Promise<T>, isDecided: () => Promise<boolean>): Promise<T> {
+    proxy.delay = 1000
+    const answer = asked()
+    answer.catch(() => {})
+    await until(isDecided)
+    proxy.delay = 0
+    proxy.cut()
+    return await answer
+  }
+  const held = async (): Promise<string> => await server.ask('HGET', of('account'), 'held')
+  t.strictSame(await lost(async () => await store.hold(request('r1', 50n)), async () => await held() === '50'), { kind: 'held', nanos: 50n })
+  t.strictSame(await lost(async () => await store.extend('r1', 30n), async () => await held() === '80'), { kind: 'held', nanos: 80n })
+  t.strictSame(await store.balance('acme'), { balance: 1000n, held: 80n, open_holds: 1 })
+  const admission = { request_id: 'r1', account: 'acme', windows: [{ name: 'k', limit: 5 }], slot: { name: 's', limit: 2 } }
+  t.match(await lost(async () => await store.admit(admission), async () => await server.ask('EXISTS', of('window:k')) === '1'), { kind: 'admitted', windows: [{ remaining: 4 }] })
+  t.match(await store.admit({ ...admission, request_id: 'r2' }), { kind: 'admitted', windows: [{ remaining: 3 }] })
+  await t.rejects(lost(async () => await store.credit('acme', 'c2', 7n), async () => await server.ask('HGET', of('account'), 'balance') === '1007'), { code: 'service_unavailable' })
+  await until(() => store.health.isUp)
+  t.equal(await store.credit('acme', 'c2', 7n), false)
+  t.equal((await store.balance('acme')).balance, 1007n)
 })
 
 void t.test('holds and slots of a dead gateway end with their leases; what had progress is charged that far', async (t) => {
