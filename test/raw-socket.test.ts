@@ -231,6 +231,33 @@ t.test('bodies are limited while they are read', async (t) => {
       t.equal((await send(t, url, head({ ...close, 'content-length': nested(levels).length }) + nested(levels))).status, status, `${levels} levels`)
     }
   })
+  const inObjects = (...keys: readonly number[]): string => JSON.stringify({ ...messagesRequest, x: 0 }).replace('"x":0', `"x":[${keys.map((count) => `{${'"k":1,'.repeat(count).slice(0, -1)}}`).join(',')}]`)
+  /** Of all objects of the body. */
+  const ownKeys = JSON.stringify({ ...messagesRequest, x: 0 }).split(':').length - 1
+  await t.test('an object may have 10,000 keys, and all together 500,000', async (t) => {
+    const { url: roomy } = await gateway(t, yaml([up.url]))
+    const full = Array.from({ length: 50 }, () => 10_000)
+    const cases: readonly (readonly [readonly number[], number, RegExp])[] = [
+      [[10_000, 10_000], 200, /"message"/], [[10_001], 400, /more than 10000 keys/],
+      [full.with(0, 10_000 - ownKeys), 200, /"message"/], [full.with(0, 10_001 - ownKeys), 400, /more than 500000 keys together/]
+    ]
+    for (const [keys, status, said] of cases) {
+      const body = inObjects(...keys)
+      const got = await send(t, roomy, head({ ...close, 'content-length': body.length }) + body)
+      t.equal(got.status, status, `${keys.length} objects of ${keys[0]}`)
+      t.match(got.body, said)
+    }
+  })
+  await t.test('too many keys are refused while the body comes, before its end', async (t) => {
+    const socket = open(t, url)
+    socket.write(head({ 'content-length': 900_000 }) + inObjects(20_000).slice(0, 110_000))
+    const [first] = await once(socket, 'data') as [Buffer]
+    t.equal(parse(first.toString()).status, 400)
+  })
+  await t.test('colons and keys in strings are none', async (t) => {
+    const tricky = JSON.stringify({ ...messagesRequest, messages: [{ role: 'user', content: '{"k":1,"k\\":'.repeat(20_000) }] })
+    t.equal((await send(t, url, head({ ...close, 'content-length': Buffer.byteLength(tricky) }) + tricky)).status, 200)
+  })
   await t.test('brackets and quotes in strings are no levels', async (t) => {
     const tricky = JSON.stringify({ ...messagesRequest, messages: [{ role: 'user', content: '["\\'.repeat(200) + '\\"' }] })
     t.equal((await send(t, url, head({ ...close, 'content-length': Buffer.byteLength(tricky) }) + tricky)).status, 200)

@@ -1,13 +1,13 @@
 // `npm run bench`: how fast the gateway is beside nothing, beside bare http-proxy-3, and beside the least that a translating
 // gateway on undici must do. Not a test: it prints tables and says which speed goals hold.
 //
-// To repeat: `npm ci && npm run bench` on a quiet machine with two cores (about 7 minutes; `npm run bench -- --quick`, under one).
+// To repeat: `npm ci && npm run bench` on a quiet machine with two cores (about 8 minutes; `npm run bench -- --quick`, under one).
 // Contenders are processes pinned to core 0; the load generator and the simulated upstream are this process, on core 1.
 // Each experiment takes turns: round by round every contender gets one burst, the order rotating; ratios are made
 // within a round, and shown as their median with min and max.
 //
 //   --quick              3 short bursts, 500 open streams: to try, not to quote
-//   --only a,b           these experiments: json, sse, sse-flat, latency, memory, bodies, delay, gaps, outage, fairness, redis
+//   --only a,b           these experiments: json, sse, sse-flat, latency, memory, bodies, delay, stalls, gaps, outage, fairness, redis
 //   --contenders a,b     these contenders: direct, http-proxy-3, undici, gateway, embedded (the gateway with the embedded store),
 //                        redis (with Redis), workers (two of those)
 //   --dialect NAME       what the client speaks: chat (default), translated to messages, or messages

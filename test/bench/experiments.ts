@@ -1,6 +1,7 @@
 // What is measured: one burst of each experiment, the columns of its table, and the speed goals that it decides.
 import { outageTimes, sharedConcurrency, type ContenderName, type Instance } from './contenders.ts'
-import { openStreams, runOpenLoop, sleep, startClosedLoop, type ClientStreams } from './load.ts'
+import { ask, longestWait, openStreams, runOpenLoop, sleep, startClosedLoop, type ClientStreams } from './load.ts'
+import { nasties } from './nasty.ts'
 import { outageModel, prompt, publicModel, sharedModel, sharers, thinkMs, toWire, type Dialect } from './payloads.ts'
 import { median, pairs, quantile, seededRandom } from './statistics.ts'
 import { flood, pace, type Mood, type Upstream } from './upstream.ts'
@@ -362,6 +363,29 @@ const settling: Experiment = {
   }
 }
 
+const stalls: Experiment = {
+  name: 'stalls',
+  title: 'The longest wait of a small JSON request beside each of the nastiest bodies, ms',
+  skips: ['direct', 'http-proxy-3', 'undici', 'embedded'],
+  columns: [{ key: 'worst', title: 'the worst', digits: 0 }, ...nasties.map(({ name }) => ({ key: name, title: name, digits: 0 }))],
+  rounds: () => 1,
+  lasts: () => 0,
+  async burst ({ dialect }, { port }) {
+    const waits: Record<string, number> = {}
+    for (const { name, request } of nasties) {
+      const whole = request()
+      // Refused or answered: either is an end.
+      const answered = ask(port, whole).catch((error: Error) => { if (!/^answered 4\d\d/.test(error.message)) throw error })
+      waits[name] = await longestWait(port, smallRequest(dialect, false), answered)
+    }
+    return { worst: Math.max(...Object.values(waits)), ...waits }
+  },
+  goals (of) {
+    const worst = median(of('gateway', 'worst'))
+    return [{ text: `none of ${nasties.length} nasty bodies makes others wait for more than 1.2 s`, isMet: worst <= 1200, found: `${format(worst, 0)} ms` }]
+  }
+}
+
 /** How bad the one is, and for how long in turn with being good; undefined: all the time. */
 const outages: Readonly<Record<string, { readonly mood: Mood, readonly flapsMs?: number }>> = { dead: { mood: 'dead' }, hanging: { mood: 'hanging' }, flapping: { mood: 'dead', flapsMs: 300 } }
 const outageRate = 300
@@ -504,4 +528,4 @@ const shared: Experiment = {
   goals: () => []
 }
 
-export const experiments: readonly Experiment[] = [json, paced, flatOut, latency, memory, bodies, bystanders, settling, outage, fairness, shared]
+export const experiments: readonly Experiment[] = [json, paced, flatOut, latency, memory, bodies, bystanders, stalls, settling, outage, fairness, shared]

@@ -102,6 +102,29 @@ export async function ask (port: number, request: Buffer): Promise<string> {
   }
 }
 
+/**
+ * Sends one request after the other, on one connection, for as long as the work lasts.
+ * @returns milliseconds of the longest wait for an answer
+ */
+export async function longestWait (port: number, request: Buffer, work: Promise<unknown>): Promise<number> {
+  let isOn = true
+  const over = work.finally(() => { isOn = false })
+  over.catch(() => {})    // reported below
+  const connection = new Connection(port)
+  let longest = 0
+  try {
+    while (isOn) {
+      const from = performance.now()
+      await within(new Promise<void>((resolve, reject) => connection.send(request, { end: resolve, fail: reject })), patienceMs, 'one request beside others')
+      longest = Math.max(longest, performance.now() - from)
+    }
+  } finally {
+    connection.destroy()
+  }
+  await over
+  return longest
+}
+
 export interface ClosedLoop {
   completed (): number
   /** ends when the answers that are under way are in */
