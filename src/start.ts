@@ -170,7 +170,11 @@ export async function startGateway ({ file, plugins, pluginsUrl, log, base = pat
   const crew = output === undefined || seat !== undefined || serverConfig.workers === 1 ? undefined : new Crew({ config: serverConfig, log, output, metrics, simulator: simulatorUrl })
   services.videos.start()
   const merged = new MergedMetrics(async () => [{ worker: 'primary', process: '', text: await metrics.print() }, ...await crew!.pages()])
-  const reasons = (): readonly string[] | Promise<readonly string[]> => server.isDraining || crew?.isEnding === true ? ['draining'] : crew?.reasons() ?? [...(server.overload.isOverloaded ? ['overloaded'] : []), ...(services.store.health?.refusesRequests === true ? ['store_away'] : [])]
+  const ownReasons = (): readonly string[] => {
+    const { health, trouble } = services.store
+    return [...(server.overload.isOverloaded ? ['overloaded'] : []), ...(health?.refusesRequests === true ? ['store_away'] : []), ...(trouble !== undefined ? ['ledger_unwritable'] : [])]
+  }
+  const reasons = (): readonly string[] | Promise<readonly string[]> => server.isDraining || crew?.isEnding === true ? ['draining'] : crew?.reasons() ?? ownReasons()
 
   const server: GatewayServer = new GatewayServer(serverConfig, () => live.current(), services, adminHandler({
     services,

@@ -103,6 +103,10 @@ export class EmbeddedStore implements Store, Records, Tasks, Answers, Movable {
     this.#recorder = new Recorder({ folder, log, fsyncInterval, now, worker, onLoaded: (of, cells) => { this.#load(of, cells) }, onCure: () => { this.#payOwed() } })
   }
 
+  get trouble (): Error | undefined {
+    return this.#recorder.trouble
+  }
+
   async credit (account: string, reference: string, nanos: Nanos): Promise<boolean> {
     this.#refuseClosed()
     this.#books.announce(account, reference, nanos)
@@ -120,13 +124,13 @@ export class EmbeddedStore implements Store, Records, Tasks, Answers, Movable {
 
   hold (request: HoldRequest): HoldResult {
     this.#refuseClosed()
-    if (this.#recorder.trouble !== undefined) throw new GatewayError('service_unavailable', { cause: this.#recorder.trouble })
+    this.#refuseUnwritable()
     return this.#books.hold(request, this.#steadyNow())
   }
 
   extend (requestId: string, nanos: Nanos): HoldResult {
     this.#refuseClosed()
-    if (this.#recorder.trouble !== undefined) throw new GatewayError('service_unavailable', { cause: this.#recorder.trouble })
+    this.#refuseUnwritable()
     return this.#books.extend(requestId, nanos)
   }
 
@@ -229,7 +233,7 @@ export class EmbeddedStore implements Store, Records, Tasks, Answers, Movable {
 
   async openTask (task: NewTask): Promise<void> {
     this.#refuseClosed()
-    if (this.#recorder.trouble !== undefined) throw new GatewayError('service_unavailable', { cause: this.#recorder.trouble })
+    this.#refuseUnwritable()
     const opened: Task = { ...task, is_open: true }
     const day = this.#books.lower(task.request_id, task.nanos)
     this.#tasks.claim(task.request_id)
@@ -368,6 +372,12 @@ export class EmbeddedStore implements Store, Records, Tasks, Answers, Movable {
     } catch (cause) {
       throw new GatewayError('service_unavailable', { cause })
     }
+  }
+
+  /** Nobody buys what could not be charged. */
+  #refuseUnwritable (): void {
+    const { trouble: cause } = this
+    if (cause !== undefined) throw new GatewayError('service_unavailable', { cause })
   }
 
   #refuseClosed (): void {

@@ -165,6 +165,10 @@ export class RedisStore implements Store, Records, Tasks, Answers, Movable {
     return { isUp, lagSeconds: lag, pending: this.#delivery.size, holds: this.#holds.size + this.#tasks.allOpen().length, refusesKeys: !isUp && auth === 'deny', refusesRequests: !isUp && (limits === 'deny' || money === 'deny') }
   }
 
+  get trouble (): Error | undefined {
+    return this.#outbox.trouble
+  }
+
   async credit (account: string, reference: string, nanos: Nanos): Promise<boolean> {
     this.#refuseClosed()
     refuseAmount(nanos)
@@ -631,7 +635,7 @@ export class RedisStore implements Store, Records, Tasks, Answers, Movable {
 
   /** Nobody buys what could not be charged. */
   #refuseUnwritable (): void {
-    const { trouble: cause } = this.#outbox
+    const { trouble: cause } = this
     if (cause !== undefined) throw new GatewayError('service_unavailable', { cause })
   }
 

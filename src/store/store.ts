@@ -175,6 +175,8 @@ export interface StoreHealth {
 export interface Store {
   /** absent: it is in this process */
   readonly health?: StoreHealth
+  /** why `hold` refuses everything at this moment: what it will cost could not be recorded; undefined: it could, as far as is known */
+  readonly trouble?: Error | undefined
   /**
    * Adds money once per reference, ever, whatever the account: put the account's id into the reference. It can be spent when this
    * has answered.
