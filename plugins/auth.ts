@@ -1,5 +1,6 @@
 // auth: who is asking. Turns the key in the head into the fact api-key, or refuses before anything else is read: with 401, or with
 // 402 where the account is suspended.
+import { timingSafeEqual } from 'node:crypto'
 import type { AccountConfig, Config } from '../src/config/config.ts'
 import type { Directory } from '../src/directory.ts'
 import { Digests, digestOf } from '../src/directory/digests.ts'
@@ -34,9 +35,11 @@ export const auth = definePlugin<Options>({
         const { dry, received: { headers, path } } = exchange
         const secret = dry === undefined ? readSecret(headers, prefix) : undefined
         // A dry run is asked for by somebody who has proved himself elsewhere: it says whose request it would be.
-        const found = secret === undefined ? dry?.owner : find(digestOf(secret))
+        const digest = secret === undefined ? undefined : digestOf(secret)
+        const found = digest === undefined ? dry?.owner : find(digest)
         if (found === undefined || found.key.frozen) {
-          throw new GatewayError(MEDIA_PATH.test(path) ? 'unauthorized' : 'authentication_error', secret === undefined && dry === undefined ? { message: whyNone(headers, prefix) } : {})
+          const message = digest === undefined ? dry === undefined ? whyNone(headers, prefix) : undefined : found === undefined ? whyOff(digest, config) : undefined
+          throw new GatewayError(MEDIA_PATH.test(path) ? 'unauthorized' : 'authentication_error', message === undefined ? {} : { message })
         }
         exchange.set(ApiKey, found)
         // Before anything else of the key (protocol.md K 5.6, 5.7), and with the fact: the log says whose it is.
@@ -112,6 +115,12 @@ function whyNone ({ 'x-api-key': own, authorization }: ClientRequest['headers'],
   if (own === undefined && authorization === undefined) return `No API key was sent. ${how}`
   if (Array.isArray(own) || Array.isArray(authorization)) return 'More than one API key was sent in the same header. Send one.'
   return `What was sent is not an API key of this gateway: those are "${prefix}" and 32 letters or digits. ${how}`
+}
+
+/** Of a key that there once was, to who holds it. */
+function whyOff (digest: Buffer, { demo_off: demo }: Config): string | undefined {
+  if (demo === undefined || !timingSafeEqual(digest, Buffer.from(demo.sha256, 'hex'))) return undefined
+  return `This is the demo key, which is off because ${demo.why}. Use a key of your own.`
 }
 
 function single (value: string | readonly string[] | undefined): string | undefined {

@@ -18,6 +18,15 @@ export function keepSecret (folder: string, name: string, create: () => string):
   }
 }
 
+/** The same, if it is there and can be read; never makes it. */
+export function keptSecret (folder: string, name: string): string | undefined {
+  try {
+    return read(path.join(folder, name))
+  } catch {
+    return undefined
+  }
+}
+
 class EmptySecret extends Error {}
 
 /** Undefined: there is no such file. */

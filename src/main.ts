@@ -125,6 +125,8 @@ function greet (gateway: Gateway, file: string): void {
     `  admin    ${urls.admin}   (/metrics, /healthz, /readyz, /admin/v1)`
   ]
   if (gateway.adminTokenFile !== undefined) lines.push(`  admin token in ${path.relative(process.cwd(), gateway.adminTokenFile)}`)
+  const off = gateway.demoOff()
+  if (off !== undefined) lines.push(`  the demo key is off, because ${off}`)
   if (key !== undefined) {
     const model = gateway.live.current().config.models[0]?.id ?? 'MODEL'
     lines.push('', 'Try it (the demo key works only while every upstream is the built-in simulator):', '',

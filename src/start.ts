@@ -11,6 +11,7 @@ import { LiveConfig } from './config/live.ts'
 import { PartError } from './config/problem.ts'
 import { Snapshot } from './config/snapshot.ts'
 import { keepSecret, randomSecret } from './data-folder.ts'
+import { DEMO, turnedOff, withDemo } from './demo.ts'
 import { Directory } from './directory.ts'
 import { type OpenFiles, openFiles } from './files/open.ts'
 import { endpoints } from './endpoints.ts'
@@ -62,6 +63,8 @@ export interface Gateway {
   readonly server: GatewayServer
   /** the demo account's key; undefined unless every upstream is the built-in simulator */
   demoKey (): string | undefined
+  /** why that key, which there once was, is off */
+  demoOff (): string | undefined
   /** Reads the configuration again, in all processes. */
   reload (): void
   /** why requests should go elsewhere; empty: ready */
@@ -131,6 +134,7 @@ export async function startGateway ({ file, plugins, pluginsUrl, log, base = pat
       }
       return snapshot
     },
+    warnings: (before, { config }) => turnedOff(before?.config, config),
     creditedTo: (account) => opened?.store.creditOf(`opening:${account}`),
     onReload ({ changed }) {
       if (!changed) return
@@ -241,6 +245,7 @@ export async function startGateway ({ file, plugins, pluginsUrl, log, base = pat
       crew?.reload()
     },
     demoKey: () => live.current().config.keys.find(({ id }) => id === DEMO)?.secret,
+    demoOff: () => live.current().config.demo_off?.why,
     adminTokenFile: serverConfig.admin.token === '' ? path.join(folder, 'admin-token') : undefined,
     async drain () {
       await crew?.drain()
@@ -269,20 +274,3 @@ export function refuseTaken ({ accounts, keys }: Config, directory: Directory): 
 }
 
 const BREAKER_VALUES = { closed: 0, half_open: 1, open: 2 } as const
-
-const DEMO = 'demo'
-
-/**
- * Adds an account with play money and a generated key, while every upstream is the built-in simulator. As soon as one is
- * not, the key is unknown: what a stranger finds in a tutorial must never spend real money.
- */
-export function withDemo (config: Config, folder: string, directory: Directory): Config {
-  const isSimulated = Object.values(config.upstreams).every(({ url }) => url === 'simulator:')
-  const isTaken = [...config.accounts, ...config.keys].some(({ id }) => id === DEMO) || directory.keptAccount(DEMO) !== undefined || directory.keptKey(DEMO) !== undefined
-  if (!isSimulated || isTaken) return config
-  return {
-    ...config,
-    accounts: [...config.accounts, { id: DEMO, name: 'Demo', opening_balance_usd: '1000', allow_fallback: true, suspended: false }],
-    keys: [...config.keys, { id: DEMO, account: DEMO, secret: keepSecret(folder, 'demo-key', () => 'sk-gw-' + randomSecret()), frozen: false, streaming: true, routing_mode: 'premium', channels: ['premium', 'cheap'] }]
-  }
-}

@@ -1,6 +1,6 @@
 // The command line, on real processes: what a newcomer sees, what is kept in the data folder, and every refusal in plain words.
 import { execFile } from 'node:child_process'
-import { chmodSync, mkdirSync, readFileSync, statSync, writeFileSync } from 'node:fs'
+import { chmodSync, mkdirSync, readFileSync, rmSync, statSync, writeFileSync } from 'node:fs'
 import { type AddressInfo, createServer } from 'node:net'
 import { once } from 'node:events'
 import { dirname, join } from 'node:path'
@@ -99,8 +99,27 @@ await t.test('the demo key is off as soon as one upstream is not the simulator, 
   writeFileSync(join(folder, 'gateway.yaml'), mixed)
   const second = run(t, folder, ['start'])
   const urls = await second.urls()
-  t.equal((await asDemo(urls.api, key)).status, 401)
+  const refused = await asDemo(urls.api, key)
+  t.equal(refused.status, 401)
+  t.match(await refused.text(), /This is the demo key, which is off because not every upstream is the built-in simulator\./)
+  t.match(second.stderr(), /the demo key is off, because not every upstream is the built-in simulator\n/)
   t.notMatch(second.stderr(), /curl|sk-gw-/, 'and no curl is printed')
+  second.child.kill('SIGTERM')
+  await second.ended
+
+  // Keys that begin with something of one's own.
+  writeFileSync(join(folder, 'gateway.yaml'), small().replace(/auth\b/, 'auth: { prefix: acme- }'))
+  const third = run(t, folder, ['start'])
+  t.equal((await asDemo((await third.urls()).api, key)).status, 401)
+  t.match(third.stderr(), /the demo key is off, because keys of this gateway begin with "acme-" now\n/)
+  third.child.kill('SIGTERM')
+  await third.ended
+  rmSync(join(folder, 'data'), { recursive: true })
+  const fourth = run(t, folder, ['start'])
+  const { api: ownApi } = await fourth.urls()
+  const own = readFileSync(join(folder, 'data/demo-key'), 'utf8').trim()
+  t.match(own, /^acme-[A-Za-z0-9]{32}$/)
+  t.equal((await asDemo(ownApi, own)).status, 200)
 })
 
 await t.test('a configuration with mistakes: all of them, with file, line and column, and exit code 1', async (t) => {

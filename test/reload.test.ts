@@ -493,11 +493,29 @@ t.test('the demo key is off as soon as an upstream is a real one, and a gateway 
   const running = await gateway(t, simulated)
   const demoKey = running.demoKey()!
   const ask = async (): Promise<number> => (await running.messages(messagesRequest, { headers: { 'x-api-key': demoKey } })).status
+  const why = async (key: string): Promise<string> => (await (await running.messages(messagesRequest, { headers: { 'x-api-key': key } })).json() as { readonly error: { readonly message: string } }).error.message
   t.equal(await ask(), 200)
   const { warnings } = await edit(running, { 'gateway.yaml': simulated.replace('simulator:', vendor.url) })
-  t.match(warnings, [{ path: '/upstreams/u0/url', message: /the demo key is off; and there are no keys: nobody can use the models/ }])
+  t.match(warnings, [{ path: '/upstreams/u0/url', message: /the demo key is off; and no keys are declared/ }])
   t.equal(await ask(), 401)
+  t.match(await why(demoKey), /^This is the demo key, which is off because not every upstream is the built-in simulator\. Use a key of your own\./)
+  t.notMatch(await why('sk-gw-' + 'x'.repeat(32)), /demo/, 'who does not hold it is told nothing')
   t.equal(vendor.requests.length, 0)
   await edit(running, { 'gateway.yaml': simulated })
   t.equal(await ask(), 200)
+
+  const withKeys = yaml([vendor.url])
+  const line = withKeys.split('\n').findIndex((text) => text.includes('u0: {')) + 1
+  const off = await edit(running, { 'gateway.yaml': withKeys })
+  t.match(off.warnings, [{ line, column: 14, path: '/upstreams/u0/url', message: 'the demo key is off now, because not every upstream is the built-in simulator', hint: 'use keys of your own' }])
+  t.equal(off.warnings.length, 1)
+  t.ok(running.logged.some(({ level, msg }) => level === 40 && String(msg).includes(`gateway.yaml:${line}:14 /upstreams/u0/url the demo key is off now`)))
+  t.match(await why(demoKey), /^This is the demo key/)
+  t.strictSame((await edit(running, { 'gateway.yaml': withKeys.replace('Model One', 'Model 1') })).warnings, [], 'it is said once')
+
+  await edit(running, { 'gateway.yaml': withKeys.replace(vendor.url, 'simulator:') })
+  t.equal(await ask(), 200)
+  const taken = await edit(running, { 'gateway.yaml': withKeys.replace(vendor.url, 'simulator:').replace('acme-dev', 'demo') })
+  t.match(taken.warnings, [{ path: '', message: /because another account or key is called "demo"/ }])
+  t.match(await why(demoKey), /off because another account or key is called "demo"/)
 })

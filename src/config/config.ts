@@ -20,6 +20,17 @@ export interface Config {
   readonly routes: readonly RouteConfig[]
   readonly accounts: readonly AccountConfig[]
   readonly keys: readonly KeyConfig[]
+  /** not of gateway.yaml: the demo key, which there once was */
+  readonly demo_off?: DemoOff
+}
+
+export interface DemoOff {
+  /** of the key, hexadecimal: who holds it is told */
+  readonly sha256: string
+  /** JSON pointer of what is to blame; '': nothing in particular */
+  readonly path: string
+  /** goes on behind "because" */
+  readonly why: string
 }
 
 export type LogLevel = 'trace' | 'debug' | 'info' | 'warn' | 'error' | 'fatal' | 'silent'

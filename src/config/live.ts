@@ -51,6 +51,9 @@ export interface ConfigStatus extends ConfigState {
   readonly config: Config
 }
 
+/** Its place is that of its part. */
+export type PartWarning = Pick<Problem, 'path' | 'message' | 'hint'>
+
 export interface LiveOptions<Live extends Retirable = Snapshot> {
   readonly file: string
   readonly pluginsUrl: string | URL
@@ -64,6 +67,8 @@ export interface LiveOptions<Live extends Retirable = Snapshot> {
    * @param userPlugins the user's own plugins by their path, which is `use` in config.pipeline
    */
   readonly compile: (config: Config, generation: number, userPlugins: ReadonlyMap<string, Plugin>) => Live | Promise<Live>
+  /** What is odd about what has just gone live, beside what stood there before. */
+  readonly warnings?: (before: Live | undefined, now: Live) => readonly PartWarning[]
   /** What accounts were credited when they were new, in nano-dollars; undefined: they are new. Absent: nobody knows. */
   readonly creditedTo?: (account: string) => Nanos | undefined | Promise<Nanos | undefined>
   /** After every reload, refused or not, and after the start. */
@@ -221,7 +226,8 @@ export class LiveConfig<Live extends Retirable = Snapshot> {
     }
     this.#running = { snapshot, generation, config, digest: loaded.digest, secrets: loaded.secrets, loadedAt: new Date(this.#options.services.now()).toISOString() }
     if (old !== undefined) retire(old.snapshot)
-    return { ok: true, changed: true, problems: [], warnings: await warn() }
+    const odd = this.#options.warnings?.(old?.snapshot, snapshot) ?? []
+    return { ok: true, changed: true, problems: [], warnings: [...odd.map((one) => ({ ...findPlace(parsePointer(one.path), loaded.places), ...one })), ...await warn()] }
   }
 
   async #compile (config: Config, generation: number): Promise<Live> {

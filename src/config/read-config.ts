@@ -35,6 +35,7 @@ export async function readConfig (input: WorkerInput, note: Note): Promise<Verdi
     places: Object.fromEntries([
       ...['/server', '/store', ...keys.flatMap(({ allowed_clients: clients }, index) => clients === undefined ? [] : [`/keys/${index}/allowed_clients`])].flatMap((pointer) => placesBelow(source.tree, pointer)),
       ...placesOf(source.tree, 'pipeline', 'use'),
+      ...placesOf(source.tree, 'upstreams', 'url'),
       ...placesOf(source.tree, 'accounts', 'opening_balance_usd'),
       ['', locate(source.tree.at)]
     ])
@@ -97,9 +98,9 @@ function hide (problem: Problem, secrets: readonly string[]): Problem {
   return { ...problem, message: clean(problem.message), ...(problem.hint !== undefined && { hint: clean(problem.hint) }) }
 }
 
-/** Where one key of each item of a list stands; where the item does, if it is not written there. */
+/** Where one key of each item of a list or map stands; where the item does, if it is not written there. */
 function placesOf (tree: Tree, list: string, key: string): [string, ReturnType<typeof locate>][] {
-  return [...tree.children?.get(list)?.children ?? []].map(([index, item]) => [`/${list}/${index}/${key}`, locate((item.children?.get(key) ?? item).at)])
+  return [...tree.children?.get(list)?.children ?? []].map(([index, item]) => [formatPointer([list, index, key]), locate((item.children?.get(key) ?? item).at)])
 }
 
 /** Where the parts stand of what needs a restart, or what a plugin may refuse. */

@@ -6,6 +6,7 @@ import { checkKeys } from '../../config/rules/keys.ts'
 import { randomSecret } from '../../data-folder.ts'
 import type { Decision, Kept, KeyRecord } from '../../directory.ts'
 import { digestOf } from '../../directory/digests.ts'
+import { newKeySecret } from '../../directory/key-secret.ts'
 import { viewUsage } from '../../key-limits.ts'
 import { type ApiAnswer, type ApiParts, checkVersion, type Operation, pageOf, readQuery } from './operation.ts'
 import { type Mistake, Refusal, refuseMistakes } from './refusal.ts'
@@ -38,7 +39,7 @@ export function keyOperations ({ services: { store, directory, now }, config, pl
       async answer ({ body, who }) {
         const wanted = { id: `key_${randomSecret().slice(0, 16)}`, ...body as Body }
         const { settings, expires_at, warnings } = read(wanted)
-        const secret = newSecret()
+        const secret = newKeySecret(config())
         await directory.change(() => {
           const { id } = settings
           if (isDeclared(id)) throw readOnly(id)
@@ -88,7 +89,7 @@ export function keyOperations ({ services: { store, directory, now }, config, pl
         const wanted = { ...body as Body }
         judgeRotation(wanted)
         const grace = wanted['grace'] as number
-        const secret = newSecret()
+        const secret = newKeySecret(config())
         await change(id, ifMatch, ({ record }) => {
           const end = new Date(now() + grace).toISOString()
           const old = record.secrets.map(({ sha256, until }) => ({ sha256, until: until === undefined || until > end ? end : until })).filter(({ until }) => Date.parse(until) > now())
@@ -129,7 +130,7 @@ export function keyOperations ({ services: { store, directory, now }, config, pl
     const live = config()
     const account = accountOf(live, settings.account)
     const accounts = account === undefined ? [...live.accounts, ...directory.keptAccounts()] : [account]
-    const key: KeyConfig = { ...settings, secret: newSecret() }
+    const key: KeyConfig = { ...settings, secret: newKeySecret(config()) }
     const wrong: Mistake[] = []
     const warnings: Mistake[] = []
     const into = (list: Mistake[]) => (path: readonly (string | number)[], message: string, hint?: string): void => {
@@ -173,11 +174,6 @@ export function keyOperations ({ services: { store, directory, now }, config, pl
       ...settings, declared: false, state: settings.frozen ? 'frozen' : isExpired ? 'expired' : 'active', shown, version, created_at,
       ...(expires_at !== undefined && { expires_at }), ...(old !== undefined && { old_secret_until: old }), ...usage
     }
-  }
-
-  function newSecret (): string {
-    const options = config().pipeline.find(({ use }) => use === 'auth')?.with ?? {}
-    return (typeof options['prefix'] === 'string' ? options['prefix'] : 'sk-gw-') + randomSecret()
   }
 
   function time (): string {

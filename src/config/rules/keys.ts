@@ -26,7 +26,7 @@ export function checkKeys (input: RuleInput, report: Report, warn: Report): void
   const prefix = keyPrefix(input)
   const real = Object.entries(isMap(value.upstreams) ? value.upstreams : {}).find(([, upstream]) => !['simulator:', undefined].includes(at(upstream, 'url') as string | undefined))
   if (keys.length === 0 && real !== undefined) {
-    warn(['upstreams', real[0], 'url'], 'is not the built-in simulator, so the demo key is off; and there are no keys: nobody can use the models', 'add accounts: and keys:')
+    warn(['upstreams', real[0], 'url'], 'is not the built-in simulator, so the demo key is off; and no keys are declared', 'add accounts: and keys:, or make them with "gateway accounts create" and "gateway keys create"')
   }
   const models = [...items(value.models, 'models'), ...items(value.aliases, 'aliases')].flatMap(({ item }) => typeof item.id === 'string' ? [item.id] : [])
   /** by entry: a thousand keys may name the same model, and to look for what was meant takes long */
