@@ -13,6 +13,7 @@ import { GatewayError, shapeError } from './errors.ts'
 import { Exchange } from './exchange.ts'
 import { nowhere, shownPath } from './nowhere.ts'
 import { memoryLimitOf, Overload, type WatchLoad, watchProcess } from './overload.ts'
+import { Pace } from './pace.ts'
 import { serve } from './pipeline.ts'
 import type { Headers } from './reply.ts'
 import { createRequestId } from './request-id.ts'
@@ -47,6 +48,7 @@ export class GatewayServer {
   readonly #services: Services
   readonly bodyMemory: BodyMemory
   readonly overload: Overload
+  readonly #pace: Pace
   readonly #servers: readonly Server[]
   /** what a drain's deadline ends */
   readonly #running = new Bag<Exchange>()
@@ -62,11 +64,16 @@ export class GatewayServer {
     this.#services = services
     this.bodyMemory = new BodyMemory(config.body_memory)
     this.overload = new Overload(config.overload, services.log, watchLoad)
+    this.#pace = new Pace(config.body_rate, config.api.timeouts.body_idle)
     const listener = (handle: Handle): Server => this.#listener(handle)
     this.#servers = [
       listener((req, res, upgrade) => { this.#exchange(req, res, 'routes', upgrade) }),
       listener((req, res, upgrade) => { this.#exchange(req, res, 'publicRoutes', upgrade) }),
-      listener((req, res, upgrade) => { upgrade === undefined ? admin(req, res) : this.#refuse(req, res, noWebSocket()) })
+      listener((req, res, upgrade) => {
+        if (upgrade !== undefined) { this.#refuse(req, res, noWebSocket()); return }
+        this.#pace.begin(req, res)
+        admin(req, res)
+      })
     ]
   }
 
@@ -122,6 +129,7 @@ export class GatewayServer {
     await Promise.race([idle, sleep(LAST_WORDS_MS)])
     admin.close()
     this.overload.close()
+    this.#pace.close()
     for (const server of this.#servers) server.closeAllConnections()
   }
 
@@ -140,6 +148,7 @@ export class GatewayServer {
     const server = createServer(options, plain)
     server.maxHeadersCount = MOST_HEADERS
     // Reading the body says "continue"; until then a refused client has sent nothing (RFC 9110 10.1.1).
+    this.#pace.watch(server)
     server.on('checkContinue', plain)
     server.on('checkExpectation', plain)
     server.on('clientError', (error: ParserError, socket) => { this.#refuseBroken(error, socket) })
@@ -194,6 +203,7 @@ export class GatewayServer {
       address: req.socket.remoteAddress ?? ''
     }, snapshot.lease())
     observe(exchange, this.#services)
+    this.#pace.begin(req, res, exchange)
     const place = this.#running.add(exchange)
     if (upgrade !== undefined) this.#tunnels++
     let taken = 0
@@ -222,6 +232,7 @@ export class GatewayServer {
   }
 
   #allow (req: IncomingMessage, res: ServerResponse, headers: Headers): void {
+    this.#pace.begin(req, res)
     const id = createRequestId()
     if (hasMuchUnread(req)) res.shouldKeepAlive = false
     res.writeHead(204, { ...headers, 'x-request-id': id, 'request-id': id }).end()
@@ -242,6 +253,7 @@ export class GatewayServer {
   }
 
   #tell (req: IncomingMessage, res: ServerResponse, error: GatewayError, id: string): void {
+    this.#pace.begin(req, res)
     const { status, headers, body } = shapeError(error, styleOf(readTarget(req.url ?? '').path), id)
     const text = JSON.stringify(body)
     const isSending = hasMuchUnread(req)

@@ -1,11 +1,12 @@
 // What never reaches the pipeline, on raw sockets: parser errors, slow and huge heads, refused upgrades, bodies that are
 // refused while they are sent. Each gets an answer with a request id, and no other connection notices.
 import { once } from 'node:events'
-import { connect, type Socket } from 'node:net'
+import { type AddressInfo, connect, createServer, type Socket } from 'node:net'
+import { setTimeout } from 'node:timers/promises'
 import { brotliCompressSync, deflateSync, gzipSync, zstdCompressSync } from 'node:zlib'
 import t, { type Test } from 'tap'
 import { gateway, KEY, messagesRequest, yaml } from './gateway.ts'
-import { answer, upstream, wait } from './upstream.ts'
+import { answer, json, upstream, wait } from './upstream.ts'
 
 interface RawAnswer {
   readonly status: number
@@ -311,6 +312,62 @@ t.test('bodies are limited while they are read', async (t) => {
     do again = await send(t, url, head({ ...close, 'content-length': 1_000_000 }) + body.padEnd(1_000_000))
     while (again.status === 429)
     t.equal(again.status, 200)
+  })
+})
+
+t.test('a body that trickles is cut, whoever reads it, or throws it away', async (t) => {
+  const up = await upstream(t, ({ bytes }) => json({ bytes: bytes.length }))
+  const gw = await gateway(t, yaml([up.url], 'routes:\n  - { match: POST /v1/free, forward: u0, price: free }\n').replace('hold_head: 10s', 'body_idle: 2s'))
+  const asked = { 'content-length': 5000 }
+  const form = { ...asked, 'content-type': 'multipart/form-data; boundary=B' }
+  const cases: Readonly<Record<string, readonly [first: string, status: number, url?: string]>> = {
+    'JSON': [head(asked) + '{', 408],
+    'chunks': [head({ 'transfer-encoding': 'chunked' }) + '1\r\n{\r\n', 408],
+    'a form': [head(form, '/v1/images/edits') + '--B\r\n', 408],
+    'a forward route': [head(asked, '/v1/free'), 408],
+    'a wrong key': [head({ ...asked, 'x-api-key': 'wrong' }), 401],
+    'no such address': [head(asked, '/v1/nothing'), 404],
+    'what has no body': [head(asked, '/v1/models', 'GET'), 200],
+    'admin': [head(asked, '/admin/v1/keys'), 401, gw.urls.admin]
+  }
+  await Promise.all(Object.entries(cases).map(async ([name, [first, status, url = gw.url]]) => {
+    const socket = open(t, url)
+    const all = readAll(socket)
+    socket.write(first)
+    const isChunked = name === 'chunks'
+    const timer = setInterval(() => { socket.write(isChunked ? '1\r\n \r\n' : ' ') }, 50)
+    t.equal(parse(await all).status, status, name)
+    clearInterval(timer)
+  }))
+  await t.test('one that is fast enough is not, however long it takes', async (t) => {
+    const body = JSON.stringify(messagesRequest)
+    const socket = open(t, gw.url)
+    const all = readAll(socket)
+    socket.write(head({ ...close, 'content-length': 50_000 }))
+    for (let sent = 0; sent < 50_000 - body.length; sent += 1000) {
+      socket.write(' '.repeat(Math.min(1000, 50_000 - body.length - sent)))
+      await setTimeout(100)
+    }
+    socket.write(body)
+    t.equal(parse(await all).status, 502, 'the upstream gave no message')
+  })
+  await t.test('nor one that waits for its upstream', async (t) => {
+    const held = Promise.withResolvers<void>()
+    const deaf = createServer((socket) => {
+      socket.on('error', () => {})
+      t.teardown(() => socket.destroy())
+      void held.promise.then(() => { socket.on('data', (chunk: Buffer) => { if (chunk.includes('end')) socket.end('HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n') }) })
+    }).listen(0, '127.0.0.1')
+    await once(deaf, 'listening')
+    t.teardown(() => { deaf.close() })
+    const own = await gateway(t, yaml([`http://127.0.0.1:${(deaf.address() as AddressInfo).port}`], 'routes:\n  - { match: POST /v1/free, forward: u0, price: free }\n').replace('hold_head: 10s', 'body_idle: 500ms'))
+    const socket = open(t, own.url)
+    const all = readAll(socket)
+    const size = 20_000_000
+    socket.write(Buffer.concat([Buffer.from(head({ ...close, 'content-length': size }, '/v1/free')), Buffer.alloc(size - 3, 32), Buffer.from('end')]))
+    await setTimeout(3000)                                    // several spans
+    held.resolve()
+    t.equal(parse(await all).status, 200)
   })
 })
 

@@ -45,6 +45,8 @@ export interface ServerConfig {
   readonly body_limit: Bytes
   readonly body_memory: Bytes
   readonly body_disk: Bytes
+  /** a second, of a body that comes; 0: whatever comes */
+  readonly body_rate: Bytes
   readonly overload: OverloadConfig
   readonly drain_delay: Milliseconds
   readonly drain_timeout: Milliseconds
