@@ -3,13 +3,15 @@ import { existsSync } from 'node:fs'
 import path from 'node:path'
 import { parseArgs } from 'node:util'
 import { plugins } from '../plugins/index.ts'
-import { createLogger, standardOutput } from './admin/log.ts'
+import { createLogger } from './admin/log.ts'
+import { StandardOutput } from './admin/output.ts'
 import { adminCommand, adminNouns } from './commands/admin-command.ts'
 import { explainCommand } from './commands/explain-command.ts'
 import { complained, print, UnsaidError } from './commands/output.ts'
 import { storeCommand } from './commands/store-command.ts'
 import { check } from './config/check-command.ts'
 import { ConfigError } from './config/problem.ts'
+import { Ending } from './ending.ts'
 import { packageRoot, version } from './package-root.ts'
 import { simulate } from './simulator/simulate-command.ts'
 import { startGateway, type Gateway } from './start.ts'
@@ -18,9 +20,6 @@ import { Seat } from './workers/seat.ts'
 
 /** .ts in a checkout, .js in the packed build: as this file. */
 const pluginsUrl = new URL(`../plugins/index${path.extname(import.meta.url)}`, import.meta.url).href
-
-/** Two signals this close together are one. */
-const SAME_SIGNAL_MS = 500
 
 const HELP = `gateway ${version}: a paid gateway to text, image and video models
 
@@ -65,11 +64,12 @@ async function runStart (args: string[]): Promise<number> {
   const { values } = parseArgs({ args, options: { config: { type: 'string', short: 'c' } } })
   const { file, base } = locate(values.config)
   const seat = Seat.take()
-  const output = standardOutput()
+  const output = new StandardOutput()
   const log = createLogger('info', output, seat === undefined ? null : { worker: seat.number })
-  let gateway: Gateway
+  const ending = new Ending(log, output)
+  let gateway: Gateway | undefined
   try {
-    gateway = await startGateway({ file, base, plugins, pluginsUrl, log, output, seat })
+    gateway = await ending.of(startGateway({ file, base, plugins, pluginsUrl, log, output, seat }))
   } catch (error) {
     const { message } = error as Error
     // A worker's primary says it, or starts it again.
@@ -78,27 +78,13 @@ async function runStart (args: string[]): Promise<number> {
     await complained()
     return 1
   }
-  const { promise, resolve } = Promise.withResolvers<number>()
+  if (gateway !== undefined) await attend(gateway, ending, file, seat)
+  return await ending.wait()
+}
+
+async function attend (gateway: Gateway, ending: Ending, file: string, seat: Seat | undefined): Promise<void> {
   process.on('SIGHUP', () => { gateway.reload() })
-  // A plugin's stray promise must not end everybody's streams.
-  process.on('unhandledRejection', (err) => { log.error({ err }, 'a promise was rejected and nobody listened: look for a missing await in a plugin') })
-  let ending: Promise<void> | undefined
-  const drain = (): void => {
-    ending ??= gateway.drain().then(() => { resolve(0) }, (err: unknown) => { log.error({ err }, 'the drain failed'); resolve(1) })
-  }
-  let first: { readonly signal: string, readonly at: number } | undefined
-  for (const signal of ['SIGTERM', 'SIGINT'] as const) {
-    process.on(signal, () => {
-      if (first !== undefined) {
-        // Asked twice: at once. But npm passes a Ctrl-C on that the terminal has sent to us already.
-        if (signal === first.signal && performance.now() - first.at < SAME_SIGNAL_MS) return
-        process.exit(1)
-      }
-      first = { signal, at: performance.now() }
-      log.info({ signal }, 'draining')
-      drain()
-    })
-  }
+  ending.hearSignals()
   // Last: who reads it may send a signal at once.
   if (seat === undefined) greet(gateway, file)
   else await seat.listens(gateway.urls, {
@@ -109,9 +95,8 @@ async function runStart (args: string[]): Promise<number> {
     metrics: async () => await gateway.services.metrics.print(),
     upstreams: () => viewOf(gateway.services.upstreams.health, gateway.live.current()),
     reload: () => { gateway.reload() },
-    drain
+    drain: (isUrgent) => { ending.drain(isUrgent) }
   })
-  return await promise
 }
 
 /** For whoever looks at a terminal: where things are, and a first request. Goes to standard error, the log to output. */

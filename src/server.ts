@@ -105,9 +105,11 @@ export class GatewayServer {
   /**
    * Ends well: `isDraining` first (readyz fails), after `drain_delay` no new connections, streams may finish within
    * `drain_timeout`, then they are ended in-band and charged for what was produced. Admin answers until the last.
+   * @param isUrgent without the delay, and so that all of it is over within `drain_timeout`
    */
-  async drain (): Promise<void> {
-    await this.#end(this.#config.drain_delay, this.#config.drain_timeout)
+  async drain (isUrgent = false): Promise<void> {
+    const { drain_delay: delay, drain_timeout: patience } = this.#config
+    await (isUrgent ? this.#end(0, patience - Math.min(LAST_WORDS_MS, patience / 2)) : this.#end(delay, patience))
   }
 
   /** The same without patience. */

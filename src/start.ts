@@ -1,11 +1,12 @@
 // Joins configuration, services and servers into a running gateway: what `gateway start` runs, and what the tests boot.
 import path from 'node:path'
-import type { DestinationStream, Logger } from 'pino'
+import type { Logger } from 'pino'
 import { adminHandler } from './admin/admin.ts'
 import { AdminApi } from './admin/api/api.ts'
 import { tryKeyOn } from './admin/api/try-key.ts'
 import { MergedMetrics } from './admin/merged-metrics.ts'
 import { createMetrics } from './admin/metrics.ts'
+import type { LogOutput } from './admin/output.ts'
 import type { Config } from './config/config.ts'
 import { LiveConfig } from './config/live.ts'
 import { PartError } from './config/problem.ts'
@@ -50,7 +51,7 @@ export interface GatewayOptions {
   /** how the process is; tests bring their own */
   readonly watchLoad?: WatchLoad
   /** where `log` goes, for workers to go there too; absent: whatever server.workers says, this process serves clients by itself */
-  readonly output?: DestinationStream
+  readonly output?: LogOutput
   /** this process is a worker */
   readonly seat?: Seat | undefined
 }
@@ -72,7 +73,7 @@ export interface Gateway {
   /** where the admin token was written, when it was generated */
   readonly adminTokenFile: string | undefined
   /** Ends well (SIGTERM): see GatewayServer.drain. */
-  drain (): Promise<void>
+  drain (isUrgent?: boolean): Promise<void>
   /** Ends at once: what runs is cut in-band. */
   stop (): Promise<void>
 }
@@ -96,6 +97,11 @@ export async function startGateway ({ file, plugins, pluginsUrl, log, base = pat
     return (await simulator).url
   }
   const worker = seat === undefined ? undefined : folderOf(seat.number)
+  /** How the lines of a worker look is decided where they are written: by its primary. */
+  const speak = ({ level, format }: Config['log']): void => {
+    log.level = level
+    if (output !== undefined) output.format = seat === undefined ? format : 'json'
+  }
   let files: OpenFiles | undefined
   let unfollow: () => void = () => {}
 
@@ -106,6 +112,7 @@ export async function startGateway ({ file, plugins, pluginsUrl, log, base = pat
         upstreams.simulatorUrl = await simulatorUrl()
       }
       if (opened === undefined) {
+        speak(loaded.log)
         const folder = path.resolve(base, loaded.store.path)
         const open = async (of: string): ReturnType<typeof openStore> => await openStore(loaded.store, of, log, now)
         const store = await open(path.join(folder, worker ?? ''))
@@ -139,7 +146,7 @@ export async function startGateway ({ file, plugins, pluginsUrl, log, base = pat
     onReload ({ changed }) {
       if (!changed) return
       const { config, generation } = live.current()
-      log.level = config.log.level
+      speak(config.log)
       upstreams.gates.reload(config.upstreams, generation)
       upstreams.health.retain(live.current())
       opened?.fleet.beat()
@@ -169,7 +176,6 @@ export async function startGateway ({ file, plugins, pluginsUrl, log, base = pat
   const { server: serverConfig } = config
   const folder = path.resolve(base, config.store.path)
   const token = serverConfig.admin.token === '' ? keepSecret(folder, 'admin-token', randomSecret) : serverConfig.admin.token
-  log.level = config.log.level
 
   const crew = output === undefined || seat !== undefined || serverConfig.workers === 1 ? undefined : new Crew({ config: serverConfig, log, output, metrics, simulator: simulatorUrl })
   services.videos.start()
@@ -204,6 +210,7 @@ export async function startGateway ({ file, plugins, pluginsUrl, log, base = pat
     status: async () => ({ ...live.status(), ...(crew !== undefined && { workers: await crew.states() }) }),
     reasons
   }), watchLoad)
+  if (output !== undefined) metrics.watch('gateway_log_dropped_total', () => output.dropped)
   metrics.watch('gateway_overloaded', () => Number(server.overload.isOverloaded))
   metrics.watch('gateway_event_loop_delay_seconds', () => server.overload.delay / 1000)
   metrics.watch('gateway_body_memory_bytes', () => server.bodyMemory.used)
@@ -247,9 +254,9 @@ export async function startGateway ({ file, plugins, pluginsUrl, log, base = pat
     demoKey: () => live.current().config.keys.find(({ id }) => id === DEMO)?.secret,
     demoOff: () => live.current().config.demo_off?.why,
     adminTokenFile: serverConfig.admin.token === '' ? path.join(folder, 'admin-token') : undefined,
-    async drain () {
-      await crew?.drain()
-      await (crew === undefined ? server.drain() : server.stop())
+    async drain (isUrgent = false) {
+      await crew?.drain(isUrgent)
+      await (crew === undefined ? server.drain(isUrgent) : server.stop())
       await end()
     },
     async stop () {

@@ -40,7 +40,7 @@ t.test('what is not written has its default', async (t) => {
       drain_timeout: 30_000
     },
     store: { driver: 'embedded', path: './data', fsync_interval: 100, windows: 'full', prefix: 'gateway', timeout: 250, on_outage: { auth: 'deny', limits: 'deny', money: 'deny', lease_usd: '1' } },
-    log: { level: 'info' },
+    log: { level: 'info', format: 'auto' },
     videos: { poll_interval: 5000, poll_concurrency: 20, max_age: 86_400_000, lost_after: 600_000, file_life: 86_400_000, keep: 1_728_000_000 },
     hook_timeout: 5000,
     pipeline: [{ use: 'auth', with: { prefix: 'sk-gw-' } }],

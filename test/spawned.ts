@@ -32,11 +32,14 @@ export function folderFor (t: Test, files: Readonly<Record<string, string>> = {}
   return folder
 }
 
-/** Runs `node src/gateway.js ARGS` in the folder. It is ended with the test. */
-export function run (t: Test, folder: string, args: readonly string[], options: { readonly uid?: number } = {}): Spawned {
+/**
+ * Runs `node src/gateway.js ARGS` in the folder. It is ended with the test.
+ * @param output a descriptor in the place of the file; then nothing is known of what it wrote to it
+ */
+export function run (t: Test, folder: string, args: readonly string[], { output, ...options }: { readonly uid?: number, readonly output?: number } = {}): Spawned {
   const log = join(folder, 'gateway.log')
   const out = openSync(log, 'w')
-  const child = spawn(...untapped(process.execPath, [join(packageRoot, 'src/gateway.js'), ...args]), { cwd: folder, env: newcomersEnvironment(), stdio: ['ignore', out, 'pipe'], ...options })
+  const child = spawn(...untapped(process.execPath, [join(packageRoot, 'src/gateway.js'), ...args]), { cwd: folder, env: newcomersEnvironment(), stdio: ['ignore', output ?? out, 'pipe'], ...options })
   closeSync(out)
   let errors = ''
   child.stderr!.setEncoding('utf8').on('data', (chunk: string) => { errors += chunk })

@@ -6,12 +6,8 @@ import type { Exchange, Outcome } from '../exchange.ts'
 import { ApiKey, Body, Charge, Model } from '../facts.ts'
 import type { Services } from '../services.ts'
 import type { FinishedExchange } from './metrics.ts'
+import { StandardOutput } from './output.ts'
 
-/** A reader that stands still must not fill our memory: beyond it lines are dropped. */
-const BACKLOG_BYTES = 16 * 1024 * 1024
-/** Lines wait for each other for so long, or until they fill a page. */
-const GATHER_MS = 100
-const PAGE_BYTES = 64 * 1024
 const CLIENT_LENGTH = 120
 /** Nobody should log these. If somebody does, it stays a secret. */
 const CENSORED = new Set(['secret', 'token', 'password', 'authorization', 'x-api-key', 'api-key', 'cookie', 'set-cookie', 'headers', 'body'])
@@ -34,7 +30,7 @@ function isoTime (): string {
  * @param destination default: standard output
  * @param base what every line says
  */
-export function createLogger (level: LogLevel, destination: DestinationStream = standardOutput(), base: Readonly<Record<string, unknown>> | null = null): Logger {
+export function createLogger (level: LogLevel, destination: DestinationStream = new StandardOutput(), base: Readonly<Record<string, unknown>> | null = null): Logger {
   return pino({
     level,
     base,
@@ -42,38 +38,6 @@ export function createLogger (level: LogLevel, destination: DestinationStream = 
     formatters: { level: (label) => ({ level: label }), log: (line) => censor(line, CENSORED_DEPTH) },
     serializers: { err: (thrown: unknown) => thrown instanceof Error ? censor(stdSerializers.err(thrown), CENSORED_DEPTH) : thrown }
   }, destination)
-}
-
-/**
- * Written off the event loop, many lines at once; what is left is written when the process exits. pino's own `minLength`
- * measures all that it holds again at every line (20 µs each), and lines kept as strings are trees of 60 small ones that
- * every garbage collection copies (a fifth of the CPU of a request): so a line becomes bytes at once. All measured.
- */
-export function standardOutput (): DestinationStream {
-  const output = pino.destination({ dest: 1, sync: false, maxLength: BACKLOG_BYTES, contentMode: 'buffer' })
-  let page = Buffer.allocUnsafe(PAGE_BYTES)
-  let used = 0
-  let timer: NodeJS.Timeout | undefined
-  const flush = (): void => {
-    clearTimeout(timer)
-    timer = undefined
-    if (used === 0) return
-    write(page.subarray(0, used))
-    page = Buffer.allocUnsafe(PAGE_BYTES)
-    used = 0
-  }
-  /** In this mode it takes bytes; its types know only text. */
-  const write = (bytes: Buffer): void => { output.write(bytes as unknown as string) }
-  process.on('exit', () => { flush(); output.flushSync() })
-  return {
-    write (line) {
-      const most = line.length * 3                            // UTF-8 of a UTF-16 unit
-      if (used + most > PAGE_BYTES) flush()
-      if (most > PAGE_BYTES) { write(Buffer.from(line)); return }
-      used += page.write(line, used)
-      timer ??= setTimeout(flush, GATHER_MS).unref()
-    }
-  }
 }
 
 /** pino's own redaction with the same names took 32 µs for the line of a request; this takes 1 (measured). */

@@ -9,7 +9,7 @@ export type Usd = string
 export interface Config {
   readonly server: ServerConfig
   readonly store: StoreConfig
-  readonly log: { readonly level: LogLevel }
+  readonly log: { readonly level: LogLevel, readonly format: LogFormat }
   readonly videos: VideosConfig
   /** the longest that one plugin hook may take before the request fails */
   readonly hook_timeout: Milliseconds
@@ -34,6 +34,9 @@ export interface DemoOff {
 }
 
 export type LogLevel = 'trace' | 'debug' | 'info' | 'warn' | 'error' | 'fatal' | 'silent'
+
+/** `auto`: readable lines in a terminal, else JSON */
+export type LogFormat = 'auto' | 'json' | 'pretty'
 
 export interface ServerConfig {
   /** processes that share the addresses of clients; 1: this one is the gateway */

@@ -423,7 +423,8 @@ function withPipeline (pipeline: JsonSchema): JsonSchema {
     server,
     store,
     log: map('What is written to the log.', {
-      level: { description: 'The least important level that is written.', enum: ['trace', 'debug', 'info', 'warn', 'error', 'fatal', 'silent'], default: 'info' }
+      level: { description: 'The least important level that is written.', enum: ['trace', 'debug', 'info', 'warn', 'error', 'fatal', 'silent'], default: 'info' },
+      format: { description: 'How its lines look: "json" for programs, "pretty" for people, or "auto": pretty in a terminal, JSON everywhere else.', enum: ['auto', 'json', 'pretty'], default: 'auto' }
     }, { default: {} }),
     videos: map('How video tasks are watched that upstreams work on.', {
       poll_interval: duration('Between two questions to an upstream about a new task; up to six times as long for an old one.', '5s', { min: '10ms', max: '10m' }),

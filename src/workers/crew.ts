@@ -140,9 +140,9 @@ export class Crew {
   }
 
   /** Ends well: each of them drains, by its own deadline. */
-  async drain (): Promise<void> {
+  async drain (isUrgent: boolean): Promise<void> {
     const { drain_delay: delay, drain_timeout: patience } = this.#options.config
-    await this.#end(delay + patience + LAST_WORDS_MS, ({ line, worker }) => { line.ask('drain').catch(() => { worker.process.kill('SIGTERM') }) })
+    await this.#end(delay + patience + LAST_WORDS_MS, ({ line, worker }) => { line.ask('drain', isUrgent).catch(() => { worker.process.kill('SIGTERM') }) })
   }
 
   /** Ends at once: what they have recorded is recorded, as with any death. */

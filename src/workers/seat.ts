@@ -12,7 +12,7 @@ export interface Worker {
   metrics (): Promise<string>
   upstreams (): UpstreamView
   reload (): void
-  drain (): void
+  drain (isUrgent: boolean): void
 }
 
 /** Long enough for a machine that is busy with starting all of them. */
@@ -40,7 +40,7 @@ export class Seat {
       metrics: async () => await worker().metrics(),
       upstreams: () => worker().upstreams(),
       reload: () => { worker().reload() },
-      drain: () => { worker().drain() }
+      drain: (isUrgent) => { worker().drain(isUrgent === true) }
     })
   }
 
