@@ -1,0 +1,106 @@
+// One connection: bytes go out, bytes come back, and what came back is judged.
+import { connect } from 'node:net'
+import { PATIENCE_MS } from './arena.ts'
+
+export interface Talk {
+  /** behind any 100 Continue */
+  readonly first: Answer | undefined
+  /** all that came, as latin1 */
+  readonly text: string
+  /** its end did not come, and the connection stayed open */
+  readonly isHanging: boolean
+}
+
+interface Answer {
+  readonly status: string
+  readonly fields: string
+  readonly body: string
+  readonly isWhole: boolean
+}
+
+/** Until the other side closes, or the first answer is whole. @param isTorn the connection ends behind the last piece */
+export async function talk (url: string, send: readonly Buffer[], isTorn = false): Promise<Talk> {
+  const { hostname, port } = new URL(url)
+  const isHead = /^\s*HEAD\b/.test(send[0]?.toString('latin1') ?? '')
+  let text = ''
+  return await new Promise((resolve) => {
+    const socket = connect({ port: Number(port), host: hostname, noDelay: true })
+    const finish = (isHanging: boolean): void => {
+      clearTimeout(timer)
+      socket.destroy()
+      resolve({ first: read(text, isHead), text, isHanging })
+    }
+    const timer = setTimeout(() => { finish(true) }, PATIENCE_MS)
+    socket.setEncoding('latin1').on('error', () => {}).on('close', () => { finish(false) })
+    socket.on('data', (chunk: string) => {
+      text += chunk
+      if (read(text, isHead)?.isWhole === true) finish(false)
+    })
+    void (async () => {
+      for (const piece of send) {
+        if (socket.destroyed) return
+        socket.write(piece)
+        await new Promise(setImmediate)
+      }
+      if (isTorn) socket.end()
+    })()
+  })
+}
+
+/** The first final answer of what came. */
+function read (text: string, isHead: boolean): Answer | undefined {
+  const found = /^HTTP\/1\.1 (\d{3}) [^\r]*((?:\r\n[^\r]+)*)\r\n\r\n/.exec(text)
+  if (found === null) return undefined
+  const [whole, status, fields] = found as unknown as [string, string, string]
+  const rest = text.slice(whole.length)
+  if (status === '100') return read(rest, isHead)
+  if (isHead || status === '204' || status === '304') return { status, fields, body: '', isWhole: true }
+  if (/^transfer-encoding: chunked$/im.test(fields)) return { status, fields, ...unchunk(rest) }
+  const length = /^content-length: (\d+)$/im.exec(fields)?.[1]
+  return { status, fields, body: rest.slice(0, length === undefined ? undefined : Number(length)), isWhole: length !== undefined && rest.length >= Number(length) }
+}
+
+export interface Verdict {
+  /** for counting: a status, or what came in its place */
+  readonly what: string
+  /** why it is wrong */
+  readonly wrong?: string
+}
+
+const STREAM_END = /(?:^|\n)event: (?:message_stop|error)\ndata: .*\n\n$|(?:^|\n)data: \[DONE\]\n\n$/
+
+/** A client must have an answer that says what it is, and a stream must come to an end that its client can read. @param isOurs not a vendor's bytes, forwarded unread */
+export function judge ({ first, text, isHanging }: Talk, isOurs = true): Verdict {
+  if (isHanging) return { what: 'hangs', wrong: `no end of the answer within ${PATIENCE_MS / 1000} s: ${JSON.stringify(text.slice(0, 500))}` }
+  if (text === '') return { what: 'closed' }
+  if (first === undefined) return { what: 'no head', wrong: `no whole head: ${JSON.stringify(text.slice(0, 500))}` }
+  const { status, fields, body, isWhole } = first
+  if (!isOurs && status !== '500') return { what: status }
+  if (status === '500') return { what: status, wrong: text.slice(0, 2000) }
+  const isStream = /^content-type: text\/event-stream/im.test(fields)
+  if (isStream && !STREAM_END.test(body)) return { what: status, wrong: `a stream without its end: ${JSON.stringify(body.slice(-500))}` }
+  if (Number(status) >= 400 && body !== '' && /^content-type: application\/json$/im.test(fields) && !isError(body)) return { what: status, wrong: `an error of no shape: ${body.slice(0, 500)}` }
+  return { what: isStream ? `${status} stream` : isWhole ? status : `${status} cut` }
+}
+
+function isError (body: string): boolean {
+  try {
+    return typeof (JSON.parse(body) as { error?: { message?: unknown } }).error?.message === 'string'
+  } catch {
+    return false
+  }
+}
+
+function unchunk (text: string): Pick<Answer, 'body' | 'isWhole'> {
+  let body = ''
+  for (let at = 0; ;) {
+    const size = /^([0-9a-f]{1,8})\r\n/i.exec(text.slice(at, at + 12))
+    if (size === null) return { body, isWhole: false }
+    const length = parseInt(size[1]!, 16)
+    at += size[0].length
+    body += text.slice(at, at + length)
+    at += length + 2
+    if (at > text.length) return { body, isWhole: false }
+    if (length === 0) return { body, isWhole: true }
+  }
+}
