@@ -192,7 +192,11 @@ t.test('pings', async (t) => {
 t.test('a slow client', async (t) => {
   const piece = 'x'.repeat(20_000)
   const count = 1000                                          // 20 MB
-  const body = Buffer.concat([blockStartBytes(), ...Array.from({ length: count }, (_, i) => delta(`${i} ${piece}`))])
+  const body = Buffer.concat([
+    blockStartBytes(), ...Array.from({ length: count }, (_, i) => delta(`${i} ${piece}`)),
+    eventBytes('content_block_stop', { type: 'content_block_stop', index: 0 }),
+    eventBytes('message_delta', { type: 'message_delta', delta: { stop_reason: 'end_turn', stop_sequence: null }, usage: { output_tokens: 5 } })
+  ])
   const expected = createHash('sha256').update(publicStart).update(body).update(eventBytes('message_stop', { type: 'message_stop' })).digest('hex')
 
   /** Writes as fast as it may; tells how much was taken. */

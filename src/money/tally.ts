@@ -6,7 +6,7 @@ import type { Awaitable } from '../plugin.ts'
 import type { SseEvent } from '../sse.ts'
 import { Produced } from './produced.ts'
 import type { Tokens } from './tokens.ts'
-import { extraOf, isGuessed, isInputReported, noUsage, nothingReported, readUsage, reportedInput, type ReportedUsage, type Usage, type UsageSource } from './usage.ts'
+import { extraOf, isGuessed, isInputGuessed, isInputReported, noUsage, nothingReported, readUsage, reportedInput, type ReportedUsage, type Usage, type UsageSource } from './usage.ts'
 import { fieldOf } from '../json-value.ts'
 
 export type Ending = 'completed' | 'cut by client' | 'cut by upstream' | 'cut by gateway'
@@ -117,7 +117,7 @@ export class Tally {
 
   #readUsage (usage: unknown): void {
     if (!isGuessed(usage)) this.#reported = readUsage(usage, this.#reported)
-    else this.#guessedInput = readUsage(usage).input ?? 0
+    if (isInputGuessed(usage)) this.#guessedInput = fieldOf(usage, 'input_tokens') as number
   }
 
   #whole (output: number, estimateInput: () => number): Counted {

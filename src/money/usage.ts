@@ -39,11 +39,19 @@ export interface ReportedUsage {
  */
 export const guessed = Symbol('guessed usage')
 
-/** Marks a `usage` of which the provider said all but `output_tokens`. Under a symbol too. */
+/** Marks a `usage` of which the provider said all but `output_tokens`: what it had said of those before is not the last of it. */
 export const guessedOutput = Symbol('guessed output')
+
+/** The same of `input_tokens`. */
+export const guessedInput = Symbol('guessed input')
 
 export function isGuessed (vendorUsage: unknown): boolean {
   return isRecord(vendorUsage) && guessed in vendorUsage
+}
+
+/** Also where all of it is. */
+export function isInputGuessed (vendorUsage: unknown): boolean {
+  return isRecord(vendorUsage) && (guessed in vendorUsage || guessedInput in vendorUsage)
 }
 
 export const nothingReported: ReportedUsage = Object.freeze({})
@@ -63,12 +71,13 @@ export function readUsage (vendorUsage: unknown, previous: ReportedUsage = nothi
   if (!isRecord(vendorUsage)) return previous
   const lives = isRecord(vendorUsage['cache_creation']) ? vendorUsage['cache_creation'] : undefined
   const next: Mutable<ReportedUsage> = { ...previous }
-  set(next, 'input', vendorUsage['input_tokens'])
+  if (!(guessedInput in vendorUsage)) set(next, 'input', vendorUsage['input_tokens'])
   set(next, 'cache_read', vendorUsage['cache_read_input_tokens'])
   set(next, 'cache_write', vendorUsage['cache_creation_input_tokens'])
   set(next, 'cache_write_5m', lives?.['ephemeral_5m_input_tokens'])
   set(next, 'cache_write_1h', lives?.['ephemeral_1h_input_tokens'])
-  if (!(guessedOutput in vendorUsage)) set(next, 'output', vendorUsage['output_tokens'])
+  if (guessedOutput in vendorUsage) delete next.output
+  else set(next, 'output', vendorUsage['output_tokens'])
   const uses = vendorUsage['server_tool_use']
   if (isRecord(uses)) {
     for (const [field, name] of EXTRAS) {
@@ -113,6 +122,7 @@ function set (usage: Mutable<ReportedUsage>, field: CountField, value: unknown):
   if (isCount(value)) usage[field] = value
 }
 
-function isCount (value: unknown): value is number {
+/** What is none is as good as absent. */
+export function isCount (value: unknown): value is number {
   return Number.isInteger(value) && (value as number) >= 0 && (value as number) <= ABSURD
 }

@@ -3,10 +3,11 @@ import { GatewayError } from '../../errors.ts'
 import type { Exchange } from '../../exchange.ts'
 import { type Attempt, Model } from '../../facts.ts'
 import type { UpstreamRequest } from '../../plugin.ts'
-import { SseEvent } from '../../sse.ts'
 import { ownHeaders } from '../headers.ts'
 import type { Upstream } from '../upstream.ts'
 import type { DialectModule } from './index.ts'
+import { toMessage } from './messages/reply.ts'
+import { toEvents } from './messages/stream.ts'
 import { isRecord } from '../../json-value.ts'
 import { versionedAtEnd } from './versioned.ts'
 
@@ -21,28 +22,9 @@ const LONG_CONTEXT = 200_000
 export const messages: DialectModule = {
   encode: (exchange, attempt, upstream) => encode('/messages', exchange.request.stream, exchange, attempt, upstream),
 
-  decodeReply (body, exchange) {
-    if (!isRecord(body) || body.type !== 'message' || !Array.isArray(body.content)) throw new Error('the answer is not a message')
-    return Object.assign(body, { model: publicModel(exchange) })    // just parsed: nobody else has it
-  },
+  decodeReply: toMessage,
 
-  decodeStream (exchange) {
-    return {
-      event (event) {
-        // Before anybody acts on it: what is not JSON fails the attempt, or breaks the stream, whoever would read it.
-        const data = event.json
-        if (!isRecord(data)) throw new Error('an event holds no object')
-        // Official clients drop records without an `event:` line, so the name is put back from the data.
-        const name = event.event === '' ? data.type : event.event
-        if (name === 'message_start') {
-          if (!isRecord(data.message)) throw new Error('message_start holds no message')
-          return SseEvent.of('message_start', { ...data, message: { ...data.message, model: publicModel(exchange) } })
-        }
-        if (event.event !== '') return event
-        return typeof name === 'string' ? new SseEvent(name, event.data) : undefined
-      }
-    }
-  },
+  decodeStream: toEvents,
 
   countTokens: {
     encode: (exchange, attempt, upstream) => encode('/messages/count_tokens', false, exchange, attempt, upstream),
@@ -109,11 +91,6 @@ function blocksOf (turn: unknown): readonly unknown[] {
 
 function isUnsigned (block: unknown): boolean {
   return isRecord(block) && block.type === 'thinking' && (typeof block.signature !== 'string' || block.signature === '')
-}
-
-/** The model as it is called here, whatever it is called upstream (protocol.md K 2.3d); of an alias, the model behind it. */
-function publicModel (exchange: Exchange): unknown {
-  return exchange.request.body.model
 }
 
 /**

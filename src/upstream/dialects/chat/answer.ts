@@ -88,11 +88,6 @@ export function withOwnFields (message: Json, own: Json | undefined): Json {
   return own === undefined ? message : { ...message, [chatFields]: own }
 }
 
-/** The 24 characters of the request id, as in all ids of answers that we make. */
-export function messageId ({ id }: Exchange): string {
-  return `msg_${id.slice(id.indexOf('_') + 1)}`
-}
-
 /** No model makes as many in one answer. */
 const MOST_CALLS = 1000
 

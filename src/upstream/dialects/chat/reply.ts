@@ -1,10 +1,11 @@
 // A chat completion as a message (protocol.md B6).
 import type { Exchange } from '../../../exchange.ts'
 import { ErrorReply } from '../error-reply.ts'
-import { argumentsOf, CallIds, callsIn, cutsCalls, hasFailed, messageId, ownFields, readSaid, stopOf, withOwnFields } from './answer.ts'
+import { argumentsOf, CallIds, callsIn, cutsCalls, hasFailed, ownFields, readSaid, stopOf, withOwnFields } from './answer.ts'
 import { isRecord, type Json } from '../../../json-value.ts'
 import { isGiven, textIn } from './json.ts'
-import { guessUsage, usageOf } from './usage.ts'
+import { usageOf } from './usage.ts'
+import { guessUsage, messageId } from '../unsaid.ts'
 
 interface ToolUse {
   readonly type: 'tool_use'

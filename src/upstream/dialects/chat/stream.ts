@@ -4,12 +4,13 @@ import { CHAT_DELTA } from '../../../chat-style.ts'
 import type { Exchange } from '../../../exchange.ts'
 import type { StreamTransformer } from '../../../plugin.ts'
 import { SseEvent } from '../../../sse.ts'
-import { argumentsOf, CallIds, callsIn, cutsCalls, hasFailed, messageId, ownFields, readSaid, stopOf } from './answer.ts'
+import { argumentsOf, CallIds, callsIn, cutsCalls, hasFailed, ownFields, readSaid, stopOf } from './answer.ts'
 import { Blocks, type Call } from './blocks.ts'
 import { isRecord, type Json } from '../../../json-value.ts'
 import { isGiven, textIn } from './json.ts'
 import { JsonEnd } from './json-end.ts'
-import { guessUsage, usageOf, withGuessedOutput } from './usage.ts'
+import { usageOf, withGuessedOutput } from './usage.ts'
+import { guessUsage, messageId } from '../unsaid.ts'
 
 export function toEvents (exchange: Exchange): StreamTransformer {
   const blocks = new Blocks()

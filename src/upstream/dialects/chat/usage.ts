@@ -1,8 +1,5 @@
 // Usage of chat style in the disjoint classes of messages style: a token of a prompt is counted once, wherever it was read from (lesson 11).
-import type { Exchange } from '../../../exchange.ts'
-import { Model } from '../../../facts.ts'
-import { estimateInput } from '../../../money/bound.ts'
-import { guessed, guessedOutput } from '../../../money/usage.ts'
+import { guessedOutput } from '../../../money/usage.ts'
 import { isRecord, type Json } from '../../../json-value.ts'
 
 /** Undefined: nothing was reported. In a stream also a `null` in every chunk but one. */
@@ -31,11 +28,6 @@ function toUsage (reported: unknown): Json | undefined {
 
 function isCount (value: unknown): value is number {
   return Number.isSafeInteger(value) && (value as number) >= 0
-}
-
-/** Clients of messages style want numbers before the vendor has any, or where it never has. @param characters that were produced */
-export function guessUsage (exchange: Exchange, characters: number): Json {
-  return { input_tokens: estimateInput(exchange.request.body, exchange.get(Model).context), output_tokens: Math.ceil(characters / 4), [guessed]: true }
 }
 
 /** Where more was produced than a report knows of. @param characters that were produced */

@@ -1,0 +1,52 @@
+// Content blocks as their types must be: clients read these fields without a look whether they are there.
+import type { Exchange } from '../../../exchange.ts'
+import { isRecord, type Json } from '../../../json-value.ts'
+
+/** What a field is where a vendor leaves it out, by the block's type. Of other types nothing is known: they pass as they are. */
+const UNSAID: Readonly<Record<string, Json>> = {
+  text: { text: '' },
+  thinking: { thinking: '', signature: '' },
+  redacted_thinking: { data: '' },
+  tool_use: { input: {} },
+  server_tool_use: { input: {} },
+  mcp_tool_use: { input: {} }
+}
+
+/** By what it holds, where it does not say. */
+const TELLING = [['text', 'text'], ['thinking', 'thinking'], ['name', 'tool_use']] as const
+
+export function isCall (type: unknown): boolean {
+  return type === 'tool_use' || type === 'server_tool_use' || type === 'mcp_tool_use'
+}
+
+/** The blocks of one answer. */
+export class WholeBlocks {
+  readonly #request: string
+  #calls = 0
+
+  constructor ({ id }: Exchange) {
+    this.#request = id.slice(id.indexOf('_') + 1)
+  }
+
+  /**
+   * @returns the same object where nothing is left out
+   * @throws {Error} it says too little to be a block, or something else in the place of what its type says
+   */
+  fill (block: unknown): Json {
+    if (!isRecord(block)) throw new Error('a content block is no object')
+    const type = block.type ?? TELLING.find(([field]) => field in block)?.[1]
+    if (typeof type !== 'string') throw new Error('a content block has no type')
+    const unsaid: Record<string, unknown> = { ...block.type !== type && { type } }
+    for (const [name, value] of Object.entries(UNSAID[type] ?? {})) {
+      const said = block[name] ?? undefined
+      if (said === undefined) unsaid[name] = value
+      else if (typeof said !== typeof value) throw new Error(`"${name}" of a content block of type "${type}" is of another type`)
+    }
+    if (isCall(type)) {
+      if (typeof block.name !== 'string' || block.name === '') throw new Error('a call has no name')
+      if (typeof block.id !== 'string' || block.id === '') unsaid.id = `${type === 'server_tool_use' ? 'srvtoolu' : 'toolu'}_${this.#request}_${this.#calls}`
+      this.#calls++
+    }
+    return Object.keys(unsaid).length === 0 ? block : { ...block, ...unsaid }
+  }
+}

@@ -1,0 +1,41 @@
+// A whole answer of messages style with all that it must have (spec 2.3): vendors that imitate the style leave things out.
+import type { Exchange } from '../../../exchange.ts'
+import { isRecord, type Json } from '../../../json-value.ts'
+import { ErrorReply } from '../error-reply.ts'
+import { messageId } from '../unsaid.ts'
+import { WholeBlocks } from './blocks.ts'
+import { wholeUsage } from './usage.ts'
+
+/** @throws {ErrorReply} the vendor's error, with the status of an answer; {Error} it is no message */
+export function toMessage (body: unknown, exchange: Exchange): Json {
+  if (!isRecord(body)) throw new Error('the answer is no object')
+  const { content: said, type, error } = body
+  if (!Array.isArray(said) && (type === 'error' || isRecord(error))) throw new ErrorReply(body)
+  if ((type ?? 'message') !== 'message' || (type === undefined && said === undefined)) throw new Error('the answer is not a message')
+  const blocks = new WholeBlocks(exchange)
+  const content = contentOf(said).map((block) => blocks.fill(block))
+  return Object.assign(body, {                                // just parsed: nobody else has it
+    ...headOf(body, exchange),
+    content,
+    stop_reason: typeof body.stop_reason === 'string' ? body.stop_reason : reasonFor(content.some((block) => block.type === 'tool_use')),
+    stop_sequence: body.stop_sequence ?? null,
+    usage: wholeUsage(body.usage, exchange, content.length === 0 ? 0 : JSON.stringify(content).length)
+  })
+}
+
+function contentOf (said: unknown): readonly unknown[] {
+  if (typeof said === 'string') return [{ type: 'text', text: said }]
+  if (said === undefined || said === null) return []
+  if (!Array.isArray(said)) throw new Error('the content of the answer is no list')
+  return said
+}
+
+/** The fields of a message that every one has from its start; the model is the one that the client knows (protocol.md K 2.3d). */
+export function headOf ({ id }: Json, exchange: Exchange): Json {
+  return { id: typeof id === 'string' && id !== '' ? id : messageId(exchange), type: 'message', role: 'assistant', model: exchange.request.body.model }
+}
+
+/** Why it ended, of a vendor that does not say. */
+export function reasonFor (hasCalls: boolean): string {
+  return hasCalls ? 'tool_use' : 'end_turn'
+}
