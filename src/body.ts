@@ -66,6 +66,16 @@ function checkType (req: IncomingMessage): void {
 }
 
 /**
+ * JSON is UTF-8 (RFC 8259 8.1), and so are our forms: other bytes would become other words.
+ * @throws {GatewayError} bad_request
+ */
+export function checkCharset ({ headers: { 'content-type': type = '' } }: IncomingMessage): void {
+  for (const [, charset] of type.matchAll(/;\s*charset\s*=\s*"?([^\s";]+)/gi)) {
+    if (!/^utf-?8$/i.test(charset!)) throw new GatewayError('bad_request', { message: `The charset of the Content-Type is ${JSON.stringify(charset!.slice(0, 40))}; this address takes UTF-8. Encode the body in UTF-8, and say so or nothing.` })
+  }
+}
+
+/**
  * Refuses from the head alone what the head already shows to be wrong.
  * @throws {GatewayError} request_too_large, bad_request
  */
@@ -97,6 +107,7 @@ export function tooLarge (limit: number): GatewayError {
  */
 export async function readBody (req: IncomingMessage, res: ServerResponse, limits: BodyLimits, exchange: Exchange, taken: (bytes: number) => void): Promise<Body> {
   checkType(req)
+  checkCharset(req)
   const { length, decoder } = checkSize(req, limits.limit)
   // A body that can't be held is refused before it is sent; but a mere announcement takes no memory from others.
   let reserved = 0

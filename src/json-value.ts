@@ -7,6 +7,11 @@ export function isRecord (value: unknown): value is Json {
   return typeof value === 'object' && value !== null && !Array.isArray(value)
 }
 
+/** For clients and vendors `null` is what is left out. */
+export function isGiven (value: unknown): boolean {
+  return value !== undefined && value !== null
+}
+
 /** What has no fields has none that anybody looks for. */
 export function asRecord (value: unknown): Json {
   return typeof value === 'object' && value !== null ? value as Json : {}

@@ -1,5 +1,8 @@
 // What the core must know of the inner language (messages style): what commits an answer, what ends it, what it lacks.
+import { GatewayError } from './errors.ts'
 import type { SseEvent } from './sse.ts'
+
+export const DEFAULT_VERSION = '2023-06-01'
 
 /** Stop reasons with which an answer without content is still an answer. */
 const SAYS_ENOUGH = new Set(['refusal', 'max_tokens', 'stop_sequence', 'pause_turn', 'model_context_window_exceeded'])
@@ -37,4 +40,17 @@ export function isTerminal (event: SseEvent): boolean {
 
 export function isError (event: SseEvent): boolean {
   return event.event === 'error'
+}
+
+/**
+ * The version of the style that a client asked for; without one the default, of several the first (protocol.md K 9.1, 9.2).
+ * @throws {GatewayError} invalid_request: it is not a date
+ */
+export function askedVersion ({ 'anthropic-version': header }: Readonly<Record<string, string | readonly string[] | undefined>>): string {
+  const asked = (typeof header === 'string' ? header : header?.[0])?.split(',')[0]?.trim()
+  if (asked === undefined || asked === '') return DEFAULT_VERSION
+  if (!/^\d{4}-\d{2}-\d{2}$/.test(asked)) {
+    throw new GatewayError('invalid_request', { message: 'The header anthropic-version is not a date. Send "2023-06-01" or "2026-10-21".', param: 'anthropic-version' })
+  }
+  return asked
 }

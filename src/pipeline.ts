@@ -9,7 +9,8 @@ import { Claimed } from './idempotency.ts'
 import { Accepted, Body, Model } from './facts.ts'
 import { settleHook } from './hooks.ts'
 import { nearestModel } from './endpoints/models.ts'
-import { isTerminal } from './messages.ts'
+import { isGiven } from './json-value.ts'
+import { askedVersion, isTerminal } from './messages.ts'
 import type { Awaitable, StreamTransformer } from './plugin.ts'
 import type { BytesReply, JsonReply, Reply } from './reply.ts'
 import type { Endpoint, OwnRequest } from './routes.ts'
@@ -99,7 +100,8 @@ async function receive (exchange: Exchange, ways: Pick<Ways, 'readBody'>): Promi
   const body = await ways.readBody(exchange)
   exchange.set(Body, body)
   if (exchange.route.endpoint.kind === 'local' && exchange.route.endpoint.reads === 'json') return
-  if (typeof body.model !== 'string' || body.model === '') throw new GatewayError('model_required', { param: 'model' })
+  if (!isGiven(body.model) || body.model === '') throw new GatewayError('model_required', { param: 'model' })
+  if (typeof body.model !== 'string') throw new GatewayError('invalid_request', { message: 'The field "model" must be a string, the id of a model. GET /v1/models lists the models of your key.', param: 'model' })
   const model = exchange.snapshot.modelOf(body.model)
   if (model === undefined) {
     const asked = body.model.slice(0, 100)
@@ -112,9 +114,10 @@ async function receive (exchange: Exchange, ways: Pick<Ways, 'readBody'>): Promi
     throw new GatewayError('invalid_request', { message: `${JSON.stringify(body.model)} is ${article[model.kind]}, and this address takes ${article[gives]}. Use ${ADDRESSES[model.kind]}.`, param: 'model' })
   }
   exchange.set(Model, model)
-  if (body.stream !== undefined && body.stream !== null && typeof body.stream !== 'boolean') {
+  if (isGiven(body.stream) && typeof body.stream !== 'boolean') {
     throw new GatewayError('invalid_request', { message: `The field "stream" must be true or false, not of type ${typeof body.stream}.`, param: 'stream' })
   }
+  if (exchange.route.style === 'messages') askedVersion(exchange.received.headers)
   // From here on it is the model that was asked for, and the answer names it: as vendors do with their own "-latest".
   const isAlias = body.model !== model.id
   if (isAlias) exchange.alias = body.model

@@ -47,10 +47,10 @@ export function chooseVariant (model: ModelConfig, body: Body): Chosen {
   return { variant, body: { ...written, ...variant } }
 }
 
-/** Undefined: the model's default is wanted; vendors call it "auto". */
+/** Undefined: the model's default is wanted; vendors call it "auto". An empty text is no value of anything, and is refused as one that is not. */
 function readValue (name: string, body: Body, parameter: ParameterConfig | undefined): string | undefined {
   const value = Object.hasOwn(body, name) ? body[name] : undefined
-  if (value === undefined || value === null || value === '') return undefined
+  if (value === undefined || value === null) return undefined
   if (value === 'auto' && parameter?.values.includes('auto') !== true) return undefined
   if (typeof value === 'string') return value
   if (typeof value === 'number') return String(value)

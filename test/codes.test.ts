@@ -149,6 +149,8 @@ const rows: readonly Row[] = [
   { row: 'bad_request', when: 'the body is no object', in: before, ask: { body: '"Hello"' } },
   { row: 'bad_request', when: 'the body is no JSON', in: before, ask: { body: '{"model": m1}' } },
   { row: 'model_required', when: 'the body names no model', in: before, ask: { body: { model: undefined } } },
+  { row: 'model_required', when: 'the model is null', in: before, ask: { body: { model: null } } },
+  { row: 'invalid_request', when: 'the model is no text', in: before, ask: { body: { model: 5 } } },
   { row: 'model_not_found', when: 'there is no such model', in: before, ask: { body: { model: 'm2' } } },
   { row: 'invalid_request', when: 'a field has the wrong type', in: before, ask: { body: { messages: 'Hello' } } },
   { row: 'invalid_request', when: 'the key takes no streams', in: ['instead of a stream'], ask: { key: 'whole' } },

@@ -57,6 +57,11 @@ t.test('what is refused, before anybody is asked', async (t) => {
   const table: readonly (readonly [asked: object, code: string, param: string, says: RegExp])[] = [
     [{ model: 'nano', resolution: '8K' }, 'invalid_request', 'resolution', /must be one of 1K, 2K, 4K for nano, not "8K"/],
     [{ model: 'nano', resolution: 2 }, 'invalid_request', 'resolution', /must be one of 1K, 2K, 4K/],
+    [{ model: 'nano', resolution: '' }, 'invalid_request', 'resolution', /must be one of 1K, 2K, 4K for nano, not ""/],
+    [{ model: 'nano', tier: '' }, 'invalid_request', 'tier', /no lightweight mode/],
+    [{ model: 'nano', size: '' }, 'invalid_request', 'size', /WIDTHxHEIGHT/],
+    [{ model: 'nano', quality: '' }, 'invalid_request', 'quality', /not sold with the field "quality"/],
+    [{ model: 5 }, 'invalid_request', 'model', /"model" must be a string/],
     [{ model: 'nano', resolution: ['1K'] }, 'invalid_request', 'resolution', /must be a string/],
     [{ model: 'nano', size: 'big' }, 'invalid_request', 'size', /WIDTHxHEIGHT/],
     [{ model: 'nano', size: '8192x8192' }, 'invalid_request', 'size', /larger than this model can make/],

@@ -115,6 +115,8 @@ t.test('what is refused, and nothing stays', async (t) => {
     ['too many fields', form({ image: [large], ...many }), 'bad_request', /too many fields/],
     ['a field that is too long', form({ image: [large], prompt: 'x'.repeat(300_000) }), 'invalid_request', /longer than/],
     ['no model', form({ image: [large], model: '' }), 'model_required', /model/],
+    ['an empty value', form({ image: [large], resolution: '' }), 'invalid_request', /1K, 2K, 4K/],
+    ['a file for the name of the model', form({ image: [large], model: [png] }), 'invalid_request', /"model" must be a string/],
     ['an unknown value', form({ image: [large], resolution: '9K' }), 'invalid_request', /1K, 2K, 4K/],
     ['a word for a number', form({ image: [png], n: 'two' }), 'invalid_request', /whole number/],
     ['a stream', form({ image: [png], stream: 'true' }), 'invalid_request', /not streamed/]

@@ -222,6 +222,16 @@ t.test('bodies are limited while they are read', async (t) => {
     t.match((await send(t, url, head({ ...close, 'content-encoding': 'compress', 'content-length': body.length }) + body)).body, /gzip, x-gzip, deflate, br, zstd/)
     t.match((await send(t, url, head({ ...close, 'content-type': 'application/x-www-form-urlencoded', 'content-length': body.length }) + body)).body, /Content-Type: application\/json/)
   })
+  await t.test('a charset other than UTF-8 is 400, of JSON and of a form', async (t) => {
+    const asked = (type: string, path = '/v1/messages'): Promise<RawAnswer> => send(t, url, head({ ...close, 'content-type': type, 'content-length': body.length }, path) + body)
+    for (const type of ['application/json; charset=utf-8', 'application/json;charset="UTF-8"', 'application/json; charset=utf8', 'application/json; charset=', 'application/json; profile=x']) t.equal((await asked(type)).status, 200, type)
+    for (const [type, path] of [['application/json; charset=latin1'], ['application/json;x=y; Charset = "iso-8859-1"'], ['application/json; charset=utf-8; charset=utf-16'], ['multipart/form-data; boundary=x; charset=windows-1252', '/v1/images/edits']] as const) {
+      const got = await asked(type, path)
+      t.equal(got.status, 400, type)
+      t.match(got.body, /bad_request/)
+      t.match(got.body, /charset of the Content-Type is \\"(?:latin1|iso-8859-1|utf-16|windows-1252)\\".*UTF-8/)
+    }
+  })
   await t.test('a client that stops sending is told 408', async (t) => {
     const got = await send(t, url, head({ 'content-length': 5000 }) + '{"model":')
     t.equal(got.status, 408)

@@ -79,6 +79,7 @@ const without = (body: Json, name: string): Json => Object.fromEntries(Object.en
 const image = { type: 'image', source: { type: 'url', url: 'https://example.com/a.png' } }
 const base64 = (more: Json): Json => ({ type: 'image', source: { type: 'base64', media_type: 'image/png', data: 'aGk=', ...more } })
 const tool = { name: 'weather', input_schema: { type: 'object' } }
+const grammar = (written: unknown): Json => ({ tools: [{ type: 'custom', custom: { name: 'a', format: { type: 'grammar', grammar: written } } }] })
 const NO_FILES = 'There is no Files API here'
 
 /** what is changed in a good body, the path that the error names, and a part of what it says */
@@ -93,7 +94,7 @@ const messagesRows: readonly Row[] = [
   [{ messages: [{ role: 'user', content: 'a' }, { content: 'b' }] }, 'messages[1].role', 'messages[1].role is missing: who speaks.'],
   [{ messages: [{ role: 'assitant', content: 'a' }] }, 'messages[0].role', 'must be one of user, assistant, system, not "assitant". Did you mean "assistant"?'],
   [{ messages: [{ role: 'developer', content: 'a' }] }, 'messages[0].role', 'not "developer".'],
-  [{ messages: [{ role: 'user' }] }, 'messages[0].content', 'messages[0].content is missing.'],
+  [{ messages: [{ role: 'user' }] }, 'messages[0].content', 'messages[0].content is missing: what is said: a string, or an array of content blocks.'],
   [{ messages: [{ role: 'user', content: null }] }, 'messages[0].content', 'must be a string or an array of content blocks, not null.'],
   [{ messages: [{ role: 'user', content: { type: 'text', text: 'a' } }] }, 'messages[0].content', 'must be a string or an array of content blocks, not an object.'],
 
@@ -199,6 +200,10 @@ const chatRows: readonly Row[] = [
   [{ tool_choice: { type: 'allowed_tools', allowed_tools: { mode: 'any', tools: [] } } }, 'tool_choice.allowed_tools.mode', 'must be one of auto, required'],
   [{ response_format: { type: 'json_schema' } }, 'response_format.json_schema', 'is missing'],
   [{ response_format: 'json' }, 'response_format', 'must be an object, not a string.'],
+  [grammar({ syntax: { toString: 1 }, definition: 'a' }), 'tools[0].custom.format.grammar.syntax', 'must be a string, not an object.'],
+  [grammar({ syntax: 'lark', definition: { toString: 1, valueOf: 1 } }), 'tools[0].custom.format.grammar.definition', 'must be a string, not an object.'],
+  [grammar({ syntax: 'lark' }), 'tools[0].custom.format.grammar.definition', 'is missing: its rules.'],
+  [grammar('start: "a"'), 'tools[0].custom.format.grammar', 'must be an object, not a string.'],
   [{ reasoning_effort: 'extreme' }, 'reasoning_effort', 'must be one of none, minimal, low, medium, high, xhigh, max, not "extreme".'],
   [{ stream_options: { include_usage: 'yes' } }, 'stream_options.include_usage', 'must be true or false, not a string.'],
   [{ max_tokens: 2000, thinking: { type: 'enabled', budget_tokens: 2000 } }, 'thinking.budget_tokens', '`max_tokens` must be greater'],
@@ -355,8 +360,9 @@ void t.test('messages: what the SDK\'s types allow passes, and what they do not 
   for (const body of beta) await official.beta.messages.create(body)
   for (const body of openMessages) t.equal((await gw.messages(body)).status, 200, JSON.stringify(body))
   t.equal(up.requests.length - before, sdkMessages.length + beta.length + openMessages.length)
-  t.strictSame(up.requests.slice(before).map(({ body }) => ({ ...body, model: 'm1' })),
-    JSON.parse(JSON.stringify([...sdkMessages, ...beta.map((body) => without(body as unknown as Json, 'betas')), ...openMessages])), 'as it was sent')
+  const withoutNulls = (bodies: readonly unknown[]): unknown => JSON.parse(JSON.stringify(bodies, (_name, value: unknown) => value ?? undefined))
+  t.strictSame(withoutNulls(up.requests.slice(before).map(({ body }) => ({ ...body, model: 'm1' }))),
+    withoutNulls([...sdkMessages, ...beta.map((body) => without(body as unknown as Json, 'betas')), ...openMessages]), 'as it was sent, but for null')
   for (const body of [...sdkMessages, ...beta, ...openMessages]) t.match(check('count-tokens', body as unknown as Json), { body: {} })
 })
 
@@ -403,6 +409,68 @@ void t.test('chat-completions: what the SDK\'s types allow passes, and what they
     const got = await post('chat-completions', body as unknown as Json)
     t.equal(got.status, 200, `${JSON.stringify(body)}: ${await got.text()}`)
   }
+})
+
+/** Where anything may be null that need not be there: of a client's own JSON nothing is known. */
+const nulls = {
+  temperature: null, top_p: null, top_k: null, stream: null, stop_sequences: null, thinking: null, tool_choice: null, cache_control: null, container: null,
+  system: [{ type: 'text', text: 'a', cache_control: null, newer: null }],
+  metadata: { user_id: null },
+  output_config: { effort: null, format: null },
+  tools: [{ type: null, name: 'b', description: null, input_schema: { type: 'object', default: null }, cache_control: { type: 'ephemeral', ttl: null } }],
+  messages: [
+    { role: 'user', content: [{ type: 'document', title: null, context: null, source: { type: 'text', media_type: 'text/plain', data: 'a' } }] },
+    { role: 'assistant', content: [{ type: 'thinking', thinking: 'c', signature: 'd' }, { type: 'tool_use', id: 'e', name: 'b', input: { f: null }, cache_control: null }] },
+    { role: 'user', content: [{ type: 'tool_result', tool_use_id: 'e', content: null, is_error: null }] }
+  ]
+}
+
+void t.test('null for what is optional goes to no upstream; null in what is the client\'s own does', async (t) => {
+  const sent = {
+    model: 'vendor-m1', max_tokens: 4096,
+    system: [{ type: 'text', text: 'a', newer: null }],
+    metadata: {},
+    output_config: {},
+    tools: [{ name: 'b', input_schema: { type: 'object', default: null }, cache_control: { type: 'ephemeral' } }],
+    messages: [
+      { role: 'user', content: [{ type: 'document', source: { type: 'text', media_type: 'text/plain', data: 'a' } }] },
+      { role: 'assistant', content: [{ type: 'thinking', thinking: 'c', signature: 'd' }, { type: 'tool_use', id: 'e', name: 'b', input: { f: null } }] },
+      { role: 'user', content: [{ type: 'tool_result', tool_use_id: 'e' }] }
+    ]
+  }
+  const asked = async (on: typeof gw, schema: TextSchema, body: Json): Promise<unknown> => {
+    const before = up.requests.length
+    t.equal((await fetch(on.url + PATHS[schema], { method: 'POST', body: JSON.stringify(body), headers: { 'content-type': 'application/json', 'x-api-key': KEY } })).status, 200)
+    return up.requests[before]!.body
+  }
+  t.strictSame(await asked(gw, 'messages', { ...hello, ...nulls }), sent)
+  const chat = {
+    ...chatHello, max_tokens: null, max_completion_tokens: 4096, stop: null, temperature: null, top_p: null, top_k: null, n: null, user: null, safety_identifier: null, stream_options: null, response_format: null,
+    reasoning_effort: null, tool_choice: null, parallel_tool_calls: null, functions: null, function_call: null, modalities: null, web_search_options: null, thinking: { type: 'disabled', budget_tokens: null, display: null },
+    tools: [{ type: 'function', function: { name: 'b', description: null, parameters: null, strict: null }, cache_control: { type: 'ephemeral', ttl: null } }, { type: 'custom', custom: { name: 'c', description: null, format: null } }]
+  }
+  t.notMatch(JSON.stringify(await asked(gw, 'chat-completions', chat)), /null/)
+  // Without this plugin nothing is known of the fields: at the top null is nothing all the same.
+  const bare = await gateway(t, yaml([up.url]))
+  t.strictSame(await asked(bare, 'messages', { ...hello, temperature: null, system: null, tools: null, container: null }), { ...hello, model: 'vendor-m1' })
+  t.notMatch(JSON.stringify(await asked(bare, 'chat-completions', chat)), /null/)
+})
+
+void t.test('a version that is no date is refused on messages routes, whoever answers; elsewhere the header is not ours', async (t) => {
+  const headers = { 'content-type': 'application/json', 'x-api-key': KEY, 'anthropic-version': 'latest' }
+  const asked = async (on: typeof gw, path: string, body: unknown): Promise<Response> => await fetch(on.url + path, { method: 'POST', headers, body: JSON.stringify(body) })
+  const chatty = await gateway(t, yaml([up.url], '', PIPELINE).replace('dialect: messages', 'dialect: chat'))
+  for (const on of [gw, chatty]) {
+    const before = up.requests.length
+    for (const schema of ['messages', 'count-tokens'] as const) {
+      const refused = await asked(on, PATHS[schema], hello)
+      t.equal(refused.status, 400)
+      t.match(await refused.json(), { type: 'error', error: { type: 'invalid_request_error', message: /anthropic-version is not a date/, details: { error_code: 'invalid_request' } } })
+    }
+    t.equal(up.requests.length, before)
+  }
+  t.equal((await asked(gw, PATHS['chat-completions'], chatHello)).status, 200)
+  t.equal(up.requests.at(-1)!.headers['anthropic-version'], '2023-06-01')
 })
 
 void t.test('stop_sequences as one text becomes a list, and only that', async (t) => {

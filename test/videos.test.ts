@@ -165,6 +165,8 @@ void t.test('what a request may ask for is checked before anybody is asked', asy
     [{ model: 'clip', prompt: ' ' }, /^400 invalid_request: prompt must be a text/],
     [{ prompt: 'a' }, /^400 model_required/],
     [{ model: 'nobody', prompt: 'a' }, /^400 model_not_found/],
+    [{ model: ['clip'], prompt: 'a' }, /^400 invalid_request: The field "model" must be a string/],
+    [{ model: 'clip', prompt: 'a', seconds: '' }, /^400 invalid_request: The field "seconds" must be one of 4, 8 for clip, not ""/],
     [{ model: 'clip', prompt: 'a', seconds: '5' }, /^400 invalid_request: The field "seconds" must be one of 4, 8 for clip, not "5"/],
     [{ model: 'clip', prompt: 'a', size: '1x1' }, /^400 invalid_request: The field "size" must be one of/],
     [{ model: 'clip', prompt: 'a', stream: true }, /^400 invalid_request: stream must be false/],

@@ -1,6 +1,6 @@
 // What all parts of this plugin say about a chat body: nothing is known of its types (schema-validate may not be in the pipeline).
 import { GatewayError } from '../../src/errors.ts'
-import { isRecord, type Json } from '../../src/json-value.ts'
+import { isGiven, isRecord, type Json } from '../../src/json-value.ts'
 
 /**
  * @param path of the field, such as "messages[0].role"
@@ -16,10 +16,16 @@ export function nameAt (value: unknown, path: string): string {
   return value
 }
 
+/** @throws {GatewayError} invalid_request: it is no string */
+export function textAt (value: unknown, path: string): string {
+  if (typeof value !== 'string') throw invalid(path, 'must be a string')
+  return value
+}
+
 /** A vendor's extra on parts and tools: only what is known of it, so that nothing else travels inside (see request.ts). */
 export function cacheControl (value: unknown): Json {
   if (!isRecord(value)) return NOTHING
-  return { cache_control: value.ttl === undefined ? { type: value.type } : { type: value.type, ttl: value.ttl } }
+  return { cache_control: isGiven(value.ttl) ? { type: value.type, ttl: value.ttl } : { type: value.type } }
 }
 
 const NOTHING: Json = Object.freeze({})

@@ -2,7 +2,7 @@
 // that no field which changes the vendor's price can be smuggled through (src/money/surcharges.ts).
 import type { Blobs } from '../../src/blobs.ts'
 import type { Model } from '../../src/facts.ts'
-import { isRecord, type Json } from '../../src/json-value.ts'
+import { isGiven, isRecord, type Json } from '../../src/json-value.ts'
 import { type Asked, invalid } from './chat.ts'
 import { readConversation } from './conversation.ts'
 import { readFormat, withAnswerTool } from './format.ts'
@@ -78,10 +78,6 @@ function addSampling (messages: Record<string, unknown>, { temperature, top_p: t
   if (isGiven(temperature) && !thinks) messages.temperature = temperature
   if (isGiven(topP) && !(thinks && Number(topP) < LEAST_THINKING_TOP_P)) messages.top_p = topP
   if (isGiven(topK) && !thinks) messages.top_k = topK
-}
-
-function isGiven (value: unknown): boolean {
-  return value !== undefined && value !== null
 }
 
 /** The vendor refuses sequences of white space. */

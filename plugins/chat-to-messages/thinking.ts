@@ -1,6 +1,6 @@
 // What reasoning_effort becomes, and when thinking must be off (protocol.md B3).
 import type { Model } from '../../src/facts.ts'
-import { isRecord, type Json } from '../../src/json-value.ts'
+import { isGiven, isRecord, type Json } from '../../src/json-value.ts'
 import { invalid } from './chat.ts'
 import type { Turn } from './conversation.ts'
 
@@ -43,7 +43,7 @@ export function readThinking (body: Json, model: Model, output: Output, turns: r
 }
 
 function ownThinking ({ type, budget_tokens, display }: Json): Json {
-  return { type, ...(budget_tokens !== undefined && { budget_tokens }), ...(display !== undefined && { display }) }
+  return { type, ...(isGiven(budget_tokens) && { budget_tokens }), ...(isGiven(display) && { display }) }
 }
 
 function byEffort (effort: unknown, model: Model, { usual, most }: Output): Json | undefined {

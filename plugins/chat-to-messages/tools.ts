@@ -1,6 +1,6 @@
 // Tools, and which of them the model may or must call (protocol.md B3).
 import { isRecord, type Json } from '../../src/json-value.ts'
-import { cacheControl, invalid, nameAt } from './chat.ts'
+import { cacheControl, invalid, nameAt, textAt } from './chat.ts'
 
 export interface Choice {
   readonly type: 'auto' | 'any' | 'tool' | 'none'
@@ -28,7 +28,7 @@ export function readTools (body: Json): Tools {
     if (isRecord(tool.function)) all.push(functionTool(tool.function, `${path}.function`, tool))
     else if (isRecord(tool.custom)) {
       custom.add(nameAt(tool.custom.name, `${path}.custom.name`))
-      all.push(customTool(tool.custom, tool))
+      all.push(customTool(tool.custom, `${path}.custom`, tool))
     } else throw invalid(`${path}.type`, 'must be "function" or "custom", with an object of that name')
   })
   eachOf(body.functions, 'functions', (tool, path) => { all.push(functionTool(tool, path, tool)) })
@@ -77,10 +77,11 @@ export function withGrammar (tool: Json, compile: (schema: Json) => Json | undef
 }
 
 /** A tool that takes text: a function with one string. */
-function customTool (declared: Json, outer: Json): Json {
+function customTool (declared: Json, path: string, outer: Json): Json {
   const { name, description, format } = declared
   const grammar = isRecord(format) && isRecord(format.grammar) ? format.grammar : undefined
-  const rule = grammar === undefined ? {} : { description: `Must match this ${String(grammar.syntax)} grammar:\n${String(grammar.definition)}` }
+  const at = `${path}.format.grammar`
+  const rule = grammar === undefined ? {} : { description: `Must match this ${textAt(grammar.syntax, `${at}.syntax`)} grammar:\n${textAt(grammar.definition, `${at}.definition`)}` }
   const input = { type: 'string', ...rule }
   return {
     name,

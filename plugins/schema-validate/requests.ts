@@ -5,6 +5,7 @@ import { Ajv2020, type ValidateFunction } from 'ajv/dist/2020.js'
 import type { Body } from '../../src/facts.ts'
 import { packageRoot } from '../../src/package-root.ts'
 import type { RequestSchema } from '../../src/routes.ts'
+import { isRecord } from '../../src/json-value.ts'
 import { refusalOf } from './refusal.ts'
 
 /** What is sure of a body that fits its schema, as far as the limits look at it. */
@@ -43,10 +44,28 @@ function compile (): Requests {
   // For sentences: what was expected, and what to do about it.
   ajv.addKeyword({ keyword: 'expected', valid: true })
   ajv.addKeyword({ keyword: 'hint', valid: true })
+  // Before all that could find a null there, or miss the field where there is one.
+  ajv.addKeyword({ keyword: OPTIONAL, schemaType: 'array', before: '$ref', modifying: true, errors: false, validate: leaveOutNulls })
   const load = (name: RequestSchema): ValidateFunction<Request> =>
-    ajv.compile<Request>(JSON.parse(readFileSync(join(packageRoot, 'config', 'requests', `${name}.json`), 'utf8')) as object)
+    ajv.compile<Request>(JSON.parse(readFileSync(join(packageRoot, 'config', 'requests', `${name}.json`), 'utf8'), nameOptional) as object)
   // In this order: the others refer to the first.
   return { messages: load('messages'), 'count-tokens': load('count-tokens'), 'chat-completions': load('chat-completions'), 'images-generations': load('images-generations'), 'images-edits': load('images-edits'), videos: load('videos') }
+}
+
+/** Ours, beside `properties`: the names of those that are not required. */
+const OPTIONAL = 'optional'
+
+/** Of a schema that is being read, by key and value. */
+function nameOptional (_key: string, schema: unknown): unknown {
+  if (!isRecord(schema) || !isRecord(schema.properties)) return schema
+  const required: readonly unknown[] = Array.isArray(schema.required) ? schema.required : []
+  return { ...schema, [OPTIONAL]: Object.keys(schema.properties).filter((name) => !required.includes(name)) }
+}
+
+/** Many clients write null for what they leave out, and many vendors refuse it: in place, so that nothing is copied, and nobody behind need know. */
+function leaveOutNulls (names: readonly string[], data: unknown): boolean {
+  if (isRecord(data)) for (const name of names) if (data[name] === null) Reflect.deleteProperty(data, name)
+  return true
 }
 
 /** @throws {GatewayError} invalid_request: the first mistake, with its path */

@@ -2,6 +2,7 @@
 import { GatewayError } from '../../src/errors.ts'
 import type { Body, Model } from '../../src/facts.ts'
 import { isUpload } from '../../src/images/inputs.ts'
+import { isGiven } from '../../src/json-value.ts'
 import { invalid } from './refusal.ts'
 
 const FIELD = 'input_reference'
@@ -17,6 +18,6 @@ export function checkVideoRequest (body: Body, { accepts }: Model): void {
   }
   const { image_url: url, file_id: file } = reference as Readonly<Record<string, unknown>>
   // protocol.md E: a file of the provider's account, which is not the client's.
-  if (file !== undefined) throw invalid(`${FIELD}.file_id`, 'is not taken here', 'Send the image itself, as a file of a form or as a data URL in image_url.')
+  if (isGiven(file)) throw invalid(`${FIELD}.file_id`, 'is not taken here', 'Send the image itself, as a file of a form or as a data URL in image_url.')
   if (typeof url !== 'string' || !/^(?:https?:\/\/|data:image\/)/i.test(url)) throw invalid(`${FIELD}.image_url`, 'must be an address or a data URL of an image')
 }

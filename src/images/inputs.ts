@@ -1,6 +1,7 @@
 // The images that a request brings along, in all spellings that clients have for them (protocol.md D2).
 import { GatewayError } from '../errors.ts'
 import type { Body } from '../facts.ts'
+import { isGiven } from '../json-value.ts'
 import { Upload } from '../multipart/upload.ts'
 
 /** An upload of a form; or a link or data URL, which the upstream reads itself: the gateway fetches no address of a client (lesson 27). */
@@ -39,7 +40,7 @@ export function isUpload (image: InputImage): image is Upload {
 }
 
 function listOf (value: unknown, field: string): readonly InputImage[] {
-  if (value === undefined || value === null || value === '') return []
+  if (!isGiven(value) || value === '') return []
   return Array.isArray(value) ? value.map((one) => read(one, field)) : [read(value, field)]
 }
 
@@ -49,7 +50,7 @@ function read (value: unknown, field: string): InputImage {
     return value
   }
   const written = typeof value === 'object' && value !== null ? value as Readonly<Record<string, unknown>> : { image_url: value }
-  if (written['file_id'] !== undefined) throw invalid(field, 'must be an image: there is no Files API here, so "file_id" names nothing')
+  if (isGiven(written['file_id'])) throw invalid(field, 'must be an image: there is no Files API here, so "file_id" names nothing')
   const nested = written['image_url'] ?? written['url']
   const url = typeof nested === 'object' && nested !== null ? (nested as Readonly<Record<string, unknown>>)['url'] : nested
   if (typeof url !== 'string' || !/^(?:data:image\/[\w.+-]{1,40};base64,|https?:\/\/)/i.test(url.slice(0, 100))) throw invalid(field, 'must be a link (https://…) or a data URL (data:image/png;base64,…)')

@@ -2,7 +2,7 @@
 import type { IncomingMessage, ServerResponse } from 'node:http'
 import type { Readable } from 'node:stream'
 import { Busboy, type BusboyFileStream, type BusboyHeaders, type BusboyInstance } from '@fastify/busboy'
-import { type BodyLimits, checkSize, sayContinue, tooLarge } from '../body.ts'
+import { type BodyLimits, checkCharset, checkSize, sayContinue, tooLarge } from '../body.ts'
 import { GatewayError } from '../errors.ts'
 import type { Exchange } from '../exchange.ts'
 import type { Body } from '../facts.ts'
@@ -31,6 +31,7 @@ export function isForm (req: IncomingMessage): boolean {
  * @throws {GatewayError} request_too_large, bad_request, request_timeout, queue_full; the reason of an abort
  */
 export async function readForm (req: IncomingMessage, res: ServerResponse, limits: BodyLimits, exchange: Exchange, taken: (bytes: number) => void): Promise<Body> {
+  checkCharset(req)
   const { length, decoder } = checkSize(req, limits.limit)
   if (length !== undefined) limits.memory.check(Math.min(length, FIELD_BYTES))
   const parser = createParser(req)

@@ -1,20 +1,19 @@
 // The dialect `messages` (Anthropic's Messages API): the inner language itself. Everything passes but what we own.
-import { GatewayError } from '../../errors.ts'
 import type { Exchange } from '../../exchange.ts'
 import { type Attempt, Model } from '../../facts.ts'
+import { askedVersion, DEFAULT_VERSION } from '../../messages.ts'
 import type { UpstreamRequest } from '../../plugin.ts'
 import { ownHeaders } from '../headers.ts'
 import type { Upstream } from '../upstream.ts'
 import type { DialectModule } from './index.ts'
 import { toMessage } from './messages/reply.ts'
 import { toEvents } from './messages/stream.ts'
-import { isRecord } from '../../json-value.ts'
+import { isGiven, isRecord } from '../../json-value.ts'
 import { versionedAtEnd } from './versioned.ts'
 
-const DEFAULT_VERSION = '2023-06-01'
 /** The first version that refuses the sampling fields (protocol.md A1). */
 const NO_SAMPLING_VERSION = '2026-10-21'
-const SAMPLING = ['temperature', 'top_p', 'top_k'] as const
+const SAMPLING: ReadonlySet<string> = new Set(['temperature', 'top_p', 'top_k'])
 /** A client that turns it on gets more context than the model is sold with, for a dearer price, and more than was held for it. */
 const LONGER_CONTEXT = /context-\d+m/i
 const LONG_CONTEXT = 200_000
@@ -39,9 +38,10 @@ export const messages: DialectModule = {
 function encode (path: string, stream: boolean, exchange: Exchange, attempt: Attempt, upstream: Upstream): UpstreamRequest {
   const { body } = exchange.request
   const configured = upstream.config.headers['anthropic-version']
-  const asked = askedVersion(exchange)
+  // What a chat client calls so is not ours to read: its request is in our words here.
+  const asked = exchange.route.style === 'messages' ? askedVersion(exchange.received.headers) : DEFAULT_VERSION
   const { sampling: takesSampling, context } = exchange.get(Model)
-  const hasSampling = SAMPLING.some((name) => name in body)
+  const hasSampling = [...SAMPLING].some((name) => isGiven(body[name]))
   // The client's version would make the vendor refuse fields that we accept in every version (protocol.md K 9.3, 9.4).
   const version = configured ?? (hasSampling && asked >= NO_SAMPLING_VERSION ? DEFAULT_VERSION : asked)
   const headers: Record<string, string> = {
@@ -52,16 +52,18 @@ function encode (path: string, stream: boolean, exchange: Exchange, attempt: Att
   }
   const beta = betas(exchange, upstream.config.headers['anthropic-beta'], context)
   if (beta !== '') headers['anthropic-beta'] = beta
-  const request: UpstreamRequest = {
+  return {
     method: 'POST',
     path: versionedAtEnd(upstream.basePath) + path,
     headers,
-    body: { ...withoutUnsigned(body), model: attempt.model }
+    body: written(withoutUnsigned(body), attempt.model, takesSampling && version < NO_SAMPLING_VERSION)
   }
-  if (hasSampling && (!takesSampling || version >= NO_SAMPLING_VERSION)) {
-    request.body = Object.fromEntries(Object.entries(request.body).filter(([name]) => !SAMPLING.includes(name as typeof SAMPLING[number])))
-  }
-  return request
+}
+
+/** The body as it is sent. Clients write null where they mean nothing, and the vendor refuses it in most fields. */
+function written (body: UpstreamRequest['body'], model: string, takesSampling: boolean): UpstreamRequest['body'] {
+  const fields = Object.entries(body).filter(([name, value]) => isGiven(value) && (takesSampling || !SAMPLING.has(name)))
+  return Object.assign(Object.fromEntries(fields), { model })
 }
 
 /**
@@ -91,20 +93,6 @@ function blocksOf (turn: unknown): readonly unknown[] {
 
 function isUnsigned (block: unknown): boolean {
   return isRecord(block) && block.type === 'thinking' && (typeof block.signature !== 'string' || block.signature === '')
-}
-
-/**
- * The version that the client asked for; without one the default, of several the first (protocol.md K 9.1, 9.2).
- * @throws {GatewayError} invalid_request: it is not a date
- */
-function askedVersion (exchange: Exchange): string {
-  const header = exchange.received.headers['anthropic-version']
-  const asked = (typeof header === 'string' ? header : header?.[0])?.split(',')[0]?.trim()
-  if (asked === undefined || asked === '') return DEFAULT_VERSION
-  if (!/^\d{4}-\d{2}-\d{2}$/.test(asked)) {
-    throw new GatewayError('invalid_request', { message: 'The header anthropic-version is not a date. Send "2023-06-01" or "2026-10-21".', param: 'anthropic-version' })
-  }
-  return asked
 }
 
 /** Ours and the client's, each once: the vendor decides which it knows (protocol.md H1, lesson 29). */

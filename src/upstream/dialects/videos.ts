@@ -7,7 +7,7 @@ import type { UpstreamRequest } from '../../plugin.ts'
 import { errorOf, type Report } from '../../videos/video.ts'
 import type { Upstream } from '../upstream.ts'
 import type { DialectModule } from './index.ts'
-import { asRecord } from '../../json-value.ts'
+import { asRecord, isGiven } from '../../json-value.ts'
 import { versioned } from './versioned.ts'
 
 /** Ids go into paths: what else one may hold would name something other than a task. */
@@ -33,7 +33,7 @@ export const videos: DialectModule = {
       method: 'POST',
       path: `${versioned(upstream.basePath)}/videos`,
       headers: { ...headersFor(upstream), 'content-type': 'application/json' },
-      body: file !== undefined || reference === undefined || reference === null ? fields : { ...fields, input_reference: reference },
+      body: file !== undefined || !isGiven(reference) ? fields : { ...fields, input_reference: { image_url: asRecord(reference)['image_url'] } },
       ...(file !== undefined && { files: [{ field: 'input_reference', upload: file }] })
     }
   },

@@ -1,10 +1,6 @@
 // What all parts of this dialect say about JSON of others: nothing is known of its types (schema-validate may not be in the pipeline).
 import { GatewayError } from '../../../errors.ts'
 
-export function isGiven (value: unknown): boolean {
-  return value !== undefined && value !== null
-}
-
 /** '' for all that is no string. */
 export function textIn (value: unknown): string {
   return typeof value === 'string' ? value : ''

@@ -2,8 +2,8 @@
 import type { Exchange } from '../../../exchange.ts'
 import { ErrorReply } from '../error-reply.ts'
 import { argumentsOf, CallIds, callsIn, cutsCalls, hasFailed, ownFields, readSaid, stopOf, withOwnFields } from './answer.ts'
-import { isRecord, type Json } from '../../../json-value.ts'
-import { isGiven, textIn } from './json.ts'
+import { isGiven, isRecord, type Json } from '../../../json-value.ts'
+import { textIn } from './json.ts'
 import { usageOf } from './usage.ts'
 import { guessUsage, messageId } from '../unsaid.ts'
 

@@ -4,8 +4,7 @@ import type { ChatConfig } from '../../../config/config.ts'
 import type { Exchange } from '../../../exchange.ts'
 import { Body, Model } from '../../../facts.ts'
 import { toChatMessages } from './conversation.ts'
-import { isRecord, type Json } from '../../../json-value.ts'
-import { isGiven } from './json.ts'
+import { isGiven, isRecord, type Json } from '../../../json-value.ts'
 import { isClosed, toChatChoice, toChatTools } from './tools.ts'
 
 /** Of a chat client's own body. Messages style has no words for them; they are official, old, and cost nothing. */

@@ -1,7 +1,7 @@
 // Tools, and which of them the model may or must call (protocol.md B6).
 import { clientTools } from '../../../money/bound.ts'
-import { isRecord, type Json } from '../../../json-value.ts'
-import { isGiven, textIn, unsayable } from './json.ts'
+import { isGiven, isRecord, type Json } from '../../../json-value.ts'
+import { textIn, unsayable } from './json.ts'
 
 interface ChatTool {
   readonly type: 'function'
@@ -15,7 +15,7 @@ export function toChatTools (tools: unknown): readonly ChatTool[] {
     if (!isRecord(tool)) return []
     const { type, name, description, input_schema: schema, strict } = tool
     if (isGiven(type) && type !== 'custom') {
-      if (clientTools.test(String(type))) throw unsayable(`tools[${i}].type`, `is "${String(type).slice(0, 60)}", a tool that its vendor describes`)
+      if (clientTools.test(textIn(type))) throw unsayable(`tools[${i}].type`, `is "${textIn(type).slice(0, 60)}", a tool that its vendor describes`)
       return []                                               // runs at its vendor, and can't be called elsewhere
     }
     return [{
