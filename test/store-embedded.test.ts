@@ -1,4 +1,5 @@
 // The embedded store: what it keeps over a restart, what it refuses, and that it decides as memory does.
+import { randomUUID } from 'node:crypto'
 import { readFileSync, statSync } from 'node:fs'
 import { join } from 'node:path'
 import { DatabaseSync } from 'node:sqlite'
@@ -8,15 +9,15 @@ import { Books, REMEMBERED } from '../src/store/books.ts'
 import { EmbeddedStore } from '../src/store/embedded.ts'
 import { Decisions } from '../src/store/embedded/decisions.ts'
 import { Ledger } from '../src/store/embedded/ledger.ts'
-import { migrate } from '../src/store/embedded/schema.ts'
+import { migrate, STEPS } from '../src/store/embedded/schema.ts'
 import { ENTRY, pushSettlement } from '../src/store/embedded/wire.ts'
 import { MemoryStore } from '../src/store/memory.ts'
-import type { Entry, Settlement, Store } from '../src/store/store.ts'
+import type { AdmissionResult, Entry, Settlement, Store } from '../src/store/store.ts'
 import { copied, newLog, open, request, settlement } from './embedded-store.ts'
 import { folderFor } from './spawned.ts'
 import { all, conformance } from './store-conformance.ts'
 
-t.setTimeout(110_000)
+t.setTimeout(300_000)
 
 void t.test('embedded', async (t) => {
   conformance(t, async (now) => await EmbeddedStore.open({ folder: folderFor(t), log: newLog(), ...(now && { now }) }), 20)
@@ -256,7 +257,7 @@ void t.test('progress is kept at intervals, the first one too, and only until th
   t.strictSame(await afterKill(), [['r1', -50n]])
 })
 
-void t.test('rate limits: a clean stop keeps what was counted; after a kill all is full for a minute, unless that is to be forgotten', async (t) => {
+void t.test('rate limits: a clean stop keeps what was counted; after a kill they start with what was noted, unless that is to be forgotten', async (t) => {
   let time = 1_800_000_000_000
   const now = (): number => time
   const folder = folderFor(t)
@@ -274,19 +275,70 @@ void t.test('rate limits: a clean stop keeps what was counted; after a kill all 
   t.match(ask(second, 'other'), { kind: 'admitted' })
   await second.credit('acme', 'c', 1n)
 
-  time += 1000
-  const [killed, forgetful] = [copied(t, folder), copied(t, folder)]
-  t.match(ask(await open(t, forgetful, { now, windows: 'forget' })), { kind: 'admitted' })
-  const third = await open(t, killed, { now })
-  for (const name of ['k', 'other', 'never-seen']) t.match(ask(third, name), { kind: 'refused', by: 'window', windows: [{ remaining: 0, next_ms: 60_000, reset_ms: 60_000 }] }, name)
-  t.match(third.admit({ request_id: 'r', windows: [], slot: { name: 's', limit: 1 } }), { kind: 'admitted' }, 'what has no limit has none to fill')
-  time += 59_999
-  t.match(ask(third), { kind: 'refused', windows: [{ next_ms: 1 }] })
-  time += 1
-  t.match(ask(third), { kind: 'admitted' })
+  const third = await open(t, copied(t, folder), { now })
+  t.match(ask(third), { kind: 'refused', windows: [{ remaining: 0, next_ms: 40_002 }] })
+  t.match(ask(third, 'other'), { kind: 'admitted', windows: [{ remaining: 0 }] }, 'another one may have come in that second')
+  t.match(ask(third, 'other'), { kind: 'refused', by: 'window' })
+  t.match(ask(third, 'never-seen'), { kind: 'admitted', windows: [{ remaining: 2 }] })
+  await third.credit('acme', 'd', 1n)
+  time += 62_000
+  t.match(ask(third, 'other'), { kind: 'admitted', windows: [{ remaining: 2 }] })
 
+  const forgetful = folderFor(t)
+  const fourth = await open(t, forgetful, { now, windows: 'forget' })
+  for (let i = 0; i < 3; i++) ask(fourth)
+  await fourth.credit('acme', 'c', 1n)
+  t.match(ask(await open(t, copied(t, forgetful), { now, windows: 'forget' })), { kind: 'admitted' })
+})
+
+void t.test('property: whenever it is killed, a limit is never passed, and no more of it is taken than a tenth', async (t) => {
+  await fc.assert(fc.asyncProperty(
+    fc.integer({ min: 1, max: 100 }),
+    fc.array(fc.array(fc.tuple(fc.oneof(fc.nat(50), fc.nat(20_000)), fc.integer({ min: 1, max: 20 })), { maxLength: 6 }), { minLength: 2, maxLength: 3 }),
+    async (limit, lives) => {
+      let time = 1_800_000_000_000
+      const now = (): number => time
+      const admitted: number[] = []
+      const countSince = (ms: number): number => admitted.filter((at) => at > time - ms).length
+      let folder = folderFor(t)
+      for (const life of lives) {
+        const store = await open(t, folder, { now })
+        const ask = (dry = false): AdmissionResult => store.admit({ request_id: 'r', windows: [{ name: 'k', limit }], dry })
+        const { remaining } = ask(true).windows[0]!
+        if (remaining > limit - countSince(60_000)) throw new Error(`${remaining} are left, after ${countSince(60_000)} of ${limit}`)
+        if (remaining < limit - countSince(61_002) - Math.ceil(limit / 10)) throw new Error(`only ${remaining} are left, after ${countSince(61_002)} of ${limit}`)
+        for (const [pause, count] of life) {
+          time += pause
+          for (let i = 0; i < count; i++) if (ask().kind === 'admitted') admitted.push(time)
+          await store.credit('acme', randomUUID(), 0n)        // what is on its way is noted then
+        }
+        folder = copied(t, folder)
+        await store.close()
+      }
+    }
+  ), { numRuns: 15 })
+})
+
+void t.test('a folder of before that: rate limits are as it had saved them, and full where it was killed', async (t) => {
+  let time = 1_800_000_000_000
+  const now = (): number => time
+  const ask = (store: Store, name: string): unknown => store.admit({ request_id: 'r', windows: [{ name, limit: 3 }] })
+  const before = (aliveUntil: number): string => {
+    const folder = folderFor(t)
+    const db = new DatabaseSync(join(folder, 'gateway.db'))
+    db.exec('PRAGMA journal_mode = WAL')
+    migrate(db, STEPS.slice(0, 4))
+    db.exec(`INSERT INTO windows VALUES ('k', ${time - 9000}, ${time - 8500}, 2), ('k', ${time - 5000}, ${time - 5000}, 1), ('other', ${time}, ${time}, 1); UPDATE life SET alive_until = ${aliveUntil}`)
+    db.close()
+    return folder
+  }
+  const stopped = await open(t, before(0), { now })
+  t.match(ask(stopped, 'k'), { kind: 'refused', windows: [{ next_ms: 51_500 }] })
+  t.match(ask(stopped, 'other'), { kind: 'admitted', windows: [{ remaining: 1 }] })
+  const killed = await open(t, before(time + 5000), { now })
+  t.match(ask(killed, 'never-seen'), { kind: 'refused', windows: [{ next_ms: 60_000 }] })
   time += 60_000
-  t.match(ask(await open(t, copied(t, folder), { now })), { kind: 'admitted' }, 'a kill long ago fills nothing')
+  t.match(ask(killed, 'never-seen'), { kind: 'admitted' })
 })
 
 /** Of the test's clock, and before. */

@@ -19,14 +19,15 @@
 // those of requests of this process: they end with it, so no hold outlives its request, and there is no lease to wait for; but a task's
 // is recorded with the task, and taken again at the next start. A
 // request that runs long enough to have recorded progress is charged that at the next start. A clean stop saves what
-// rate limits count; after any other, whatever may have been admitted counts as admitted: see `windows`.
+// rate limits count; after any other they start with what was noted, at least once a second (embedded/notes.ts): see `windows`.
 import type { Logger } from 'pino'
 import { GatewayError } from '../errors.ts'
 import type { Nanos } from '../money/nanos.ts'
 import { Books, type Charge } from './books.ts'
 import { Decisions } from './embedded/decisions.ts'
+import { Notes, NOTE_MS } from './embedded/notes.ts'
 import { Recorder } from './embedded/recorder.ts'
-import { ENTRY, NOTHING_USED, pushRefund, pushSettlement, pushTask, readEntry, readTask, TASK, type Answers as Results, type Cell, type Loaded, type Question } from './embedded/wire.ts'
+import { ENTRY, NOTHING_USED, pushRefund, pushSettlement, pushTask, readEntry, readTask, TASK, WINDOW, type Answers as Results, type Cell, type Loaded, type Question } from './embedded/wire.ts'
 import { OpenTasks } from './open-tasks.ts'
 import { oldestCompared, partsOf } from './periods.ts'
 import { seqOf, Sequence } from './sequence.ts'
@@ -46,16 +47,14 @@ export interface EmbeddedOptions {
   /** milliseconds between two records of the same request's progress, and before the first */
   readonly progress_interval?: number
   /**
-   * What rate limits count after anything but a clean stop: `full`, the most that may have been admitted, for up to a minute;
-   * `forget`, nothing, so that in the minute around a kill twice the limit may pass.
+   * What rate limits count after anything but a clean stop: `full`, what was noted, and as many more as may have been admitted in the second
+   * after that; `forget`, nothing that was not saved by a clean stop, so that in the minute around a kill twice the limit may pass.
    */
   readonly windows?: 'full' | 'forget'
   /** another file for the thread to run, for tests */
   readonly worker?: URL
 }
 
-/** So far ahead it is noted that requests may be admitted, and renewed when half of it is over: a write in five seconds. */
-const ALIVE_MS = 10_000
 const MINUTE_MS = 60_000
 
 export class EmbeddedStore implements Store, Records, Tasks, Answers, Movable {
@@ -64,6 +63,8 @@ export class EmbeddedStore implements Store, Records, Tasks, Answers, Movable {
   /** ends of tasks that are on their way */
   readonly #ending = new Map<string, Promise<Nanos>>()
   readonly #windows: Windows
+  /** absent: a kill forgets what rate limits have counted */
+  readonly #notes: Notes | undefined
   readonly #recorder: Recorder
   readonly #now: () => number
   readonly #steadyNow: () => number
@@ -77,8 +78,6 @@ export class EmbeddedStore implements Store, Records, Tasks, Answers, Movable {
   #owed: string[] = []
   /** told when there is a next batch */
   #insisting: (() => void)[] = []
-  /** noted, or about to be */
-  #aliveUntil = 0
   #verifying: Promise<Verification> | undefined
   #closing: Promise<void> | undefined
 
@@ -88,17 +87,18 @@ export class EmbeddedStore implements Store, Records, Tasks, Answers, Movable {
     const { last, aliveUntil, recovered } = await store.#recorder.open()
     const now = store.#now()
     store.#sequence = new Sequence(store.#now, last)
-    // Which names were counted is as unknown as how often: all are full, those of keys that were never seen too.
+    // It was one of before that: which names it counted is as unknown as how often, so all are full.
     if (options.windows !== 'forget') store.#windows.fill(Math.min(aliveUntil, now) + MINUTE_MS)
     if (recovered > 0) options.log.warn({ requests: recovered }, 'the gateway died before these requests ended: they are charged for what they had produced')
     return store
   }
 
-  private constructor ({ folder, log, now = Date.now, fsync_interval: fsyncInterval = 100, progress_interval: progressInterval = 2000, worker }: EmbeddedOptions) {
+  private constructor ({ folder, log, now = Date.now, fsync_interval: fsyncInterval = 100, progress_interval: progressInterval = 2000, windows = 'full', worker }: EmbeddedOptions) {
     this.#now = now
     this.#steadyNow = steady(now)
     this.#sequence = new Sequence(now)
     this.#windows = new Windows(now)
+    this.#notes = windows === 'full' ? new Notes(this.#windows, this.#steadyNow) : undefined
     this.#progressInterval = progressInterval
     this.#recorder = new Recorder({ folder, log, fsyncInterval, now, worker, onLoaded: (of, cells) => { this.#load(of, cells) }, onCure: () => { this.#payOwed() } })
   }
@@ -198,9 +198,9 @@ export class EmbeddedStore implements Store, Records, Tasks, Answers, Movable {
   admit (admission: Admission): AdmissionResult {
     this.#refuseClosed()
     const result = this.#windows.admit(admission)
-    const now = this.#now()
-    if (admission.windows.length > 0 && admission.dry !== true && now > this.#aliveUntil - ALIVE_MS / 2) {
-      this.#decide().write.aliveUntil = this.#aliveUntil = now + ALIVE_MS
+    if (result.kind === 'admitted' && admission.dry !== true && this.#notes !== undefined) {
+      const cells = this.#notes.take(result.windows)
+      if (cells.length > 0) this.#decide().write.windows.push(...cells)
     }
     return result
   }
@@ -362,7 +362,7 @@ export class EmbeddedStore implements Store, Records, Tasks, Answers, Movable {
     this.#payOwed()
     await undefined                                           // who insists has been told
     this.#send()
-    await this.#recorder.close(this.#windows.save())
+    await this.#recorder.close(this.#windows.save().flatMap((cells) => [...cells, 0]))
   }
 
   /** @throws {GatewayError} service_unavailable: nobody answers at this moment */
@@ -427,7 +427,8 @@ export class EmbeddedStore implements Store, Records, Tasks, Answers, Movable {
     // Not at once: those who are told now decide something in this turn too.
     if (this.#next !== undefined) setImmediate(() => { this.#send() })
     if (isRecorded) return
-    if (decisions.write.aliveUntil === this.#aliveUntil) this.#aliveUntil = 0
+    const { windows } = decisions.write
+    for (let i = 0; i < windows.length; i += WINDOW.length) this.#notes?.drop(windows[i] as string)
     for (const id of decisions.write.forget) if (!this.#books.hasHold(id)) this.#owed.push(id)
   }
 
@@ -441,14 +442,14 @@ export class EmbeddedStore implements Store, Records, Tasks, Answers, Movable {
   }
 
   #load (of: Loaded, cells: readonly Cell[]): void {
-    const width = of === 'task' ? TASK.length : of === 'window' ? 4 : of === 'period' ? 3 : 2
+    const width = of === 'task' ? TASK.length : of === 'window' ? WINDOW.length : of === 'period' ? 3 : 2
     for (let i = 0; i < cells.length; i += width) {
       const id = cells[i] as string
       if (of === 'task') {
         const { task, day } = readTask(cells, i)
         this.#tasks.put(task)
         this.#books.restore({ ...task, ...(day !== undefined && { day }) })
-      } else if (of === 'window') this.#windows.restore(id, cells[i + 1] as number, cells[i + 2] as number, cells[i + 3] as number)
+      } else if (of === 'window') this.#windows.restore(id, cells[i + 1] as number, cells[i + 2] as string, cells[i + 3] as number, NOTE_MS)
       else if (of === 'period') this.#books.loadPeriod(id, cells[i + 1] as string, BigInt(cells[i + 2]!))
       else if (of === 'charge') this.#books.remember(id, BigInt(cells[i + 1]!))
       else this.#books.load(of, id, BigInt(cells[i + 1]!))

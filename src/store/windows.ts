@@ -98,17 +98,25 @@ export class Windows {
     this.#fullUntil = this.#now() + until - this.#given()
   }
 
-  /** Name, first, last and count of all that counts, for `restore` after a restart: in milliseconds since the epoch, rounded up. */
-  save (): readonly (string | number)[] {
-    const now = this.#now()
-    const shift = this.#given() - now + 1
-    return [...this.#windows].flatMap(([name, window]) => window.partsAt(now).flatMap(({ first, last, count }) => [name, first + shift, last + shift, count]))
+  /** All that counts, for `restore` after a restart: name, and the rest as `saveOne`. */
+  save (): readonly (readonly [name: string, at: number, parts: string])[] {
+    return [...this.#windows.keys()].map((name) => [name, ...this.saveOne(name)])
   }
 
-  /** What was counted before this process, oldest first. */
-  restore (name: string, first: number, last: number, count: number): void {
+  /** When that is, and first, last and count of each part, as JSON: milliseconds since the epoch, rounded up. */
+  saveOne (name: string): readonly [at: number, parts: string] {
+    const now = this.#now()
+    const shift = this.#given() - now + 1
+    return [now + shift, JSON.stringify(this.#of(name).partsAt(now).flatMap(({ first, last, count }) => [first + shift, last + shift, count]))]
+  }
+
+  /** What was counted before this process, by `saveOne`; and so many more that may have come in the time after it. */
+  restore (name: string, at: number, parts: string, ahead: number, ms: number): void {
     const now = this.#now()                                   // where the clock was set back meanwhile, nothing came later than now
-    this.#of(name).put({ first: Math.min(first, now), last: Math.min(last, now), count })
+    const all = JSON.parse(parts) as readonly number[]
+    const put = (first: number, last: number, count: number): void => { this.#of(name).put({ first: Math.min(first, now), last: Math.min(last, now), count }) }
+    for (let i = 0; i < all.length; i += 3) put(all[i]!, all[i + 1]!, all[i + 2]!)
+    if (ahead > 0) put(at, at + ms, ahead)
   }
 
   /** how many things are counted at present, or have been a while ago */

@@ -30,7 +30,7 @@ interface Refund {
 const [KIND, REFERENCE] = [ENTRY.indexOf('kind'), ENTRY.indexOf('reference')]
 
 export class Decisions implements Batch {
-  readonly write: { readonly entries: Cell[], readonly progress: Cell[], readonly forget: string[], readonly tasks: Cell[], aliveUntil: number }
+  readonly write: { readonly entries: Cell[], readonly progress: Cell[], readonly forget: string[], readonly tasks: Cell[], readonly windows: Cell[] }
   readonly credits: Credit[] = []
   /** by request id */
   readonly settled = new Map<string, Settled>()
@@ -46,7 +46,7 @@ export class Decisions implements Batch {
   constructor (books: Books, forget: string[], onEnd: (isRecorded: boolean) => void) {
     this.#books = books
     this.#onEnd = onEnd
-    this.write = { entries: [], progress: [], forget, tasks: [], aliveUntil: 0 }
+    this.write = { entries: [], progress: [], forget, tasks: [], windows: [] }
     this.committed = this.#outcome.promise
     this.committed.catch(() => {})                            // nobody has to wait for it
   }

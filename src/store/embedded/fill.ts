@@ -25,7 +25,7 @@ async function put (ledger: Ledger, rows: AsyncIterable<Row>): Promise<void> {
   let count = 0
   let [seq, time] = [-1, 0]
   const flush = (): void => {
-    if (entries.length > 0 && ledger.write({ entries, progress: [], forget: [], tasks: [], aliveUntil: 0 }).length > 0) throw new Error('an entry is there twice')
+    if (entries.length > 0 && ledger.write({ entries, progress: [], forget: [], tasks: [], windows: [] }).length > 0) throw new Error('an entry is there twice')
     entries = []
     count = 0
   }

@@ -12,7 +12,7 @@ import type { AuditLine, Change, Difference, StoredRecord } from '../store.ts'
 import { Sums } from '../sums.ts'
 import { FOREIGN, migrate } from './schema.ts'
 import { TaskTable } from './task-table.ts'
-import { ENTRY, PROGRESS, TASK, type Cell, type Known, type Loaded, type Opened, type Write } from './wire.ts'
+import { ENTRY, PROGRESS, TASK, WINDOW, type Cell, type Known, type Loaded, type Opened, type Write } from './wire.ts'
 
 /** Rows at a time: less than a millisecond each, for the commits of others wait for it. */
 const SLICE = 500
@@ -41,7 +41,8 @@ export class Ledger {
   readonly #forgetPeriods: StatementSync
   readonly #note: StatementSync
   readonly #forget: StatementSync
-  readonly #keepAlive: StatementSync
+  readonly #noteWindow: StatementSync
+  readonly #probe: StatementSync
   readonly #slice: StatementSync
   readonly #last: StatementSync
   /** of the entries that verify has seen; what is written meanwhile adds to it */
@@ -78,7 +79,8 @@ export class Ledger {
     this.#forgetPeriods = prepare('DELETE FROM key_periods WHERE period < ? AND period <> ?')
     this.#note = prepare(`INSERT OR REPLACE INTO progress (${PROGRESS.join()}) VALUES (${marks(PROGRESS)})`)
     this.#forget = prepare('DELETE FROM progress WHERE reference = ?')
-    this.#keepAlive = prepare('UPDATE life SET alive_until = max(alive_until, ?)')
+    this.#noteWindow = prepare(`INSERT OR REPLACE INTO noted_windows (${WINDOW.join()}) VALUES (${marks(WINDOW)})`)
+    this.#probe = prepare('UPDATE life SET owner = owner')
     this.#last = prepare('SELECT seq, time FROM entries ORDER BY seq DESC LIMIT 1')
     this.#slice = prepare(`SELECT ${withTexts(ENTRY)} FROM entries WHERE seq > ? AND seq <= ? ORDER BY seq LIMIT ${SLICE}`)
     this.#slice.setReturnArrays(true)
@@ -86,7 +88,7 @@ export class Ledger {
   }
 
   /** All or nothing. @throws {Error} nothing was recorded */
-  write ({ entries, progress, forget, tasks, aliveUntil }: Omit<Write, 'kind' | 'no'>): Known[] {
+  write ({ entries, progress, forget, tasks, windows }: Omit<Write, 'kind' | 'no'>): Known[] {
     const known: Known[] = []
     const sums = new Sums()
     let today = this.#today
@@ -115,8 +117,9 @@ export class Ledger {
       for (let i = 0; i < progress.length; i += PROGRESS.length) this.#note.run(...progress.slice(i, i + PROGRESS.length) as SQLInputValue[])
       for (const id of forget) this.#forget.run(id)
       this.tasks.write(tasks)
+      for (let i = 0; i < windows.length; i += WINDOW.length) this.#noteWindow.run(...windows.slice(i, i + WINDOW.length) as SQLInputValue[])
       // Without entries it may be a probe whether the disk takes anything: then it has to take something.
-      if (aliveUntil > 0 || entries.length === 0) this.#keepAlive.run(aliveUntil)
+      if (entries.length === 0) this.#probe.run()
     })
     this.#today = today
     this.#verified?.addAll(sums)
@@ -181,7 +184,7 @@ export class Ledger {
       push('settle', BigInt(nanos!), null)
       if (shortfall !== null) push('shortfall', 0n, BigInt(shortfall!))
     }
-    if (rows.length > 0) this.write({ entries, progress: [], forget: rows.map(([, , reference]) => reference as string), tasks: [], aliveUntil: 0 })
+    if (rows.length > 0) this.write({ entries, progress: [], forget: rows.map(([, , reference]) => reference as string), tasks: [], windows: [] })
     return rows.length
   }
 
@@ -197,7 +200,7 @@ export class Ledger {
         FROM (SELECT seq, nanos, reference, replace(replace(reference, '${SETTLED_LATE}', ''), '${REFUNDED_LATE}', '') AS request FROM entries
           WHERE kind = 'adjust' AND seq > (SELECT coalesce(min(seq), 0) FROM (SELECT seq FROM entries WHERE kind = 'settle' ORDER BY seq DESC LIMIT ${REMEMBERED}))) ORDER BY seq`],
       ['task', `SELECT ${withTexts(TASK)} FROM tasks WHERE is_open = 1 ORDER BY created`],
-      ['window', 'SELECT name, first, last, count FROM windows ORDER BY rowid']
+      ['window', `SELECT ${WINDOW.join()} FROM noted_windows`]
     ]
     for (const [of, sql] of queries) {
       const query = this.#db.prepare(sql)
@@ -291,10 +294,8 @@ export class Ledger {
   close (windows: readonly Cell[]): void {
     try {
       this.#transact(() => {
-        this.#db.exec('DELETE FROM windows')
-        const save = this.#db.prepare('INSERT INTO windows VALUES (?, ?, ?, ?)')
-        for (let i = 0; i < windows.length; i += 4) save.run(...windows.slice(i, i + 4) as SQLInputValue[])
-        this.#db.exec('UPDATE life SET alive_until = 0')
+        this.#db.exec('DELETE FROM noted_windows; UPDATE life SET alive_until = 0')
+        for (let i = 0; i < windows.length; i += WINDOW.length) this.#noteWindow.run(...windows.slice(i, i + WINDOW.length) as SQLInputValue[])
       })
     } finally {
       rmSync(pidFile(this.#folder), { force: true })            // while it is certainly ours

@@ -240,7 +240,7 @@ export class Recorder {
     if (oldest !== 0) {
       if (this.#seen.looks === PATIENCE) this.#noteTrouble(new Error(`nothing was recorded for ${PATIENCE * WATCH_MS} ms`), 'the disk does not answer: until it does, requests that cost something are refused')
     } else if (this.#trouble !== undefined) {
-      this.send({ write: { entries: [], progress: [], forget: [], tasks: [], aliveUntil: 0 }, onWritten () {}, onFailed () {} })
+      this.send({ write: { entries: [], progress: [], forget: [], tasks: [], windows: [] }, onWritten () {}, onFailed () {} })
     }
   }
 

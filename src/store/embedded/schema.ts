@@ -92,6 +92,11 @@ export const STEPS: readonly string[] = [`
     PRIMARY KEY (account, name)
   ) STRICT, WITHOUT ROWID;
   CREATE INDEX answers_by_age ON answers (created);
+`, `
+  -- What rate limits have counted: parts is a JSON list of first, last and count, and ahead, how many more may have come in the second after at.
+  CREATE TABLE noted_windows (name TEXT PRIMARY KEY, at INTEGER NOT NULL, parts TEXT NOT NULL, ahead INTEGER NOT NULL) STRICT, WITHOUT ROWID;
+  INSERT INTO noted_windows SELECT name, max(last), '[' || group_concat(first || ',' || last || ',' || count) || ']', 0 FROM (SELECT * FROM windows ORDER BY rowid) GROUP BY name;
+  DROP TABLE windows;
 `]
 
 export const FOREIGN = 'it belongs to another program'

@@ -21,6 +21,9 @@ export const NOTHING_USED: readonly null[] = ENTRY.slice(7).map(() => null)
 /** The columns of the table `tasks`; `day` is its hold's. */
 export const TASK = ['id', 'request_id', 'account', 'key', 'nanos', 'day', 'created', 'is_open', 'text'] as const
 
+/** The columns of the table `noted_windows`, as Windows.save and Notes give them. */
+export const WINDOW = ['name', 'at', 'parts', 'ahead'] as const
+
 /** What is recorded together: one transaction. */
 export interface Write {
   readonly kind: 'write'
@@ -33,8 +36,8 @@ export interface Write {
   readonly forget: readonly string[]
   /** of `TASK` each, later ones replace earlier ones */
   readonly tasks: readonly Cell[]
-  /** requests may be admitted until then, in milliseconds since the epoch; 0: as noted before */
-  readonly aliveUntil: number
+  /** of `WINDOW` each */
+  readonly windows: readonly Cell[]
 }
 
 export type ToThread =
@@ -44,7 +47,7 @@ export type ToThread =
   /** `oldest`: days and months before it are not compared */
   | { readonly kind: 'verify', readonly oldest: string }
   | { readonly kind: 'ask', readonly question: Question }
-  /** `windows` as Windows.save gives them */
+  /** `windows`: all that count, of `WINDOW` each */
   | { readonly kind: 'close', readonly windows: readonly Cell[] }
 
 /** About records, the audit log, tasks and answers; answered in order. */
@@ -84,13 +87,13 @@ export interface Answers {
 
 export interface Opened {
   readonly last: { readonly seq: number, readonly time: number }
-  /** until when the process before may have admitted requests; 0: it ended cleanly, or never did */
+  /** until when a process that noted no windows may have admitted requests; 0: it ended cleanly, or never did */
   readonly aliveUntil: number
   /** how many requests died with that process, and were charged what they had produced */
   readonly recovered: number
 }
 
-/** Rows of the same kind: account and balance; key and what it spent; day or month, key, and what that spent in it; request id and its charge; a window's name, first, last and count; an open task as `TASK`. */
+/** Rows of the same kind: account and balance; key and what it spent; day or month, key, and what that spent in it; request id and its charge; a window as `WINDOW`; an open task as `TASK`. */
 export type Loaded = 'account' | 'key' | 'period' | 'charge' | 'window' | 'task'
 
 export type FromThread =
