@@ -10,7 +10,7 @@ import { KEY, messagesRequest, yaml } from './gateway.ts'
 import { folderFor, run, type Spawned } from './spawned.ts'
 import { answer, blockStart, messageEnd, messageStart, stall, step, textBlock, textDelta, upstream, wait, type Script, type Upstream } from './upstream.ts'
 
-t.setTimeout(110_000)
+t.setTimeout(280_000)
 
 interface Running {
   readonly gateway: Spawned
@@ -121,6 +121,45 @@ await t.test('a second signal ends it at once, whatever still runs', async (t) =
   t.strictSame(await gateway.ended, [1, null])
   t.equal((await streaming).ended, 'cut')
   t.ok(gateway.log().some(({ msg, signal }) => msg === 'draining' && signal === 'SIGTERM'))
+})
+
+/** A plugin with a defect that no hook of its sees: outside of the request that began it. */
+const BREAKING = `export default { name: 'breaking', create: () => ({
+  onHead ({ received }) {
+    if (received.headers['x-break'] === 'timer') setTimeout(() => { throw new Error('a defect of a timer') }, 1)
+    if (received.headers['x-break'] === 'promise') void Promise.reject(new Error('a defect of a promise'))
+  }
+}) }`
+
+for (const what of ['timer', 'promise']) {
+  await t.test(`an error of a ${what} that nobody caught: no new connections, streams end in-band and pay, exit code 1, and the log says what it was`, async (t) => {
+    const up = await upstream(t, [words('The', ' quick', ' brown'), stall()])
+    const settings = yaml([up.url], '', '{ use: ./breaking.mjs }, auth, chat-to-messages, channel-router, billing-meter, error-normalize').replace('drain_timeout: 5s', 'drain_delay: 60s\n  drain_timeout: 4s')
+    const gateway = run(t, folderFor(t, { 'gateway.yaml': settings, 'breaking.mjs': BREAKING }), ['start', '--config', 'gateway.yaml'])
+    const { api, admin } = await gateway.urls()
+    const begun = Promise.withResolvers<void>()
+    const streaming = ask(api + '/v1/messages', { ...messagesRequest, stream: true }, { headers, onEvent: (count) => { if (count === 5) begun.resolve() } })
+    await begun.promise
+    t.equal((await fetch(api + '/v1/models', { headers: { ...headers, 'x-break': what } })).status, 200, 'who broke it is answered')
+    await until(async () => await readyz(admin) === 503)
+    await until(async () => !await isListening(api))
+    const got = await streaming
+    t.strictSame([got.status, got.ended, got.events.at(-1)?.event], [200, 'whole', 'error'])
+    t.match(errorOf(got), { code: 'stream_incomplete', charged_usd: '0.000045' })
+    t.strictSame(await gateway.ended, [1, null])
+    t.match(gateway.log().find(({ level }) => level === 'fatal'), { err: { message: `a defect of a ${what}`, stack: /breaking\.mjs/ }, origin: what === 'timer' ? 'uncaughtException' : 'unhandledRejection' })
+    t.match(gateway.log().find(({ msg, stream }) => msg === 'request' && stream === true), { outcome: 'interrupted', by: 'gateway', nanos: '45000' })
+  })
+}
+
+await t.test('a drain that can\'t end, because a plugin never does, is given up after an error that nobody caught', async (t) => {
+  const up = await upstream(t, [words('The'), stall()])
+  const settings = yaml([up.url], '', '{ use: ./breaking.mjs }, { use: ./hanging.mjs }, auth, chat-to-messages, channel-router, billing-meter, error-normalize').replace('drain_timeout: 5s', 'drain_timeout: 2s\nhook_timeout: 10m')
+  const hanging = 'export default { name: \'hanging\', create: () => ({ onHead (exchange) { exchange.onFinish(() => new Promise(() => {})) }, close: () => new Promise(() => {}) }) }'
+  const gateway = run(t, folderFor(t, { 'gateway.yaml': settings, 'breaking.mjs': BREAKING, 'hanging.mjs': hanging }), ['start', '--config', 'gateway.yaml'])
+  const { api } = await gateway.urls()
+  t.equal((await fetch(api + '/v1/models', { headers: { ...headers, 'x-break': 'timer' } })).status, 200)
+  t.strictSame(await gateway.ended, [1, null])
 })
 
 await t.test('an idle gateway ends as soon as it is told', async (t) => {

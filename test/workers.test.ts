@@ -13,7 +13,7 @@ import { redisServer } from './redis-server.ts'
 import { folderFor, run, type Spawned } from './spawned.ts'
 import { answer, blockStart, blockStop, json, message, messageEnd, messageStart, textDelta, upstream, wait } from './upstream.ts'
 
-t.setTimeout(120_000)
+t.setTimeout(290_000)
 
 const PIPELINE = 'auth, key-policy, { rate-limit: { default_rpm: 0, default_concurrency: 0 } }, channel-router, billing-meter, error-normalize'
 
@@ -170,6 +170,28 @@ await t.test('two workers are one gateway', async (t) => {
     t.strictSame(pids.filter(isAlive), [])
     t.match(await jsonOf(folder, ['ledger', 'verify']), { ok: true, accounts: 1 })
   })
+})
+
+t.test('a worker with an error that nobody caught drains, and is back; the others go on', async (t) => {
+  const redis = await redisServer(t)
+  const gate = Promise.withResolvers<void>()
+  const up = await upstream(t, [messageStart(), blockStart(0), textDelta(0, 'one'), wait(gate.promise), textDelta(0, 'two'), blockStop(0), messageEnd()])
+  const breaking = 'export default { name: \'breaking\', create: () => ({ onHead ({ received }) { if (received.headers[\'x-break\'] !== undefined) setTimeout(() => { throw new Error(\'a defect of a timer\') }, 1) } }) }'
+  const folder = folderFor(t, { 'gateway.yaml': settings(up.url, redis.url).replace('drain_timeout: 60s', 'drain_timeout: 4s').replace('[auth', '[{ use: ./breaking.mjs }, auth'), 'breaking.mjs': breaking })
+  const gateway = run(t, folder, ['start'])
+  const { api, admin: adminUrl } = await gateway.urls()
+  const running = await streams(api, 4)
+  t.equal((await fetch(`${api}/v1/models`, { headers: { 'x-api-key': KEY, 'x-break': 'yes', connection: 'close' } })).status, 200)
+  const [broken] = await until(() => { const lines = linesOf(gateway, 'a worker has ended: it is started again'); return lines.length > 0 && lines })
+  t.match(broken, { exit_code: 1, signal: undefined })
+  t.match(gateway.log().filter(({ level }) => level === 'fatal'), [{ worker: broken!['worker'], err: { message: 'a defect of a timer' } }])
+  gate.resolve()
+  const last = (await Promise.all(running)).map(({ ended, events }) => `${ended} ${events.at(-1)?.event}`)
+  t.strictSame(last.toSorted(), ['whole error', 'whole error', 'whole message_stop', 'whole message_stop'])
+  await until(() => adminOf(adminUrl).isReady())
+  gateway.child.kill('SIGTERM')
+  t.strictSame(await gateway.ended, [0, null])
+  t.match(await jsonOf(folder, ['ledger', 'verify']), { ok: true })
 })
 
 const LAST_SIGNALS = [['a second signal does not wait', 'SIGINT', 1, null], ['when the primary is killed, all end with it', 'SIGKILL', null, 'SIGKILL']] as const
