@@ -5,8 +5,6 @@ import t from 'tap'
 import { freePort, gateway, yaml } from './gateway-command.ts'
 import { folderFor, run } from './spawned.ts'
 
-t.setTimeout(110_000)
-
 await t.test('what goes wrong is said in plain words, with exit code 1', async (t) => {
   const folder = folderFor(t, { 'gateway.yaml': yaml(0), 'memory.yaml': yaml(await freePort(), 'memory') })
   for (const [args, said] of [

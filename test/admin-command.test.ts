@@ -5,8 +5,6 @@ import t from 'tap'
 import { freePort, gateway, json, yaml } from './gateway-command.ts'
 import { folderFor, run } from './spawned.ts'
 
-t.setTimeout(110_000)
-
 async function spend (api: string, secret: string): Promise<number> {
   const got = await fetch(api + '/v1/messages', {
     method: 'POST', headers: { 'x-api-key': secret, 'content-type': 'application/json' },

@@ -7,8 +7,6 @@ import { ask, errorOf, until, type Got } from './billing-client.ts'
 import { gateway, KEY, messagesRequest, yaml } from './gateway.ts'
 import { answer, blockStart, blockStop, messageDelta, messageStart, messageStop, textDelta, upstream, type Script } from './upstream.ts'
 
-t.setTimeout(60_000)
-
 const WORDS = 'The quick brown fox jumps. '.repeat(40)
 /** about 240 tokens each */
 const long = (deltas: number, output: number): Script => [

@@ -10,7 +10,6 @@ import { gateway, KEY, messagesRequest, yaml, type TestGateway } from './gateway
 import { all } from './store-conformance.ts'
 import { blockStart, blockStop, cut, json, message, messageDelta, messageStart, messageStop, stall, textDelta, upstream, type Script } from './upstream.ts'
 
-t.setTimeout(110_000)
 const LIMIT_MS = 40_000
 
 // 3000 and 15000 nano-dollars a token (test/gateway.ts). Each word is a token of o200k_base.

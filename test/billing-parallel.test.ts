@@ -7,8 +7,6 @@ import { gateway, KEY, messagesRequest, yaml, type TestGateway } from './gateway
 import { answer, blockStart, blockStop, json, message, messageDelta, messageStart, messageStop, step, textDelta, upstream } from './upstream.ts'
 
 const AT_ONCE = 200
-t.setTimeout(110_000)
-
 // 10 × 3000 + 50 × 15000 nano-dollars each; 100 output tokens are held, and input by the bytes of the request.
 const COST = 780_000n
 const WORST_OUTPUT = 1_500_000n

@@ -10,8 +10,6 @@ import {
   upstream, wait, type Script, type Upstream
 } from './upstream.ts'
 
-t.setTimeout(110_000)
-
 /** nano-dollars: `opening_balance_usd: 100` of test/gateway.ts */
 const OPENING = 100_000_000_000n
 

@@ -23,7 +23,7 @@ const MINUTES = Number(process.env['CHAOS_MINUTES'] ?? 0)
 const CHAPTER_MS = 60_000
 const CLIENTS = 24
 const GATEWAYS = 2
-t.setTimeout(90_000 + MINUTES * 120_000)
+t.setTimeout(900_000 + MINUTES * 120_000)
 
 interface Purse {
   readonly account: string
@@ -347,7 +347,7 @@ function tally (visits: readonly Visit[]): Readonly<Record<string, number>> {
 const chapters = Math.max(1, Math.round(MINUTES * 60_000 / CHAPTER_MS))
 for (let i = 1; i <= chapters; i++) {
   const isFailover = i % 2 === 0
-  await t.test(`chaos ${i} of ${chapters}${isFailover ? ', with failovers' : ''}: no charge is lost or doubled, and no limit passed (SEED=${SEED})`, { timeout: 90_000 + CHAPTER_MS * 2 }, async (t) => {
+  await t.test(`chaos ${i} of ${chapters}${isFailover ? ', with failovers' : ''}: no charge is lost or doubled, and no limit passed (SEED=${SEED})`, async (t) => {
     await chapter(t, await (isFailover ? sentinel : single)(t), MINUTES === 0 ? 0 : CHAPTER_MS)
   })
 }

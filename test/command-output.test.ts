@@ -13,8 +13,6 @@ import { freePort, gateway, yaml } from './gateway-command.ts'
 import { newcomersEnvironment, untapped } from './newcomer.ts'
 import { folderFor } from './spawned.ts'
 
-t.setTimeout(300_000)
-
 /** 300 KB, where a pipe of Linux takes 64. */
 const CREDITS = 1900
 const READER_LEFT = 141

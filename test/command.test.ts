@@ -13,8 +13,6 @@ import { printedCurl } from './newcomer.ts'
 import { folderFor, run } from './spawned.ts'
 import { answer, upstream } from './upstream.ts'
 
-t.setTimeout(110_000)
-
 /** A configuration as small as the shipped one allows: no key, no admin token, every upstream the simulator. */
 function small (more = '', upstreams = '  simulator: { url: "simulator:", dialect: messages, headers: { x-api-key: simulated } }'): string {
   return `server:

@@ -17,7 +17,7 @@ import { upstream } from './upstream.ts'
 const KILLS = Number(process.env['KILLS'] ?? 6)
 /** A ledger is read whole after each kill, so it must not grow for ever. */
 const KILLS_OF_A_LEDGER = 20
-t.setTimeout(60_000 + KILLS * 10_000)
+t.setTimeout(900_000 + KILLS * 100_000)
 const CLIENTS = 32
 const OPENING = 1_000_000n * 1_000_000_000n
 
@@ -118,5 +118,5 @@ async function chapter (t: Test, kills: number, first: number): Promise<void> {
 
 for (let first = 0; first < KILLS; first += KILLS_OF_A_LEDGER) {
   const kills = Math.min(KILLS_OF_A_LEDGER, KILLS - first)
-  await t.test(`kills ${first + 1} to ${first + kills} of a gateway under traffic lose nothing and double nothing (SEED=${SEED})`, { timeout: 30_000 + kills * 10_000 }, (t) => chapter(t, kills, first))
+  await t.test(`kills ${first + 1} to ${first + kills} of a gateway under traffic lose nothing and double nothing (SEED=${SEED})`, (t) => chapter(t, kills, first))
 }

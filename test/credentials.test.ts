@@ -7,8 +7,6 @@ import { ANSWER_NANOS, inTurn, isOverloaded, metric, text, time } from './resili
 import { answer, errorReply, json, raw, status, upstream, type Received, type Script, type Upstream } from './upstream.ts'
 import { client as videoClient, videosYaml } from './videos.ts'
 
-t.setTimeout(110_000)
-
 const several = 'credentials: [{ id: one, headers: { X-Api-Key: secret-value-one } }, { id: two, headers: { X-Api-Key: secret-value-two } }], retries: { attempts: 0, max_backoff: 1ms }'
 const keysOf = ({ requests }: Upstream): readonly unknown[] => requests.map(({ headers }) => headers['x-api-key'])
 const byKey = (scripts: Readonly<Record<string, () => Script>>) => ({ headers }: Received): Script => scripts[String(headers['x-api-key']).split('-').at(-1)!]!()

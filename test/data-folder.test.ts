@@ -10,8 +10,6 @@ import { newcomersEnvironment, untapped } from './newcomer.ts'
 import { redisServer } from './redis-server.ts'
 import { folderFor } from './spawned.ts'
 
-t.setTimeout(300_000)
-
 const KEY = 'sk-gw-' + 'k'.repeat(32)
 const RICH = `accounts: [{ id: acme, opening_balance_usd: 10 }]
 keys: [{ id: dev, account: acme, secret: ${KEY}, rate_limit: 100000 }]

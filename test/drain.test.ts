@@ -10,8 +10,6 @@ import { KEY, messagesRequest, yaml } from './gateway.ts'
 import { folderFor, run, type Spawned } from './spawned.ts'
 import { answer, blockStart, messageEnd, messageStart, stall, step, textBlock, textDelta, upstream, wait, type Script, type Upstream } from './upstream.ts'
 
-t.setTimeout(280_000)
-
 interface Running {
   readonly gateway: Spawned
   readonly api: string

@@ -5,8 +5,6 @@ import t from 'tap'
 import { freePort, gateway, yaml } from './gateway-command.ts'
 import { folderFor, run } from './spawned.ts'
 
-t.setTimeout(110_000)
-
 const PLUGIN = `import { definePlugin, GatewayError } from 'model-gateway'
 export default definePlugin({ name: 'curfew', create: () => ({ onRequest (exchange) { if (exchange.received.headers['x-late'] !== undefined) throw new GatewayError('maintenance', { message: 'Nobody is served at this hour.' }) } }) })
 `

@@ -8,8 +8,6 @@ import { CALM, gateway, KEY, messagesRequest, yaml, type TestGateway } from './g
 import { authority, secure } from './transport.ts'
 import { answer, cut, end, errorReply, eventBytes, json, message, messageEnd, messageStart, raw, refusing, stall, status, textDelta, blockStart, upstream, wait, type Received, type Script, type Upstream } from './upstream.ts'
 
-t.setTimeout(110_000)
-
 type Wire = 'JSON' | 'SSE'
 type Dialect = 'messages' | 'chat'
 type Json = Readonly<Record<string, unknown>>

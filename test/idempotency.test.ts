@@ -8,8 +8,6 @@ import { gateway, KEY, type TestGateway } from './gateway.ts'
 import { folderFor } from './spawned.ts'
 import { client, errorIn, OTHER, SECOND, studio, videosYaml, type Answered, type Studio, type Video } from './videos.ts'
 
-t.setTimeout(110_000)
-
 const NAMED = { 'idempotency-key': 'my-1' }
 
 async function create ({ ask }: Pick<Studio, 'ask'>, more: object = {}, headers: Readonly<Record<string, string>> = NAMED): Promise<Answered<Video>> {

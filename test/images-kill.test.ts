@@ -11,8 +11,6 @@ import { imageYaml, keyOf } from './image-gateway.ts'
 import { folderFor, run } from './spawned.ts'
 import { all } from './store-conformance.ts'
 
-t.setTimeout(110_000)
-
 const IMAGES = 120
 const large = picture('a large cat', 1_200_000)
 

@@ -9,8 +9,6 @@ import { gateway, KEY, messagesRequest, yaml, type TestGateway } from './gateway
 import { folderFor, run } from './spawned.ts'
 import { answer, blockStart, messageStart, stall, textDelta, upstream, wait } from './upstream.ts'
 
-t.setTimeout(110_000)
-
 const OTHER = 'sk-gw-' + 'o'.repeat(32)
 const ALL = 'auth, key-policy, rate-limit, chat-to-messages, channel-router, billing-meter: { low_balance_usd: 0 }, error-normalize'
 

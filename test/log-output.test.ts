@@ -12,8 +12,6 @@ import { KEY, messagesRequest, yaml } from './gateway.ts'
 import { folderFor, run, type Spawned } from './spawned.ts'
 import { answer, upstream } from './upstream.ts'
 
-t.setTimeout(290_000)
-
 const LINES = 20
 /** Of the 16 MB that wait for a reader, and of the 64 KiB that a pipe holds, ten requests are more. */
 const LENGTH = 100_000

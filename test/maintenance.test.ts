@@ -10,8 +10,6 @@ import { gateway, KEY, type TestGateway } from './gateway.ts'
 import { explain, quote, stateOf } from './rehearsals.ts'
 import { blockStart, blockStop, json, messageEnd, messageStart, textDelta, upstream, wait, type Received, type Script, type Upstream } from './upstream.ts'
 
-t.setTimeout(120_000)
-
 const KINDS = [['/v1/messages', 'both'], ['/v1/chat/completions', 'both'], ['/v1/images/generations', 'nano'], ['/v1/videos', 'clip']] as const
 const hello = { model: 'sonnet', max_tokens: 50, messages: [{ role: 'user', content: 'Hello' }] }
 

@@ -9,8 +9,6 @@ import { KEY, messagesRequest, yaml } from './gateway.ts'
 import { folderFor } from './spawned.ts'
 import { answer, upstream } from './upstream.ts'
 
-t.setTimeout(280_000)
-
 /** Bytes of a request that may outlive it: its ledger line, its charge, and what happens to be under way while memory is looked at. */
 const BYTES_A_REQUEST = 1500
 const REQUESTS = 4000

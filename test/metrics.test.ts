@@ -274,11 +274,11 @@ t.test('secrets that somebody logs by mistake stay secrets', async (t) => {
   const { log, lines } = services()
   const logged = { secret: 'a1', token: 'a2', upstream: { token: 'a3', headers: { authorization: 'a4' } }, keys: [{ id: 'k', secret: 'a6' }], headers: { cookie: 'a7' }, body: 'a8' }
   log.info(logged, 'x')
-  t.notMatch(JSON.stringify(lines.at(-1)), /a[1-8]"/)
+  t.notMatch(JSON.stringify(lines.at(-1)), /"a[1-8]"/)
   t.match(lines.at(-1), { secret: '***', keys: [{ id: 'k', secret: '***' }], upstream: { headers: '***' } })
   t.equal(logged.keys[0]!.secret, 'a6', 'what is logged is not changed')
   log.error({ err: Object.assign(new Error('x'), { headers: { 'x-api-key': 'a5' }, request: { body: 'a8' } }) }, 'x')
-  t.notMatch(JSON.stringify(lines.at(-1)), /a[1-8]"/)
+  t.notMatch(JSON.stringify(lines.at(-1)), /"a[1-8]"/)
   t.match(lines.at(-1), { err: { message: 'x', headers: '***' } })
 })
 

@@ -17,7 +17,6 @@ import { gateway, KEY, messagesRequest, yaml } from './gateway.ts'
 import { answer, blockDelta, blockStart, blockStop, errorEvent, eventBytes, json, message, messageDelta, messageEnd, messageStart, messageStop, ping, raw, sse, textBlock, textDelta, upstream, type Script } from './upstream.ts'
 
 Object.assign(globalThis, { AI_SDK_LOG_WARNINGS: false })
-t.setTimeout(600_000)
 const RUNS = 60
 
 type Fields = Record<string, unknown>

@@ -12,8 +12,6 @@ import { newcomersEnvironment, printedCurl, untapped } from './newcomer.ts'
 
 const run = promisify(execFile)
 
-t.setTimeout(300_000) // an install fetches 50 MB where the cache is empty
-
 // Outside the checkout, whose node_modules would lend what the tarball lacks.
 const folder = realpathSync(mkdtempSync(join(tmpdir(), 'gateway-pack-')))
 t.teardown(() => rmSync(folder, { recursive: true, force: true }))

@@ -11,8 +11,6 @@ import { ask, until } from './billing-client.ts'
 import { gateway, KEY, messagesRequest, yaml, type TestGateway } from './gateway.ts'
 import { answer, blockStart, blockStop, messageEnd, messageStart, status, textDelta, upstream, wait } from './upstream.ts'
 
-t.setTimeout(120_000)
-
 const sold = (price: TextPrice): ChannelConfig => ({ enabled: true, maintenance: false, sticky: false, price, targets: [{ upstream: 'u', model: 'm', weight: 1, priority: 0 }] })
 
 t.test('from when: a day is its midnight in UTC, an instant has a zone, and there is nothing else', async (t) => {

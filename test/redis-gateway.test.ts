@@ -9,8 +9,6 @@ import { redisServer, type RedisServer } from './redis-server.ts'
 import { answer, upstream, wait } from './upstream.ts'
 import { videosYaml } from './videos.ts'
 
-t.setTimeout(110_000)
-
 async function read (response: Response): Promise<{ status: number, code: unknown, text: string, retryAfter: string | null }> {
   const text = await response.text()
   const { error } = text.startsWith('{') ? JSON.parse(text) as { error?: { details?: { error_code?: string } } } : {}

@@ -6,8 +6,6 @@ import { gateway, KEY, messagesRequest, yaml, type TestGateway } from './gateway
 import { explain, quote, stateOf } from './rehearsals.ts'
 import { answer, upstream, type Upstream } from './upstream.ts'
 
-t.setTimeout(120_000)
-
 const PIPELINE = 'auth, key-policy, rate-limit: { families: { f: { rpm: 5 } } }, schema-validate, chat-to-messages, channel-router, billing-meter, error-normalize'
 
 const secretOf = (id: string): string => 'sk-gw-' + id.replaceAll('-', '').padStart(32, '0')

@@ -13,8 +13,6 @@ import { startProcess } from './gateway-process.ts'
 import { gateway, KEY, messagesRequest, type TestGateway, yaml } from './gateway.ts'
 import { answer, blockStart, blockStop, eventBytes, messageEnd, messageStart, step, textDelta, upstream, type Upstream, wait } from './upstream.ts'
 
-t.setTimeout(300_000)
-
 // The load: streams that go on for as long as the test wants, and a configuration of many files.
 
 const STREAMS = 300

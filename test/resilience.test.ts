@@ -12,8 +12,6 @@ import { videosYaml } from './videos.ts'
 const QUICK = 'retries: { backoff: 1ms }, breaker: { failures: 1000000 }'
 const opening: Script = [messageStart(), ping(), blockStart(0)]
 
-t.setTimeout(110_000)
-
 t.test('what may pass is asked again, and only the answer is paid', async (t) => {
   const failures: Readonly<Record<string, Script>> = {
     'a reset': cut(),                                         // the first: on a connection that was used before it is a race, which is run again below the attempts

@@ -14,8 +14,6 @@ import { OTHER, videosYaml } from './videos.ts'
 type Sdk = typeof OpenAI
 type ApiError = InstanceType<Sdk['APIError']>
 
-t.setTimeout(110_000)
-
 const sdks: readonly { readonly name: string, readonly SDK: Sdk, readonly file: typeof toFile }[] = [
   { name: 'openai 7.55', SDK: OpenAI, file: toFile },
   // The same calls; what its types lack or have more is not used here.

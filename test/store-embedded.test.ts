@@ -17,8 +17,6 @@ import { copied, newLog, open, request, settlement } from './embedded-store.ts'
 import { folderFor } from './spawned.ts'
 import { all, conformance } from './store-conformance.ts'
 
-t.setTimeout(300_000)
-
 void t.test('embedded', async (t) => {
   conformance(t, async (now) => await EmbeddedStore.open({ folder: folderFor(t), log: newLog(), ...(now && { now }) }), 20)
 })

@@ -6,8 +6,6 @@ import { redisCluster, redisSentinel } from './redis-server.ts'
 import { conformance } from './store-conformance.ts'
 import { tasksConformance } from './store-tasks-conformance.ts'
 
-t.setTimeout(110_000)
-
 void t.test('a cluster of three masters', async (t) => {
   const { nodes } = await redisCluster(t)
   const cluster = nodes.map(({ url }) => url)

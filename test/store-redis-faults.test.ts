@@ -14,8 +14,6 @@ import { folderFor } from './spawned.ts'
 import { all } from './store-conformance.ts'
 import { task } from './store-tasks-conformance.ts'
 
-t.setTimeout(110_000)
-
 const AWAY = { code: 'auth_unavailable', status: 503 }
 
 async function isDone (store: RedisStore): Promise<void> {

@@ -18,8 +18,6 @@ import { folderFor } from './spawned.ts'
 import { all } from './store-conformance.ts'
 import { bill, task } from './store-tasks-conformance.ts'
 
-t.setTimeout(110_000)
-
 const noTimer: Timer = () => () => {}
 
 /** What Redis knows of acme now; a call of what it gives has Redis know that and no more, as after a failover. */

@@ -8,8 +8,6 @@ import { newPrefix, openRedis, type RedisStoreOptions } from './redis-store.ts'
 import { redisServer } from './redis-server.ts'
 import { all } from './store-conformance.ts'
 
-t.setTimeout(110_000)
-
 const { url } = await redisServer(t)
 
 async function four (t: Test, { now, prefix = newPrefix() }: Pick<RedisStoreOptions, 'now' | 'prefix'> = {}): Promise<readonly RedisStore[]> {

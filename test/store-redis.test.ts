@@ -5,8 +5,6 @@ import { redisServer } from './redis-server.ts'
 import { conformance } from './store-conformance.ts'
 import { tasksConformance } from './store-tasks-conformance.ts'
 
-t.setTimeout(110_000)
-
 const { url } = await redisServer(t)
 
 void t.test('single', async (t) => {

@@ -4,6 +4,7 @@ import { existsSync, readdirSync, readFileSync } from 'node:fs'
 import { basename, dirname, join, posix, relative, sep } from 'node:path'
 import t from 'tap'
 import { packageRoot } from '../src/package-root.ts'
+import { sets } from './sets.ts'
 
 interface Source { readonly path: string, readonly text: string, readonly imports: readonly string[] }
 
@@ -88,6 +89,19 @@ t.test('no semicolons at the ends of lines', async (t) => {
 t.test('no test is skipped, left to do, or run alone', async (t) => {
   const left = /\b(skip|todo|only): (true|['"`])|\bt\.(skip|todo|only)\(/
   t.strictSame(sources.filter((file) => file.path.startsWith('test/')).flatMap((file) => linesOf(file, left)), [])
+})
+
+t.test('every test is in one set, and `npm test` needs no Redis', async (t) => {
+  const { quick, redis, long } = sets()
+  t.strictSame([...quick, ...redis, ...long].toSorted(), sources.map(({ path }) => path).filter((path) => path.endsWith('.test.ts')).toSorted())
+  for (const name of ['fleet', 'outbox', 'store-redis', 'workers']) t.ok(redis.includes(`test/${name}.test.ts`), name)
+  t.strictSame(quick.filter((path) => /redis/.test(path)), [])
+})
+
+t.test('no test has a time limit of its own that is below the common one: a busy machine is ten times as slow', async (t) => {
+  const common = Number(/^timeout: (\d+)$/m.exec(readFileSync(join(packageRoot, '.taprc'), 'utf8'))![1]) * 1000
+  const limits = sources.flatMap(({ path, text }) => [...text.matchAll(/^ *(?:void |await )?t\.(?:setTimeout\(|test\(.*\{ timeout: )([\d_]+)/gm)].map(([, ms]) => ({ path, ms: Number(ms!.replaceAll('_', '')) })))
+  t.strictSame(limits.filter(({ ms }) => ms > 0 && ms < common), [])
 })
 
 t.test('the top level holds what design.md part 2 names, and what tools demand', async (t) => {

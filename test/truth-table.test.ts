@@ -12,8 +12,6 @@ import { all } from './store-conformance.ts'
 import { throwing } from './throwing.ts'
 import { blockStart, blockStop, cut, end, errorEvent, errorReply, eventBytes, json, message, messageDelta, messageStart, messageStop, raw, stall, step, textDelta, upstream, wait, type Received, type Script, type Upstream } from './upstream.ts'
 
-t.setTimeout(110_000)
-
 // What the upstream says. Each word is one token of o200k_base.
 
 const WORDS = ['The', ' quick', ' brown', ' fox'] as const

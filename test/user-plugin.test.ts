@@ -7,8 +7,6 @@ import { formatProblem } from '../src/config/problem.ts'
 import { gateway, KEY, messagesRequest, yaml, type TestGateway } from './gateway.ts'
 import { answer, messageEnd, messageStart, blockStart, blockStop, textDelta, upstream, wait, type Upstream } from './upstream.ts'
 
-t.setTimeout(120_000)            // each edit takes the watcher and a thread half a second
-
 const EXAMPLE = readFileSync(new URL('fixtures/block-words.ts', import.meta.url), 'utf8')
 
 /** The shipped pipeline with an item between auth and channel-router. */

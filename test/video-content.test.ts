@@ -6,8 +6,6 @@ import t from 'tap'
 import { KEY } from './gateway.ts'
 import { errorIn, studio, type Studio } from './videos.ts'
 
-t.setTimeout(110_000)
-
 interface Got {
   readonly status: number
   readonly headers: IncomingMessage['headers']

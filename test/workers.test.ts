@@ -13,8 +13,6 @@ import { redisServer } from './redis-server.ts'
 import { folderFor, run, type Spawned } from './spawned.ts'
 import { answer, blockStart, blockStop, json, message, messageEnd, messageStart, textDelta, upstream, wait } from './upstream.ts'
 
-t.setTimeout(290_000)
-
 const PIPELINE = 'auth, key-policy, { rate-limit: { default_rpm: 0, default_concurrency: 0 } }, channel-router, billing-meter, error-normalize'
 
 function settings (upstreamUrl: string, redisUrl: string, adminPort = 0): string {
