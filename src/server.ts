@@ -1,5 +1,5 @@
 // The listeners: from a socket to an exchange, and an end for what never becomes one. The only reader of the current snapshot.
-import { createServer, type IncomingMessage, type RequestListener, type Server, type ServerOptions, ServerResponse } from 'node:http'
+import { createServer, type IncomingHttpHeaders, type IncomingMessage, type RequestListener, type Server, type ServerOptions, ServerResponse } from 'node:http'
 import type { AddressInfo, Socket } from 'node:net'
 import type { Duplex } from 'node:stream'
 import { observe } from './admin/log.ts'
@@ -144,7 +144,7 @@ export class GatewayServer {
       keepAliveTimeout: 75_000,
       requireHostHeader: false,                               // node's own 400 has no shape; see #exchange
       // Other upgrades (h2c by curl --http2) may be ignored, RFC 9110 7.8; WebSockets must be told.
-      shouldUpgradeCallback: (req: IncomingMessage) => req.headers.upgrade?.toLowerCase() === 'websocket'
+      shouldUpgradeCallback: ({ headers }: IncomingMessage) => headers.upgrade?.toLowerCase() === 'websocket' && !announcesBody(headers)
     }
     const plain: RequestListener = (req, res) => { expectsMore(req) ? this.#refuse(req, res, new GatewayError('expectation_failed')) : handle(req, res) }
     const server = createServer(options, plain)
@@ -168,7 +168,7 @@ export class GatewayServer {
     res.shouldKeepAlive = false
     res.assignSocket(socket)
     // `close` of the response comes with that of the socket.
-    res.on('finish', () => { socket.destroySoon() })
+    res.on('finish', () => { socket.end(() => { socket.destroy() }) })
     handle(req, res, { req, res, socket, ...noticeEnd(socket, head) })
   }
 
@@ -298,6 +298,11 @@ export class GatewayServer {
   #checkIdle (): void {
     if (this.#running.size === 0) this.#idle?.()
   }
+}
+
+/** No handshake of a WebSocket has one (RFC 6455 4.1), and node gives what is behind one as a stream that is no socket. */
+function announcesBody ({ 'transfer-encoding': encoding, 'content-length': length }: IncomingHttpHeaders): boolean {
+  return encoding !== undefined || (length !== undefined && Number(length) !== 0)
 }
 
 /** Something other than to be told to send the body, which HTTP/1.0 can't be told and only ignores (RFC 9110 10.1.1). */

@@ -134,6 +134,14 @@ t.test('what the parser can not read', async (t) => {
     t.equal(elsewhere.status, 400)
     isShaped(t, elsewhere, 'invalid_request')
   })
+  await t.test('what has a body is no upgrade to a WebSocket, and is answered as any request', async (t) => {
+    const body = JSON.stringify(messagesRequest)
+    const upgrade = { connection: 'Upgrade, close', upgrade: 'websocket', 'sec-websocket-key': 'dGhlIHNhbXBsZSBub25jZQ==', 'sec-websocket-version': '13' }
+    for (const [listener, path, status] of [[url, '/v1/messages', 200], [url, '/v1/realtime', 404], [urls.public, '/', 404], [urls.admin, '/v1', 404]] as const) {
+      t.equal((await send(t, listener, head({ ...upgrade, 'content-length': body.length }, path) + body)).status, status, path)
+      t.equal((await send(t, listener, head({ ...upgrade, 'transfer-encoding': 'chunked' }, path) + `${body.length.toString(16)}\r\n${body}\r\n0\r\n\r\n`)).status, status, `${path}, chunked`)
+    }
+  })
   await t.test('an upgrade to h2c, as curl --http2 asks for, is ignored', async (t) => {
     const got = await send(t, url, head({ connection: 'Upgrade, HTTP2-Settings, close', upgrade: 'h2c', 'http2-settings': 'AAMAAABkAAQAAP__' }, '/v1/models', 'GET'))
     t.equal(got.status, 200)

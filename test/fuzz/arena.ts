@@ -116,7 +116,7 @@ export async function startArena (): Promise<Arena> {
   writeFileSync(join(second, 'gateway.yaml'), PLAIN_YAML)
   let isEnding = false
   const look = (who: string) => (line: string): void => {
-    if (isEnding || !line.includes('"level":"error"') || EXPECTED.test(line)) return
+    if (isEnding || !/"level":"(?:error|fatal)"/.test(line) || EXPECTED.test(line)) return
     if (wrong.length < 100) wrong.push(`${who}: ${line.slice(0, 3000)}`)
   }
   const first = await start(folder, look('gateway'))

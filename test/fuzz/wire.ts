@@ -72,7 +72,8 @@ const STREAM_END = /(?:^|\n)event: (?:message_stop|error)\ndata: .*\n\n$|(?:^|\n
 /** A client must have an answer that says what it is, and a stream must come to an end that its client can read. @param isOurs not a vendor's bytes, forwarded unread */
 export function judge ({ first, text, isHanging }: Talk, isOurs = true): Verdict {
   if (isHanging) return { what: 'hangs', wrong: `no end of the answer within ${PATIENCE_MS / 1000} s: ${JSON.stringify(text.slice(0, 500))}` }
-  if (text === '') return { what: 'closed' }
+  // Who was told to go on may have left instead.
+  if (/^(?:HTTP\/1\.1 100 Continue\r\n\r\n)*$/.test(text)) return { what: 'closed' }
   if (first === undefined) return { what: 'no head', wrong: `no whole head: ${JSON.stringify(text.slice(0, 500))}` }
   const { status, fields, body, isWhole } = first
   if (!isOurs && status !== '500') return { what: status }
