@@ -4,7 +4,7 @@ import { GatewayError, isGatewayError, toGatewayError } from './errors.ts'
 import type { Exchange } from './exchange.ts'
 import type { Attempt } from './facts.ts'
 import { nameFailure, settleHook } from './hooks.ts'
-import { commits, isEmptyReply, isError, isTerminal } from './messages.ts'
+import { commits, isEmptyReply, isError, isPing, isTerminal } from './messages.ts'
 import type { AttemptHooks, StreamTransformer, UpstreamFailure } from './plugin.ts'
 import { json, type JsonReply } from './reply.ts'
 import { SseDecoder, type SseEvent } from './sse.ts'
@@ -103,6 +103,8 @@ class Receiver implements CommittedStream, CallListener {
   #decode: StreamTransformer | undefined
   #held: SseEvent[] = []
   #heldBytes = 0
+  /** an event came that says something, though nothing of the content maybe */
+  #hasBegun = false
   #isCommitted = false
   #isEnded = false
   #listener: StreamListener | undefined
@@ -160,6 +162,7 @@ class Receiver implements CommittedStream, CallListener {
     if (status < 300 && this.#exchange.request.stream && /^text\/event-stream\b/i.test(String(headers['content-type'] ?? ''))) {
       this.#decoder = new SseDecoder()
       this.#decode = this.#upstream.dialect.decodeStream(this.#exchange)
+      this.#call?.awaitBegin()
     }
   }
 
@@ -196,11 +199,11 @@ class Receiver implements CommittedStream, CallListener {
 
   #read (chunk: Buffer): void {
     if (this.#isEnded) return
+    this.#size += chunk.length
     if (this.#decoder !== undefined) {
       this.#onEvents(this.#decoder.push(chunk))
       return
     }
-    this.#size += chunk.length
     if (this.#status >= 300) {
       this.#chunks.push(chunk)
       if (this.#size >= ERROR_LIMIT) this.#failWithStatus()   // the rest of an error is not worth waiting for
@@ -223,6 +226,10 @@ class Receiver implements CommittedStream, CallListener {
         const decoded = one === undefined ? this.#decode!.end?.() : this.#decode!.event(one)
         if (decoded === undefined) continue
         for (const event of decoded instanceof Array ? decoded : [decoded]) {
+          if (!this.#hasBegun && !isPing(event)) {
+            this.#hasBegun = true
+            this.#call?.begun()
+          }
           if (isError(event)) { failure = { kind: 'error_event', body: event.json }; return }
           this.#tellEvent(event)
           if (!this.#isCommitted && commits(event)) this.#commit()
@@ -267,11 +274,13 @@ class Receiver implements CommittedStream, CallListener {
 
   #readEnd (): void {
     if (this.#isEnded) return
+    if (this.#status >= 300) { this.#failWithStatus(); return }
+    // No model has made that: a server, or what is before it, has lost the answer.
+    if (this.#size === 0) { this.#fail({ kind: 'empty', isBlank: true }); return }
     if (this.#decoder !== undefined) {
       if (!this.#endsWhole()) this.#fail({ kind: 'incomplete' })
       return
     }
-    if (this.#status >= 300) { this.#failWithStatus(); return }
     if (this.#exchange.request.stream) throw new Error('the answer to a streaming request is not a stream')
     const slow = this.#upstream.dialect.readReply?.(this.#chunks, this.#exchange, this.#attempt, this.#upstream)
     if (slow !== undefined) {

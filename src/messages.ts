@@ -54,3 +54,8 @@ export function askedVersion ({ 'anthropic-version': header }: Readonly<Record<s
   }
   return asked
 }
+
+/** Says only that somebody is there. */
+export function isPing (event: SseEvent): boolean {
+  return event.event === 'ping'
+}

@@ -91,8 +91,8 @@ export type UpstreamFailure =
   | { readonly kind: 'refused' | 'reset' | 'connect_timeout' | 'first_byte_timeout' | 'idle_timeout' | 'total_timeout', readonly cause: unknown }
   /** not JSON, not events, or not what the dialect says */
   | { readonly kind: 'malformed', readonly cause: unknown }
-  /** a whole answer with nothing in it */
-  | { readonly kind: 'empty' }
+  /** a whole answer with nothing in it; `isBlank`: without a byte */
+  | { readonly kind: 'empty', readonly isBlank?: true }
   /** ended cleanly, but not at its end */
   | { readonly kind: 'incomplete' }
 

@@ -41,7 +41,7 @@ const failures: Readonly<Record<string, Failure>> = {
   'a redirect': both(status(302, { location: 'http://127.0.0.1:9/msg_first' }), 'server_error', 502),
   'a reset before the head': both(cut(), 'server_error', 502),
   'silence before the head': both(stall(), 'server_error', 502),
-  'an empty body': both(status(200, { 'content-type': 'application/json' }), 'server_error', 502),
+  'an empty body': both(status(200, { 'content-type': 'application/json' }), 'empty_response', 502),
   'the other kind of answer': { stream: json(message('msg_first', { usage })), json: [start, messageEnd()], code: 'server_error', status: 502 },
   'an answer without content': {
     stream: [start, messageEnd({ usage })],

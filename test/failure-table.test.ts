@@ -93,8 +93,8 @@ const table: readonly Row[] = [
   ['malformed JSON', 'JSON', () => [WHOLE, raw('{"type":"mess')], '502 server_error', OPEN, 3],
   ['malformed JSON, before content', 'SSE', before([brokenEvent, end()]), '502 server_error', OPEN, 3],
   ['malformed JSON, mid-stream', 'SSE', behind([brokenEvent, end()]), '200, 2 words, upstream_stream_interrupted', OPEN, 1],
-  ['empty body', 'JSON', () => WHOLE, '502 server_error', OPEN, 3],
-  ['empty body', 'SSE', () => STREAM, '502 stream_incomplete', OPEN, 3],
+  ['empty body', 'JSON', () => WHOLE, '502 empty_response', OPEN, 3],
+  ['empty body', 'SSE', () => STREAM, '502 empty_response', OPEN, 3],
 
   ['says nothing', 'JSON', ({ dialect }) => json(dialect === 'messages' ? { ...message(''), content: [] } : { id: 'c', object: 'chat.completion', created: 1, model: 'v', choices: [{ index: 0, message: { role: 'assistant', content: '' }, finish_reason: 'stop' }] }), '502 empty_response', NOT, 1],
   ['says nothing', 'SSE', ({ dialect }) => dialect === 'messages' ? [messageStart(), messageEnd()] : [opening.chat, chunk({}, 'stop'), raw('data: [DONE]\n\n')], '502 empty_response', NOT, 1],

@@ -497,7 +497,7 @@ t.test('errors of a vendor in its own words', async (t) => {
   const gw = await gateway(t, config([simulator.url], [0]))
   for (const [directive, status, code] of [
     ['context', 400, 'context_length_exceeded'], ['content_policy', 400, 'content_policy_violation'], ['status=429 retry_after=7', 503, 'model_overloaded'], ['status=401', 502, 'server_error'],
-    ['status=500', 502, 'server_error'], ['html', 502, 'server_error'], ['empty', 502, 'empty_response'], ['empty_body', 502, 'server_error'], ['malformed', 502, 'server_error']
+    ['status=500', 502, 'server_error'], ['html', 502, 'server_error'], ['empty', 502, 'empty_response'], ['empty_body', 502, 'empty_response'], ['malformed', 502, 'server_error']
   ] as const) {
     for (const stream of [false, true]) {
       gw.heal()

@@ -2,14 +2,14 @@
 import { once } from 'node:events'
 import { createHash } from 'node:crypto'
 import { connect } from 'node:net'
-import { setImmediate } from 'node:timers/promises'
+import { setImmediate, setTimeout as pause } from 'node:timers/promises'
 import fc from 'fast-check'
 import t, { type Test } from 'tap'
 import { formatUsd } from '../src/money/nanos.ts'
 import { startSimulator } from '../src/simulator/simulator.ts'
 import { client, errorOf, events, fate, namesOf, nextFate, said, until, type Received } from './client.ts'
 import { gateway, KEY, messagesRequest, yaml } from './gateway.ts'
-import { answer, blockStart, blockStop, bytes, cut, end, errorEvent, eventBytes, json, message, messageEnd, messageStart, messageStop, ping, raw, refusing, sse, stall, status, step, textDelta, upstream, wait, type Script } from './upstream.ts'
+import { answer, blockStart, blockStop, bytes, cut, end, errorEvent, eventBytes, json, message, messageEnd, messageStart, messageStop, ping, raw, refusing, sse, stall, status, step, textBlock, textDelta, upstream, wait, type Script } from './upstream.ts'
 
 const streaming = { ...messagesRequest, stream: true } as const
 /** An unknown field of the body passes, so that a script can see which case it plays. */
@@ -325,6 +325,42 @@ t.test('a client that leaves ends the upstream call at once', async (t) => {
     call.leave()
     t.equal(await request.closed, 'left')
     t.match(await next(), { line: { outcome: 'failed', code: 'client_closed' }, charged: 0n, openHolds: 0 })
+  })
+})
+
+t.test('a stream that says nothing but that somebody is there ends at first_byte; behind its first event it may take its time', async (t) => {
+  /** Again and again, until it is left. */
+  const repeating = (bytes: string): Script => step(async ({ response, gone }) => {
+    response.writeHead(200, { 'content-type': 'text/event-stream' })
+    while (!gone.aborted) {
+      response.write(bytes)
+      await pause(5)
+    }
+  })
+  const noise = { comments: ': keepalive\n\n', 'blank lines': '\n', pings: 'event: ping\ndata: {"type":"ping"}\n\n', 'half a comment': ': and so on' }
+  let script: Script = []
+  const up = await upstream(t, () => script)
+  const spare = await upstream(t, answer('from the spare'))
+  const backed = await gateway(t, config([up.url, spare.url]).replace('dialect: messages,', 'dialect: messages, timeouts: { first_byte: 300ms, idle: 100s },'))
+  const chat = await gateway(t, config([up.url]).replace('dialect: messages,', 'dialect: chat, timeouts: { first_byte: 300ms, idle: 100s },'))
+  for (const [name, bytes] of Object.entries(noise)) {
+    await t.test(name, async (t) => {
+      script = repeating(bytes)
+      backed.heal()
+      const got = await client(t, backed).post(streaming).whole()
+      t.equal(said(got.text), 'from the spare')
+      if (name === 'pings') return
+      chat.heal()
+      const alone = await client(t, chat).post(streaming).whole()
+      t.equal(errorOf(alone).code, 'server_error')
+      t.match(await fate(chat, alone.id), { line: { cause: /first_byte_timeout/ }, charged: 0n, openHolds: 0 })
+      for (const { closed } of up.requests) t.equal(await closed, 'left')
+    })
+  }
+  await t.test('behind the first event', async (t) => {
+    script = [messageStart(), step(async ({ response }) => { for (let i = 0; i < 80; i++) { response.write(noise.comments); await pause(10) } }), textBlock(0, 'late'), messageEnd()]
+    backed.heal()
+    t.equal(said((await client(t, backed).post(streaming).whole()).text), 'late')
   })
 })
 

@@ -141,11 +141,39 @@ void t.test('an upstream that is away for a while is asked more seldom, and the 
   t.ok(Math.max(...pauses) <= 75_000, 'but not for ever')
 })
 
+void t.test('an upstream that says with its acceptance that it is over: it counts at once, and nobody asks again', async (t) => {
+  const clock = startClock(() => false)
+  let said: object = {}
+  const up = await upstream(t, () => json({ id: 'video_1', object: 'video', ...said }))
+  const gw = await gateway(t, videosYaml(up.url), { now: clock.now, timer: clock.timer })
+  const { ask, create, entries } = client(gw, clock)
+  const over = async (id: string): Promise<Video> => {
+    for (;;) {
+      const { body } = await ask('GET', `/videos/${id}`)
+      if (body.status === 'completed' || body.status === 'failed') return body
+      await pause(1)
+    }
+  }
+  for (const word of ['completed', 'succeeded']) {
+    said = { status: word, progress: 100 }
+    t.match(await over((await create('a cat')).id), { status: 'completed', progress: 100, error: null })
+  }
+  t.match((await entries()).map(({ nanos }) => nanos), [-400_000_000n, -400_000_000n], 'charged once each')
+  for (const word of ['failed', 'cancelled', 'expired']) {
+    said = { status: word, error: { code: 'moderation_blocked', message: 'no' } }
+    t.match(await over((await create('a cat')).id), { status: 'failed', error: { code: 'content_policy_violation' } })
+  }
+  t.equal((await entries()).length, 2)
+  t.strictSame(await gw.services.store.balance('acme'), { balance: 99_200_000_000n, held: 0n, open_holds: 0 })
+  await clock.advance(3_600_000)
+  t.ok(up.requests.every(({ method }) => method === 'POST'), 'what is over is not asked for')
+})
+
 void t.test('a creation that fails upstream creates nothing', async (t) => {
   const { ask, gw, entries } = await studio(t)
   for (const [directive, said] of [
     ['status=500', /^502 server_error/], ['status=429', /^503 model_overloaded/], ['status=401', /^502 server_error: The model's provider/], ['html', /^502 server_error/],
-    ['cut', /^502 server_error/], ['empty_body', /^502 server_error/], ['malformed', /^502 server_error/], ['content_policy', /^400 content_policy_violation/]
+    ['cut', /^502 server_error/], ['empty_body', /^502 empty_response/], ['malformed', /^502 server_error/], ['content_policy', /^400 content_policy_violation/]
   ] as const) {
     gw.heal()
     const answered = await ask('POST', '/videos', { model: 'clip', prompt: `a cat [[sim: ${directive}]]` })

@@ -139,7 +139,7 @@ const upstream = map('A provider that answers requests.', {
   },
   timeouts: map('How long it may take.', {
     connect: duration('To make a connection, TLS included; through a proxy each half.', '3s'),
-    first_byte: duration('From the request to the head of the answer.', '60s'),
+    first_byte: duration('From the request to the head of the answer, and of a stream to its first event: comments and pings are none.', '60s'),
     idle: duration('Between two pieces of the answer.', '60s'),
     total: duration('From the sending of a request to the last byte of its answer; not of WebSockets and downloads.', '30m'),
     websocket_idle: duration('Without a byte from either side of a WebSocket.', '5m'),

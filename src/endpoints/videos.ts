@@ -9,8 +9,8 @@ import { createRequestId } from '../request-id.ts'
 import type { Download } from '../routes.ts'
 import type { Task } from '../store/tasks.ts'
 import { ask } from '../upstream/ask.ts'
-import { aboutTask, contentPath, createdId } from '../upstream/dialects/videos.ts'
-import { describe, isOver, type Video, videoOf } from '../videos/video.ts'
+import { aboutTask, contentPath, createdId, readReport } from '../upstream/dialects/videos.ts'
+import { describe, isOver, type Report, type Video, videoOf } from '../videos/video.ts'
 import { upstreamOf } from '../videos/watcher.ts'
 
 /**
@@ -39,9 +39,22 @@ export function acceptVideo (exchange: Exchange, reply: JsonReply, attempt: Atte
   }
   const id = `video_${createRequestId().slice('req_'.length)}`
   exchange.set(Accepted, { id, created, text: JSON.stringify(video) })
+  const report = reportIn(reply.body)
   // Recorded or not: it is watched where it was.
-  exchange.onFinish(() => { services.videos.watch(id) })
+  exchange.onFinish(() => {
+    if (report === undefined) services.videos.watch(id)
+    else void services.videos.hear(id, report)
+  })
   return json(describe({ id, created, request_id: exchange.id }, video))
+}
+
+/** What the upstream said of a task when it accepted it, if that is more than its id: it may be over by then. */
+function reportIn (body: unknown): Report | undefined {
+  try {
+    return readReport(body)
+  } catch {
+    return undefined
+  }
 }
 
 /** The header tells pollers when there may be something new (protocol.md E). */

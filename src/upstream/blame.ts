@@ -34,7 +34,7 @@ export function blameFor (failure: UpstreamFailure, error: GatewayError, now: ()
     return error.status >= 500 ? TARGET : NOBODY
   }
   // A prompt can bring a model to say nothing: a client must not close a target to all others with it.
-  if (failure.kind === 'empty') return NOBODY
+  if (failure.kind === 'empty') return failure.isBlank === true ? TARGET : NOBODY
   if (failure.kind !== 'status') return TARGET
   const { status, headers, body } = failure
   switch (status) {
@@ -56,7 +56,7 @@ export function isPassing (failure: UpstreamFailure, error: GatewayError): boole
   switch (failure.kind) {
     case 'status': return failure.status === 429 || mayPass(failure.status)
     case 'error_event': return error.status >= 500
-    case 'empty':
+    case 'empty': return failure.isBlank === true
     case 'first_byte_timeout':
     case 'idle_timeout':
     case 'total_timeout': return false

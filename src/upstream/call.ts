@@ -7,6 +7,7 @@ import type { UpstreamFailure } from '../plugin.ts'
 import { type Line, type LineUser, RACE_MS } from './connections.ts'
 import { Deadline } from './deadline.ts'
 import { failureOf, NotConnected } from './dial.ts'
+import { codingOf, Inflater } from './inflate.ts'
 import type { Upstream } from './upstream.ts'
 
 export interface CallRequest {
@@ -56,6 +57,13 @@ export class UpstreamCall implements Dispatcher.DispatchHandler, LineUser {
   #writtenAt = 0
   #hasStarted = false
   #isAgain = false
+  /** of an answer that comes compressed */
+  #inflater: Inflater | undefined
+  #isPaused = false
+  /** how it ended, while what came before is still decoded */
+  #broken: UpstreamFailure | undefined
+  /** until the first of what is waited for has come */
+  #beginTimer: NodeJS.Timeout | undefined
 
   constructor (upstream: Upstream, request: CallRequest, listener: CallListener) {
     this.#upstream = upstream
@@ -90,7 +98,9 @@ export class UpstreamCall implements Dispatcher.DispatchHandler, LineUser {
   /** The client can't take more: reads nothing, and the idle timer rests. */
   pause (): void {
     if (this.#over || this.#controller === undefined) return
+    this.#isPaused = true
     this.#controller.pause()
+    this.#inflater?.pause()
     this.#deadline.rest()
     clearTimeout(this.#timer)
   }
@@ -99,7 +109,20 @@ export class UpstreamCall implements Dispatcher.DispatchHandler, LineUser {
     if (this.#over || this.#controller === undefined) return
     if (!this.#hasDeadline) this.#startTimer(this.#idle, 'idle_timeout')
     this.#deadline.goOn()
-    this.#controller.resume()
+    this.#isPaused = false
+    this.#inflater?.resume()
+    if (this.#inflater?.isFull !== true) this.#controller.resume()
+  }
+
+  /** That bytes come is not enough, such as comments and pings: until `begun` the time for the first of an answer runs on. */
+  awaitBegin (): void {
+    if (this.#over) return
+    const left = this.#firstByte - (performance.now() - this.#writtenAt)
+    this.#beginTimer = setTimeout(() => { this.#giveUp('first_byte_timeout', new Error(`nothing of an answer came for ${this.#firstByte} ms`)) }, Math.max(1, left))
+  }
+
+  begun (): void {
+    clearTimeout(this.#beginTimer)
   }
 
   /** What still comes is not worth more than this: it may not take longer, however busily it comes. */
@@ -150,6 +173,12 @@ export class UpstreamCall implements Dispatcher.DispatchHandler, LineUser {
   onResponseStart (_: Dispatcher.DispatchController, status: number, headers: IncomingHttpHeaders): void {
     if (this.#over || status < 200) return                    // 1xx: the real head comes later
     this.#hasHead = true
+    try {
+      this.#inflate(headers['content-encoding'])
+    } catch (cause) {
+      this.#giveUp('malformed', cause as Error)
+      return
+    }
     this.#listener.onHead(status, headers)
     if (!this.#over && !this.#hasDeadline) this.#startTimer(this.#idle, 'idle_timeout')
   }
@@ -157,19 +186,44 @@ export class UpstreamCall implements Dispatcher.DispatchHandler, LineUser {
   onResponseData (_: Dispatcher.DispatchController, chunk: Buffer): void {
     if (this.#over) return
     if (!this.#hasDeadline) this.#timer?.refresh()
-    this.#listener.onData(chunk)
+    if (this.#inflater === undefined) this.#listener.onData(chunk)
+    else this.#inflater.write(chunk)
   }
 
   onResponseEnd (): void {
     if (this.#over) return
+    if (this.#inflater === undefined) this.#end()
+    else this.#inflater.end()
+  }
+
+  #end (): void {
     this.#stop()
     this.#listener.onEnd()
   }
 
+  /** What was decoded until then is handed on before the end, and before a failure. @throws {Error} it can't be decoded */
+  #inflate (encoding: string | string[] | undefined): void {
+    const coding = codingOf(encoding)
+    if (coding === undefined) return
+    this.#inflater = new Inflater(coding, {
+      onData: (chunk) => { if (!this.#over) this.#listener.onData(chunk) },
+      onFull: () => { this.#controller?.pause() },
+      onDrain: () => { if (!this.#isPaused && !this.#over) this.#controller?.resume() },
+      onEnd: () => {
+        if (this.#over) return
+        if (this.#broken === undefined) this.#end()
+        else this.#fail(this.#broken)
+      },
+      onError: (cause) => { this.#giveUp('malformed', cause) }
+    })
+  }
+
   onResponseError (controller: Dispatcher.DispatchController, error: Error): void {
     if (this.#over || (this.#hasStarted && controller !== this.#controller)) return
-    if (this.#isLostRace(error)) this.#dispatchAgain()
-    else this.#fail(failureOf(error))
+    if (this.#isLostRace(error)) { this.#dispatchAgain(); return }
+    this.#broken = failureOf(error)
+    if (this.#inflater === undefined) this.#fail(this.#broken)
+    else this.#inflater.end()
   }
 
   /**
@@ -187,7 +241,7 @@ export class UpstreamCall implements Dispatcher.DispatchHandler, LineUser {
     this.#timer = setTimeout(() => { this.#giveUp(kind, new Error(`the upstream was silent for ${timeoutMs} ms`)) }, timeoutMs)
   }
 
-  #giveUp (kind: 'connect_timeout' | 'first_byte_timeout' | 'idle_timeout' | 'total_timeout', cause: Error): void {
+  #giveUp (kind: 'connect_timeout' | 'first_byte_timeout' | 'idle_timeout' | 'total_timeout' | 'malformed', cause: Error): void {
     this.#fail({ kind, cause })
     this.#controller?.abort(cause)
   }
@@ -201,6 +255,8 @@ export class UpstreamCall implements Dispatcher.DispatchHandler, LineUser {
   #stop (): void {
     this.#over = true
     clearTimeout(this.#timer)
+    clearTimeout(this.#beginTimer)
+    this.#inflater?.destroy()
     this.#deadline.stop()
   }
 }

@@ -1,7 +1,7 @@
 // The second way to an upstream: bytes that nobody here reads. The only file that imports http-proxy-3; its traps
 // (style.md 1.7, all of them reproduce on 2.0.1) are met here, each with its number.
 import type { Agent, ClientRequest, IncomingMessage, ServerResponse } from 'node:http'
-import { Readable, Transform } from 'node:stream'
+import { pipeline, Readable, Transform } from 'node:stream'
 import { createProxyServer } from 'http-proxy-3'
 import { parseOr } from '../attempt.ts'
 import { type BodyLimits, type BodyMemory, Chunks, sayContinue, tooLarge } from '../body.ts'
@@ -19,6 +19,7 @@ import { Deadline } from './deadline.ts'
 import { failureOf } from './dial.ts'
 import { below } from './dialects/versioned.ts'
 import { forwardable, returnable } from './headers.ts'
+import { codingOf, createDecoder } from './inflate.ts'
 import type { Pass } from './pass.ts'
 import { credentialOf, type Upstream } from './upstream.ts'
 
@@ -257,20 +258,33 @@ export function refuseEscapes (path: string): void {
   throw new GatewayError('invalid_request', { message: 'The path holds dot segments, encoded slashes, empty segments or a fragment. Send it in its plain form.' })
 }
 
-/** As much of an answer as is worth keeping. Never rejects. */
+/** As much of an answer as is worth keeping, decoded where its client has asked for it compressed. Never rejects. */
 export async function readError (response: IncomingMessage): Promise<string> {
   const chunks: Buffer[] = []
   let size = 0
   try {
-    for await (const chunk of response) {
-      chunks.push(chunk as Buffer)
-      size += (chunk as Buffer).length
+    for await (const chunk of decoded(response)) {
+      chunks.push(chunk)
+      size += chunk.length
       if (size >= ERROR_LIMIT) break
     }
   } catch {
     // The status alone says enough.
   }
   return Buffer.concat(chunks).toString('utf8')
+}
+
+async function * decoded (response: IncomingMessage): AsyncIterable<Buffer> {
+  const coding = codingOf(response.headers['content-encoding'])
+  let decoder: Transform | undefined
+  for await (const chunk of response.iterator({ destroyOnReturn: coding === undefined }) as AsyncIterable<Buffer>) {
+    if (coding === undefined) { yield chunk; continue }
+    decoder = createDecoder(coding, chunk)
+    response.unshift(chunk)
+    break
+  }
+  // Its end may be missing: what came is read all the same.
+  if (decoder !== undefined) yield * pipeline(response, decoder, () => {})
 }
 
 /**

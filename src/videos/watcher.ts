@@ -119,6 +119,24 @@ export class VideoWatcher {
     this.#watch(task, this.#jittered(this.#config.poll_interval))
   }
 
+  /** The upstream has said with its acceptance what became of the task. Never rejects: what can't be recorded is asked for as all others are. */
+  async hear (id: string, report: Report): Promise<void> {
+    const task = this.#find(id)
+    if (this.#closing.signal.aborted || this.#watched.has(id) || task === undefined) return
+    this.#asking++
+    try {
+      const video = videoOf(task)
+      if (report.status === 'completed') await this.#complete(task, video, report)
+      else if (report.status === 'failed') await this.#fail(task, video, report.error!, 'failed')
+      else this.watch(id)
+    } catch (err) {
+      this.#options.log.error({ err, task: id, request_id: task.request_id }, 'what became of a video task could not be recorded: it is tried again')
+      this.watch(id)
+    } finally {
+      if (--this.#asking === 0) this.#idle?.()
+    }
+  }
+
   /**
    * The client has heard that there is no such task: it is not charged, and removed. Where that can't be recorded it is tried again
    * when its turn comes, in the next process too. Never rejects.
