@@ -62,7 +62,7 @@ export const billingMeter = definePlugin<Options>({
         const tally = meter.begin(attempt)
         return {
           onUpstreamReply (reply) { tally.readReply(reply.body) },
-          onUpstreamEvent (event) { tally.see(event) }
+          onUpstreamEvent (event) { if (tally.see(event)) meter.cover() }
         }
       },
 
@@ -79,8 +79,9 @@ export const billingMeter = definePlugin<Options>({
         const tally = meter?.tally
         if (meter === undefined || tally === undefined) return
         return {
+          ready (event) { return meter.ready(tally, event) },
           event (event) {
-            while (!tally.deliver(event, meter.covered)) if (!meter.extend()) throw meter.usedUp()
+            if (!tally.deliver(event, meter.limit)) throw meter.usedUp()
             if (tally.soFar >= meter.nextLook) meter.look(tally)
             return event
           }

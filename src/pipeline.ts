@@ -222,6 +222,12 @@ function relay (exchange: Exchange, writer: ClientWriter, { stream, attempt }: E
   return new Promise((resolve) => {
     let isOver = false
     const transformers: StreamTransformer[] = []
+    /** those of them that may hold the stream back */
+    const guards: { readonly plugin: string, ready (event: SseEvent): Promise<void> | undefined }[] = []
+    /** events that came while one is held back, and how it broke meanwhile */
+    let waiting: SseEvent[] | undefined
+    let broken: { readonly error: GatewayError, readonly by: 'upstream' | 'gateway' } | undefined
+    let isFull = false
 
     const cut = async (by: 'client' | 'upstream' | 'gateway', error: GatewayError): Promise<void> => {
       if (isOver) return
@@ -268,11 +274,20 @@ function relay (exchange: Exchange, writer: ClientWriter, { stream, attempt }: E
 
     const onEvents = (events: readonly SseEvent[]): void => {
       if (isOver) return
+      if (waiting === undefined) take(events, false)
+      else waiting.push(...events)
+    }
+
+    /** @param isReady the first of them was held back, and is not any more */
+    const take = (events: readonly SseEvent[], isReady: boolean): void => {
       const out: SseEvent[] = []
       let isLast = false
       let good = 0
       try {
-        for (const event of events) {
+        for (let i = 0; i < events.length; i++) {
+          const event = events[i]!
+          const held = isReady && i === 0 ? undefined : askGuards(event)
+          if (held !== undefined) { waiting = events.slice(i); void wait(held); break }
           good = out.length
           pass(transformers, 0, event, out)
           isLast = isTerminal(event)
@@ -285,13 +300,49 @@ function relay (exchange: Exchange, writer: ClientWriter, { stream, attempt }: E
         return
       }
       if (isLast) { isOver = true; void complete(out, good); return }
-      if (!writer.events(out, () => { stream.resume() })) stream.pause()
+      if (!writer.events(out, onDrain)) isFull = true
+      // Nothing follows the terminal event, and what is left of the answer is read for a moment, so that the connection can be used again.
+      if (isFull || (waiting !== undefined && !isTerminal(waiting.at(-1)!))) stream.pause()
+    }
+
+    const onDrain = (): void => {
+      isFull = false
+      if (waiting === undefined) stream.resume()
+    }
+
+    const askGuards = (event: SseEvent): Promise<void> | undefined => {
+      let held: Promise<void> | undefined
+      for (const guard of guards) {
+        const one = guard.ready(event)
+        if (one === undefined) continue
+        const settled = Promise.resolve(settleHook(one, guard.plugin, exchange))
+        held = held === undefined ? settled : Promise.all([held, settled]).then(() => {})
+      }
+      return held
+    }
+
+    const wait = async (held: Promise<void>): Promise<void> => {
+      try {
+        await held
+      } catch (thrown) {
+        void cut('gateway', toGatewayError(thrown))
+        return
+      }
+      const events = waiting!
+      waiting = undefined
+      if (isOver) return
+      take(events, true)
+      if (isOver || waiting !== undefined) return
+      if (broken !== undefined) void cut(broken.by, broken.error)
+      else if (!isFull) stream.resume()
     }
 
     try {
-      for (const { call } of exchange.route.hooks.onStream) {
+      for (const { plugin, call } of exchange.route.hooks.onStream) {
         const transformer = call(exchange)
-        if (transformer !== undefined) transformers.push(transformer)
+        if (transformer === undefined) continue
+        transformers.push(transformer)
+        if (transformer.ready !== undefined) guards.push({ plugin, ready: transformer.ready.bind(transformer) })
       }
     } catch (thrown) {
       stream.abort()
@@ -301,7 +352,11 @@ function relay (exchange: Exchange, writer: ClientWriter, { stream, attempt }: E
     exchange.onAbort(onAbort)
     if (exchange.abortReason !== undefined) { onAbort(); return }
     writer.startStream()
-    stream.listen({ onEvents, onCut: (error, by) => { void cut(by, error) } })
+    const onCut = (error: GatewayError, by: 'upstream' | 'gateway'): void => {
+      if (waiting === undefined) void cut(by, error)
+      else broken ??= { error, by }                           // what came before it is the client's
+    }
+    stream.listen({ onEvents, onCut })
   })
 }
 

@@ -61,6 +61,11 @@ export interface AttemptHooks {
 
 /** One event in, none or many out. Synchronous: it runs between two bytes of a stream. A throw cuts the answer. */
 export interface StreamTransformer {
+  /**
+   * Asked before each event of the upstream, where it is there. A promise holds the stream back, as a slow client does, until it is
+   * fulfilled: for what can't be decided without asking somebody. Longer than `hook_timeout`, or a rejection, cuts the answer.
+   */
+  ready? (event: SseEvent): Promise<void> | undefined
   event (event: SseEvent): SseEvent | readonly SseEvent[] | void
   /** The stream ends here, whole: what is still to be said. Not called when the answer was cut. */
   end? (): readonly SseEvent[]

@@ -4,6 +4,7 @@ import type { Metrics } from './admin/metrics.ts'
 import type { Directory } from './directory.ts'
 import type { Links } from './files/links.ts'
 import type { TemporaryFolder } from './files/temporary.ts'
+import type { Overheads } from './money/overheads.ts'
 import type { Tokens } from './money/tokens.ts'
 import type { Idempotency } from './idempotency.ts'
 import type { Store } from './store/store.ts'
@@ -27,6 +28,8 @@ export interface Services {
   /** files that live as long as a request */
   readonly temporary: TemporaryFolder
   readonly tokens: Tokens
+  /** what upstreams count beyond what their requests show */
+  readonly overheads: Overheads
   /** milliseconds since the epoch; tests bring their own */
   readonly now: () => number
 }

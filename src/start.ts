@@ -18,6 +18,7 @@ import { type OpenFiles, openFiles } from './files/open.ts'
 import { endpoints } from './endpoints.ts'
 import { Fleet } from './fleet.ts'
 import { parseUsd } from './money/nanos.ts'
+import { Overheads } from './money/overheads.ts'
 import { Tokens } from './money/tokens.ts'
 import type { WatchLoad } from './overload.ts'
 import type { Plugin } from './plugin.ts'
@@ -123,7 +124,7 @@ export async function startGateway ({ file, plugins, pluginsUrl, log, base = pat
           throw thrown
         })
         const { links, temporary } = files
-        opened = { log, metrics, store, ...outliving(store, { log, metrics, now }, { timer, current: () => live.current() }), directory, upstreams, links, temporary, tokens, now, fleet: new Fleet({ records: store, now, timer, worker: seat?.number }) }
+        opened = { log, metrics, store, ...outliving(store, { log, metrics, now }, { timer, current: () => live.current() }), directory, upstreams, links, temporary, tokens, overheads: new Overheads(), now, fleet: new Fleet({ records: store, now, timer, worker: seat?.number }) }
         await directory.load()
         unfollow = directory.follow()
       }

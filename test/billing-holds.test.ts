@@ -3,9 +3,9 @@ import fc from 'fast-check'
 import t from 'tap'
 import { Books } from '../src/store/books.ts'
 import { noUsage } from '../src/money/usage.ts'
-import { ask, errorOf, until, type Got } from './billing-client.ts'
+import { ask, errorOf, textOf, until, type Got } from './billing-client.ts'
 import { gateway, KEY, messagesRequest, yaml } from './gateway.ts'
-import { answer, blockStart, blockStop, messageDelta, messageStart, messageStop, textDelta, upstream, type Script } from './upstream.ts'
+import { answer, blockStart, blockStop, messageDelta, messageStart, messageStop, raw, textDelta, upstream, type Script } from './upstream.ts'
 
 const WORDS = 'The quick brown fox jumps. '.repeat(40)
 /** about 240 tokens each */
@@ -31,12 +31,43 @@ void t.test('a stream starts with what is left, is cut when it is used up, and w
   const running = await gateway(t, yaml([up.url]).replace('opening_balance_usd: 100', 'opening_balance_usd: 0.03'))
   const got = await ask(running.url + '/v1/messages', { ...messagesRequest, stream: true, max_tokens: 20_000 }, headers)
   t.equal(got.status, 200)
-  t.match(errorOf(got), { code: 'insufficient_quota', message: /held for it are used up/ })
+  t.match(errorOf(got), { code: 'insufficient_quota', message: /^The answer is unfinished: with what comes next it would cost more than the \$0\.03 that the balance of the account has for it\. Only the tokens that came are charged\. Add credit, or lower max_tokens\. / })
   const { balance } = await until(async () => { const is = await running.services.store.balance('acme'); return is.open_holds === 0 && is })
   t.ok(balance >= 0n && balance < 15_000_000n, `${balance} left of 30000000`)
   const entries = []
   for await (const entry of running.services.store.entries()) entries.push(entry)
   t.match(entries.map(({ kind }) => kind), ['credit', 'settle'], 'no shortfall')
+})
+
+void t.test('a stream that runs out of money is cut with the last token that the balance pays for, however its bytes come, and hears the truth', async (t) => {
+  // 10 tokens of input at 3000 nano-dollars, and 198 of output at 15000, are 3,000,000: all that there is.
+  const WORD = ' fox'
+  const first = [messageStart({ usage: { input_tokens: 10, output_tokens: 1 } }), blockStart(0)]
+  const rest = [blockStop(0), messageDelta({ usage: { output_tokens: 198 } }), messageStop()]
+  const line = (type: string, more: object): string => `event: ${type}\ndata: ${JSON.stringify({ type, ...more })}\n\n`
+  const ways: Readonly<Record<string, (words: number) => Script>> = {
+    'word by word': (words) => [...first, ...Array.from({ length: words }, () => textDelta(0, WORD)), ...rest],
+    'in one write': (words) => raw(line('message_start', { message: { id: 'm', type: 'message', role: 'assistant', model: 'm', content: [], usage: { input_tokens: 10, output_tokens: 1 } } }) +
+      line('content_block_start', { index: 0, content_block: { type: 'text', text: '' } }) + line('content_block_delta', { index: 0, delta: { type: 'text_delta', text: WORD } }).repeat(words) +
+      line('content_block_stop', { index: 0 }) + line('message_delta', { delta: { stop_reason: 'end_turn' }, usage: { output_tokens: 198 } }) + line('message_stop', {}))
+  }
+  for (const [name, script] of Object.entries(ways)) {
+    for (const words of [198, 199, 400]) {
+      const up = await upstream(t, script(words))
+      const running = await gateway(t, yaml([up.url]).replace('opening_balance_usd: 100', 'opening_balance_usd: 0.003'))
+      const got = await ask(running.url + '/v1/messages', { ...messagesRequest, stream: true, max_tokens: 1000 }, headers)
+      const { balance } = await until(async () => { const is = await running.services.store.balance('acme'); return is.open_holds === 0 && is })
+      t.equal(textOf(got.events).length / WORD.length, 198, `${name}: ${words} words`)
+      const error = errorOf(got)
+      if (words === 198) {
+        t.equal(error, undefined, 'what can be paid is not cut')
+        t.equal(balance, 0n)
+        continue
+      }
+      t.match(error, { code: 'insufficient_quota', charged_usd: '0.00297', message: /^The answer is unfinished: with what comes next it would cost more than the \$0\.003 that the balance of the account has for it\. Only the tokens that came are charged\. Add credit, or lower max_tokens\. / })
+      t.equal(balance, 30_000n, '198 tokens of output, and no input (spec 7.4.2)')
+    }
+  }
 })
 
 void t.test('a search is held for, charged per use, and refused where it could cost anything', async (t) => {
@@ -90,7 +121,7 @@ void t.test('any order of holds, extensions, settlements and releases keeps both
           if (result.nanos > nanos || (result.nanos < nanos && (least === undefined || result.nanos < least))) throw new Error('held something else')
         }
       } else if (!open.has(id)) return
-      else if (what === 'extend') books.extend(id, nanos)
+      else if (what === 'extend') books.extend(id, nanos, least)
       else {
         open.delete(id)
         if (what === 'release') books.release(id)

@@ -8,7 +8,7 @@ import type { Snapshot } from '../src/config/snapshot.ts'
 import { GatewayError, isGatewayError } from '../src/errors.ts'
 import type { Exchange, Outcome } from '../src/exchange.ts'
 import { ApiKey, Charge, Plan, type Attempt } from '../src/facts.ts'
-import { boundInput, estimateInput } from '../src/money/bound.ts'
+import { boundInput as bound, estimateInput } from '../src/money/bound.ts'
 import { formatUsd, type Nanos } from '../src/money/nanos.ts'
 import { Tokens } from '../src/money/tokens.ts'
 import type { AttemptHooks, StreamTransformer } from '../src/plugin.ts'
@@ -19,6 +19,8 @@ import type { AdmissionResult, Balance, Entry, HoldRequest, HoldResult, KeyUsage
 import { until } from './client.ts'
 import { account, ask, asking, config, exchange, key, model, services, snapshot, type TestServices, upstreamConfig } from './exchange.ts'
 import { all } from './store-conformance.ts'
+
+const boundInput = (...of: Parameters<typeof bound>): number => bound(...of).tokens
 
 const MILLION = 1_000_000n
 /** nano-dollars per token at 3 and 15 USD per 1M */
@@ -106,6 +108,16 @@ class Stream {
   constructor (of: Exchange, attempt = 0) {
     this.#of = of
     this.#hooks = begin(of, attempt)
+  }
+
+  /** As the core does it: what must wait does. */
+  async flow (...events: readonly SseEvent[]): Promise<void> {
+    for (const event of events) {
+      this.#hooks.onUpstreamEvent!(event)
+      this.#transformer ??= this.#of.route.hooks.onStream[0]!.call(this.#of)!
+      await this.#transformer.ready?.(event)
+      this.#transformer.event(event)
+    }
   }
 
   see (...events: readonly SseEvent[]): this {
@@ -309,11 +321,65 @@ void t.test('events without a name are read by their type; a broken one is the u
   t.match(await desk.settledOnly(), { usage: { input: 8, output: 3 } })
 })
 
-void t.test('what an answer costs beyond its hold is the operator\'s: told in the ledger, a metric and the log', async (t) => {
-  const desk = new Desk()
+void t.test('what was used beyond the hold is charged where the account has the money, as JSON and as a stream', async (t) => {
+  const usage = { input_tokens: 2000, output_tokens: 900 }
+  const charge = 2000n * INPUT + 900n * OUTPUT
+  for (const stream of [false, true]) {
+    const desk = new Desk({ key: { usage_limit_usd: '1' } })
+    const of = desk.prepare({ stream })
+    await ask(of)
+    t.ok(await desk.held() < charge)
+    if (stream) await new Stream(of).flow(start({ input_tokens: 2000 }), delta(TEXT), end(usage))
+    else {
+      begin(of).onUpstreamReply!(json({ content: [], usage }))
+      t.equal((await reply(of, json({}))).headers['x-gateway-cost-usd'], formatUsd(charge), 'and the header says so')
+    }
+    await finish(of, completed(of))
+    t.match(await desk.settledOnly(), { kind: 'settle', nanos: -charge, usage_source: 'provider' })
+    t.strictSame(desk.services.lines, [])
+
+    // The next hold fits: 2000 tokens and not one less for a request of the same words.
+    const next = desk.prepare({ stream })
+    await ask(next)
+    t.equal(await desk.held(), 2000n * INPUT + 100n * OUTPUT, 'the bound has learned')
+  }
+})
+
+void t.test('numbers that no model can have are not charged: they are as good as absent, and the log says so', async (t) => {
+  const rows: readonly (readonly [object, object])[] = [
+    [{ input_tokens: 400_001, output_tokens: 7 }, { input: estimateInput(question, 200_000), output: 7 }],
+    [{ input_tokens: 400_000, output_tokens: 7 }, { input: 400_000, output: 7 }],
+    [{ input_tokens: 5, output_tokens: 128_001 }, { input: 5, output: tokensOf(TEXT) }],
+    [{ input_tokens: 5, output_tokens: 128_000 }, { input: 5, output: 128_000 }],
+    [{ input_tokens: 5, output_tokens: 7, server_tool_use: { web_search_requests: 1001 } }, { input: 5, output: 7, extras: {} }]
+  ]
+  for (const [usage, wanted] of rows) {
+    const desk = new Desk({ model: priced({ input: '3', output: '15', extras: { web_search: '0.01' } }), balance: 100n * 10n ** 9n })
+    const of = desk.prepare()
+    await ask(of)
+    begin(of).onUpstreamReply!(json({ content: [{ type: 'text', text: TEXT }], usage }))
+    await finish(of, completed(of))
+    const isBelieved = JSON.stringify(usage).includes('400000') || JSON.stringify(usage).includes('128000')
+    t.match(await desk.settledOnly(), { usage: wanted, usage_source: isBelieved || 'server_tool_use' in usage ? 'provider' : 'estimated' })
+    t.match(desk.services.lines, isBelieved ? [] : [{ request_id: of.id, upstream: 'u1', msg: /more than its model can have/ }])
+  }
+})
+
+void t.test('a price whose bill could not be written down refuses the request before an upstream is asked', async (t) => {
+  const desk = new Desk({ model: priced({ input: '9999999999', output: '1' }), balance: 2n ** 63n - 1n })
+  const error = await refusal(desk.prepare())
+  t.match(error, { status: 402, code: 'insufficient_quota', message: /^This request may cost up to \$[\d.]+, and amounts are counted up to \$9223372036\.854775807/ })
+  t.strictSame([await desk.held(), await desk.entries()], [0n, []])
+  await t.resolves(ask(new Desk({ model: priced({ input: '999', output: '999' }), balance: 2n ** 63n - 1n }).prepare()))
+})
+
+void t.test('what an answer costs beyond all that could be held is the operator\'s: told in the ledger, a metric and the log', async (t) => {
+  const desk = new Desk({ balance: 10n * MILLION })
   const of = desk.prepare()
   await ask(of)
-  const held = await desk.held()
+  const other = desk.prepare()
+  await ask(other)
+  const held = 10n * MILLION - await desk.held() / 2n
   begin(of).onUpstreamReply!(json({ content: [], usage: { input_tokens: 50_000, output_tokens: 40 } }))
   t.equal((await reply(of, json({}))).headers['x-gateway-cost-usd'], formatUsd(held))
   await finish(of, completed(of))
@@ -322,6 +388,8 @@ void t.test('what an answer costs beyond its hold is the operator\'s: told in th
   t.equal(of.get(Charge).nanos, held)
   t.match(await desk.services.metrics.print(), new RegExp(`gateway_shortfall_nanodollars_total ${short}`))
   t.match(desk.services.lines, [{ request_id: of.id, model: 'm1', shortfall_usd: formatUsd(short) }])
+  await finish(other, failed())
+  t.strictSame(await desk.store.balance('acme'), { balance: 10n * MILLION - held, held: 0n, open_holds: 0 }, 'what the other held was never touched')
 })
 
 void t.test('extras are charged by their price; one without a price is an alarm (lesson 28)', async (t) => {
@@ -357,8 +425,9 @@ void t.test('a stream is not paid from what is held for its searches', async (t)
   const desk = new Desk({ model: searching, balance: 200_000n * INPUT + 100n * OUTPUT + 3n * SEARCH })
   const of = desk.prepare({ stream: true, max_tokens: 10_000, tools: [search(3)] })
   await ask(of)
-  const stream = new Stream(of).see(start({ input_tokens: 5 }), delta(TEXT))
-  t.throws(() => stream.see(delta((TEXT + ' ').repeat(30))), { code: 'insufficient_quota' })
+  const stream = new Stream(of)
+  await stream.flow(start({ input_tokens: 200_000 }), delta(TEXT))
+  await t.rejects(stream.flow(delta((TEXT + ' ').repeat(30))), { code: 'insufficient_quota' })
   await finish(of, cut(of, 'gateway'))
   t.match(await desk.settledOnly(), { nanos: -BigInt(tokensOf(TEXT)) * OUTPUT })
 })
@@ -505,6 +574,8 @@ class RemoteStore implements Store {
   readonly failures: { hold?: 'before' | 'after', settle?: number, release?: number } = {}
   gate: Promise<void> = Promise.resolve()
   onRelease = (): void => {}
+  /** how often for an extension */
+  asked = 0
 
   credit (...call: Parameters<Store['credit']>): boolean { return this.#inner.credit(...call) }
   creditOf (reference: string): Nanos | undefined { return this.#inner.creditOf(reference) }
@@ -527,6 +598,7 @@ class RemoteStore implements Store {
   }
 
   async extend (...call: Parameters<Store['extend']>): Promise<HoldResult> {
+    this.asked++
     await this.gate
     return this.#inner.extend(...call)
   }
@@ -561,9 +633,9 @@ const LONG = (TEXT + ' ').repeat(1000)
 
 void t.test('who is told what was used by its provider waits for nothing: no promise, and nothing is counted', async (t) => {
   const desk = new Desk()
-  const of = desk.prepare({ stream: true })
+  const of = desk.prepare({ stream: true, max_tokens: 4000 })
   await ask(of)
-  new Stream(of).see(start({ input_tokens: 5, output_tokens: 1 }), delta(LONG), end({ output_tokens: 40 }))
+  new Stream(of).see(start({ input_tokens: 5, output_tokens: 1 }), delta(LONG.slice(0, 12_000)), end({ output_tokens: 40 }))
   t.equal(of.settle(completed(of)), undefined)
   const whole = desk.prepare()
   await ask(whole)
@@ -593,9 +665,9 @@ void t.test('nothing stays in the thread that counts, however a stream ends', as
   const desk = new Desk({ store })
   for (const usage of [{ output_tokens: 40 }, undefined]) {
     for (const ending of endings) {
-      const of = desk.prepare({ stream: true }, ['premium', 'cheap'])
+      const of = desk.prepare({ stream: true, max_tokens: 20_000 }, ['premium', 'cheap'])
       await ask(of)
-      new Stream(of).see(start({ input_tokens: 5 }), delta(LONG), end(usage))
+      await new Stream(of).flow(start({ input_tokens: 5 }), delta(LONG), end(usage))
       await until(() => counting.thread!.backlog === 0)
       t.equal(counting.thread!.open, 1)
       await ending(of)
@@ -614,7 +686,7 @@ void t.test('the thread that counts dies in the middle of a stream: a quarter of
   for (const text of ['DIE', 'after it']) {
     const of = desk.prepare({ stream: true, max_tokens: 60_000 })
     await ask(of)
-    new Stream(of).see(start({ input_tokens: 50, output_tokens: 1 }), delta(LONG), delta(text), delta(LONG))
+    await new Stream(of).flow(start({ input_tokens: 50, output_tokens: 1 }), delta(LONG), delta(text), delta(LONG))
     await finish(of, cut(of, 'client'))
     const output = Math.ceil((2 * LONG.length + text.length) / 4)
     t.match((await desk.entries()).at(-1), { nanos: -(50n * INPUT + BigInt(output) * OUTPUT), usage: { input: 50, output }, usage_source: 'estimated' })
@@ -630,9 +702,9 @@ void t.test('the thread that counts dies in the middle of a stream: a quarter of
 
 void t.test('what was given back while it was counted is not charged any more', async (t) => {
   const desk = new Desk()
-  const of = desk.prepare({ stream: true })
+  const of = desk.prepare({ stream: true, max_tokens: 20_000 })
   await ask(of)
-  new Stream(of).see(start(undefined), delta(LONG))
+  await new Stream(of).flow(start(undefined), delta(LONG))
   const settled = of.settle(completed(of))
   await of.finish(failed(new GatewayError('server_error')))           // hook_timeout: it does not wait for the count
   await settled
@@ -678,6 +750,26 @@ void t.test('a hold whose answer was lost, or that lands after the request was g
   t.equal(await desk.held(), 0n)
 })
 
+void t.test('a stream that is faster than its store waits for it, and is not cut where there is money', async (t) => {
+  const store = new RemoteStore()
+  const desk = new Desk({ store })
+  const of = desk.prepare({ stream: true, max_tokens: 20_000 })
+  await ask(of)
+  const { promise, resolve } = Promise.withResolvers<void>()
+  store.gate = promise
+  const stream = new Stream(of)
+  await stream.flow(start({ input_tokens: 5 }))
+  let isThrough = false
+  const through = stream.flow(delta(LONG)).then(() => { isThrough = true })
+  await until(() => store.asked > 0)
+  t.notOk(isThrough, 'what is not held for does not go out')
+  resolve()
+  await through
+  await stream.flow(end({ output_tokens: 10_000 }))
+  await finish(of, completed(of))
+  t.match(await desk.settledOnly(), { nanos: -(5n * INPUT + 10_000n * OUTPUT) })
+})
+
 void t.test('a settlement that failed is tried again at the end; an answer that ended in an error for it is not charged', async (t) => {
   for (const ending of ['completed', 'cut'] as const) {
     const store = new RemoteStore()
@@ -705,40 +797,80 @@ void t.test('a release that failed is tried again at the end', async (t) => {
   t.equal(await desk.held(), 0n)
 })
 
+/** A shortfall is what could not be held: when it was asked for, the account had nothing that was free, or the key. */
+class WatchedStore extends MemoryStore {
+  readonly #limit: Nanos
+  readonly #used = new Set<string>()
+
+  constructor (limit: Nanos) {
+    super()
+    this.#limit = limit
+  }
+
+  override extend (id: string, nanos: Nanos, least?: Nanos): HoldResult {
+    const before = this.balance('acme').held
+    const result = super.extend(id, nanos, least)
+    const { balance, held } = this.balance('acme')
+    const usage = this.keyUsage('acme-dev')
+    if (held - before < nanos) {
+      if (balance > held && this.#limit > usage.spent + usage.held) throw new Error(`${balance - held} were there, and were not held`)
+      this.#used.add(id)
+    }
+    return result
+  }
+
+  override settle (settlement: Settlement): Nanos {
+    const charged = super.settle(settlement)
+    if (charged < settlement.nanos && !this.#used.has(settlement.request_id)) throw new Error(`${settlement.nanos - charged} were not charged, and nobody had asked for them`)
+    return charged
+  }
+}
+
 void t.test('whatever runs in parallel and however it ends: amounts equal an oracle, once each, and no limit is passed (lessons 4 and 5)', async (t) => {
   const request = fc.record({
     max: fc.integer({ min: 1, max: 300 }), input: fc.nat(400), output: fc.nat(600), texts: fc.array(fc.lorem({ maxCount: 5 }), { minLength: 1, maxLength: 4 }),
     ending: fc.constantFrom('completed', 'failed', 'client', 'upstream', 'gateway'), retried: fc.boolean(), twice: fc.boolean()
   })
   await t.resolves(fc.assert(fc.asyncProperty(fc.array(request, { maxLength: 15 }), fc.bigInt(0n, 40n * MILLION), fc.integer({ min: 0, max: 30 }), async (requests, balance, limit) => {
-    const desk = new Desk({ balance, key: { usage_limit_usd: `0.0${String(limit).padStart(2, '0')}` } })
-    let wanted = 0n
+    const most = BigInt(limit) * MILLION
+    const desk = new Desk({ balance, key: { usage_limit_usd: `0.0${String(limit).padStart(2, '0')}` }, store: new WatchedStore(most) })
+    /** by request */
+    const wanted = new Map<string, Nanos>()
     const all = requests.map(async (request) => {
       const of = desk.prepare({ max_tokens: request.max }, ['premium', 'premium'])
       const refused = await refusalOrNone(of)
       if (refused !== undefined) { await finish(of, failed(refused)); return }
-      const held = BigInt(boundInput(of.request.body, 200_000)) * INPUT + BigInt(request.max) * OUTPUT
       if (request.retried) new Stream(of, 0).see(start({ input_tokens: 99_999, output_tokens: 99_999 }))
       const stream = new Stream(of, 1)
-      for (const event of [start({ input_tokens: request.input, output_tokens: 0 }), ...request.texts.map(delta)]) { stream.see(event); await Promise.resolve() }
-      const produced = BigInt(tokensOf(...request.texts))
-      let cost = 0n
-      if (request.ending === 'completed') { stream.see(end({ output_tokens: request.output })); cost = BigInt(request.input) * INPUT + BigInt(request.output) * OUTPUT }
-      else if (request.ending === 'client') cost = BigInt(request.input) * INPUT + produced * OUTPUT
-      else if (request.ending !== 'failed') cost = produced * OUTPUT
-      wanted += cost < held ? cost : held
-      const outcome = request.ending === 'completed' ? completed(of) : request.ending === 'failed' ? failed() : cut(of, request.ending)
+      const sent: string[] = []
+      let { ending } = request
+      try {
+        await stream.flow(start({ input_tokens: request.input, output_tokens: 0 }))
+        for (const text of request.texts) { await stream.flow(delta(text)); sent.push(text) }
+      } catch (thrown) {
+        if (code(thrown) !== 'insufficient_quota') throw thrown
+        ending = 'gateway'
+      }
+      const produced = BigInt(tokensOf(...sent))
+      if (ending === 'completed') { await stream.flow(end({ output_tokens: request.output })); wanted.set(of.id, BigInt(request.input) * INPUT + BigInt(request.output) * OUTPUT) }
+      else if (ending === 'client') wanted.set(of.id, BigInt(request.input) * INPUT + produced * OUTPUT)
+      else if (ending !== 'failed') wanted.set(of.id, produced * OUTPUT)
+      const outcome = ending === 'completed' ? completed(of) : ending === 'failed' ? failed() : cut(of, ending)
       await of.settle(outcome)
       await of.finish(request.twice && outcome.kind === 'completed' ? cut(of, 'client') : outcome)
     })
     await Promise.all(all)
     const state = await desk.store.balance('acme')
     const { spent, held } = await desk.store.keyUsage('acme-dev')
-    if (balance - state.balance !== wanted) throw new Error(`${balance - state.balance} charged, not ${wanted}`)
+    const entries = await desk.entries()
+    for (const [id, cost] of wanted) {
+      const [settled, short] = ['settle', 'shortfall'].map((kind) => entries.find((entry) => entry.reference === id && entry.kind === kind))
+      if (-settled!.nanos + (short?.shortfall ?? 0n) !== cost) throw new Error(`${-settled!.nanos} charged and ${short?.shortfall} not, of ${cost}`)
+    }
     if (state.held !== 0n || held !== 0n || await desk.store.openHolds() !== 0) throw new Error('something stays held')
-    if (state.balance < 0n || spent !== wanted || spent > BigInt(limit) * MILLION) throw new Error('a limit was passed')
-    const settled = (await desk.entries()).filter(({ kind }) => kind === 'settle')
-    if (new Set(settled.map(({ reference }) => reference)).size !== settled.length) throw new Error('a request was settled twice')
+    if (state.balance < 0n || spent !== balance - state.balance || spent > most) throw new Error('a limit was passed')
+    const settled = entries.filter(({ kind }) => kind === 'settle')
+    if (settled.length !== wanted.size || new Set(settled.map(({ reference }) => reference)).size !== settled.length) throw new Error('a request was settled twice')
   }), { numRuns: 150 }))
 })
 

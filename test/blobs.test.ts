@@ -4,9 +4,11 @@ import fc from 'fast-check'
 import t from 'tap'
 import { BLOB_BYTES, Blobs } from '../src/blobs.ts'
 import { JsonGuard } from '../src/json-guard.ts'
-import { boundInput } from '../src/money/bound.ts'
+import { boundInput as bound } from '../src/money/bound.ts'
 import { gateway, messagesRequest, yaml } from './gateway.ts'
 import { answer, upstream } from './upstream.ts'
+
+const boundInput = (...of: Parameters<typeof bound>): number => bound(...of).tokens
 
 const base64 = (bytes: number): string => Buffer.alloc(bytes, 'Zm9vYmFy/+').toString('latin1')
 const image = (data: string): unknown => ({ type: 'image', source: { type: 'base64', media_type: 'image/png', data } })

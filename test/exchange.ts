@@ -8,6 +8,7 @@ import { endpoints } from '../src/endpoints.ts'
 import { Exchange, type ClientRequest } from '../src/exchange.ts'
 import { scratchFiles } from '../src/files/open.ts'
 import { ApiKey, Model, Plan } from '../src/facts.ts'
+import { Overheads } from '../src/money/overheads.ts'
 import { Tokens } from '../src/money/tokens.ts'
 import type { Plugin } from '../src/plugin.ts'
 import { createRequestId } from '../src/request-id.ts'
@@ -101,7 +102,7 @@ export function services (now: () => number = Date.now): TestServices {
   const lines: Record<string, unknown>[] = []
   const log = createLogger('trace', new Writable({ write (chunk: Buffer, _encoding, done) { lines.push(JSON.parse(String(chunk)) as Record<string, unknown>); done() } }))
   const [store, metrics] = [new MemoryStore(now), createMetrics(now)]
-  return { log, metrics, store, ...outliving(store, { log, metrics, now }), directory: new Directory(new MemoryStore(), now), upstreams: new Upstreams(undefined, now), ...scratchFiles(now), tokens: new Tokens(log), now, lines }
+  return { log, metrics, store, ...outliving(store, { log, metrics, now }), directory: new Directory(new MemoryStore(), now), upstreams: new Upstreams(undefined, now), ...scratchFiles(now), tokens: new Tokens(log), overheads: new Overheads(), now, lines }
 }
 
 /** @param plugins with their options in the pipeline, `{}` if it names none */

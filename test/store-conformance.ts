@@ -302,6 +302,22 @@ export function conformance (t: Test, open: (now?: () => number) => Promise<Stor
     t.strictSame(await store.balance('acme'), { balance: 40n, held: 0n, open_holds: 0 })
   })
 
+  test('a hold that may grow by less than is asked grows by all that there is, of balance and limits the lowest', async (t, store) => {
+    await store.credit('acme', 'c', 100n)
+    await store.hold(request('r1', 20n, { usage_limit: 70n, day: '2026-03-14', usage_limit_day: 60n }))
+    await store.hold(request('r2', 30n, { key: 'other' }))
+    t.strictSame(await store.extend('r1', 500n, 41n), { kind: 'refused', by: 'balance', needed: 520n, available: 70n, held_by_others: 30n }, 'not even the least')
+    t.strictSame(await store.extend('r1', 30n, 1n), { kind: 'held', nanos: 50n }, 'what fits is added whole')
+    t.strictSame(await store.extend('r1', 500n, 1n), { kind: 'held', nanos: 60n }, 'by the limit of the day')
+    t.match(await store.extend('r1', 500n, 1n), { kind: 'refused' }, 'there is no more')
+    t.strictSame(await store.extend('r1', 500n, 0n), { kind: 'held', nanos: 60n }, 'at least nothing is there')
+    t.strictSame(await store.extend('r2', 500n, 1n), { kind: 'held', nanos: 40n }, 'by the balance')
+    await t.rejects(async () => await store.extend('r1', 1n, -1n), RangeError)
+    t.equal(await store.settle(settlement('r1', 65n)), 60n)
+    t.equal(await store.settle(settlement('r2', 40n)), 40n)
+    t.strictSame(await store.balance('acme'), { balance: 0n, held: 0n, open_holds: 0 })
+  })
+
   test('who needs less at least than is asked gets what is left in total, but never what others hold', async (t, store) => {
     await store.credit('acme', 'c', 100n)
     t.strictSame(await store.hold(request('r1', 150n, { least: 101n })), { kind: 'refused', by: 'balance', needed: 150n, available: 100n, held_by_others: 0n })
@@ -576,7 +592,7 @@ const KEYS = [['acme', 'a1'], ['acme', 'a2'], ['beta', 'b1']] as const
 type Call =
   | { readonly kind: 'credit', readonly account: string, readonly reference: string, readonly nanos: bigint }
   | { readonly kind: 'hold', readonly id: string, readonly key: number, readonly nanos: bigint, readonly more: Partial<HoldRequest> }
-  | { readonly kind: 'extend', readonly id: string, readonly nanos: bigint }
+  | { readonly kind: 'extend', readonly id: string, readonly nanos: bigint, readonly least?: bigint }
   | { readonly kind: 'settle', readonly id: string, readonly nanos: bigint }
   | { readonly kind: 'release' | 'refund', readonly id: string }
 
@@ -588,7 +604,7 @@ const ofDays = { day: fc.constantFrom(...DAYS), usage_limit_day: fc.bigInt(0n, 1
 const call: fc.Arbitrary<Call> = fc.oneof(
   fc.record({ kind: fc.constant('credit' as const), account: fc.constantFrom(...ACCOUNTS), reference: fc.constantFrom('c1', 'c2', 'c3', 'c4'), nanos: fc.bigInt(0n, 150n) }),
   fc.record({ kind: fc.constant('hold' as const), id, key: fc.nat(KEYS.length - 1), nanos, more: fc.oneof(fc.record(limits, { requiredKeys: [] }), fc.record({ ...limits, ...ofDays }, { requiredKeys: ['day'] })) }),
-  fc.record({ kind: fc.constant('extend' as const), id, nanos }),
+  fc.record({ kind: fc.constant('extend' as const), id, nanos, least: fc.bigInt(0n, 60n) }, { requiredKeys: ['kind', 'id', 'nanos'] }),
   fc.record({ kind: fc.constant('settle' as const), id, nanos }),
   fc.record({ kind: fc.constantFrom('release' as const, 'refund' as const), id })
 )
@@ -601,7 +617,7 @@ async function apply (store: Calls, call: Call): Promise<unknown> {
     case 'settle': return await store.settle(settlement(call.id, call.nanos))
     case 'release': return await store.release(call.id)
     case 'refund': return await store.refund(call.id)
-    case 'extend': return await store.extend(call.id, call.nanos)
+    case 'extend': return await store.extend(call.id, call.nanos, call.least)
     case 'hold': {
       const [account, key] = KEYS[call.key]!
       return await store.hold(request(call.id, call.nanos, { account, key, ...call.more }))
@@ -652,10 +668,11 @@ class Model implements Calls {
     return { kind: 'held', nanos }
   }
 
-  extend (requestId: string, more: bigint): HoldResult {
+  extend (requestId: string, wanted: bigint, least = wanted): HoldResult {
     const open = this.requests.find(({ held, state }) => held.request_id === requestId && state === 'open')
     if (open === undefined) throw new Error('nothing to extend')
-    const nanos = open.held.nanos + more
+    const room = this.limitsOf(open.held).map(({ total, others }) => total - others).reduce((a, b) => a < b ? a : b)
+    const nanos = open.held.nanos + (least <= room && room < wanted ? room : wanted)
     const refusal = this.refuse(open.held, nanos, open.held.nanos)
     if (refusal !== undefined) return refusal
     open.held = { ...open.held, nanos }

@@ -8,15 +8,16 @@ import { estimateInput } from '../../src/money/bound.ts'
 import { itemCost, type ItemRate } from '../../src/money/item-price.ts'
 import { formatUsd, type Nanos } from '../../src/money/nanos.ts'
 import { priceAt } from '../../src/money/price-in-force.ts'
-import { cost, flatVersion, outputCovered, unpricedExtras, worstCase, type CompiledPrice } from '../../src/money/price.ts'
-import { Tally, type Ending } from '../../src/money/tally.ts'
+import { cost, dearestAmount, flatVersion, inputAmount, outputCovered, unpricedExtras, wholeCost, worstCase, type CompiledPrice } from '../../src/money/price.ts'
+import { inputTokens, Tally, type Ending } from '../../src/money/tally.ts'
 import { noUsage, type Usage, type UsageSource } from '../../src/money/usage.ts'
 import type { Awaitable } from '../../src/plugin.ts'
 import type { Services } from '../../src/services.ts'
-import type { HoldResult, Settlement } from '../../src/store/store.ts'
+import type { SseEvent } from '../../src/sse.ts'
+import type { Settlement } from '../../src/store/store.ts'
 import { SLICE, type Bounds } from './bounds.ts'
 import { imageUsage, rateFor, videoCost } from './items.ts'
-import { heldBy, purseOf, type Owner, type Refusal } from './refusal.ts'
+import { advise, heldBy, purseOf, type Owner, type Refusal } from './refusal.ts'
 
 /** How many of them must be left when the next slice is asked for: at 100 tokens a second a store has 20 seconds to answer. */
 const EARLY = SLICE / 2
@@ -33,7 +34,7 @@ export class Meter {
   /** of the answer, once it is there */
   status = 0
   /** tokens of output that are paid for by what is held: the stream is cut before it passes them */
-  covered = Infinity
+  limit = Infinity
   /** tokens of output at which `look` has something to do */
   nextLook = STEP
   /** that the attempt has delivered */
@@ -46,8 +47,10 @@ export class Meter {
   #nextProgress = performance.now() + PROGRESS_MS
   /** of which the store knows */
   #held = 0n
+  /** what a whole answer may cost, as far as is known: with the input that the upstream has reported, once it has */
+  #need = 0n
   /** an extension that the store has not answered yet */
-  #isExtending = false
+  #extending: Promise<void> | undefined
   /** what has refused the last extension */
   #refused: Refusal | undefined
   #owner: Owner | undefined
@@ -96,8 +99,9 @@ export class Meter {
     this.#price = priceAt(attempt.sold, this.#bounds.at).price
     this.tally?.drop()
     this.nextLook = STEP
-    this.#cover()
-    return this.tally = new Tally(this.#services.tokens)
+    this.tally = new Tally(this.#services.tokens, this.#bounds.text?.believed)
+    this.cover()
+    return this.tally
   }
 
   /** The same for images and videos. */
@@ -110,7 +114,7 @@ export class Meter {
   /** Between two events of a stream, every `STEP` tokens of it. */
   look (tally: Tally): void {
     this.nextLook = tally.soFar + STEP
-    if (this.covered - tally.soFar < EARLY) this.extend()
+    if (this.#held < this.#need && this.limit - tally.soFar < EARLY) void this.#extend()
     const now = performance.now()
     if (now < this.#nextProgress) return
     this.#nextProgress = now + PROGRESS_MS
@@ -120,45 +124,59 @@ export class Meter {
   async #noteProgress (tally: Tally): Promise<void> {
     const usage = await tally.countSoFar()
     if (tally !== this.tally || this.#outcome !== undefined) return
-    await this.#services.store.progress({ request_id: this.#exchange.id, ...this.#priced(usage, 'estimated') })
+    const bill = this.#priced(usage, 'estimated')
+    await this.#makeRoom(bill)
+    if (this.#outcome === undefined) await this.#services.store.progress({ request_id: this.#exchange.id, ...bill })
+  }
+
+  /**
+   * Before an event goes out: asks for more where that is not held for it, and counts exactly what was only estimated where no more is to
+   * be had. So a stream is cut with the last event that can be paid for. Never rejects.
+   * @returns a promise where somebody has to be asked; then the event has to wait for it
+   */
+  ready (tally: Tally, event: SseEvent): Promise<void> | undefined {
+    // Less than twice its length: no estimate of its tokens is more.
+    return tally.soFar + 2 * event.data.length <= this.limit ? undefined : this.#makeWay(tally, event)
+  }
+
+  async #makeWay (tally: Tally, event: SseEvent): Promise<void> {
+    for (;;) {
+      const before = this.#held
+      if (tally.isWithin(event, this.limit)) return
+      await tally.measure(event)
+      if (tally.isWithin(event, this.limit) || this.#isOver || this.#outcome !== undefined) return
+      await this.#extend()
+      if (this.#held === before) return
+    }
   }
 
   /** What the client hears in the stream, whose tokens until here are charged. */
   usedUp (): GatewayError {
-    const { name, cure } = purseOf(this.#refused ?? { by: 'balance' }, this.#owner!)
-    const why = this.#refused === undefined ? 'no more could be held in time' : `${name} has $${formatUsd(this.#refused.available)} for it`
-    return new GatewayError('insufficient_quota', { message: `The answer is unfinished: the $${formatUsd(this.#held)} that were held for it are used up, and ${why}. To get a whole one ${cure}, or lower max_tokens.` })
+    const unfinished = 'The answer is unfinished: with what comes next it would cost more than the'
+    const charged = 'Only the tokens that came are charged.'
+    if (this.#refused === undefined) return new GatewayError('insufficient_quota', { message: `${unfinished} $${formatUsd(this.#held)} that are held for it, and no more could be held in time. ${charged} Send the request again.` })
+    const { available, held_by_others: others } = this.#refused
+    const { name, cure } = purseOf(this.#refused, this.#owner!)
+    const beside = others > 0n ? ` beside the $${formatUsd(others)} that running requests hold` : ''
+    return new GatewayError('insufficient_quota', { message: `${unfinished} $${formatUsd(available)} that ${name} has for it${beside}. ${charged} ${advise(cure, this.#bounds.cheaper)}` })
   }
 
-  /** Another slice, or what is left of it. @returns whether it is there already */
-  extend (): boolean {
-    if (this.#isExtending) return false
-    const before = this.#held
-    this.#isExtending = true
-    const slice = smaller(worstCase(0, SLICE, this.#price!), this.#bounds.most - this.#held)
-    const rest = (refused: HoldResult): Awaitable<HoldResult> => {
-      if (refused.kind === 'held') return refused
-      const left = refused.available - this.#held
-      return left > 0n ? this.#services.store.extend(this.#exchange.id, left) : refused
-    }
-    const note = (result: HoldResult): void => {
-      this.#isExtending = false
-      if (result.kind === 'refused') { this.#refused = result; return }
-      this.#held = result.nanos
-      this.#cover()
-    }
-    try {
-      const asked = after(after(this.#services.store.extend(this.#exchange.id, slice), rest), note)
-      if (asked instanceof Promise) asked.catch((err: unknown) => { this.#notExtended(err) })
-    } catch (thrown) {
-      this.#notExtended(thrown)
-    }
-    return this.#held > before
+  /** Another slice, or what is left of it. Nobody asks twice at a time. Never rejects. */
+  #extend (): Promise<void> {
+    return this.#extending ??= this.#grow(smaller(worstCase(0, SLICE, this.#price!), this.#need - this.#held))
+      .catch((err: unknown) => { this.#notExtended(err) }).finally(() => { this.#extending = undefined })
+  }
+
+  /** Holds so much more, or all that there is. */
+  async #grow (nanos: Nanos): Promise<void> {
+    const result = await this.#services.store.extend(this.#exchange.id, nanos, 1n)
+    if (result.kind === 'refused') { this.#refused = result; return }
+    this.#held = result.nanos
+    this.cover()
   }
 
   /** The next look asks again; if nobody answers by then, the stream is cut where the hold ends. */
   #notExtended (err: unknown): void {
-    this.#isExtending = false
     if (!this.#isOver && this.#outcome === undefined) this.#noteTrouble(err, 'a hold could not be extended')
   }
 
@@ -166,18 +184,20 @@ export class Meter {
     this.#services.log.error({ request_id: this.#exchange.id, err }, what)
   }
 
-  #cover (): void {
-    const { input, output, uses, most } = this.#bounds
-    const covered = this.#held >= most || this.#price === undefined ? Infinity : outputCovered(this.#held, input, this.#price, uses)
-    this.covered = covered >= output ? Infinity : covered          // the whole answer is paid for; the upstream keeps to max_tokens
+  /** What is held, or known of the input, has changed: so has what is paid for. */
+  cover (): void {
+    const { input, output, uses, text } = this.#bounds
+    if (this.#price === undefined || text === undefined) return
+    const said = this.tally?.reportedInput
+    const amount = said === undefined ? dearestAmount(input, this.#price) : inputAmount(said, this.#price)
+    this.#need = wholeCost(amount, output, this.#price, uses)
+    // The whole answer is paid for; what an upstream makes beyond max_tokens nonetheless is held for at its end.
+    this.limit = this.#held >= this.#need ? Infinity : outputCovered(this.#held, amount, this.#price, uses)
   }
 
-  /** What the client pays if nothing goes wrong from here: never more than what is held. */
+  /** What the client pays if nothing goes wrong from here: never more than what is held, which is made as much as it needs. */
   get completedCharge (): Awaitable<Nanos> {
-    return after(this.#billOf('completed'), (bill) => {
-      const nanos = bill?.nanos ?? 0n
-      return smaller(nanos, this.#held)
-    })
+    return after(this.#billOf('completed'), (bill) => bill === undefined ? 0n : after(this.#makeRoom(bill), () => smaller(bill.nanos, this.#held)))
   }
 
   /** Settles or releases, once; after a throw it may be tried again. Returns a promise only where the store or the count does. */
@@ -199,20 +219,14 @@ export class Meter {
       // While it was counted, hook_timeout made a failure of it: what is given back must not be charged after all.
       if (this.#isOver || this.#isFree || this.#outcome !== outcome) return
       if (bill === undefined) return this.#giveBack()
-      if (bill.nanos > this.#held && this.#held < this.#bounds.most) return this.#makeRoom(bill.nanos).then(() => this.#isOver || this.#isFree || this.#outcome !== outcome ? undefined : this.#settle(bill))
-      return this.#settle(bill)
+      return after(this.#makeRoom(bill), () => this.#isOver || this.#isFree || this.#outcome !== outcome ? undefined : this.#settle(bill))
     })
   }
 
-  /** What the provider counted is more than was seen of it: the rest is held too, as far as all of max_tokens would have been. */
-  async #makeRoom (nanos: Nanos): Promise<void> {
-    try {
-      const { store } = this.#services
-      const result = await store.extend(this.#exchange.id, smaller(nanos, this.#bounds.most) - this.#held)
-      if (result.kind === 'refused' && result.available > this.#held) await store.extend(this.#exchange.id, result.available - this.#held)
-    } catch (thrown) {
-      this.#noteTrouble(thrown, 'a hold could not be extended')
-    }
+  /** What the provider counted is more than was held for: the rest is held too, as far as balance and limits have it. Never throws. */
+  #makeRoom ({ nanos }: Bill): Awaitable<void> {
+    if (nanos <= this.#held || this.#bounds.text === undefined) return
+    return this.#grow(nanos - this.#held).catch((thrown: unknown) => { this.#noteTrouble(thrown, 'a hold could not be extended') })
   }
 
   /** The client hears that it is charged nothing: it failed, or to record it took too long. Who has left is told nothing, and pays. */
@@ -299,8 +313,17 @@ export class Meter {
     }
     if (this.tally === undefined) return undefined                          // a plugin answered, not an upstream
     const model = this.#exchange.get(Model)
+    this.#learn(this.tally)
     const counted = this.tally.count(ending, () => estimateInput(this.#exchange.request.body, model.context))
     return after(counted, ({ usage, source }) => this.#priced(usage, source))
+  }
+
+  #learn (tally: Tally): void {
+    const { log, overheads } = this.#services
+    const { upstream, model } = this.#attempt!
+    const said = tally.reportedInput
+    if (said !== undefined) overheads.learn(this.#attempt!, this.#bounds.text!.input, inputTokens(said))
+    if (tally.isAbsurd) log.error({ request_id: this.#exchange.id, upstream, model }, 'an upstream reported more than its model can have: that is not charged, but estimated')
   }
 
   #priced (usage: Usage, source: UsageSource): Bill {

@@ -14,6 +14,7 @@ import { Directory } from '../directory.ts'
 import { endpoints } from '../endpoints.ts'
 import { scratchFiles } from '../files/open.ts'
 import { Fleet } from '../fleet.ts'
+import { Overheads } from '../money/overheads.ts'
 import { Tokens } from '../money/tokens.ts'
 import type { Plugin } from '../plugin.ts'
 import { rehearse } from '../rehearse.ts'
@@ -34,7 +35,7 @@ export async function openDirectly (loaded: Config, folder: string, plugins: rea
     const config = withDemo(loaded, folder, directory)
     refuseTaken(config, directory)
     const metrics = createMetrics(Date.now)
-    const services = { log, metrics, store, ...outliving(store, { log, metrics, now: Date.now }), directory, upstreams: new Upstreams(), ...scratchFiles(Date.now), tokens: new Tokens(log), now: Date.now }
+    const services = { log, metrics, store, ...outliving(store, { log, metrics, now: Date.now }), directory, upstreams: new Upstreams(), ...scratchFiles(Date.now), tokens: new Tokens(log), overheads: new Overheads(), now: Date.now }
     const shipped = new Map(plugins.map((plugin) => [plugin.name, plugin]))
     /** For dry runs: it has no upstreams, and the store of its plugins changes nothing. */
     const snapshot = async (): Promise<Snapshot> => {

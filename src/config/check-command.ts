@@ -5,6 +5,7 @@ import { createMetrics } from '../admin/metrics.ts'
 import { Directory } from '../directory.ts'
 import { endpoints } from '../endpoints.ts'
 import { scratchFiles } from '../files/open.ts'
+import { Overheads } from '../money/overheads.ts'
 import { Tokens } from '../money/tokens.ts'
 import type { Plugin } from '../plugin.ts'
 import { MemoryStore } from '../store/memory.ts'
@@ -32,7 +33,7 @@ export async function check (file: string, { json, plugins, pluginsUrl, env, wri
   upstreams.simulatorUrl = 'http://127.0.0.1:9'             // is asked for nothing
   const store = new MemoryStore()
   const metrics = createMetrics(Date.now)
-  const services = { log, metrics, store, ...outliving(store, { log, metrics, now: Date.now }), directory: new Directory(store, Date.now), upstreams, ...scratchFiles(Date.now), tokens: new Tokens(log), now: Date.now }
+  const services = { log, metrics, store, ...outliving(store, { log, metrics, now: Date.now }), directory: new Directory(store, Date.now), upstreams, ...scratchFiles(Date.now), tokens: new Tokens(log), overheads: new Overheads(), now: Date.now }
   const shipped = new Map(plugins.map((plugin) => [plugin.name, plugin]))
   const live = new LiveConfig({
     file, pluginsUrl, services: { now: Date.now }, ...(env !== undefined && { env }),

@@ -12,7 +12,14 @@ const TOOLS = 1024
 /** A tool known by its `type` (bash, text editor, computer) has a description that the vendor adds. */
 const TYPED_TOOL = 1024
 /** Takes the place of a context that is not configured. */
-const NO_CONTEXT = 1_000_000
+export const NO_CONTEXT = 1_000_000
+
+/** The most that a request's input can be, as far as the request shows it. */
+export interface InputBound {
+  readonly tokens: number
+  /** how many images there are in it, each with its allowance in `tokens` */
+  readonly images: number
+}
 
 /** Tools that run at the client: what they bring into the context comes with the next request, and is counted there. */
 export const clientTools = /^(?:custom$|bash_|text_editor_|computer_|browser_toolset_|memory_)/
@@ -23,33 +30,35 @@ export const clientTools = /^(?:custom$|bash_|text_editor_|computer_|browser_too
  * A document (PDF) has no bound in its bytes, a few of them can be a hundred pages: it counts as the whole context.
  * So do tools that run at the vendor, which read pages into the context that nobody has seen yet.
  * Base64 that stayed bytes (blobs.ts) counts like any text, except in an image.
+ * What a vendor counts beyond it is learned from its reports (overheads.ts).
  * Stops at the context, so that its cost is bounded by it, whatever the size of the body.
  */
-export function boundInput (body: Readonly<Record<string, unknown>>, context = NO_CONTEXT, blobs?: Blobs): number {
+export function boundInput (body: Readonly<Record<string, unknown>>, context = NO_CONTEXT, blobs?: Blobs): InputBound {
   const tools = body['tools']
   let tokens = FRAME
-  if (body['mcp_servers'] !== undefined || body['container'] !== undefined) return context
+  if (body['mcp_servers'] !== undefined || body['container'] !== undefined) return { tokens: context, images: 0 }
   if (Array.isArray(tools) && tools.length > 0) {
     tokens += TOOLS
     for (const tool of tools) {
       const type: unknown = (tool as { type?: unknown } | null)?.type
       if (typeof type !== 'string' || type === 'custom') continue
-      if (!clientTools.test(type)) return context
+      if (!clientTools.test(type)) return { tokens: context, images: 0 }
       tokens += TYPED_TOOL
     }
   }
-  return Math.min(context, tokens + weigh(body, 1, LARGEST_IMAGE, context, blobs))
+  const { tokens: weight, images } = weigh(body, 1, LARGEST_IMAGE, context, blobs)
+  return { tokens: Math.min(context, tokens + weight), images }
 }
 
 /** A guess at the input tokens, for a provider that reports none: four bytes a token. */
 export function estimateInput (body: Readonly<Record<string, unknown>>, context = NO_CONTEXT): number {
-  return Math.min(context, Math.ceil(weigh(body, 4, IMAGE, context)))
+  return Math.min(context, Math.ceil(weigh(body, 4, IMAGE, context).tokens))
 }
 
-function weigh (body: Readonly<Record<string, unknown>>, bytesPerToken: number, image: number, limit: number, blobs?: Blobs): number {
+function weigh (body: Readonly<Record<string, unknown>>, bytesPerToken: number, image: number, limit: number, blobs?: Blobs): InputBound {
   const scale = new Scale(bytesPerToken, image, limit, blobs)
   scale.addBody(body)
-  return scale.tokens
+  return scale
 }
 
 /**
@@ -57,8 +66,9 @@ function weigh (body: Readonly<Record<string, unknown>>, bytesPerToken: number, 
  * Media is looked for where content blocks stand, and nowhere else: the same object inside a tool's input is text to the
  * model, and must not weigh less by calling itself an image.
  */
-class Scale {
+class Scale implements InputBound {
   tokens = 0
+  images = 0
   readonly #bytesPerToken: number
   readonly #image: number
   readonly #limit: number
@@ -96,6 +106,7 @@ class Scale {
   #addBlock (block: Readonly<Record<string, unknown>>): void {
     if (block['type'] === 'image') {
       this.tokens += this.#image
+      this.images++
       this.#addRecord(block, undefined, 'source')
     } else if (block['type'] === 'document' && !isTextSource(block['source'])) this.tokens += this.#limit
     // Blocks hold blocks: results of tools, what was fetched, documents made of images.

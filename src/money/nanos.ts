@@ -3,6 +3,9 @@
 /** An amount of money in nano-dollars. */
 export type Nanos = bigint
 
+/** 9.2 billion USD: what fits into 64 bits with a sign. More is refused in every driver, for SQLite would round it. */
+export const MOST_NANOS: Nanos = 2n ** 63n - 1n
+
 /** A price in pico-dollars (1 USD = 10^12) per unit, so that 12 decimals of a dollar are exact. */
 export type Price = bigint
 

@@ -72,14 +72,25 @@ function versionOf ({ input, output, ...caches }: Readonly<Record<'input' | 'out
 
 /** What this usage costs: the exact sum over all classes, rounded once, half up. */
 export function cost (usage: Usage, price: CompiledPrice): Nanos {
+  let sum = inputAmount(usage, price)
+  if (usage.output !== 0) sum += BigInt(usage.output) * price.output
+  return roundHalfUp(sum + costOfUses(usage.extras, price), UNIT)
+}
+
+/** What input costs before it is rounded, in the unit of the rates. */
+export function inputAmount (usage: Usage, price: CompiledPrice): bigint {
   let sum = 0n
   // Most classes of most answers are zero; a BigInt made and multiplied for nothing is most of the cost.
   if (usage.input !== 0) sum += BigInt(usage.input) * price.input
   if (usage.cache_read !== 0) sum += BigInt(usage.cache_read) * price.cache_read
   if (usage.cache_write_5m !== 0) sum += BigInt(usage.cache_write_5m) * price.cache_write_5m
   if (usage.cache_write_1h !== 0) sum += BigInt(usage.cache_write_1h) * price.cache_write_1h
-  if (usage.output !== 0) sum += BigInt(usage.output) * price.output
-  return roundHalfUp(sum + costOfUses(usage.extras, price), UNIT)
+  return sum
+}
+
+/** The most that so many tokens of input can cost, likewise. */
+export function dearestAmount (inputTokens: number, price: CompiledPrice): bigint {
+  return BigInt(inputTokens) * price.dearestInput
 }
 
 /** In the unit of the rates. */
@@ -91,13 +102,18 @@ function costOfUses (uses: Uses, price: CompiledPrice): bigint {
 
 /** The most that so many tokens and uses can cost. Rounded as `cost` is, so that no charge within the bounds is larger. */
 export function worstCase (inputTokens: number, outputTokens: number, price: CompiledPrice, uses: Uses = noUses): Nanos {
-  return roundHalfUp(BigInt(inputTokens) * price.dearestInput + BigInt(outputTokens) * price.output + costOfUses(uses, price), UNIT)
+  return wholeCost(dearestAmount(inputTokens, price), outputTokens, price, uses)
 }
 
-/** How many tokens of output so much pays for, beside so many of input and all uses: as `worstCase`, the other way round. */
-export function outputCovered (nanos: Nanos, inputTokens: number, price: CompiledPrice, uses: Uses = noUses): number {
+/** The same where the input is known, or bounded: `input` is an amount before it is rounded. */
+export function wholeCost (input: bigint, outputTokens: number, price: CompiledPrice, uses: Uses = noUses): Nanos {
+  return roundHalfUp(input + BigInt(outputTokens) * price.output + costOfUses(uses, price), UNIT)
+}
+
+/** How many tokens of output so much pays for, beside this input and all uses: as `wholeCost`, the other way round. */
+export function outputCovered (nanos: Nanos, input: bigint, price: CompiledPrice, uses: Uses = noUses): number {
   if (price.output === 0n) return Infinity
-  const left = nanos * UNIT - BigInt(inputTokens) * price.dearestInput - costOfUses(uses, price)
+  const left = nanos * UNIT - input - costOfUses(uses, price)
   return left < 0n ? 0 : Number(left / price.output)
 }
 

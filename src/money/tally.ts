@@ -6,7 +6,7 @@ import type { Awaitable } from '../plugin.ts'
 import type { SseEvent } from '../sse.ts'
 import { Produced } from './produced.ts'
 import type { Tokens } from './tokens.ts'
-import { extraOf, isGuessed, isInputGuessed, isInputReported, noUsage, nothingReported, readUsage, reportedInput, type ReportedUsage, type Usage, type UsageSource } from './usage.ts'
+import { type Believed, extraOf, isGuessed, isInputGuessed, isInputReported, noUsage, nothingReported, readUsage, reportedInput, type ReportedUsage, type Usage, type UsageSource } from './usage.ts'
 import { fieldOf } from '../json-value.ts'
 
 export type Ending = 'completed' | 'cut by client' | 'cut by upstream' | 'cut by gateway'
@@ -29,21 +29,27 @@ export class Tally {
   readonly #produced: Produced
   #reply: unknown
   #weight = 0
+  /** the last event that was not estimated but counted, and the whole count with it */
+  #measured: { readonly event: SseEvent, readonly tokens: number } | undefined
   /** uses of what has a price of its own, as they were seen to begin */
   #uses: Usage['extras'] = noUsage.extras
   /** what an event that is not JSON is: a failed attempt until content came, a broken stream after it (protocol.md K 6.3b) */
   #malformed: Malformed = 'upstream_error'
 
-  constructor (tokens: Tokens) {
+  readonly #believed: Believed | undefined
+
+  constructor (tokens: Tokens, believed?: Believed) {
     this.#produced = new Produced(tokens)
+    this.#believed = believed
   }
 
-  /** Each event of the upstream, delivered or not. @throws {GatewayError} one that holds usage is not JSON */
-  see (event: SseEvent): void {
+  /** Each event of the upstream, delivered or not. @returns whether it may hold usage @throws {GatewayError} one that holds usage is not JSON */
+  see (event: SseEvent): boolean {
     const type = typeOf(event, this.#malformed)
     if (type === 'content_block_delta') this.#malformed = 'upstream_stream_interrupted'
     else if (type === 'message_delta') this.#readUsage(fieldOf(readJson(event, this.#malformed), 'usage'))
     else if (type === 'message_start') this.#readUsage(fieldOf(fieldOf(readJson(event, this.#malformed), 'message'), 'usage'))
+    return type === 'message_delta' || type === 'message_start'
   }
 
   /**
@@ -53,12 +59,44 @@ export class Tally {
    * @throws {GatewayError} not JSON
    */
   deliver (event: SseEvent, most = Infinity): boolean {
-    const type = typeOf(event, 'upstream_stream_interrupted')
-    if (type === 'content_block_delta') return this.#add(fieldOf(readJson(event, 'upstream_stream_interrupted'), 'delta'), most)
-    if (type !== 'content_block_start') return true
-    const block = fieldOf(readJson(event, 'upstream_stream_interrupted'), 'content_block')
-    if (fieldOf(block, 'type') === 'server_tool_use') this.#noteUse(extraOf(fieldOf(block, 'name')))
-    return this.#add(block, most)                             // empty, but for odd upstreams
+    const piece = pieceOf(event)
+    if (piece === undefined) return true
+    const text = textOf(piece)
+    const weight = text === '' ? this.#weight : this.#weightWith(event, text)
+    if (text !== '' && weight > most) return false
+    if (fieldOf(piece, 'type') === 'server_tool_use') this.#noteUse(extraOf(fieldOf(piece, 'name')))
+    this.#weight = weight
+    if (text !== '') this.#produced.add(text)
+    return true
+  }
+
+  /** Whether `deliver` would take it. */
+  isWithin (event: SseEvent, most: number): boolean {
+    const text = textOf(pieceOf(event))
+    return text === '' || this.#weightWith(event, text) <= most
+  }
+
+  /**
+   * Counts what was delivered and this event as a bill would, so that `soFar` is no estimate any more when it is delivered too. It goes to
+   * the thread that counts and back: to be asked where an estimate is not good enough.
+   */
+  async measure (event: SseEvent): Promise<void> {
+    this.#measured = { event, tokens: await this.#produced.with(textOf(pieceOf(event))) }
+  }
+
+  #weightWith (event: SseEvent, text: string): number {
+    return this.#measured?.event === event ? this.#measured.tokens : this.#weight + weigh(text)
+  }
+
+  /** Input as it was reported until now. Undefined: nothing was said of it, or only zeros, which some say at first. */
+  get reportedInput (): Usage | undefined {
+    const usage = reportedInput(this.#reported)
+    return inputTokens(usage) === 0 ? undefined : usage
+  }
+
+  /** It was told numbers that nobody can believe: what it says was not taken from them. */
+  get isAbsurd (): boolean {
+    return this.#reported.isAbsurd === true
   }
 
   #noteUse (name: string | undefined): void {
@@ -116,7 +154,7 @@ export class Tally {
   }
 
   #readUsage (usage: unknown): void {
-    if (!isGuessed(usage)) this.#reported = readUsage(usage, this.#reported)
+    if (!isGuessed(usage)) this.#reported = readUsage(usage, this.#reported, this.#believed)
     if (isInputGuessed(usage)) this.#guessedInput = fieldOf(usage, 'input_tokens') as number
   }
 
@@ -138,30 +176,34 @@ export class Tally {
     const content = fieldOf(this.#reply, 'content')
     if (Array.isArray(content)) {
       this.#reply = undefined
-      content.forEach((block) => this.#add(block))
+      for (const block of content) {
+        const text = textOf(block)
+        if (text !== '') this.#produced.add(text)
+      }
     }
     return this.#produced.count()
   }
+}
 
-  /** A delta, or a content block. */
-  #add (piece: unknown, most = Infinity): boolean {
-    const text = fieldOf(piece, 'text') ?? fieldOf(piece, 'partial_json') ?? fieldOf(piece, 'thinking')
-    if (typeof text === 'string') return this.#addText(text, most)
-    return fieldOf(piece, 'type') !== 'tool_use' || this.#addInput(fieldOf(piece, 'input'), most)
-  }
+/** What an event brings of the answer: a delta, or a content block, which is empty but for odd upstreams. @throws {GatewayError} not JSON */
+function pieceOf (event: SseEvent): unknown {
+  const type = typeOf(event, 'upstream_stream_interrupted')
+  if (type === 'content_block_delta') return fieldOf(readJson(event, 'upstream_stream_interrupted'), 'delta')
+  if (type === 'content_block_start') return fieldOf(readJson(event, 'upstream_stream_interrupted'), 'content_block')
+  return undefined
+}
 
-  #addText (text: string, most: number): boolean {
-    const weight = this.#weight + weigh(text)
-    if (weight > most) return false
-    this.#weight = weight
-    this.#produced.add(text)
-    return true
-  }
+/** The words of a piece that count as produced. The input of a tool is whole in a JSON answer, and empty at the start of a streamed block. */
+function textOf (piece: unknown): string {
+  const text = fieldOf(piece, 'text') ?? fieldOf(piece, 'partial_json') ?? fieldOf(piece, 'thinking')
+  if (typeof text === 'string') return text
+  const input = fieldOf(piece, 'type') === 'tool_use' ? fieldOf(piece, 'input') : undefined
+  return typeof input !== 'object' || input === null || Object.keys(input).length === 0 ? '' : JSON.stringify(input)
+}
 
-  /** Whole in a JSON answer; empty at the start of a streamed block, whose input comes in deltas. */
-  #addInput (input: unknown, most: number): boolean {
-    return typeof input !== 'object' || input === null || Object.keys(input).length === 0 || this.#addText(JSON.stringify(input), most)
-  }
+/** Of input, whatever their class. */
+export function inputTokens ({ input, cache_read: read, cache_write_5m: write5m, cache_write_1h: write1h }: Usage): number {
+  return input + read + write5m + write1h
 }
 
 type Malformed = 'upstream_error' | 'upstream_stream_interrupted'

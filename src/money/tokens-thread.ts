@@ -6,8 +6,8 @@ import { Worker } from 'node:worker_threads'
 export interface ToThread {
   readonly id: number
   readonly text: string
-  /** after the last two nothing of this id is left in the thread */
-  readonly next: 'more' | 'peek' | 'tell' | 'drop'
+  /** `try` keeps nothing of the text; after the last two nothing of this id is left in the thread */
+  readonly next: 'more' | 'peek' | 'try' | 'tell' | 'drop'
   /** the number of the question, of those that ask */
   readonly no: number
 }
@@ -101,6 +101,11 @@ export class TokensThread {
     return this.#canTake() ? this.#ask(id, text, 'peek') : undefined
   }
 
+  /** What the count of an id would be with this text, which is not kept. Undefined: it was not taken. Never throws. */
+  try (id: number, text: string): Promise<number | undefined> | undefined {
+    return this.#canTake() ? this.#ask(id, text, 'try') : undefined
+  }
+
   /** The whole count of an id that ends with this text; undefined where there is none to be had. Never throws. */
   async count (id: number, text: string): Promise<number | undefined> {
     if (this.#canTake()) return await this.#ask(id, text, 'tell')
@@ -108,7 +113,7 @@ export class TokensThread {
     return undefined
   }
 
-  async #ask (id: number, text: string, next: 'peek' | 'tell'): Promise<number | undefined> {
+  async #ask (id: number, text: string, next: 'peek' | 'try' | 'tell'): Promise<number | undefined> {
     const no = this.newId()
     const before = Atomics.load(this.#progress, DONE)
     return await new Promise((resolve) => {

@@ -29,6 +29,15 @@ class Count {
     }
   }
 
+  /** A copy, with more. */
+  with (text: string): Count {
+    const copy = new Count()
+    copy.#tokens = this.#tokens
+    copy.#rest = this.#rest
+    copy.add(text)
+    return copy
+  }
+
   get tokens (): number {
     return this.#tokens + countTokens(this.#rest, asPlainText)
   }
@@ -55,13 +64,14 @@ function post (message: FromThread): void {
 }
 
 parentPort!.on('message', ({ id, text, next, no }: ToThread) => {
-  const count = open.get(id) ?? new Count()
-  count.add(text)
+  const before = open.get(id) ?? new Count()
+  const count = next === 'try' ? before.with(text) : before
+  if (next !== 'try') count.add(text)
   if (next === 'more' || next === 'peek') open.set(id, count)
-  else open.delete(id)
+  else if (next !== 'try') open.delete(id)
   // Before the answer: who has that sees what is still open.
   Atomics.store(progress, OPEN, open.size)
-  if (next === 'tell' || next === 'peek') post({ no, tokens: count.tokens })
+  if (next === 'tell' || next === 'peek' || next === 'try') post({ no, tokens: count.tokens })
   Atomics.add(progress, DONE, text.length)
 })
 post('ready')

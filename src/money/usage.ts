@@ -31,6 +31,14 @@ export interface ReportedUsage {
   readonly cache_write_1h?: number
   readonly output?: number
   readonly extras?: Readonly<Record<string, number>>
+  /** a number was more than can be believed: it counts as absent */
+  readonly isAbsurd?: true
+}
+
+/** Up to how many tokens a report is believed, in each class of input and of output. */
+export interface Believed {
+  readonly input: number
+  readonly output: number
 }
 
 /**
@@ -56,8 +64,12 @@ export function isInputGuessed (vendorUsage: unknown): boolean {
 
 export const nothingReported: ReportedUsage = Object.freeze({})
 
-/** No answer has a billion tokens: a number above this is a fault of the upstream, and never reaches a bill. */
+/** No answer has a billion tokens: a number above this is a fault of the upstream, whatever its model. */
 const ABSURD = 1e9
+const anything: Believed = Object.freeze({ input: ABSURD, output: ABSURD })
+
+/** No answer uses a tool so often. */
+export const MOST_USES = 1000
 
 /** `usage.server_tool_use` by the name of its price in `extras:`. A list, so that an upstream cannot grow our ledger with names. */
 const EXTRAS = [['web_search_requests', 'web_search'], ['web_fetch_requests', 'web_fetch']] as const
@@ -65,24 +77,26 @@ const EXTRAS = [['web_search_requests', 'web_search'], ['web_fetch_requests', 'w
 /**
  * Reads a `usage` object of messages style, where `input_tokens` EXCLUDES what came from or went into a cache (protocol.md A5).
  * Per field, what is said later overwrites what was said earlier (lesson 12: input may grow between message_start and
- * message_delta). Null, negative, fractional and absurd numbers are as good as absent.
+ * message_delta). Null, negative and fractional numbers are as good as absent; so are those that are not believed, and `isAbsurd` says so.
  */
-export function readUsage (vendorUsage: unknown, previous: ReportedUsage = nothingReported): ReportedUsage {
+export function readUsage (vendorUsage: unknown, previous: ReportedUsage = nothingReported, { input, output }: Believed = anything): ReportedUsage {
   if (!isRecord(vendorUsage)) return previous
   const lives = isRecord(vendorUsage['cache_creation']) ? vendorUsage['cache_creation'] : undefined
   const next: Mutable<ReportedUsage> = { ...previous }
-  if (!(guessedInput in vendorUsage)) set(next, 'input', vendorUsage['input_tokens'])
-  set(next, 'cache_read', vendorUsage['cache_read_input_tokens'])
-  set(next, 'cache_write', vendorUsage['cache_creation_input_tokens'])
-  set(next, 'cache_write_5m', lives?.['ephemeral_5m_input_tokens'])
-  set(next, 'cache_write_1h', lives?.['ephemeral_1h_input_tokens'])
+  if (!(guessedInput in vendorUsage)) set(next, 'input', vendorUsage['input_tokens'], input)
+  set(next, 'cache_read', vendorUsage['cache_read_input_tokens'], input)
+  set(next, 'cache_write', vendorUsage['cache_creation_input_tokens'], input)
+  set(next, 'cache_write_5m', lives?.['ephemeral_5m_input_tokens'], input)
+  set(next, 'cache_write_1h', lives?.['ephemeral_1h_input_tokens'], input)
   if (guessedOutput in vendorUsage) delete next.output
-  else set(next, 'output', vendorUsage['output_tokens'])
+  else set(next, 'output', vendorUsage['output_tokens'], output)
   const uses = vendorUsage['server_tool_use']
   if (isRecord(uses)) {
     for (const [field, name] of EXTRAS) {
       const count = uses[field]
-      if (isCount(count)) next.extras = { ...next.extras, [name]: count }
+      if (!isWhole(count)) continue
+      if (count > MOST_USES) next.isAbsurd = true
+      else next.extras = { ...next.extras, [name]: count }
     }
   }
   return next
@@ -116,13 +130,19 @@ export function isInputReported (reported: ReportedUsage): boolean {
 }
 
 type Mutable<T> = { -readonly [Key in keyof T]: T[Key] }
-type CountField = Exclude<keyof ReportedUsage, 'extras'>
+type CountField = Exclude<keyof ReportedUsage, 'extras' | 'isAbsurd'>
 
-function set (usage: Mutable<ReportedUsage>, field: CountField, value: unknown): void {
-  if (isCount(value)) usage[field] = value
+function set (usage: Mutable<ReportedUsage>, field: CountField, value: unknown, most: number): void {
+  if (!isWhole(value)) return
+  if (value > most) usage.isAbsurd = true
+  else usage[field] = value
 }
 
 /** What is none is as good as absent. */
 export function isCount (value: unknown): value is number {
-  return Number.isInteger(value) && (value as number) >= 0 && (value as number) <= ABSURD
+  return isWhole(value) && value <= ABSURD
+}
+
+function isWhole (value: unknown): value is number {
+  return Number.isInteger(value) && (value as number) >= 0
 }

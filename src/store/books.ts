@@ -1,13 +1,10 @@
 // What balances, usage limits and holds allow: decides in memory and records nothing. Shared by the drivers whose decisions are
 // made in this process. Every call runs to its end without waiting, and changes nothing before its last check: each is atomic.
-import type { Nanos } from '../money/nanos.ts'
+import { MOST_NANOS, type Nanos } from '../money/nanos.ts'
 import { isDay, monthOf } from '../money/period.ts'
 import type { Usage } from '../money/usage.ts'
 import { isOver, nameOf, oldestKept } from './periods.ts'
 import type { Balance, HoldRequest, HoldResult, KeyUsage, Settlement } from './store.ts'
-
-/** 9.2 billion USD: what fits into 64 bits with a sign. More is refused in every driver, for SQLite would round it. */
-export const MOST_NANOS: Nanos = 2n ** 63n - 1n
 
 /** At least so many settled requests are remembered, so that settling one again changes nothing. Nobody does after minutes. */
 export const REMEMBERED = 50_000
@@ -140,15 +137,18 @@ export class Books {
   }
 
   /** @throws {Error} there is no hold */
-  extend (id: string, nanos: Nanos): HoldResult {
+  extend (id: string, nanos: Nanos, least = nanos): HoldResult {
     refuseNegative(nanos)
+    refuseNegative(least)
     const hold = this.#holds.get(id)
     if (hold === undefined) throw new Error(`the request ${id} has no hold to extend`)
-    const whole = hold.nanos + nanos
+    const room = roomFor(hold) - hold.nanos
+    const more = least <= room ? smaller(nanos, room) : nanos
+    const whole = hold.nanos + more
     const refusal = refuse(hold, whole, hold.nanos, whole)
     if (refusal !== undefined) return refusal
     hold.nanos = whole
-    addHeld(hold, nanos)
+    addHeld(hold, more)
     return { kind: 'held', nanos: whole }
   }
 
@@ -350,6 +350,13 @@ function refuse ({ account, key, limits }: Hold, nanos: Nanos, own: Nanos, neede
     if (nanos > leftOf(limit) - held) return { ...refusal('usage_limit', leftOf(limit), held, nanos), ...periodIn(limit) }
   }
   if (key.spent + key.held - own + nanos > MOST_NANOS) throw new RangeError(`the usage of ${key.id} would pass ${MOST_NANOS} nano-dollars`)
+}
+
+/** As much as it can hold, what it holds already included. */
+function roomFor ({ account, limits, nanos }: Hold): Nanos {
+  let room = account.balance - account.held + nanos
+  for (const limit of limits) room = smaller(room, leftOf(limit) - limit.purse.held + nanos)
+  return room
 }
 
 function leftOf ({ purse, nanos }: Limit): Nanos {

@@ -128,10 +128,10 @@ export class EmbeddedStore implements Store, Records, Tasks, Answers, Movable {
     return this.#books.hold(request, this.#steadyNow())
   }
 
-  extend (requestId: string, nanos: Nanos): HoldResult {
+  extend (requestId: string, nanos: Nanos, least?: Nanos): HoldResult {
     this.#refuseClosed()
     this.#refuseUnwritable()
-    return this.#books.extend(requestId, nanos)
+    return this.#books.extend(requestId, nanos, least)
   }
 
   async settle (settlement: Settlement): Promise<Nanos> {

@@ -61,8 +61,8 @@ export class MemoryStore implements Store, Records, Tasks, Answers, Movable {
     return this.#books.hold(request, 0)
   }
 
-  extend (requestId: string, nanos: Nanos): HoldResult {
-    return this.#books.extend(requestId, nanos)
+  extend (requestId: string, nanos: Nanos, least?: Nanos): HoldResult {
+    return this.#books.extend(requestId, nanos, least)
   }
 
   settle (settlement: Settlement): Nanos {

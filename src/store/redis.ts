@@ -19,10 +19,10 @@ import path from 'node:path'
 import type { Logger } from 'pino'
 import type { StoreConfig } from '../config/config.ts'
 import { GatewayError } from '../errors.ts'
-import { type Nanos, parseUsd } from '../money/nanos.ts'
+import { MOST_NANOS, type Nanos, parseUsd } from '../money/nanos.ts'
 import { isDay } from '../money/period.ts'
 import { startTimer, type Timer } from '../timer.ts'
-import { MOST_NANOS, refuseAmount, refuseNegative, refuseUsage } from './books.ts'
+import { refuseAmount, refuseNegative, refuseUsage } from './books.ts'
 import { oldestKept } from './periods.ts'
 import { clientFor, nameOf } from './redis/address.ts'
 import { Admissions } from './redis/admissions.ts'
@@ -240,17 +240,18 @@ export class RedisStore implements Store, Records, Tasks, Answers, Movable {
     return result
   }
 
-  async extend (requestId: string, nanos: Nanos): Promise<HoldResult> {
+  async extend (requestId: string, nanos: Nanos, least = nanos): Promise<HoldResult> {
     this.#refuseClosed()
     this.#refuseUnwritable()
     refuseNegative(nanos)
+    refuseNegative(least)
     const hold = this.#holds.get(requestId)
     if (hold === undefined) throw new Error(`the request ${requestId} has no hold to extend`)
     let result: HoldResult | undefined
     try {
       result = hold.aside === undefined
-        ? readResult(await this.#space.decide('extend', hold.account, requestId, `${nanos}`) as string[], { request_id: requestId, key: hold.key })
-        : this.#aside!.extend(hold.account, hold.nanos, nanos)
+        ? readResult(await this.#space.decide('extend', hold.account, requestId, `${nanos}`, `${least}`) as string[], { request_id: requestId, key: hold.key })
+        : this.#aside!.extend(hold.account, hold.nanos, nanos, least)
     } catch (thrown) {
       throw this.#refused(thrown, 'The balance cannot be checked at this moment.')
     }

@@ -194,13 +194,14 @@ export interface Store {
    */
   hold (request: HoldRequest): Awaitable<HoldResult>
   /**
-   * Adds to an open hold, all of it or nothing, by the balance and by the limit that the hold was taken with. In a refusal
+   * Adds to an open hold, by the balance and by the limits that the hold was taken with. In a refusal
    * `needed` is the hold as it would be, and `held_by_others` is without it: so up to `available` it can be made larger.
+   * @param least where there is not so much, but this, all that there is is added; absent: `nanos`, all of it or nothing
    * @throws {GatewayError} service_unavailable, as `hold`
    * @throws {Error} there is no open hold
    * @throws {RangeError} a negative amount
    */
-  extend (requestId: string, nanos: Nanos): Awaitable<HoldResult>
+  extend (requestId: string, nanos: Nanos, least?: Nanos): Awaitable<HoldResult>
   /**
    * Turns the hold into an entry: `settle` of at most what was held, and a `shortfall` for the rest. Idempotent by request id:
    * a repetition changes nothing, whatever it says. When it has answered, a kill of this process loses it no more.

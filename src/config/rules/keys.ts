@@ -1,5 +1,7 @@
 // accounts and keys: who pays, secrets that are secrets, and limits that limit what they seem to.
+import { formatUsd, MOST_NANOS, parseUsd } from '../../money/nanos.ts'
 import { isTimeZone } from '../../money/period.ts'
+import { explainUsd } from '../keywords.ts'
 import { findTree, isMap, type Path, printSpot, type Tree } from '../place.ts'
 import { quote, show } from '../sentence.ts'
 import { nearest, suggest } from '../suggest.ts'
@@ -21,6 +23,11 @@ const ENFORCED_BY = {
 export function checkKeys (input: RuleInput, report: Report, warn: Report): void {
   const { value, tree } = input
   const accounts = [...checkUnique(items(value.accounts, 'accounts'), 'id', 'accounts', input, report).keys()]
+  for (const { item, path } of items(value.accounts, 'accounts')) {
+    const opening = text(item.opening_balance_usd, tree, [...path, 'opening_balance_usd'])
+    if (opening === undefined || explainUsd(opening, 9) !== undefined || parseUsd(opening) <= MOST_NANOS) continue
+    report([...path, 'opening_balance_usd'], `must be at most ${formatUsd(MOST_NANOS)} US dollars: no ledger counts more`)
+  }
   const keys = items(value.keys, 'keys')
   checkUnique(keys, 'id', 'keys', input, report)
   const prefix = keyPrefix(input)

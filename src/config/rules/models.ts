@@ -15,11 +15,12 @@ export function checkModels (input: RuleInput, now: number, report: Report, warn
     if (created !== undefined && /^\d{4}-\d{2}-\d{2}$/.test(created) && !isDay(created)) report([...path, 'created'], `there is no such day: ${created}`)
     const accepts = item.accepts
     if (Array.isArray(accepts) && accepts.length > 0 && !accepts.includes('text')) report([...path, 'accepts'], 'must hold text')
+    checkTokens(item, path, warn)
     checkOutput(item, path, report, warn)
     checkVariants(item, path, input, report, warn)
     const channels = isMap(item.channels) ? Object.entries(item.channels) : []
     for (const [name, channel] of channels) {
-      checkPriceList(at(channel, 'price'), [...path, 'channels', name, 'price'], item.kind, input, now, report)
+      checkPriceList(at(channel, 'price'), [...path, 'channels', name, 'price'], item.kind, input, now, report, warn)
       if (item.kind !== 'text' && at(channel, 'sticky') === true) report([...path, 'channels', name, 'sticky'], 'belongs to text models: there is no conversation', 'remove it', true)
       const targets = at(channel, 'targets')
       const list = (Array.isArray(targets) ? targets : []) as readonly unknown[]
@@ -33,6 +34,16 @@ export function checkModels (input: RuleInput, now: number, report: Report, warn
       warn([...path, 'channels'], 'all channels are switched off: the model cannot be called', undefined, true)
     }
   }
+}
+
+/** No model has so many tokens, of input or of output: it is another unit, or a slip. */
+const MOST_TOKENS = 1e8
+
+function checkTokens ({ context, max_output: most }: Record<string, unknown>, path: Path, warn: Report): void {
+  const odd = ([['context', context], ['max_output', most]] as const).filter(([, count]) => typeof count === 'number' && count > MOST_TOKENS)
+  for (const [name, count] of odd) warn([...path, name], `is counted in tokens, and no model has ${String(count)} of them`)
+  if (odd.length > 0) return
+  if (typeof most === 'number' && typeof context === 'number' && most > context) warn([...path, 'max_output'], `is more than context, ${context}: both are counted in tokens`, 'what a model writes is a part of its context')
 }
 
 function checkOutput ({ max_output: most, default_max_tokens: standard, thinking }: Record<string, unknown>, path: Path, report: Report, warn: Report): void {

@@ -65,11 +65,12 @@ export class Aside {
   }
 
   /** Undefined: there is not so much, or others may have it by now. */
-  extend (account: string, held: Nanos, nanos: Nanos): HoldResult | undefined {
+  extend (account: string, held: Nanos, nanos: Nanos, least: Nanos): HoldResult | undefined {
     const purse = this.#purses.get(account)
-    if (purse === undefined || this.#now() >= purse.until || purse.left < nanos) return undefined
-    purse.left -= nanos
-    return { kind: 'held', nanos: held + nanos }
+    if (purse === undefined || this.#now() >= purse.until || purse.left < least) return undefined
+    const more = nanos < purse.left ? nanos : purse.left
+    purse.left -= more
+    return { kind: 'held', nanos: held + more }
   }
 
   /** A hold is over, and this is left of it. */

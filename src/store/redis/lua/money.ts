@@ -84,21 +84,24 @@ reserve(key, day, text(nanos))
 return { 'held', text(nanos) }
 `)
 
-/** decision, id, nanos -> held, refused, much, or none: there is no hold. */
+/** decision, id, nanos, least -> held, refused, much, or none: there is no hold. */
 const extend = ofAccount(refusal + `
-local decision, id, more = ARGV[2], ARGV[3], ARGV[4]
+local decision, id, more, least = ARGV[2], ARGV[3], number(ARGV[4]), number(ARGV[5])
 local hold = load(id)
 if not hold or hold.t then return { 'none' } end
 if hold.by == decision then return { 'held', hold.n } end
 local sums = redis.call('HMGET', account, 'balance', 'held')
-local own = number(hold.n)
-local whole = plus(own, number(more))
+local own, balance, held = number(hold.n), number(sums[1] or '0'), number(sums[2] or '0')
 local limits, used = limitsOf(hold.k, hold.d, hold.e, hold.m, hold.y)
-local refused = refuse(number(sums[1] or '0'), number(sums[2] or '0'), limits, used, whole, own, whole)
+local room = minus(balance, held)
+for _, limit in ipairs(limits) do room = smaller(room, minus(limit.left, limit.held)) end
+if not isLess(room, least) then more = smaller(more, room) end
+local whole = plus(own, more)
+local refused = refuse(balance, held, limits, used, whole, own, whole)
 if refused then return refused end
 hold.n, hold.by = text(whole), decision
 save(id, hold)
-reserve(hold.k, hold.d, more)
+reserve(hold.k, hold.d, text(more))
 return { 'held', hold.n }
 `)
 
