@@ -7,7 +7,7 @@ import type { Exchange } from '../exchange.ts'
 import { ApiKey, Body, Model, WorstCase } from '../facts.ts'
 import { rehearse } from '../rehearse.ts'
 import { json, type JsonReply } from '../reply.ts'
-import { isRecord } from '../json-value.ts'
+import { isGiven, isRecord } from '../json-value.ts'
 
 const FIELDS = ['path', 'body']
 
@@ -52,6 +52,7 @@ function read (question: Body): { readonly path: string, readonly body: Body | u
     })
   }
   if (typeof path !== 'string' || !path.startsWith('/')) throw new GatewayError('invalid_request', { message: 'path must be the address of the request, such as "/v1/messages".', param: 'path' })
-  if (body !== undefined && !isRecord(body)) throw new GatewayError('invalid_request', { message: 'body must be the JSON object that would be sent to that address.', param: 'body' })
+  if (!isGiven(body)) return { path, body: undefined }
+  if (!isRecord(body)) throw new GatewayError('invalid_request', { message: 'body must be the JSON object that would be sent to that address.', param: 'body' })
   return { path, body }
 }

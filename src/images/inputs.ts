@@ -1,7 +1,7 @@
 // The images that a request brings along, in all spellings that clients have for them (protocol.md D2).
 import { GatewayError } from '../errors.ts'
 import type { Body } from '../facts.ts'
-import { isGiven } from '../json-value.ts'
+import { isGiven, isRecord } from '../json-value.ts'
 import { Upload } from '../multipart/upload.ts'
 
 /** An upload of a form; or a link or data URL, which the upstream reads itself: the gateway fetches no address of a client (lesson 27). */
@@ -41,19 +41,25 @@ export function isUpload (image: InputImage): image is Upload {
 
 function listOf (value: unknown, field: string): readonly InputImage[] {
   if (!isGiven(value) || value === '') return []
-  return Array.isArray(value) ? value.map((one) => read(one, field)) : [read(value, field)]
+  return Array.isArray(value) ? value.map((one, i) => read(one, field, `${field}[${i}]`)) : [read(value, field, field)]
 }
 
-function read (value: unknown, field: string): InputImage {
+/** @param path of what is no upload: that of a form has no number */
+function read (value: unknown, field: string, path: string): InputImage {
   if (value instanceof Upload) {
     if (value.size === 0) throw invalid(field, 'must not be an empty file')
     return value
   }
-  const written = typeof value === 'object' && value !== null ? value as Readonly<Record<string, unknown>> : { image_url: value }
-  if (isGiven(written['file_id'])) throw invalid(field, 'must be an image: there is no Files API here, so "file_id" names nothing')
-  const nested = written['image_url'] ?? written['url']
-  const url = typeof nested === 'object' && nested !== null ? (nested as Readonly<Record<string, unknown>>)['url'] : nested
-  if (typeof url !== 'string' || !/^(?:data:image\/[\w.+-]{1,40};base64,|https?:\/\/)/i.test(url.slice(0, 100))) throw invalid(field, 'must be a link (https://…) or a data URL (data:image/png;base64,…)')
+  let url = value
+  let at = path
+  if (isRecord(value)) {
+    if (isGiven(value['file_id'])) throw invalid(path, 'must be an image: there is no Files API here, so "file_id" names nothing')
+    const name = isGiven(value['url']) && !isGiven(value['image_url']) ? 'url' : 'image_url'
+    const nested = value[name]
+    url = isRecord(nested) ? nested['url'] : nested
+    at = isRecord(nested) ? `${path}.${name}.url` : `${path}.${name}`
+  }
+  if (typeof url !== 'string' || !/^(?:data:image\/[\w.+-]{1,40};base64,|https?:\/\/)/i.test(url.slice(0, 100))) throw invalid(at, 'must be a link (https://…) or a data URL (data:image/png;base64,…)')
   return { image_url: url }
 }
 

@@ -37,7 +37,7 @@ export function request (line: string, headers: Readonly<Record<string, string>>
 }
 
 async function toApi ({ send, isTorn }: Input, arena: Arena, isOurs = true): Promise<Verdict> {
-  return judge(await talk(arena.api, send, isTorn), isOurs)
+  return judge(await talk(arena.api, send, isTorn), isOurs, Buffer.concat(send))
 }
 
 const JSON_TYPE = { 'content-type': 'application/json' }

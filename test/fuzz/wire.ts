@@ -69,8 +69,12 @@ export interface Verdict {
 
 const STREAM_END = /(?:^|\n)event: (?:message_stop|error)\ndata: .*\n\n$|(?:^|\n)data: \[DONE\]\n\n$/
 
-/** A client must have an answer that says what it is, and a stream must come to an end that its client can read. @param isOurs not a vendor's bytes, forwarded unread */
-export function judge ({ first, text, isHanging }: Talk, isOurs = true): Verdict {
+/**
+ * A client must have an answer that says what it is, and a stream must come to an end that its client can read.
+ * @param isOurs not a vendor's bytes, forwarded unread
+ * @param sent to the API, whose errors have an id, and the format of their address
+ */
+export function judge ({ first, text, isHanging }: Talk, isOurs = true, sent?: Buffer): Verdict {
   if (isHanging) return { what: 'hangs', wrong: `no end of the answer within ${PATIENCE_MS / 1000} s: ${JSON.stringify(text.slice(0, 500))}` }
   // Who was told to go on may have left instead.
   if (/^(?:HTTP\/1\.1 100 Continue\r\n\r\n)*$/.test(text)) return { what: 'closed' }
@@ -81,6 +85,8 @@ export function judge ({ first, text, isHanging }: Talk, isOurs = true): Verdict
   const isStream = /^content-type: text\/event-stream/im.test(fields)
   if (isStream && !STREAM_END.test(body)) return { what: status, wrong: `a stream without its end: ${JSON.stringify(body.slice(-500))}` }
   if (Number(status) >= 400 && body !== '' && /^content-type: application\/json$/im.test(fields) && !isError(body)) return { what: status, wrong: `an error of no shape: ${body.slice(0, 500)}` }
+  const odd = sent === undefined || Number(status) < 400 || !isWhole || isStream || body === '' ? undefined : oddity(first, sent)
+  if (odd !== undefined) return { what: status, wrong: `${odd}: ${text.slice(0, 1000)}` }
   return { what: isStream ? `${status} stream` : isWhole ? status : `${status} cut` }
 }
 
@@ -90,6 +96,20 @@ function isError (body: string): boolean {
   } catch {
     return false
   }
+}
+
+/** What is wrong with an error of the API, if anything. */
+function oddity ({ status, fields, body }: Answer, sent: Buffer): string | undefined {
+  const { type, error, request_id: outer } = JSON.parse(Buffer.from(body, 'latin1').toString('utf8')) as { readonly type?: string, readonly error: { readonly message: string, readonly request_id?: string }, readonly request_id?: string }
+  const id = /^x-request-id: (\S+)$/im.exec(fields)?.[1]
+  const isMessages = type === 'error'
+  if (id === undefined || (isMessages ? outer : error.request_id) !== id || !error.message.endsWith(` Request ID: ${id}`)) return 'its id is not where it belongs'
+  const target = /^[A-Z-]+ (\S+) HTTP\/1\.[01]\r\n/.exec(sent.toString('latin1'))?.[1]
+  if (target === undefined) return undefined
+  const isBelow = /^(?:http:\/\/[^/?#]*)?\/v1\/messages(?:[/?]|$)/i.test(target) && !/\/V1|\/Messages/.test(target)
+  // What can't be read has no address, and the format of all others.
+  const isKnown = /^(?:401|402|403|404|405|413|417|422|429|502|503)$/.test(status)
+  return isMessages === isBelow || (!isMessages && !isKnown) ? undefined : `the ${isMessages ? 'messages' : 'chat'} format at ${target}`
 }
 
 function unchunk (text: string): Pick<Answer, 'body' | 'isWhole'> {
