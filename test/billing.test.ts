@@ -100,7 +100,7 @@ const table: readonly Row[] = [
   { ending: 'cut by the upstream in the middle of the body', stream: false, script: [halfReply, cut()], status: 502, code: 'server_error', ...FREE },
   { ending: 'cut by the upstream after the commit (lessons 1 and 17)', stream: true, script: [words(3), cut()], status: 200, frames: [...framesOf(3), 'error'], code: 'upstream_stream_interrupted', ...produced(3) },
   { ending: 'cut by the upstream at the first token', stream: true, script: [words(1), cut()], status: 200, frames: [...framesOf(1), 'error'], code: 'upstream_stream_interrupted', ...produced(1, 'provider') },
-  { ending: 'cut by the upstream after it reported more than it delivered', stream: true, script: [words(4), delta, cut()], status: 200, frames: [...framesOf(4), 'message_delta', 'error'], code: 'upstream_stream_interrupted', ...produced(50, 'provider') },
+  { ending: 'cut by the upstream after it reported more than it delivered', stream: true, script: [words(4), delta, cut()], status: 200, frames: [...framesOf(4), 'content_block_stop', 'message_delta', 'error'], code: 'upstream_stream_interrupted', ...produced(50, 'provider') },
   { ending: 'ended cleanly by the upstream without its end', stream: true, script: [words(2), end()], status: 200, frames: [...framesOf(2), 'error'], code: 'stream_incomplete', ...produced(2) },
   { ending: 'silent in the middle of the body', stream: false, script: [halfReply, stall()], status: 502, code: 'server_error', ...FREE },
   { ending: 'silent after the commit', stream: true, script: [words(3), stall()], status: 200, frames: [...framesOf(3), 'error'], code: 'upstream_stream_interrupted', ...produced(3) },
@@ -140,7 +140,7 @@ const table: readonly Row[] = [
 const PIPELINE = 'pipeline: [auth, { use: ./above.mjs }, channel-router, billing-meter, { use: ./below.mjs }, error-normalize]'
 
 async function boot (t: Test, targets: readonly string[], change: (text: string) => string = (text) => text): Promise<TestGateway> {
-  const text = yaml(targets).replace(/^pipeline: .*$/m, PIPELINE).replaceAll('dialect: messages,', 'dialect: messages, timeouts: { idle: 150ms },')
+  const text = yaml(targets).replace(/^pipeline: .*$/m, PIPELINE).replaceAll('dialect: messages,', 'dialect: messages, timeouts: { idle: 1s },')
   return await gateway(t, change(text), { files: { 'above.mjs': throwing('above'), 'below.mjs': throwing('below') } })
 }
 

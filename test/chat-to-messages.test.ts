@@ -139,6 +139,8 @@ interface StreamCase {
   readonly rows: readonly string[]
   readonly model: Partial<ModelConfig>
   readonly chat: Body
+  /** why an upstream that says this is not taken at its word: what reads it throws this, before anything is translated */
+  readonly refused: string | undefined
   /** an event, and the chunks that it becomes */
   readonly steps: readonly { readonly event: string, readonly data: Body, readonly chunks: string[] }[]
 }
@@ -150,18 +152,20 @@ function readStream (text: string): StreamCase {
   let rows: string[] = []
   let model: Partial<ModelConfig> = {}
   let chat: Body = {}
+  let refused: string | undefined
   for (const line of lines) {
     const [, word, rest = ''] = /^(\S+) ?(.*)$/.exec(line) ?? []
     if (word === 'rows:') rows = rest.split('; ')
     else if (word === 'model:') model = JSON.parse(rest) as Partial<ModelConfig>
     else if (word === 'chat:') chat = JSON.parse(rest) as Body
+    else if (word === 'refused:') refused = rest
     else if (word === '<') {
       const [, event = '', data = ''] = /^(\w+) (.*)$/.exec(rest) ?? []
       steps.push({ event, data: { type: event, ...JSON.parse(data) as Body }, chunks: [] })
     } else if (word === '>') steps.at(-1)!.chunks.push(rest)
     else if (word !== undefined) throw new Error(`not a line of a stream: ${line}`)
   }
-  return { title, rows, model, chat, steps }
+  return { title, rows, model, chat, refused, steps }
 }
 
 /** A chunk's whole text, from its line in the file. */
@@ -182,8 +186,7 @@ function feed (of: Exchange, chunks: readonly Buffer[]): string {
   const out: SseEvent[] = []
   for (const chunk of chunks) {
     for (const raw of decoder.push(chunk)) {
-      const event = decode(raw) as SseEvent | undefined
-      if (event !== undefined) out.push(...pass(transformer!, event))
+      for (const event of [decode(raw) ?? []].flat()) out.push(...pass(transformer!, event))
     }
   }
   return SseEvent.join([...out, ...transformer!.end?.() ?? []]).toString('utf8')
@@ -210,6 +213,10 @@ t.test('streams', async (t) => {
 
       const wire = one.steps.map(({ event, data }) => `event: ${event}\ndata: ${JSON.stringify(data)}\n\n`).join('')
       for (const [form, bytes] of [['LF', Buffer.from(wire)], ['CRLF', Buffer.from(wire.replaceAll('\n', '\r\n'))]] as const) {
+        if (one.refused !== undefined) {
+          for (const pieces of [[bytes], [...bytes].map((byte) => Buffer.from([byte])), cutInside(bytes)]) t.throws(() => feed(of, pieces), { message: one.refused }, form)
+          continue
+        }
         t.equal(feed(of, [bytes]), expected, `whole, ${form}`)
         t.equal(feed(of, [...bytes].map((byte) => Buffer.from([byte]))), expected, `byte by byte, ${form}`)
         t.equal(feed(of, cutInside(bytes)), expected, `cut inside every character and every CR LF, ${form}`)

@@ -737,7 +737,7 @@ t.test('a redirect within the upstream leads to where the client has asked; one 
 })
 
 t.test('what the client sends is bounded', async (t) => {
-  const { gw, up } = await forwarding(t, json({}), { server: 'body_limit: 1MB', timeouts: 'body_idle: 1s', upstream: 'timeouts: { first_byte: 200ms }' })
+  const { gw, up } = await forwarding(t, json({}), { server: 'body_limit: 1MB', timeouts: 'body_idle: 4s', upstream: 'timeouts: { first_byte: 200ms }' })
 
   await t.test('a body over the limit is 413, with a length and chunked, and the upstream serves none of it', async (t) => {
     for (const body of [Buffer.alloc(2_000_000), [Buffer.alloc(1_000_000), Buffer.alloc(1_000_000)]]) {

@@ -14,8 +14,8 @@ import t, { type Test } from 'tap'
 import { packageRoot } from '../src/package-root.ts'
 import { newcomersEnvironment, printedCurl } from './newcomer.ts'
 
-const blockTimeoutMs = 180_000
-const stopTimeoutMs = 45_000 // longer than the shipped drain_timeout
+const blockTimeoutMs = 900_000
+const stopTimeoutMs = 300_000 // longer than the shipped drain_timeout
 
 t.setTimeout(0) // each block has its own
 

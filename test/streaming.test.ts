@@ -133,7 +133,7 @@ t.test('pings', async (t) => {
     const pinged = Promise.withResolvers<void>()
     const half = eventBytes('content_block_delta', { type: 'content_block_delta', index: 0, delta: { type: 'text_delta', text: 'half' } })
     const up = await upstream(t, [opening, ping(), textDelta(0, 'a'), raw(half.subarray(0, 60)), wait(pinged.promise), raw(half.subarray(60)), closing])
-    const own = await gateway(t, config([up.url], 'ping: 50ms'))
+    const own = await gateway(t, config([up.url], 'ping: 500ms'))
     const call = client(t, own).post(streaming)
     await call.sees(ours.repeat(3))
     pinged.resolve()
@@ -383,7 +383,7 @@ t.test('a stream that breaks after the commit ends in-band, and costs what was p
     'silence': { script: stall(), code: 'upstream_stream_interrupted' }
   }
   const up = await upstream(t, ({ body }) => body?.['case'] === undefined ? answer('fine') : [begun, cases[String(body['case'])]!.script])
-  const own = await gateway(t, config([up.url], '', 'idle: 200ms'))
+  const own = await gateway(t, config([up.url], '', 'idle: 1s'))
   const { post } = client(t, own)
   for (const [name, { code, type = /^api_error$/ }] of Object.entries(cases)) {
     await t.test(name, async (t) => {
@@ -444,7 +444,7 @@ t.test('JSON answers', async (t) => {
   const large = 'é😀'.repeat(500_000)                         // 3 MB on the wire
   const odd = { ...message('hi', { usage: { input_tokens: 7, output_tokens: 3, cache_read_input_tokens: 11, cache_creation_input_tokens: 13, cache_creation: { ephemeral_5m_input_tokens: 13, ephemeral_1h_input_tokens: 0 } } }), future: { deep: [1, 2.5, null, 'é\u2028 </script>'], '': 0 }, container: null }
   const up = await upstream(t, ({ body }) => body?.['case'] === 'large' ? json(message(large)) : body?.['case'] === 'stalled' ? json(message(large.repeat(8))) : json(odd))
-  const own = await gateway(t, config([up.url], 'write_stall: 300ms'))
+  const own = await gateway(t, config([up.url], 'write_stall: 2s'))
   const { post } = client(t, own)
 
   await t.test('every field passes, unknown ones too, in their order; the model is the public id; the price is exact', async (t) => {
