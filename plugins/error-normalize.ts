@@ -1,6 +1,5 @@
 // error-normalize: the bottom of the list. Names every failure of an upstream by a row of the catalogue, and shapes every
 // error for the client. What an upstream wrote reaches a client only from here, and only where the client can act on it.
-import type { UpstreamConfig } from '../src/config/config.ts'
 import { type ErrorCode, GatewayError, shapeError } from '../src/errors.ts'
 import { Charge, Model } from '../src/facts.ts'
 import type { Exchange } from '../src/exchange.ts'
@@ -8,6 +7,7 @@ import { formatUsd } from '../src/money/nanos.ts'
 import { definePlugin, type UpstreamFailure } from '../src/plugin.ts'
 import { scrub } from '../src/scrub.ts'
 import { readRetryAfter } from '../src/upstream/retry-after.ts'
+import { secretsOf } from '../src/upstream/secrets.ts'
 import { asRecord } from '../src/json-value.ts'
 
 export const errorNormalize = definePlugin<Record<never, never>>({
@@ -152,17 +152,4 @@ function withPublicId (text: string, exchange: Exchange): string {
   const upstreamId = exchange.tried?.model
   if (publicId === undefined || upstreamId === undefined || publicId === upstreamId) return text
   return text.replace(new RegExp(`(?<![\\w-])${upstreamId.replace(/[^\w]/g, '\\$&')}(?![\\w-])`, 'g'), () => publicId)
-}
-
-/** Longest first, so that none is cut in two by a shorter one. Short values and dates are no secrets and would hit plain words. */
-function secretsOf (upstream: UpstreamConfig): readonly string[] {
-  const found = new Set<string>()
-  if (URL.canParse(upstream.url)) {
-    const { host, hostname, username, password } = new URL(upstream.url)
-    for (const part of [host, hostname, username, password]) if (part.length >= 4) found.add(part)
-  }
-  for (const value of [upstream.headers, ...(upstream.credentials ?? []).map(({ headers }) => headers)].flatMap((headers) => Object.values(headers))) {
-    for (const part of [value, ...value.split(/[\s,]+/)]) if (part.length >= 8 && !/^\d{4}-\d\d-\d\d$/.test(part)) found.add(part)
-  }
-  return [...found].sort((a, b) => b.length - a.length)
 }

@@ -4,6 +4,7 @@ import type { Snapshot } from './config/snapshot.ts'
 import type { GatewayError } from './errors.ts'
 import type { ApiKey, Attempt, Fact } from './facts.ts'
 import type { Route } from './routes.ts'
+import type { FailedAttempt } from './upstream/failed-attempt.ts'
 import { within } from './within.ts'
 
 /** What the client sent. Frozen; header names are lower case. */
@@ -72,6 +73,8 @@ export class Exchange {
   answerBlobs: Blobs | undefined
   /** how many attempts were begun */
   attempts = 0
+  /** Written by the core: what upstreams said with those that failed, oldest first. */
+  readonly failures: FailedAttempt[] = []
   /** The last one; not where `attempts` points in the plan, which holds those too that a dialect could not say. */
   tried: Attempt | undefined
   /** Written by the core: the name under which the client asked for the model, where it is an alias. */

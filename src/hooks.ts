@@ -2,6 +2,7 @@
 import { GatewayError, toGatewayError } from './errors.ts'
 import type { Exchange } from './exchange.ts'
 import type { Awaitable, Hooks, UpstreamFailure } from './plugin.ts'
+import { noteFailure } from './upstream/failed-attempt.ts'
 import { within } from './within.ts'
 
 export interface NamedHook<F> {
@@ -62,8 +63,9 @@ function isPromise<T> (result: Awaitable<T>): result is Promise<T> {
   return result instanceof Promise || (typeof result === 'object' && result !== null && 'then' in result && typeof result.then === 'function')
 }
 
-/** Asks the plugins, from the upstream's side outward, what went wrong there. Never throws. */
+/** Asks the plugins, from the upstream's side outward, what went wrong there, and notes it for the operator. Never throws. */
 export function nameFailure (failure: UpstreamFailure, exchange: Exchange, upstream: string): GatewayError {
+  noteFailure(failure, exchange, upstream)
   for (const { call } of exchange.route.hooks.onUpstreamFailure) {
     try {
       const named = call(failure, exchange, upstream)

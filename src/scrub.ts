@@ -24,9 +24,22 @@ const CONVERSATION_ID = /^(?:srv)?toolu_|^(?:call|msg|fc)_/
  * @returns '' if nothing readable is left
  */
 export function scrub (text: string, secrets: readonly string[]): string {
-  let clean = clip(text.replace(/[\u0000-\u001F\u007F]+/g, ' '), LONGEST_READ)
+  return clip(redact(clip(inOneLine(text), LONGEST_READ), secrets), LONGEST).trim()
+}
+
+/** The same of no more than the first of it, for who can do with half a word. @param length characters */
+export function scrubStart (text: string, secrets: readonly string[], length: number): string {
+  return redact(inOneLine(text).slice(0, LONGEST_READ), secrets).slice(0, length).trim()
+}
+
+function inOneLine (text: string): string {
+  return text.replace(/[\u0000-\u001F\u007F]+/g, ' ')
+}
+
+function redact (text: string, secrets: readonly string[]): string {
+  let clean = text
   for (const secret of secrets) clean = clean.replaceAll(secret, GONE)
-  clean = clean
+  return clean
     .replace(URL_LIKE, GONE)
     .replace(CREDENTIAL, GONE)
     .replace(KEY, GONE)
@@ -36,7 +49,6 @@ export function scrub (text: string, secrets: readonly string[]): string {
     .replace(LOCALHOST, GONE)
     .replace(ADDRESS, (token) => isAddress(token) ? GONE : token)
     .replace(LONG_TOKEN, (token) => isKeyLike(token) ? GONE : token)
-  return clip(clean, LONGEST).trim()
 }
 
 /** Cuts between words: half a key would be recognised by nothing. */

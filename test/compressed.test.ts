@@ -16,8 +16,6 @@ const codings = {
   zstd: { header: 'zstd', whole: zstdCompressSync, stream: createZstdCompress }
 } as const
 
-t.setTimeout(280_000)
-
 type Name = keyof typeof codings
 
 const JSON_HEAD = { 'content-type': 'application/json' } as const

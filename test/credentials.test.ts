@@ -24,7 +24,7 @@ t.test('one that is limited gives way to the other at once, and comes back', asy
   t.strictSame(told, {
     data: [{
       id: 'u0', dialect: 'messages', maintenance: false,
-      targets: [{ model: 'vendor-m1', breaker: 'closed', running: 0, ended: 1, failed: 0, wait_ms: 0 }],
+      targets: [{ model: 'vendor-m1', breaker: 'closed', running: 0, ended: 1, failed: 0, wait_ms: 0, last_error: { at: new Date(clock.now()).toISOString(), request_id: got.id, credential: 'one', cause: 'status 429', said: '{"type":"error","error":{"type":"rate_limit_error","message":"no"},"request_id":"[redacted]"}' } }],
       credentials: [{ id: 'one', running: 0, wait_ms: 30_000 }, { id: 'two', running: 0, wait_ms: 0 }]
     }],
     next: null

@@ -1,10 +1,12 @@
-// The log: JSON lines, one per request at its end; never bodies, never secrets. And the one place that watches exchanges.
+// The log: JSON lines, one per request at its end; never bodies (but the first of what an upstream said with an error), never secrets. And the one place that watches exchanges.
 import { type DestinationStream, type Logger, pino, stdSerializers } from 'pino'
 import type { LogLevel } from '../config/config.ts'
-import { type GatewayError, isGatewayError } from '../errors.ts'
+import type { GatewayError } from '../errors.ts'
 import type { Exchange, Outcome } from '../exchange.ts'
 import { ApiKey, Body, Charge, Model } from '../facts.ts'
+import { nameCause } from '../name-cause.ts'
 import type { Services } from '../services.ts'
+import type { FailedAttempt } from '../upstream/failed-attempt.ts'
 import type { FinishedExchange } from './metrics.ts'
 import { StandardOutput } from './output.ts'
 
@@ -67,7 +69,7 @@ export function observe (exchange: Exchange, { log, metrics }: Services, status:
 }
 
 export function logExchange (log: Logger, finished: FinishedExchange, error?: GatewayError): void {
-  // Our own sentence says which field, limit or address it was; what an upstream wrote stays with the client.
+  // Our own sentence says which field, limit or address it was; what upstreams wrote is in `failures`, scrubbed.
   const line = { ...finished, provider: undefined, nanos: finished.nanos?.toString(), reason: error === undefined || error.cause !== undefined ? undefined : error.message }
   // Our own failure: the stack is the first thing that whoever is on call asks for.
   if (error?.row === 'server_error') log.error({ ...line, err: error.cause ?? error }, 'request')
@@ -106,6 +108,7 @@ export function summarise (exchange: Exchange, outcome: Outcome, status: number,
     upstream,
     credential: upstream === undefined ? undefined : exchange.credential,
     attempts: exchange.attempts,
+    failures: exchange.failures.length === 0 ? undefined : exchange.failures.map(shown),
     stream: isRead ? exchange.find(Body)!.stream === true : undefined,
     nanos: charge?.nanos,
     usage: charge?.usage,
@@ -118,6 +121,11 @@ export function summarise (exchange: Exchange, outcome: Outcome, status: number,
     client: typeof client === 'string' ? client.slice(0, CLIENT_LENGTH) : undefined,
     ip: received.address
   }
+}
+
+/** In its own order; the request's id and time are those of the line. */
+function shown ({ upstream, model, credential, cause, said }: FailedAttempt): Omit<FailedAttempt, 'request_id' | 'at'> {
+  return { upstream, model, credential, cause, said }
 }
 
 /**
@@ -140,14 +148,4 @@ function round (ms: number): number {
 function refusesUs (cause: unknown): boolean {
   const { kind, status } = (cause ?? {}) as { readonly kind?: unknown, readonly status?: unknown }
   return kind === 'status' && (status === 401 || status === 403)
-}
-
-/** Names only: the message of a SyntaxError quotes the body that it could not read. */
-function nameCause (cause: unknown): string | undefined {
-  if (isGatewayError(cause)) return [cause.code, nameCause(cause.cause)].filter(Boolean).join(': ')
-  if (typeof cause !== 'object' || cause === null) return typeof cause === 'string' ? cause : undefined
-  const { kind, status, code, name } = cause as Readonly<Record<string, unknown>>
-  if (kind === 'status') return `status ${String(status)}`
-  const inner = 'cause' in cause ? nameCause(cause.cause) : undefined
-  return [kind ?? code ?? name, inner].filter((part) => typeof part === 'string').join(': ')
 }

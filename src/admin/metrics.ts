@@ -6,6 +6,7 @@ import { collectDefaultMetrics, Registry } from 'prom-client'
 import type { Config } from '../config/config.ts'
 import type { Nanos } from '../money/nanos.ts'
 import type { Usage, UsageSource } from '../money/usage.ts'
+import type { FailedAttempt } from '../upstream/failed-attempt.ts'
 
 /** An exchange that is over: what the log line and the metrics are made of. */
 export interface FinishedExchange {
@@ -30,6 +31,8 @@ export interface FinishedExchange {
   /** of the last attempt */
   readonly credential?: string | undefined
   readonly attempts: number
+  /** what became of those that did not serve; undefined: there are none */
+  readonly failures?: readonly Omit<FailedAttempt, 'request_id' | 'at'>[] | undefined
   /** undefined: the body was not read */
   readonly stream: boolean | undefined
   readonly nanos?: Nanos | undefined

@@ -10,6 +10,8 @@ import type { Download } from '../routes.ts'
 import type { Task } from '../store/tasks.ts'
 import { ask } from '../upstream/ask.ts'
 import { aboutTask, contentPath, createdId, readReport } from '../upstream/dialects/videos.ts'
+import { saidIn } from '../upstream/failed-attempt.ts'
+import { secretsOf } from '../upstream/secrets.ts'
 import { describe, isOver, type Report, type Video, videoOf } from '../videos/video.ts'
 import { upstreamOf } from '../videos/watcher.ts'
 
@@ -105,7 +107,7 @@ async function deleteFile ({ id, snapshot }: Exchange, video: Video): Promise<vo
     if (upstream === undefined || upstream.config.maintenance) return
     const told = await ask(upstream, aboutTask('DELETE', upstream, video.upstream_id), DELETE_MS)
     const failed = 'kind' in told ? told.kind : told.status >= 300 && told.status !== 404 ? `status ${told.status}` : undefined
-    if (failed !== undefined) snapshot.services.log.warn({ request_id: id, upstream: video.upstream, upstream_id: video.upstream_id, why: failed }, 'a deleted video could not be deleted at its upstream')
+    if (failed !== undefined) snapshot.services.log.warn({ request_id: id, upstream: video.upstream, upstream_id: video.upstream_id, why: failed, said: 'kind' in told ? undefined : saidIn({ kind: 'status', ...told }, secretsOf(upstream.config)) }, 'a deleted video could not be deleted at its upstream')
   } finally {
     snapshot.release()
   }

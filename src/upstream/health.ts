@@ -3,6 +3,7 @@
 import type { Config } from '../config/config.ts'
 import { Aside } from './aside.ts'
 import { Breaker, type BreakerState } from './breaker.ts'
+import type { FailedAttempt } from './failed-attempt.ts'
 import { type Account, type Log, type Pass, type Place, Run, type Target } from './pass.ts'
 import { RetryBudget } from './retry-budget.ts'
 import type { Credential, Upstream } from './upstream.ts'
@@ -18,6 +19,8 @@ export interface TargetView {
   readonly failed: number
   /** milliseconds until it takes a request */
   readonly wait: number
+  /** absent: none has failed since the process knows it */
+  readonly lastError?: FailedAttempt
 }
 
 export interface CredentialView {
@@ -111,7 +114,7 @@ export class Health {
     if (this.waitOf(upstream, model, tried) > 0) return undefined
     const { targets, accounts } = this.#of(upstream)
     const now = this.#now()
-    const target = take(targets, model, () => ({ running: 0, breaker: new Breaker(), until: 0, asides: new Map() }))
+    const target = take(targets, model, () => ({ running: 0, breaker: new Breaker(), until: 0, asides: new Map(), lastError: undefined }))
     let place: Place | undefined
     for (const credential of upstream.credentials) {
       const account = take(accounts, credential.key, () => ({ running: 0, refused: new Aside() }))
@@ -120,6 +123,12 @@ export class Health {
       place = { model, target, credential, isAlone: upstream.credentials.length === 1, account, aside, isBlamed }
     }
     return place && new Run(place, this.#now, this.#log, onOver)
+  }
+
+  /** What an attempt there came to; of one that nobody has asked for nothing is kept. */
+  noteFailure (attempt: FailedAttempt): void {
+    const target = this.#known.get(attempt.upstream)?.targets.get(attempt.model)
+    if (target !== undefined) target.lastError = attempt
   }
 
   /** A request is sent there for the first time. */
@@ -156,7 +165,7 @@ export class Health {
       for (const model of models.get(name) ?? []) {
         const target = known?.targets.get(model)
         const { all, marked } = target?.breaker.count(upstream.config.breaker.window, now) ?? { all: 0, marked: 0 }
-        found.push({ upstream: name, model, breaker: target?.breaker.state(now) ?? 'closed', running: target?.running ?? 0, ended: all, failed: marked, wait: this.recoveryOf(upstream, model) })
+        found.push({ upstream: name, model, breaker: target?.breaker.state(now) ?? 'closed', running: target?.running ?? 0, ended: all, failed: marked, wait: this.recoveryOf(upstream, model), ...(target?.lastError !== undefined && { lastError: target.lastError }) })
       }
     }
     return found

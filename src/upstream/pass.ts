@@ -5,6 +5,7 @@ import type { UpstreamFailure } from '../plugin.ts'
 import type { Aside } from './aside.ts'
 import { type Blame, blameFor } from './blame.ts'
 import type { Breaker } from './breaker.ts'
+import type { FailedAttempt } from './failed-attempt.ts'
 import type { Credential, Upstream } from './upstream.ts'
 
 /** One attempt that may go to its target now. Exactly one of its three ends is told, once; more do nothing. */
@@ -43,6 +44,8 @@ export interface Target {
   until: number
   /** by the key of the credential: vendors limit and forbid by model */
   readonly asides: Map<string, Aside>
+  /** the one that failed last, however long ago */
+  lastError: FailedAttempt | undefined
 }
 
 /** What is known of a credential, for whatever it is used. */

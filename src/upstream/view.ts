@@ -13,12 +13,13 @@ export function viewOf (health: Health, live: Parameters<Health['targets']>[0]):
 
 const FROM_BEST: readonly BreakerState[] = ['closed', 'half_open', 'open']
 
-/** What is counted is added up; of breakers and waits the worst counts, for some requests meet it. */
+/** What is counted is added up, what failed last is the last of all; of breakers and waits the worst counts, for some requests meet it. */
 export function mergedView (views: readonly UpstreamView[]): UpstreamView {
   return {
     targets: merged(views.flatMap(({ targets }) => targets), ({ upstream, model }) => `${upstream} ${model}`, (a, b) => ({
       ...a, breaker: FROM_BEST[Math.max(FROM_BEST.indexOf(a.breaker), FROM_BEST.indexOf(b.breaker))]!,
-      running: a.running + b.running, ended: a.ended + b.ended, failed: a.failed + b.failed, wait: Math.max(a.wait, b.wait)
+      running: a.running + b.running, ended: a.ended + b.ended, failed: a.failed + b.failed, wait: Math.max(a.wait, b.wait),
+      ...(b.lastError !== undefined && b.lastError.at > (a.lastError?.at ?? 0) && { lastError: b.lastError })
     })),
     credentials: merged(views.flatMap(({ credentials }) => credentials), ({ upstream, id }) => `${upstream} ${id}`, (a, b) => ({
       ...a, running: a.running + b.running, wait: Math.max(a.wait, b.wait)

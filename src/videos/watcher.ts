@@ -14,6 +14,8 @@ import type { Task, Tasks } from '../store/tasks.ts'
 import type { Timer } from '../timer.ts'
 import { ask } from '../upstream/ask.ts'
 import { aboutTask, readReport } from '../upstream/dialects/videos.ts'
+import { saidIn } from '../upstream/failed-attempt.ts'
+import { secretsOf } from '../upstream/secrets.ts'
 import { credentialOf, type Upstream } from '../upstream/upstream.ts'
 import { advance, isOver, type Report, type Video, videoOf } from './video.ts'
 
@@ -33,7 +35,7 @@ export interface WatcherOptions {
 type Finding =
   | { readonly kind: 'report', readonly report: Report }
   | { readonly kind: 'gone' }
-  | { readonly kind: 'silent', readonly why: string }
+  | { readonly kind: 'silent', readonly why: string, readonly said?: string | undefined }
 
 /** Of one upstream: one that hangs holds up nobody else's tasks. */
 interface Line {
@@ -262,7 +264,7 @@ export class VideoWatcher {
     if (now() < task.created + this.#config.max_age) {
       // At the first time, the second, the fourth, the eighth …
       if (finding.kind === 'silent' && (watched.silences & (watched.silences - 1)) === 0) {
-        log.warn({ ...about(task, video), why: finding.why, times: watched.silences }, 'an upstream did not tell how far a video task is')
+        log.warn({ ...about(task, video), why: finding.why, said: finding.said, times: watched.silences }, 'an upstream did not tell how far a video task is')
       }
       return false
     }
@@ -310,7 +312,7 @@ export class VideoWatcher {
       const told = await ask(upstream, aboutTask('GET', upstream, video.upstream_id), ASK_MS, this.#closing.signal)
       if ('kind' in told) return { kind: 'silent', why: told.kind }
       if (told.status === 404 || told.status === 410) return { kind: 'gone' }
-      if (told.status !== 200) return { kind: 'silent', why: `status ${told.status}` }
+      if (told.status !== 200) return { kind: 'silent', why: `status ${told.status}`, said: saidIn({ kind: 'status', ...told }, secretsOf(upstream.config)) }
       try {
         const report = readReport(told.body)
         return report.status === 'unheard' ? { kind: 'silent', why: 'its status is a word that nobody knows' } : { kind: 'report', report }

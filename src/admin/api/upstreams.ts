@@ -1,5 +1,6 @@
 // How upstreams fare, as the processes of this gateway see it: which targets are left alone, which credentials are put aside, and for
 // how long.
+import type { FailedAttempt } from '../../upstream/failed-attempt.ts'
 import type { UpstreamView } from '../../upstream/view.ts'
 import type { Upstream } from '../../upstream/upstream.ts'
 import { type Operation, pageOf, readQuery } from './operation.ts'
@@ -16,7 +17,7 @@ const QUERY = ['after', 'limit']
 export function upstreamOperations ({ view, live }: UpstreamParts): readonly Operation[] {
   return [{
     method: 'GET', path: '/upstreams', name: 'listUpstreams', query: QUERY,
-    summary: 'All upstreams of the configuration and how they fare: what each target had of requests within its breaker\'s window, what runs, and in how many milliseconds it is asked again. With workers, of all of them: sums, and the worst breaker and the longest wait of any.',
+    summary: 'All upstreams of the configuration and how they fare: what each target had of requests within its breaker\'s window, what runs, in how many milliseconds it is asked again, and what it said when it failed last (the first 300 characters, without secrets). With workers, of all of them: sums, and the worst breaker and the longest wait of any.',
     async answer ({ query: sent }) {
       const query = readQuery(sent, QUERY)
       const seen = await view()
@@ -28,7 +29,7 @@ export function upstreamOperations ({ view, live }: UpstreamParts): readonly Ope
         body: {
           data: rows.map(({ id, config: { dialect, maintenance } }) => ({
             id, dialect, maintenance,
-            targets: (targets.get(id) ?? []).map(({ model, breaker, running, ended, failed, wait }) => ({ model, breaker, running, ended, failed, wait_ms: wait })),
+            targets: (targets.get(id) ?? []).map(({ model, breaker, running, ended, failed, wait, lastError }) => ({ model, breaker, running, ended, failed, wait_ms: wait, last_error: shown(lastError) })),
             credentials: (credentials.get(id) ?? []).map(({ id: name, running, wait }) => ({ id: name, running, wait_ms: wait }))
           })),
           next
@@ -36,4 +37,11 @@ export function upstreamOperations ({ view, live }: UpstreamParts): readonly Ope
       }
     }
   }]
+}
+
+/** Null: no attempt has failed there since the process began. */
+function shown (failed: FailedAttempt | undefined): object | null {
+  if (failed === undefined) return null
+  const { at, request_id: requestId, credential = null, cause, said = null } = failed
+  return { at: new Date(at).toISOString(), request_id: requestId, credential, cause, said }
 }

@@ -1,0 +1,62 @@
+// What an upstream said when it failed: for the operator, in the log and in the admin API, where a client may not hear of it.
+import type { Exchange } from '../exchange.ts'
+import { nameCause } from '../name-cause.ts'
+import type { UpstreamFailure } from '../plugin.ts'
+import { scrubStart } from '../scrub.ts'
+import { secretsOf } from './secrets.ts'
+
+export interface FailedAttempt {
+  /** milliseconds since the epoch */
+  readonly at: number
+  readonly request_id: string
+  readonly upstream: string
+  /** or the route that is forwarded there unread */
+  readonly model: string
+  readonly credential?: string | undefined
+  /** such as "status 404", or "refused: ECONNREFUSED" */
+  readonly cause: string
+  /** its own words, without secrets of ours or of its own; absent: it said nothing */
+  readonly said?: string | undefined
+}
+
+/** Characters that are kept of what one said. */
+const KEPT = 300
+/** No plan has as many attempts that a reader would learn more from the next. */
+const MOST = 20
+/** Looked at of a page. */
+const READ = 8000
+
+/** Never throws. */
+export function noteFailure (failure: UpstreamFailure, exchange: Exchange, upstream: string): void {
+  const { failures, snapshot, route, tried, credential } = exchange
+  const config = snapshot.upstreams.get(upstream)?.config
+  if (config === undefined) return
+  const attempt: FailedAttempt = {
+    at: snapshot.services.now(),
+    request_id: exchange.id,
+    upstream,
+    model: tried?.model ?? route.name,
+    credential,
+    cause: nameCause(failure) ?? failure.kind,
+    said: saidIn(failure, secretsOf(config))
+  }
+  if (failures.length < MOST) failures.push(attempt)
+  snapshot.services.upstreams.health.noteFailure(attempt)
+}
+
+/** @param secrets known values that must not be in it @returns undefined: it said nothing, or nothing that can be read */
+export function saidIn (failure: UpstreamFailure, secrets: readonly string[]): string | undefined {
+  if (failure.kind !== 'status' && failure.kind !== 'error_event') return undefined
+  const { body } = failure
+  if (body === undefined) return undefined
+  // In JSON a secret may be written otherwise.
+  const text = typeof body === 'string' ? textOf(body) : JSON.stringify(body)
+  const all = typeof body === 'string' ? secrets : secrets.flatMap((secret) => [secret, JSON.stringify(secret).slice(1, -1)])
+  return scrubStart(text, all, KEPT) || undefined
+}
+
+/** Of a page what a reader would see. */
+function textOf (said: string): string {
+  const head = said.slice(0, READ)
+  return /^\s*</.test(head) ? head.replace(/<(style|script)\b[^]*?<\/\1>|<[^>]*>/gi, ' ').replace(/\s+/g, ' ').trim() : head
+}
