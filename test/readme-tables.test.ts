@@ -32,6 +32,6 @@ t.test('each plugin has its row, in the order of the pipeline, with its hooks, w
   t.strictSame(rows.map((row) => ({ ...row, hooks: row.hooks.toSorted() })), said.map((row) => ({ ...row, hooks: row.hooks.toSorted() })))
 })
 
-t.test('the example of a plugin is the one that user-plugin.test.ts loads', async (t) => {
-  t.ok(readme.includes('```ts\n' + readFileSync(path.join(packageRoot, 'test/fixtures/block-words.ts'), 'utf8') + '```\n'))
+t.test('the examples of plugins are those that user-plugin.test.ts loads', async (t) => {
+  for (const name of ['block-words', 'outcome-log']) t.ok(readme.includes('```ts\n' + readFileSync(path.join(packageRoot, `test/fixtures/${name}.ts`), 'utf8') + '```\n'), name)
 })

@@ -4,6 +4,7 @@ import { readFileSync, rmSync, writeFileSync } from 'node:fs'
 import path from 'node:path'
 import t, { type Test } from 'tap'
 import { formatProblem } from '../src/config/problem.ts'
+import { until } from './billing-client.ts'
 import { gateway, KEY, messagesRequest, yaml, type TestGateway } from './gateway.ts'
 import { answer, messageEnd, messageStart, blockStart, blockStop, textDelta, upstream, wait, type Upstream } from './upstream.ts'
 
@@ -31,6 +32,16 @@ async function isRefused (t: Test, response: Response, status: number, code: str
   t.equal(error.details.error_code, code)
   return error.message
 }
+
+t.test('the other example of the README: what is asked for with exchange.onFinish is told once, however the request ends', async (t) => {
+  const vendor = await upstream(t, answer('fine'))
+  const running = await gateway(t, withPlugin([vendor.url], '{ use: ./outcome-log.ts }'), { files: { 'outcome-log.ts': readFileSync(new URL('fixtures/outcome-log.ts', import.meta.url), 'utf8') } })
+  const told = (): unknown[] => running.logged.filter(({ msg }) => msg === 'it is over').map(({ kind }) => kind)
+  await (await running.messages(messagesRequest)).text()
+  await (await running.messages({ ...messagesRequest, model: 'nobody' })).text()
+  await until(() => told().length === 2)
+  t.strictSame(told(), ['completed', 'failed'])
+})
 
 t.test('the example of the README', async (t) => {
   const vendor = await upstream(t, answer('fine'))
@@ -222,6 +233,8 @@ const mistakes = (url: string): readonly Mistake[] => {
     { title: 'a create that returns no hooks', files: { 'mine.ts': 'export default { name: \'mine\', create () {} }\n' }, problems: [`gateway.yaml:8:25 /pipeline/1/use ${PUT}the "create" of the plugin mine must return an object of hooks, and returned undefined`] },
     { title: 'a create that is async', files: { 'mine.ts': 'export default { name: \'mine\', async create () { return {} } }\n' }, problems: [`gateway.yaml:8:25 /pipeline/1/use ${PUT}the "create" of the plugin mine must return an object of hooks, and returned a promise`] },
     { title: 'a hook that does not exist', files: { 'mine.ts': 'export default { name: \'mine\', create: () => ({ onReqest () {} }) }\n' }, problems: [`gateway.yaml:8:25 /pipeline/1/use ${PUT}the plugin mine has a hook "onReqest", which does not exist (did you mean "onRequest"?)`] },
+    { title: 'what a request tells, as a hook', files: { 'mine.ts': 'export default { name: \'mine\', create: () => ({ onFinish () {} }) }\n' }, problems: [`gateway.yaml:8:25 /pipeline/1/use ${PUT}the plugin mine has a hook "onFinish", which does not exist (each request is asked to tell it: in onHead or onRequest call exchange.onFinish((outcome) => { ... }))`] },
+    { title: 'a hook of an attempt, as one of the plugin', files: { 'mine.ts': 'export default { name: \'mine\', create: () => ({ onUpstreamEvent () {} }) }\n' }, problems: [`gateway.yaml:8:25 /pipeline/1/use ${PUT}the plugin mine has a hook "onUpstreamEvent", which does not exist (it is one of an attempt: return it from perAttempt)`] },
     { title: 'a hook that is no function', files: { 'mine.ts': 'export default { name: \'mine\', create: () => ({ onHead: true }) }\n' }, problems: [`gateway.yaml:8:25 /pipeline/1/use ${PUT}the hook "onHead" of the plugin mine must be a function`] }
   ]
 }

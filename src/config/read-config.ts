@@ -29,7 +29,7 @@ export async function readConfig (input: WorkerInput, note: Note): Promise<Verdi
   return {
     kind: 'valid',
     parts: { rest: JSON.stringify({ server, store, ...rest }), lists },
-    warnings: checked.warnings,
+    warnings: sortProblems([...checked.warnings, ...source.oddities], source.file.name),
     digest: createHash('sha256').update(JSON.stringify([rest, lists])).digest('hex'),
     secrets: checked.secrets.filter((pointer) => pointer.startsWith('/pipeline/')),
     places: Object.fromEntries([
@@ -57,6 +57,7 @@ interface Own {
 
 async function loadOwn (wanted: readonly OwnPlugin[], shipped: readonly Plugin[], source: Source, note: Note): Promise<Own> {
   const plugins = new Map<string, Plugin>()
+  const tried = new Set<string>()
   const reported: string[] = []
   const files = new Set<string>()
   const noteFile = (path: string): void => {
@@ -70,7 +71,11 @@ async function loadOwn (wanted: readonly OwnPlugin[], shipped: readonly Plugin[]
       reported.push(pointer)
       source.problems.push(problemAt(tree.at, `${pointer}/use`, message, hint))
     }
-    if (plugins.has(path)) continue               // twice in the list: a rule says so
+    if (tried.has(path)) {                        // twice in the list: a rule says so, if it can be used at all
+      if (!plugins.has(path)) reported.push(pointer)
+      continue
+    }
+    tried.add(path)
     try {
       const plugin = await loadUserPlugin(path, 'check', noteFile)
       const wrong = explainSchema(path, plugin)
@@ -89,7 +94,10 @@ async function loadOwn (wanted: readonly OwnPlugin[], shipped: readonly Plugin[]
 }
 
 function invalid (source: Source, problems: readonly Problem[]): Verdict {
-  return { kind: 'invalid', problems: sortProblems(problems, source.file.name).map((problem) => hide(problem, source.secretTexts)) }
+  // What is odd on a line is the cause of what is wrong there, or, where it is no YAML, on the next one.
+  const isCaused = ({ file, line }: Problem): boolean => source.oddities.some((odd) => odd.file === file && (odd.line === line || (!source.isWhole && odd.line === line - 1)))
+  const causes = [...problems.filter((problem) => !isCaused(problem)), ...source.oddities]
+  return { kind: 'invalid', problems: sortProblems(causes, source.file.name).map((problem) => hide(problem, source.secretTexts)) }
 }
 
 /** The last defence: what came out of a secret file is in no sentence, whoever wrote the sentence. */

@@ -191,6 +191,17 @@ export class Snapshot {
   }
 }
 
+const REGISTERED = 'each request is asked to tell it: in onHead or onRequest call'
+const OF_AN_ATTEMPT = 'it is one of an attempt: return it from perAttempt'
+
+/** What is told to plugins, and by no hook of theirs. */
+const ELSEWHERE: Readonly<Record<string, string>> = {
+  onFinish: `${REGISTERED} exchange.onFinish((outcome) => { ... })`,
+  onSettle: `${REGISTERED} exchange.onSettle((outcome) => { ... })`,
+  onUpstreamRequest: OF_AN_ATTEMPT, onUpstreamReply: OF_AN_ATTEMPT, onUpstreamEvent: OF_AN_ATTEMPT,
+  onClose: 'it is called "close"'
+}
+
 /** @throws {PartError} the plugin's own, or one that names the plugin */
 function create (plugin: Plugin, index: number, config: Config, services: Services): Hooks {
   const { name } = plugin
@@ -212,7 +223,7 @@ function create (plugin: Plugin, index: number, config: Config, services: Servic
   }
   for (const hook of Object.keys(hooks)) {
     const isKnown = hookNames.includes(hook)
-    if (!isKnown && /^on[A-Z]/.test(hook)) throw new PartError(path, `the plugin ${name} has a hook "${hook}", which does not exist`, suggest(hook, hookNames))
+    if (!isKnown && /^on[A-Z]/.test(hook)) throw new PartError(path, `the plugin ${name} has a hook "${hook}", which does not exist`, Object.hasOwn(ELSEWHERE, hook) ? ELSEWHERE[hook] : suggest(hook, hookNames))
     const value = (hooks as Readonly<Record<string, unknown>>)[hook]
     if (isKnown && value !== undefined && typeof value !== 'function') throw new PartError(path, `the hook "${hook}" of the plugin ${name} must be a function`)
   }

@@ -2,21 +2,33 @@
 import { basename, dirname, isAbsolute, join, resolve } from 'node:path'
 import { type Alias, isAlias, isMap as isYamlMap, isScalar, isSeq, LineCounter, type Node, type ParsedNode, parseDocument, type Scalar, visit } from 'yaml'
 import { type Env, interpolate, resolveCore } from './interpolate.ts'
+import { oddities, openQuote } from './odd-text.ts'
 import { formatPointer, isMap, locate, type Part, type Path, printSpot, problemAt, type Spot, type TextFile } from './place.ts'
 import type { Problem } from './problem.ts'
 import { textReader } from './read-text.ts'
-import { explainYaml, isConsequence, isHarmless, isOpenQuote, openBracket } from './yaml-error.ts'
+import { explainYaml, isConsequence, isHarmless, isRepeat, openBracket } from './yaml-error.ts'
 
 export interface Source extends Part {
   /** the main file */
   readonly file: TextFile
   readonly problems: Problem[]
+  /** what is surely not meant, and may be all the same: of what stands on their lines, these are the cause */
+  readonly oddities: readonly Problem[]
   /** false: parts of it could not be read, so that looking for more mistakes would only invent some */
   readonly isWhole: boolean
   /** paths (JSON pointers) of values that came out of secret files */
   readonly secrets: ReadonlySet<string>
   /** texts that came out of secret files: never to be printed */
   readonly secretTexts: readonly string[]
+}
+
+/** Of a key that was set before in its map. */
+interface Repeat {
+  readonly offset: number
+  /** of the one before */
+  readonly first: number
+  /** keys behind it that were set before, too */
+  more: number
 }
 
 /** A laughing billion of aliases is refused; a thousand models that share a price by alias are not. */
@@ -30,6 +42,7 @@ const MAX_DEPTH = 64
 export function readSource (name: string, env: Env, note: (path: string, stamp: string) => void): Source {
   const readText = textReader(note)
   const problems: Problem[] = []
+  const odd: Problem[] = []
   const secretTexts: string[] = []
   const readFiles = new Map<string, Spot>()
   let isWhole = true
@@ -74,12 +87,18 @@ export function readSource (name: string, env: Env, note: (path: string, stamp: 
       isWhole = false
       return undefined
     }
+    for (const { offset, message, hint } of oddities(text)) odd.push(problemAt({ file, offset }, '', message, hint))
     const lines = new Set<number>()
     const errors = [...document.errors, ...document.warnings]
+    const quote = errors.every(isHarmless) ? undefined : openQuote(text)
+    const repeats = errors.some(isRepeat) ? repeatedKeys(document.contents) : undefined
     for (const [index, error] of errors.entries()) {
+      // all that follows is inside the quote
+      if (quote !== undefined && error.pos[0] >= quote.offset) continue
       if (isConsequence(error, errors.slice(0, index))) continue
+      if (isRepeat(error) && repeats !== undefined) continue
       const bracket = openBracket(error)
-      const opened = isOpenQuote(error) ? lastQuote(document.contents) : bracket === undefined ? undefined : lastOpen(document.contents, text, bracket, error.pos[0])
+      const opened = bracket === undefined ? undefined : lastOpen(document.contents, text, bracket, error.pos[0])
       const spot = { file, offset: opened ?? error.pos[0] }
       const { line } = locate(spot)
       // one broken bracket makes the parser stumble over the rest of its line
@@ -88,20 +107,46 @@ export function readSource (name: string, env: Env, note: (path: string, stamp: 
       const { message, hint } = explainYaml(error, text)
       problems.push(problemAt(spot, '', message, hint))
       if (!isHarmless(error)) isWhole = false
-      // all that follows is inside the quote
-      if (isOpenQuote(error)) break
+    }
+    if (quote !== undefined) {
+      const { offset, end } = quote
+      problems.push(problemAt({ file, offset }, '', end === undefined ? 'this quote is never closed' : `this quote is never closed, or the next one, at ${printSpot({ file, offset: end })}, is one too many`))
+      isWhole = false
+    }
+    for (const { offset, first, more } of repeats ?? []) {
+      const there = printSpot({ file, offset: first })
+      if (more === 0) problems.push(problemAt({ file, offset }, '', `this key was set before in the same map, at ${there}`, 'remove one of the two'))
+      else problems.push(problemAt({ file, offset }, '', `this key and the ${more === 1 ? 'one' : more} after it were set before in the same map, from ${there} on`, 'was a block pasted twice? remove one of the two'))
     }
     return document
   }
 
-  /** The parser reports an open quote where the file ends; the reader wants to know where it begins. */
-  function lastQuote (contents: ParsedNode | null): number | undefined {
-    let last: number | undefined
-    visit(contents, { Scalar (_, node) { if (node.type?.startsWith('QUOTE') === true) last = node.range?.[0] } })
-    return last
+  /** Keys that stand twice in a map; those that follow each other both times are one. */
+  function repeatedKeys (contents: ParsedNode | null): readonly Repeat[] {
+    const found: Repeat[] = []
+    visit(contents, {
+      Map (_, { items }) {
+        const seen = new Map<unknown, number>()
+        let run: { readonly repeat: Repeat, readonly last: number, readonly place: number } | undefined
+        for (const [index, { key }] of items.entries()) {
+          if (!isScalar(key)) continue
+          const first = seen.get(key.value)
+          if (first === undefined) { seen.set(key.value, index); continue }
+          if (run !== undefined && run.last === index - 1 && run.place === first - 1) {
+            run.repeat.more++
+            run = { repeat: run.repeat, last: index, place: first }
+            continue
+          }
+          const repeat = { offset: key.range?.[0] ?? 0, first: (items[first]!.key as Scalar).range?.[0] ?? 0, more: 0 }
+          found.push(repeat)
+          run = { repeat, last: index, place: first }
+        }
+      }
+    })
+    return found
   }
 
-  /** The same for a bracket. */
+  /** The parser reports an open bracket where the text goes on; the reader wants to know where it begins. */
   function lastOpen (contents: ParsedNode | null, text: string, bracket: '{' | '[', before: number): number | undefined {
     let last: number | undefined
     visit(contents, {
@@ -285,8 +330,8 @@ export function readSource (name: string, env: Env, note: (path: string, stamp: 
   const opened = openFile(name, resolve(name))
   if (opened.text === undefined) {
     problems.push({ file: name, line: 1, column: 1, path: '', message: `the file ${opened.message}` })
-    return { file: opened.file, value: {}, tree: { at: { file: opened.file, offset: 0 } }, problems, isWhole: false, secrets: new Set(), secretTexts }
+    return { file: opened.file, value: {}, tree: { at: { file: opened.file, offset: 0 } }, problems, oddities: odd, isWhole: false, secrets: new Set(), secretTexts }
   }
   const part = readFile(opened.file, opened.text)
-  return { file: opened.file, ...part, problems, isWhole, secrets: findSecrets(part.tree, [], new Set()), secretTexts }
+  return { file: opened.file, ...part, problems, oddities: odd, isWhole, secrets: findSecrets(part.tree, [], new Set()), secretTexts }
 }

@@ -55,14 +55,13 @@ export function openBracket (error: YAMLError): '{' | '[' | undefined {
   return kind === undefined ? undefined : kind === 'map' ? '{' : '['
 }
 
-export function isOpenQuote (error: YAMLError): boolean {
-  return error.code === 'MISSING_CHAR' && error.message.includes('quote')
+export function isRepeat (error: YAMLError): boolean {
+  return error.code === 'DUPLICATE_KEY'
 }
 
 export function explainYaml (error: YAMLError, text: string): { readonly message: string, readonly hint?: string } {
   const before = text.slice(Math.max(0, error.pos[0] - 1), error.pos[0] + 1)
   if (error.code === 'UNEXPECTED_TOKEN' && before === '${') return { message: sentences[error.code], hint: 'inside { } and [ ] a ${NAME} stands in quotes: "${NAME}"' }
-  if (isOpenQuote(error)) return { message: 'this quote is never closed' }
   if (error.code === 'MISSING_CHAR' && error.message.startsWith('Implicit map key')) return { message: 'a ":" is missing after this key' }
   if (error.code === 'MISSING_CHAR' && error.message.startsWith('Sequence item without')) return { message: sentences.BAD_INDENT }
   const bracket = openBracket(error)

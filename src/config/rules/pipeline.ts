@@ -2,18 +2,27 @@
 import type { Plugin } from '../../plugin.ts'
 import { findTree, isMap, type Path, printSpot } from '../place.ts'
 import { quote } from '../sentence.ts'
-import { suggest } from '../suggest.ts'
+import { nearest, suggest } from '../suggest.ts'
 import { at, items, type Report, type RuleInput } from './input.ts'
 
 /** Written by the core, not by a plugin (facts.ts). */
 export const CORE_FACTS = ['body', 'model']
 const METER = 'billing-meter'
 
+/** A name that is not quite one counts as the plugin that was meant: that it is wrong is said where it stands, and once. */
 export function pluginsInOrder ({ value, plugins }: RuleInput): { readonly plugin: Plugin, readonly path: Path }[] {
-  return items(value.pipeline, 'pipeline').flatMap(({ item, path }) => {
-    const plugin = typeof item.use === 'string' ? plugins.get(item.use) : undefined
-    return plugin === undefined ? [] : [{ plugin, path: [...path, 'use'] }]
+  const uses = items(value.pipeline, 'pipeline').flatMap(({ item, path }) => typeof item.use === 'string' ? [{ use: item.use, path: [...path, 'use'] }] : [])
+  const written = new Set(uses.map(({ use }) => use))
+  return uses.flatMap(({ use, path }) => {
+    const meant = nearest(use, [...plugins.keys()].filter((name) => !written.has(name)))
+    const plugin = plugins.get(use) ?? (meant === undefined ? undefined : plugins.get(meant))
+    return plugin === undefined ? [] : [{ plugin, path }]
   })
+}
+
+/** Some of the pipeline could not be loaded, or is not known: what it would write, and how it is called, nobody knows. */
+export function hasUnknown (input: RuleInput): boolean {
+  return Array.isArray(input.value.pipeline) && pluginsInOrder(input).length < input.value.pipeline.length
 }
 
 export function checkPipeline (input: RuleInput, report: Report, warn: Report): void {
@@ -33,6 +42,8 @@ export function checkPipeline (input: RuleInput, report: Report, warn: Report): 
   }
   checkMeter(input, names, report)
   checkFamilies(input, warn)
+  /** who is missed, or what, where nobody is known who writes it: said where it is missed first */
+  const missed = new Set<string>()
   for (const [index, { plugin, path }] of list.entries()) {
     if (names.get(plugin.name) !== path) continue
     for (const { name } of plugin.reads ?? []) {
@@ -40,7 +51,12 @@ export function checkPipeline (input: RuleInput, report: Report, warn: Report): 
       if (CORE_FACTS.includes(name) || (writer !== undefined && writer < index)) continue
       if (writer === index) report(path, `${plugin.name} reads ${name} before it writes it`)
       else if (writer !== undefined) report(path, `${plugin.name} reads ${name}, which ${list[writer]!.plugin.name} writes later`, `move ${list[writer]!.plugin.name} above it`)
-      else report(path, `${plugin.name} reads ${name}, which nothing above it writes`, addWriter(name, input.plugins))
+      else {
+        const who = writerOf(name, input.plugins)
+        if (missed.has(who ?? name) || (who === undefined && hasUnknown(input))) continue
+        missed.add(who ?? name)
+        report(path, `${plugin.name} reads ${name}, which nothing above it writes`, who && `add ${who} above it`)
+      }
     }
   }
 }
@@ -54,9 +70,8 @@ function checkMeter ({ value, plugins }: RuleInput, names: ReadonlyMap<string, P
   if (isPriced) report(['pipeline'], `lacks ${METER}: there are prices, and nobody would be charged`, `add ${METER} below channel-router`)
 }
 
-function addWriter (fact: string, plugins: ReadonlyMap<string, Plugin>): string | undefined {
-  const writer = [...plugins.values()].find(({ writes }) => writes?.some(({ name }) => name === fact) === true)
-  return writer === undefined ? undefined : `add ${writer.name} above it`
+function writerOf (fact: string, plugins: ReadonlyMap<string, Plugin>): string | undefined {
+  return [...plugins.values()].find(({ writes }) => writes?.some(({ name }) => name === fact) === true)?.name
 }
 
 /** A limit of a family that no model belongs to limits nothing. */

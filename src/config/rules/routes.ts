@@ -7,7 +7,7 @@ import { quote } from '../sentence.ts'
 import { shippedRoutes } from '../snapshot.ts'
 import { suggest } from '../suggest.ts'
 import { items, type Report, type RuleInput, text } from './input.ts'
-import { CORE_FACTS, pluginsInOrder } from './pipeline.ts'
+import { CORE_FACTS, hasUnknown, pluginsInOrder } from './pipeline.ts'
 import { checkUpstreamName } from './upstreams.ts'
 
 const METHODS = ['GET', 'HEAD', 'POST', 'PUT', 'PATCH', 'DELETE', 'OPTIONS']
@@ -112,6 +112,8 @@ function checkRoutePipeline (
     if (names.indexOf(name) < index) report(here, `the plugin ${quote(name)} is in the list twice`)
     else if (position === -1) {
       const isShipped = input.plugins.has(name)
+      // it may be the name of one that could not be loaded
+      if (!isShipped && hasUnknown(input)) continue
       report(here, isShipped ? `the plugin ${name} is not in pipeline:` : `there is no plugin ${quote(name)} in pipeline:`, isShipped ? 'add it there: a route can only leave plugins out' : suggest(name, known))
     } else if (position < last) report(here, `${name} stands after ${known[last]!} here, but before it in pipeline:`, 'keep the order of pipeline:')
     last = Math.max(last, position)
