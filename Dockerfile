@@ -1,9 +1,11 @@
 # The gateway in a container. Not run by our CI, which has no container engine.
 #
 #   docker build -t model-gateway .
-#   docker run -p 8080:8080 -p 8081:8081 -v "$PWD/gateway.yaml:/app/gateway.yaml:ro" -v gateway-data:/app/data model-gateway
+#   docker run -p 8080:8080 -p 8081:8081 -v "$PWD:/etc/model-gateway:ro" -v gateway-data:/app/data model-gateway \
+#     node src/gateway.js start --config /etc/model-gateway/gateway.yaml
 #
-# In the mounted file, listen on 0.0.0.0: the shipped one listens on the container's loopback only, where -p does not reach.
+# The folder, never the file: an editor puts a new file in the place of the old one, and a mounted file stays the old one. In gateway.yaml,
+# `store: { path: /app/data }` is the volume, and listeners are at 0.0.0.0: the container's own loopback is where -p does not reach.
 
 # glibc, not Alpine: see src/gateway.js. The version is the one pinned in package.json.
 FROM node:26.10.0-bookworm-slim AS install

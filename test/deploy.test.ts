@@ -85,11 +85,17 @@ void t.test('helm: every value that a template asks for is there, every one that
   const valueAt = (path: string): unknown => path.split('.').reduce<unknown>((value, name) => (value as Json | undefined)?.[name], values)
   t.strictSame([...asked].filter((path) => valueAt(path) === undefined), [])
   t.strictSame(Object.keys(values).filter((name) => ![...asked].some((path) => path.split('.')[0] === name)), [])
-  const schema = JSON.parse(read('helm/model-gateway/values.schema.json')) as { readonly properties: Json }
-  const { $schema: _draft, ...rules } = schema as Json
-  const isValid = new Ajv({ strict: false }).compile(rules)
+  const schema = JSON.parse(read('helm/model-gateway/values.schema.json')) as { readonly properties: Json, readonly required: unknown }
+  // As it is, with the draft that it names: who validates values in an editor or in CI does no more.
+  const isValid = new Ajv({ strict: false }).compile(schema)
   t.ok(isValid(values), JSON.stringify(isValid.errors))
   t.notOk(isValid({ ...values, replica: 3 }), 'a typing error is refused')
+  t.notOk(isValid({ ...values, replicas: '3' }), 'a text for a number, too')
+  t.notOk(isValid({ ...values, image: { ...values['image'] as Json, pullPolicy: 'Sometimes' } }), 'and a word that is none of those')
+  for (const name of Object.keys(values)) {
+    const { [name]: _left, ...others } = values
+    t.equal(isValid(others), !(schema.required as readonly string[]).includes(name), `without ${name}`)
+  }
   t.strictSame(Object.keys(schema.properties).filter((name) => name !== 'global').toSorted(), Object.keys(values).toSorted())
 })
 
@@ -145,4 +151,10 @@ void t.test('systemd: waits for the drain, reloads by SIGHUP, and knows every se
   writeFileSync(copy, text.replace(/^ExecStart=\S+/m, `ExecStart=${process.execPath}`))
   const answer = ask('systemd-analyze', 'verify', '--man=no', copy)
   if (answer !== undefined) t.strictSame(answer.stderr.split('\n').filter((line) => line.includes('model-gateway.service')), [])
+})
+
+void t.test('every mount of a configuration is one of its folder: a file that is mounted stays as it was when an editor puts another in its place', async (t) => {
+  const mounts = [read('../../Dockerfile'), read('compose.yaml'), readFileSync(join(packageRoot, 'README.md'), 'utf8')].flatMap((text) => text.match(/\S*:\/[\w./-]+:ro\b/g) ?? [])
+  t.ok(mounts.length >= 2, mounts.join(' '))
+  t.strictSame(mounts.filter((mount) => /\.ya?ml:/.test(mount)), [])
 })
