@@ -30,7 +30,7 @@ const HELP = `gateway ${version}: a paid gateway to text, image and video models
   gateway accounts COMMAND          create, list, show, credit, suspend, resume               their options)
   gateway ledger COMMAND            export the entries as JSON lines; verify adds them up again
   gateway fleet [--json]            the processes that serve from the same store, and the configuration that each runs
-  gateway store COMMAND             export FILE, import FILE: moves everything to another store
+  gateway store COMMAND             export FILE, import FILE: moves everything to another store; new: after a loss
   gateway simulate [OPTIONS]        the built-in simulator of model vendors by itself (--help lists its options)
 `
 

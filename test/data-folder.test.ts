@@ -1,11 +1,14 @@
 // The data folder of a gateway process: what it says and does while its disk takes nothing, and when its ledger is gone or was cut.
 import { execFileSync, spawn } from 'node:child_process'
 import { once } from 'node:events'
+import { cpSync, readdirSync, readFileSync, rmSync, statSync, truncateSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import t, { type Test } from 'tap'
 import { packageRoot } from '../src/package-root.ts'
+import { EmbeddedStore } from '../src/store/embedded.ts'
 import { until } from './billing-client.ts'
-import { freePort, yaml } from './gateway-command.ts'
+import { copied, newLog, open } from './embedded-store.ts'
+import { freePort, gateway as command, yaml } from './gateway-command.ts'
 import { newcomersEnvironment, untapped } from './newcomer.ts'
 import { redisServer } from './redis-server.ts'
 import { folderFor } from './spawned.ts'
@@ -70,3 +73,97 @@ await t.test('after kill -9 a limited key goes on with what is left of its limit
   t.ok(served <= 30 - 10, `${served} more: never above the limit`)
   t.ok(served >= 30 - 10 - 3, `${served} more: a tenth of the limit may have come in the last second`)
 })
+
+interface Lost { readonly what: string, readonly lose: (data: string) => void, readonly says: RegExp }
+
+const LOST: readonly Lost[] = [
+  { what: 'gateway.db is gone', lose: (data) => { for (const name of ['gateway.db', 'gateway.db-wal']) rmSync(join(data, name), { force: true }) }, says: /gateway\.db is not there, which had entries up to 20.*Z\. +A new one/ },
+  { what: 'it is gone, and its log is there', lose: (data) => { rmSync(join(data, 'gateway.db')) }, says: /gateway\.db is not there.* write-ahead log is there \(gateway\.db-wal, \d{5,} bytes\)/ },
+  { what: 'it is empty', lose: (data) => { truncateSync(join(data, 'gateway.db')) }, says: /gateway\.db is empty/ },
+  { what: 'it is gone, in a folder of before there were marks', lose: (data) => { for (const name of ['gateway.db', 'ledger-mark']) rmSync(join(data, name)) }, says: /gateway\.db is not there\. Its write-ahead log/ }
+]
+
+await t.test('a ledger that is lost: no start, nothing is credited again, and what is left of it is not touched', async (t) => {
+  const folder = folderFor(t, { 'gateway.yaml': yaml(await freePort()) + RICH })
+  const running = await gateway(t, folder)
+  for (let i = 0; i < 3; i++) t.equal(await say(running.api), 200)
+  await until(() => /up to number +[1-9]/.test(readFileSync(join(folder, 'data/ledger-mark'), 'utf8')))
+  await running.kill()
+  for (const { what, lose, says } of LOST) {
+    const data = join(folderFor(t), 'data')
+    cpSync(join(folder, 'data'), data, { recursive: true })
+    lose(data)
+    const left = contentsOf(data)
+    await t.rejects(EmbeddedStore.open({ folder: data, log: newLog() }), says, what)
+    t.strictSame(contentsOf(data), left, 'as it was')
+    for (const name of ['gateway.db', 'gateway.db-wal']) cpSync(join(folder, 'data', name), join(data, name))
+    t.match((await (await open(t, data)).verify()), { differences: [], entries: 5 }, 'put back, all is as before')
+  }
+
+  const data = join(folder, 'data')
+  LOST[1]!.lose(data)
+  const left = contentsOf(data)
+  for (const args of [['start'], ['ledger', 'export'], ['store', 'new']]) {
+    const { code, err } = await command(folder, args)
+    t.equal(code, 1, args.join(' '))
+    t.match(err, /gateway store new --accept-loss/)
+    if (args[0] !== 'store') t.match(err, /ledger of the data folder .* is lost.*gateway store import FILE/)
+  }
+  t.strictSame(contentsOf(data), left, 'as it was')
+  t.match(await command(folder, ['store', 'new', '--accept-loss']), { code: 0, out: /opening balances of gateway\.yaml again/ })
+  const kept = new Set(contentsOf(data).map(([, bytes]) => bytes))
+  for (const [name, bytes] of left) t.ok(kept.has(bytes), `${name} is kept under another name`)
+  t.match(await command(folder, ['ledger', 'verify']), { code: 0, out: /right: 0 entries/ })
+  t.match(await command(folder, ['store', 'new', '--accept-loss']), { code: 1, err: /No ledger is lost.*nothing was changed/ })
+})
+
+await t.test('a lost ledger is filled with an export; one that can\'t be used leaves all as it was', async (t) => {
+  const folder = folderFor(t, { 'gateway.yaml': yaml(await freePort()) + RICH })
+  const running = await gateway(t, folder)
+  t.equal(await say(running.api), 200)
+  await running.kill()
+  t.match(await command(folder, ['store', 'export', 'all.jsonl']), { code: 0 })
+  truncateSync(join(folder, 'data/gateway.db'))
+  const lines = readFileSync(join(folder, 'all.jsonl'), 'utf8').split('\n')
+  const twice = lines.findIndex((line) => line.startsWith('{"entry"'))
+  writeFileSync(join(folder, 'broken.jsonl'), lines.toSpliced(twice, 0, lines[twice]!).join('\n'))
+  const left = contentsOf(join(folder, 'data'))
+  t.match(await command(folder, ['store', 'import', 'broken.jsonl']), { code: 1, err: /Nothing was imported/ })
+  t.strictSame(contentsOf(join(folder, 'data')), left)
+  t.match(await command(folder, ['store', 'import', 'all.jsonl']), { code: 0, out: /the same on both sides/ })
+  t.match(await command(folder, ['ledger', 'verify']), { code: 0, out: /right: 3 entries/ })
+})
+
+await t.test('a log that was cut, and an older backup: how many entries are missing is told', async (t) => {
+  const folder = folderFor(t)
+  const store = await open(t, folder, { fsync_interval: 1 })
+  await store.credit('acme', 'c0', 1n)
+  const backup = copied(t, folder)
+  const early = statSync(join(folder, 'gateway.db-wal')).size
+  for (let i = 1; i <= 5; i++) await store.credit('acme', `c${i}`, 1n)
+  await until(() => /up to number +5,/.test(readFileSync(join(folder, 'ledger-mark'), 'utf8')))
+  const cut = copied(t, folder)
+  truncateSync(join(cut, 'gateway.db-wal'), early)
+  for (const lost of [cut, backup]) {
+    cpSync(join(folder, 'ledger-mark'), join(lost, 'ledger-mark'))
+    const log = newLog()
+    const found = await open(t, lost, { log })
+    t.match(log.lines, [/ends earlier than it did/])
+    t.match(log.about, [{ alert: 'ledger_cut', entries: 5, last_entry: /Z$/ }])
+    t.equal(found.balance('acme').balance, 1n)
+    await found.close()
+    const again = newLog()
+    await open(t, lost, { log: again })
+    t.strictSame(again.lines, [], 'told once')
+  }
+  const whole = newLog()
+  const killed = copied(t, folder)
+  cpSync(join(folder, 'ledger-mark'), join(killed, 'ledger-mark'))
+  t.equal((await open(t, killed, { log: whole })).balance('acme').balance, 6n)
+  t.strictSame(whole.lines, [], 'a kill loses nothing, and nothing is told')
+})
+
+/** Names and bytes, without what names a process. */
+function contentsOf (folder: string): readonly (readonly [name: string, bytes: string])[] {
+  return readdirSync(folder).filter((name) => name.startsWith('gateway.db') || name.startsWith('ledger-mark')).toSorted().map((name) => [name, readFileSync(join(folder, name), 'base64')])
+}

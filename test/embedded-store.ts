@@ -7,16 +7,18 @@ import { EmbeddedStore, type EmbeddedOptions } from '../src/store/embedded.ts'
 import type { HoldRequest, Settlement } from '../src/store/store.ts'
 import { folderFor } from './spawned.ts'
 
-type Log = EmbeddedOptions['log'] & { readonly lines: string[], readonly errors: Error[] }
+type Log = EmbeddedOptions['log'] & { readonly lines: string[], readonly errors: Error[], readonly about: object[] }
 
 export function newLog (): Log {
   const lines: string[] = []
   const errors: Error[] = []
+  const abouts: object[] = []
   const write = (about: unknown, text?: string): void => {
     lines.push(text ?? String(about))
+    if (typeof about === 'object' && about !== null) abouts.push(about)
     if (typeof about === 'object' && about !== null && 'err' in about) errors.push(about.err as Error)
   }
-  return { lines, errors, info: write, warn: write, error: write } as Log
+  return { lines, errors, about: abouts, info: write, warn: write, error: write } as Log
 }
 
 /** Closed with the test, if not before. */

@@ -12,6 +12,7 @@ import { loadConfig } from '../config/load.ts'
 import { ConfigError } from '../config/problem.ts'
 import { formatUsd } from '../money/nanos.ts'
 import { version } from '../package-root.ts'
+import { findLoss, setAside } from '../store/embedded/mark.ts'
 import { linesOf } from '../store/lines.ts'
 import { Inventory, readRow, type Row, rowsOf, type Total, writeRow } from '../store/moving.ts'
 import { fillStore, openStore } from '../store/open.ts'
@@ -23,7 +24,8 @@ import { print } from './output.ts'
 import { table } from './print.ts'
 
 const USAGE = `Usage: gateway store export FILE [--config FILE]    all that the store keeps, as JSON lines; FILE must be new
-       gateway store import FILE [--config FILE]    into a store that is empty
+       gateway store import FILE [--config FILE]    into a store that is empty, or whose ledger is lost
+       gateway store new --accept-loss [--config FILE]    where the ledger of the data folder is lost: the next start begins a new one
 `
 
 const FORMAT = 'model-gateway store'
@@ -45,11 +47,12 @@ type OpenStore = Awaited<ReturnType<typeof openStore>>
 
 /** @returns the exit code: 0 done and the same on both sides, 1 refused or failed */
 export async function storeCommand ([verb = '', ...args]: readonly string[], { locate, pluginsUrl }: Pick<AdminCommandOptions, 'locate' | 'pluginsUrl'>): Promise<number> {
-  const { values, positionals: [file, ...more] } = parseArgs({ args: [...args], allowPositionals: true, options: { config: { type: 'string', short: 'c' }, help: { type: 'boolean', short: 'h' } } })
-  const verbs: Readonly<Record<string, typeof exportStore>> = { export: exportStore, import: importStore }
+  const { values, positionals: [file, ...more] } = parseArgs({ args: [...args], allowPositionals: true, options: { config: { type: 'string', short: 'c' }, 'accept-loss': { type: 'boolean' }, help: { type: 'boolean', short: 'h' } } })
+  const verbs: Readonly<Record<string, typeof exportStore>> = { export: exportStore, import: importStore, new: acceptLoss }
   const run = Object.hasOwn(verbs, verb) ? verbs[verb] : undefined
   if (values.help === true || ['--help', '-h', 'help'].includes(verb)) { await print(USAGE); return 0 }
-  if (run === undefined || file === undefined || more.length > 0) { console.error(USAGE); return 1 }
+  const isNew = verb === 'new' && values['accept-loss'] === true
+  if (run === undefined || (isNew ? file !== undefined : file === undefined || verb === 'new') || more.length > 0) { console.error(USAGE); return 1 }
   try {
     const { file: configFile, base } = locate(values.config)
     const loaded = await loadConfig(configFile, { pluginsUrl })
@@ -58,7 +61,7 @@ export async function storeCommand ([verb = '', ...args]: readonly string[], { l
     if (config.store.driver === 'memory') throw new CommandError('What store.driver: memory keeps ends with its process: there is nothing to export, and nowhere to import to.')
     const near = await nearGateway(config)
     if (near !== undefined) throw new CommandError(`A gateway runs at ${near}: stop it first, and all others that share its store.`)
-    return await run(config, path.resolve(base, config.store.path), file)
+    return await run(config, path.resolve(base, config.store.path), file ?? '')
   } catch (thrown) {
     if (!(thrown instanceof CommandError)) throw thrown
     console.error(thrown.message)
@@ -122,6 +125,15 @@ async function importStore (config: Config, folder: string, file: string): Promi
   } finally {
     await store.close()
   }
+}
+
+/** What is left of a lost ledger gets other names, so that a start finds none. */
+async function acceptLoss ({ store }: Config, folder: string): Promise<number> {
+  const loss = store.driver === 'embedded' ? findLoss(folder) : undefined
+  if (loss === undefined) throw new CommandError(`No ledger is lost in the data folder ${folder}: nothing was changed.`)
+  const { files } = setAside(folder)
+  await print(`${files.map((file) => `kept as ${file}\n`).join('')}The next start begins a new ledger, and credits the opening balances of gateway.yaml again.\n`)
+  return 0
 }
 
 async function opened (config: Config, folder: string): Promise<OpenStore> {

@@ -84,11 +84,12 @@ export class EmbeddedStore implements Store, Records, Tasks, Answers, Movable {
   /** @throws {Error} the data folder can't be used: says why, in words for the operator */
   static async open (options: EmbeddedOptions): Promise<EmbeddedStore> {
     const store = new EmbeddedStore(options)
-    const { last, aliveUntil, recovered } = await store.#recorder.open()
+    const { last, aliveUntil, recovered, lost } = await store.#recorder.open()
     const now = store.#now()
     store.#sequence = new Sequence(store.#now, last)
     // It was one of before that: which names it counted is as unknown as how often, so all are full.
     if (options.windows !== 'forget') store.#windows.fill(Math.min(aliveUntil, now) + MINUTE_MS)
+    if (lost > 0) options.log.error({ alert: 'ledger_cut', entries: lost, last_entry: last.seq < 0 ? null : new Date(last.time).toISOString() }, 'the ledger ends earlier than it did: its last entries are lost, such as by a write-ahead log (gateway.db-wal) that was cut or left behind, or by a backup that is older. Stop the gateway and put back what is missing, or it goes on from here')
     if (recovered > 0) options.log.warn({ requests: recovered }, 'the gateway died before these requests ended: they are charged for what they had produced')
     return store
   }

@@ -3,6 +3,7 @@
 import type { Row } from '../moving.ts'
 import { seqOf } from '../sequence.ts'
 import { Ledger } from './ledger.ts'
+import { findLoss, setAside } from './mark.ts'
 import { type Cell, pushEntry, pushTask } from './wire.ts'
 
 /** Entries that are added up at a time. */
@@ -10,13 +11,19 @@ const BATCH = 500
 /** What an entry's number and time look like where a driver of this process gave them: such ids are kept. */
 const OWN_ID = /^[0-9a-z]{17}$/
 
-/** @throws {Error} the folder can't be used, or is not empty, or the rows end in one: then nothing is in it */
+/** In the place of a ledger that is lost, too, of which what is left gets other names. @throws {Error} the folder can't be used, or is not empty, or the rows end in one: then nothing is in it */
 export async function fillFolder (folder: string, rows: AsyncIterable<Row>): Promise<void> {
-  const ledger = new Ledger(folder, true)
+  const aside = findLoss(folder) === undefined ? undefined : setAside(folder)
   try {
-    await ledger.fill(async () => { await put(ledger, rows) })
-  } finally {
-    ledger.close([])
+    const ledger = new Ledger(folder, true)
+    try {
+      await ledger.fill(async () => { await put(ledger, rows) })
+    } finally {
+      ledger.close([])
+    }
+  } catch (thrown) {
+    aside?.undo()                                             // an empty one in its place would be taken for a new one
+    throw thrown
   }
 }
 

@@ -10,7 +10,8 @@ import { isOver, oldestKept, partsOf } from '../periods.ts'
 import { REFUNDED_LATE, SETTLED_LATE } from '../late.ts'
 import type { AuditLine, Change, Difference, StoredRecord } from '../store.ts'
 import { Sums } from '../sums.ts'
-import { FOREIGN, migrate } from './schema.ts'
+import { LossError, type Mark, readMark, refuseLoss, writeMark } from './mark.ts'
+import { FOREIGN, migrate, refuseEmpty } from './schema.ts'
 import { TaskTable } from './task-table.ts'
 import { ENTRY, PROGRESS, TASK, WINDOW, type Cell, type Known, type Loaded, type Opened, type Write } from './wire.ts'
 
@@ -32,6 +33,8 @@ interface Compared { readonly of: Difference['of'], readonly cells: Cell[] }
 export class Ledger {
   readonly tasks: TaskTable
   readonly #folder: string
+  /** as it was found */
+  readonly #mark: Mark | undefined
   readonly #db: DatabaseSync
   readonly #insert: StatementSync
   readonly #find: StatementSync
@@ -55,6 +58,8 @@ export class Ledger {
     const file = path.join(folder, 'gateway.db')
     this.#folder = folder
     try {
+      refuseLoss(folder)
+      this.#mark = readMark(folder)
       create(folder, file)
       // The wait is for the end of another process that is about to end, or of a dead thread of this one.
       this.#db = new DatabaseSync(file, { timeout: 1000 })
@@ -62,9 +67,10 @@ export class Ledger {
       this.#db.exec('PRAGMA locking_mode = EXCLUSIVE')
       const { journal_mode: mode } = this.#db.prepare('PRAGMA journal_mode = WAL').get()!
       if (mode !== 'wal') throw new Error(`its file system allows no write-ahead log, only ${mode}`)
+      if (this.#mark !== undefined) refuseEmpty(this.#db)
       migrate(this.#db)                                       // writes in any case: a disk that takes nothing is found here
     } catch (thrown) {
-      throw new Error(explain(thrown, folder, file), { cause: thrown })
+      throw thrown instanceof LossError ? thrown : new Error(explain(thrown, folder, file), { cause: thrown })
     }
     try { writeFileSync(pidFile(folder), `${process.pid}\n`) } catch { /* it only serves a message */ }
     // recursive_triggers: without it INSERT OR REPLACE deletes unseen by the triggers that keep entries.
@@ -220,6 +226,16 @@ export class Ledger {
     return this.#last.get() as Opened['last'] | undefined ?? { seq: -1, time: 0 }
   }
 
+  /** How many entries were on the disk and are not there any more; 0: none, as far as is known. */
+  lost (): number {
+    return this.#mark === undefined ? 0 : Math.max(0, this.#mark.seq - this.last().seq)
+  }
+
+  /** So far it is on the disk. @throws {Error} it can't be said */
+  mark (last: Opened['last']): void {
+    writeMark(this.#folder, last)
+  }
+
   aliveUntil (): number {
     return Number(this.#db.prepare('SELECT alive_until FROM life').get()!['alive_until'])
   }
@@ -292,6 +308,7 @@ export class Ledger {
 
   /** A clean end. */
   close (windows: readonly Cell[]): void {
+    const last = this.last()
     try {
       this.#transact(() => {
         this.#db.exec('DELETE FROM noted_windows; UPDATE life SET alive_until = 0')
@@ -301,6 +318,7 @@ export class Ledger {
       rmSync(pidFile(this.#folder), { force: true })            // while it is certainly ours
       this.#db.close()
     }
+    this.mark(last)
   }
 
   * #compare (of: Difference['of'], sums: ReadonlyMap<string, Nanos>, oldest = ''): Iterable<Compared> {

@@ -101,6 +101,11 @@ export const STEPS: readonly string[] = [`
 
 export const FOREIGN = 'it belongs to another program'
 
+/** @throws {Error} there are no tables, where there were some */
+export function refuseEmpty (db: DatabaseSync): void {
+  if (db.prepare('SELECT 1 FROM sqlite_schema').get() === undefined) throw new Error('there is nothing in it, and there was a ledger. Put it back together with its write-ahead log (gateway.db-wal); or delete it, and the next start says how to go on without it')
+}
+
 /** All or nothing. @throws {Error} it is not ours to change */
 export function migrate (db: DatabaseSync, steps = STEPS): void {
   db.exec('BEGIN IMMEDIATE')

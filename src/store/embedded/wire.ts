@@ -91,6 +91,8 @@ export interface Opened {
   readonly aliveUntil: number
   /** how many requests died with that process, and were charged what they had produced */
   readonly recovered: number
+  /** how many entries were on the disk before, and are not there any more */
+  readonly lost: number
 }
 
 /** Rows of the same kind: account and balance; key and what it spent; day or month, key, and what that spent in it; request id and its charge; a window as `WINDOW`; an open task as `TASK`. */

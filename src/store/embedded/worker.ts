@@ -4,10 +4,13 @@ import { closeSync, fdatasync, fsyncSync, openSync } from 'node:fs'
 import path from 'node:path'
 import { parentPort, workerData } from 'node:worker_threads'
 import { Ledger } from './ledger.ts'
-import type { Answers, FromThread, Question, ThreadInput, ToThread, Write } from './wire.ts'
+import type { Answers, FromThread, Opened, Question, ThreadInput, ToThread, Write } from './wire.ts'
 
 /** Of 4 KB in the write-ahead log, about. A checkpoint of so many takes 5 ms, of 4000 30 ms (measured): who comes during one waits. */
 const PAGES_PER_CHECKPOINT = 1000
+
+/** Where every commit waits for the disk, how far that has come is noted after so long. */
+const MARK_MS = 100
 
 const { folder, fsyncInterval, now, owner, isResumed } = workerData as ThreadInput
 
@@ -22,10 +25,15 @@ class Syncer {
   #isRunning = false
   #isDirty = false
   #isClosed = false
+  /** and it was said */
+  #isUnmarked = false
   /** The kernel has given up what it could not put on the disk, and would not say so twice. */
   hasFailed = false
+  readonly #ledger: Ledger
 
-  constructor () {
+  constructor (ledger: Ledger) {
+    this.#ledger = ledger
+    this.noteCommit()                                         // of the start
     // A file whose name is not on the disk is lost with all that was synced into it.
     if (process.platform === 'win32') return
     const directory = openSync(folder, 'r')
@@ -34,7 +42,7 @@ class Syncer {
 
   noteCommit (): void {
     this.#isDirty = true
-    if (fsyncInterval > 0 && !this.#isRunning) this.#timer ??= setTimeout(() => { this.#sync() }, fsyncInterval)
+    if (!this.#isRunning) this.#timer ??= setTimeout(() => { this.#sync() }, fsyncInterval === 0 ? MARK_MS : fsyncInterval)
   }
 
   close (): void {
@@ -47,15 +55,26 @@ class Syncer {
     this.#timer = undefined
     this.#isRunning = true
     this.#isDirty = false
+    const last = this.#ledger.last()
     fdatasync(this.#log, (error) => {
       this.#isRunning = false
       if (this.#isClosed) { closeSync(this.#log); return }
       if (error !== null) {
         this.hasFailed = true
         post({ kind: 'warning', message: `what was recorded last may not survive a power loss: ${error.message}` })
-      }
+      } else this.#mark(last)
       if (this.#isDirty) this.noteCommit()
     })
+  }
+
+  #mark (last: Opened['last']): void {
+    try {
+      this.#ledger.mark(last)
+      this.#isUnmarked = false
+    } catch (thrown) {
+      if (!this.#isUnmarked) post({ kind: 'warning', message: `how far the ledger has come can't be noted beside it, so its loss would not be noticed: ${(thrown as Error).message}` })
+      this.#isUnmarked = true
+    }
   }
 }
 
@@ -89,7 +108,7 @@ class Recording {
 
   constructor (ledger: Ledger) {
     this.#ledger = ledger
-    this.#syncer = new Syncer()
+    this.#syncer = new Syncer(ledger)
   }
 
   take (message: ToThread): void {
@@ -182,6 +201,7 @@ try {
   const ledger = new Ledger(folder, fsyncInterval === 0)
   const recording = new Recording(ledger)
   let recovered = 0
+  const lost = ledger.lost()
   if (isResumed) {
     ledger.resume(owner)
   } else {
@@ -190,7 +210,7 @@ try {
     ledger.tasks.dropUncharged()
     for (const [of, cells] of ledger.load()) post({ kind: 'loaded', of, cells })
   }
-  post({ kind: 'opened', opened: { last: ledger.last(), aliveUntil: ledger.aliveUntil(), recovered } })
+  post({ kind: 'opened', opened: { last: ledger.last(), aliveUntil: ledger.aliveUntil(), recovered, lost } })
   parentPort!.on('message', (message: ToThread) => { recording.take(message) })
 } catch (thrown) {
   post({ kind: 'refused', message: (thrown as Error).message })
