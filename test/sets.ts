@@ -8,7 +8,7 @@ const LONG = new Set([
   'admin-api', 'admin-command', 'admin-command-refused', 'aliases', 'billing', 'billing-parallel', 'billing-random', 'channels', 'command', 'config', 'config-keys',
   'config-user-plugin', 'count-tokens', 'crash', 'drain', 'explain-command', 'failover', 'failure-table', 'files', 'forward', 'idempotency', 'images', 'key-limits',
   'key-policy', 'maintenance', 'memory', 'models-info', 'pack', 'plugin-faults', 'price-in-force', 'queue', 'quote', 'rehearse', 'reload', 'resilience', 'schema-validate', 'sdk-ai',
-  'sdk-anthropic', 'sdk-chat-upstream', 'sdk-images', 'sdk-videos', 'store-embedded-kill', 'truth-table', 'user-plugin', 'video-content', 'videos', 'videos-kill', 'websocket'
+  'sdk-anthropic', 'sdk-chat-upstream', 'sdk-images', 'sdk-videos', 'store-embedded-kill', 'truth-table', 'user-plugin', 'video-content', 'videos', 'videos-kill', 'websocket', 'wrong-types'
 ])
 
 export interface Sets {

@@ -59,7 +59,8 @@ const OPTIONAL = 'optional'
 function nameOptional (_key: string, schema: unknown): unknown {
   if (!isRecord(schema) || !isRecord(schema.properties)) return schema
   const required: readonly unknown[] = Array.isArray(schema.required) ? schema.required : []
-  return { ...schema, [OPTIONAL]: Object.keys(schema.properties).filter((name) => !required.includes(name)) }
+  const names = Object.keys(schema.properties).filter((name) => !required.includes(name))
+  return names.length === 0 ? schema : { ...schema, [OPTIONAL]: names }
 }
 
 /** Many clients write null for what they leave out, and many vendors refuse it: in place, so that nothing is copied, and nobody behind need know. */
