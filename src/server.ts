@@ -3,6 +3,7 @@ import { createServer, type IncomingHttpHeaders, type IncomingMessage, type Requ
 import type { AddressInfo, Socket } from 'node:net'
 import type { Duplex } from 'node:stream'
 import { observe } from './admin/log.ts'
+import { Refusals } from './admin/refusals.ts'
 import { Bag } from './bag.ts'
 import { type BodyLimits, BodyMemory, readBody } from './body.ts'
 import { ClientWriter, discard, hasMuchUnread } from './client-writer.ts'
@@ -19,6 +20,7 @@ import type { Headers } from './reply.ts'
 import { createRequestId } from './request-id.ts'
 import { readTarget, styleOf } from './routes.ts'
 import type { Services } from './services.ts'
+import { inTurn } from './turns.ts'
 import { isForm, readForm } from './multipart/read-form.ts'
 import { forward } from './upstream/forward.ts'
 import { connectTunnel, noticeEnd, type Upgrade } from './upstream/tunnel.ts'
@@ -48,6 +50,7 @@ export class GatewayServer {
   readonly #services: Services
   readonly bodyMemory: BodyMemory
   readonly overload: Overload
+  readonly #refusals: Refusals
   readonly #pace: Pace
   readonly #servers: readonly Server[]
   /** what a drain's deadline ends */
@@ -63,6 +66,7 @@ export class GatewayServer {
     this.#current = current
     this.#services = services
     this.bodyMemory = new BodyMemory(config.body_memory)
+    this.#refusals = new Refusals(services.log)
     this.overload = new Overload(config.overload, services.log, watchLoad)
     this.#pace = new Pace(config.body_rate, config.api.timeouts.body_idle)
     const listener = (handle: Handle): Server => this.#listener(handle)
@@ -132,6 +136,7 @@ export class GatewayServer {
     admin.close()
     this.overload.close()
     this.#pace.close()
+    this.#refusals.tell()
     for (const server of this.#servers) server.closeAllConnections()
   }
 
@@ -146,7 +151,7 @@ export class GatewayServer {
       // Other upgrades (h2c by curl --http2) may be ignored, RFC 9110 7.8; WebSockets must be told.
       shouldUpgradeCallback: ({ headers }: IncomingMessage) => headers.upgrade?.toLowerCase() === 'websocket' && !announcesBody(headers)
     }
-    const plain: RequestListener = (req, res) => { expectsMore(req) ? this.#refuse(req, res, new GatewayError('expectation_failed')) : handle(req, res) }
+    const plain = inTurn((req, res) => { expectsMore(req) ? this.#refuse(req, res, new GatewayError('expectation_failed')) : handle(req, res) })
     const server = createServer(options, plain)
     server.maxHeadersCount = MOST_HEADERS
     // Reading the body says "continue"; until then a refused client has sent nothing (RFC 9110 10.1.1).
@@ -204,7 +209,7 @@ export class GatewayServer {
       headers: req.headers,
       address: req.socket.remoteAddress ?? ''
     }, snapshot.lease())
-    observe(exchange, this.#services)
+    observe(exchange, this.#services, this.#refusals)
     this.#pace.begin(req, res, exchange)
     const place = this.#running.add(exchange)
     if (upgrade !== undefined) this.#tunnels++
@@ -266,9 +271,9 @@ export class GatewayServer {
     void discard(req, res).then(() => { res.end() })
   }
 
-  /** Who reports a request id must be found, also where no exchange was made. */
+  /** Who reports a request id can be found, also where no exchange was made. */
   #note (id: string, { status, code }: GatewayError, method: string | undefined, url: string | undefined): void {
-    this.#services.log.info({ request_id: id, status, code, method, path: url && shownPath(readTarget(url).path) }, 'refused')
+    this.#refusals.note({ status, code }, () => { this.#services.log.info({ request_id: id, status, code, method, path: url && shownPath(readTarget(url).path) }, 'refused') })
   }
 
   /** What the parser could not read, or what came too slowly: there is no request object, only the socket. */

@@ -5,6 +5,7 @@ import { text } from 'node:stream/consumers'
 import path from 'node:path'
 import t from 'tap'
 import { observe } from '../src/admin/log.ts'
+import { Refusals } from '../src/admin/refusals.ts'
 import { createMetrics, type FinishedExchange, type Metrics } from '../src/admin/metrics.ts'
 import { GatewayError } from '../src/errors.ts'
 import type { Exchange, Outcome } from '../src/exchange.ts'
@@ -181,7 +182,7 @@ t.test('the end of an exchange', async (t) => {
     return own.lines.at(-1)!
   }
   const served = (asked: Exchange): Exchange => {
-    observe(asked, own)
+    observe(asked, own, new Refusals(own.log))
     asked.set(ApiKey, { key: key({ secret: '***' }), account: account() })
     asked.set(Body, { model: 'm1', stream: true, messages: [{ role: 'user', content: 'my secret prompt' }] })
     return asked
@@ -189,7 +190,7 @@ t.test('the end of an exchange', async (t) => {
 
   t.test('is one line with all that on-call asks for', async (t) => {
     const asked = asking(on, 'm1')
-    observe(asked, own)
+    observe(asked, own, new Refusals(own.log))
     asked.set(Body, { model: 'm1', stream: true, messages: [{ role: 'user', content: 'my secret prompt' }] })
     const { premium } = on.models.get('m1')!.channels
     asked.set(Plan, { attempts: premium!.targets.map(({ upstream, model: id }) => ({ upstream, model: id, channel: 'premium' as const, sold: premium! })) })
@@ -257,7 +258,7 @@ t.test('the time that was ours is what is left without the client\'s sending, th
   const on = snapshot(config(), [], own)
   const ownMs = async (times: Partial<Exchange['times']>): Promise<number> => {
     const asked = exchange(on)
-    observe(asked, own)
+    observe(asked, own, new Refusals(own.log))
     for (const [name, at] of Object.entries(times)) Object.assign(asked.times, { [name]: name.startsWith('waited') ? at : asked.startedAt + at })
     await asked.finish({ kind: 'completed' })
     return own.lines.at(-1)!.own_ms as number

@@ -6,7 +6,7 @@ import { setTimeout } from 'node:timers/promises'
 import { brotliCompressSync, deflateSync, gzipSync, zstdCompressSync } from 'node:zlib'
 import t, { type Test } from 'tap'
 import { gateway, KEY, messagesRequest, yaml } from './gateway.ts'
-import { answer, json, upstream, wait } from './upstream.ts'
+import { answer, json, message, upstream, wait } from './upstream.ts'
 
 interface RawAnswer {
   readonly status: number
@@ -428,4 +428,72 @@ t.test('garbage behind a request on the same connection does not corrupt the ans
   const got = await send(t, url, head({ 'content-length': body.length }) + body + '\0\0 nonsense\r\n\r\n')
   t.ok(got.status === 200 || got.status === 400, String(got.status))
   t.equal(got.body.match(/HTTP\/1\.1/g), null, 'one answer, or none inside another')
+})
+
+t.test('thousands of requests in one piece', { timeout: 120_000 }, async (t) => {
+  const COUNT = 3000
+  const hold = Promise.withResolvers<void>()
+  const up = await upstream(t, [wait(hold.promise), json(message('hi'))])
+  const running = await gateway(t, yaml([up.url]))
+  const { metrics } = running.services
+  /** How many answers have come. */
+  const counting = (socket: Socket): () => number => {
+    let [count, rest] = [0, '']
+    socket.on('data', (chunk: Buffer) => {
+      const parts = (rest + chunk.toString('latin1')).split('HTTP/1.1 ')
+      count += parts.length - 1
+      rest = parts.at(-1)!.slice(-8)
+    })
+    return () => count
+  }
+  /** The most that begin in one turn of the event loop. */
+  const most = async (until: () => boolean, name: 'begin' | 'rejected'): Promise<number> => {
+    let [now, worst] = [0, 0]
+    const counted = metrics[name].bind(metrics) as (...args: unknown[]) => void
+    Object.assign(metrics, { [name]: (...args: unknown[]) => { now++; counted(...args) } })
+    while (!until()) {
+      await new Promise(setImmediate)
+      worst = Math.max(worst, now)
+      now = 0
+    }
+    Object.assign(metrics, { [name]: counted })
+    return worst
+  }
+  const series = async (pattern: RegExp): Promise<number> => Number(pattern.exec(await metrics.print())?.[1] ?? 0)
+
+  for (const [what, name, piece, count] of [
+    ['without a key', 'begin', 'POST /v1/messages HTTP/1.1\r\nhost: g\r\ncontent-length: 2\r\n\r\n{}', /gateway_requests_total\{.*status="401".*\} (\d+)/],
+    ['that no route takes', 'rejected', 'GET /x HTTP/1.1\r\nhost: g\r\n\r\n', /gateway_rejected_total\{reason="not_found"\} (\d+)/]
+  ] as const) {
+    await t.test(`${what}: one in a turn of the loop, few lines in the log, all of them counted and answered`, async (t) => {
+      const before = running.logged.length
+      const socket = open(t, running.url)
+      const answers = counting(socket)
+      socket.write(piece.repeat(COUNT))
+      const worst = await most(() => answers() === COUNT, name)
+      t.ok(worst <= 2, `${worst} in a turn: one that had waited, and the first of another piece`)
+      t.equal(await series(count), COUNT)
+      const lines = (): Record<string, unknown>[] => running.logged.slice(before).filter(({ level }) => level === 30)
+      const told = (): number => lines().reduce((sum, line) => sum + Number(line['count'] ?? 1), 0)
+      while (told() < COUNT) await setTimeout(10)
+      t.equal(told(), COUNT)
+      t.ok(lines().length < COUNT / 10, `${lines().length} lines`)
+      t.match(lines()[0], { request_id: /^req_/ })
+      t.match(lines().at(-1), { count: Number, status: Number, code: String, request_id: undefined })
+    })
+  }
+
+  t.test('behind one that takes long: nothing more is read, and all of it when that is answered', async (t) => {
+    const first = head({ 'content-length': JSON.stringify(messagesRequest).length }) + JSON.stringify(messagesRequest)
+    const one = `GET /x HTTP/1.1\r\nhost: g\r\nx-fill: ${'x'.repeat(16_000)}\r\n\r\n`
+    const socket = open(t, running.url)
+    const answers = counting(socket)
+    socket.write(first + one.repeat(COUNT))
+    await up.nextRequest()
+    for (let turn = 0; turn < 2000; turn++) await new Promise(setImmediate)
+    t.ok(socket.writableLength > 0, 'what the system does not hold is with the client')
+    hold.resolve()
+    while (answers() < COUNT + 1) await setTimeout(10)
+    t.equal(socket.writableLength, 0)
+  })
 })

@@ -9,6 +9,7 @@ import type { Services } from '../services.ts'
 import type { FailedAttempt } from '../upstream/failed-attempt.ts'
 import type { FinishedExchange } from './metrics.ts'
 import { StandardOutput } from './output.ts'
+import type { Refusals } from './refusals.ts'
 
 const CLIENT_LENGTH = 120
 /** Nobody should log these. If somebody does, it stays a secret. */
@@ -59,12 +60,14 @@ function isOpen (value: unknown): value is object {
 }
 
 /** Called for every exchange as soon as it exists: registered first, so told last, when all others have had their say. */
-export function observe (exchange: Exchange, { log, metrics }: Services, status: () => number = () => exchange.status): void {
+export function observe (exchange: Exchange, { log, metrics }: Pick<Services, 'log' | 'metrics'>, refusals: Refusals, status: () => number = () => exchange.status): void {
   metrics.begin()
   exchange.onFinish((outcome) => {
     const finished = summarise(exchange, outcome, status(), performance.now())
     metrics.record(finished)
-    logExchange(log, finished, outcome.kind === 'completed' ? undefined : outcome.error)
+    const error = outcome.kind === 'completed' ? undefined : outcome.error
+    if (outcome.kind === 'failed' && finished.key_id === undefined && finished.attempts === 0) refusals.note({ status: outcome.error.status, code: finished.code, route: finished.route }, () => { logExchange(log, finished, error) })
+    else logExchange(log, finished, error)
   })
 }
 
