@@ -8,6 +8,7 @@ import { commits, isEmptyReply, isError, isPing, isTerminal } from './messages.t
 import type { AttemptHooks, StreamTransformer, UpstreamFailure } from './plugin.ts'
 import { json, type JsonReply } from './reply.ts'
 import { SseDecoder, type SseEvent } from './sse.ts'
+import { answerLimit, type Part, SMALL_ANSWER } from './upstream/answer-memory.ts'
 import { type CallListener, type CallRequest, UpstreamCall } from './upstream/call.ts'
 import { ErrorReply } from './upstream/dialects/error-reply.ts'
 import { encodeRequest } from './upstream/encode-body.ts'
@@ -62,6 +63,8 @@ export async function tryAttempt (exchange: Exchange, attempt: Attempt, pass: Pa
 async function send (exchange: Exchange, attempt: Attempt, pass: Pass): Promise<Answer> {
   const { upstream } = pass
   const hooks = exchange.route.hooks.perAttempt.map(({ plugin, call }) => ({ plugin, hooks: call(attempt, exchange) }))
+  const { config: { server }, services: { upstreams } } = exchange.snapshot
+  if (!exchange.request.stream) upstreams.answers.check(answerLimit(server))
   const request = upstream.dialect.encode(exchange, attempt, upstream)
   for (const { plugin, hooks: { onUpstreamRequest } } of hooks) {
     if (onUpstreamRequest === undefined) continue
@@ -98,6 +101,8 @@ class Receiver implements CommittedStream, CallListener {
   #headers: IncomingHttpHeaders = {}
   #chunks: Buffer[] = []
   #size = 0
+  /** of the memory of answers; undefined: it is small */
+  #part: Part | undefined
 
   #decoder: SseDecoder | undefined
   #decode: StreamTransformer | undefined
@@ -152,6 +157,7 @@ class Receiver implements CommittedStream, CallListener {
 
   abort (): void {
     this.#end()
+    this.#part?.give()
     this.#call?.abort()
   }
 
@@ -212,6 +218,13 @@ class Receiver implements CommittedStream, CallListener {
     const limit = this.#upstream.dialect.replyLimit ?? REPLY_LIMIT
     if (this.#size > limit) throw new Error(`the answer is larger than ${limit} bytes`)
     this.#chunks.push(chunk)
+    if (this.#size > SMALL_ANSWER) this.#grow()
+  }
+
+  #grow (): void {
+    const { config: { server }, services: { upstreams } } = this.#exchange.snapshot
+    this.#part ??= upstreams.answers.open(answerLimit(server), this)
+    this.#part.grow(this.#size)
   }
 
   /**
@@ -281,6 +294,7 @@ class Receiver implements CommittedStream, CallListener {
       if (!this.#endsWhole()) this.#fail({ kind: 'incomplete' })
       return
     }
+    this.#part?.end()
     if (this.#exchange.request.stream) throw new Error('the answer to a streaming request is not a stream')
     const slow = this.#upstream.dialect.readReply?.(this.#chunks, this.#exchange, this.#attempt, this.#upstream)
     if (slow !== undefined) {
@@ -303,6 +317,7 @@ class Receiver implements CommittedStream, CallListener {
   #commitReply (body: unknown): void {
     const reply = json(body)
     this.#tellReply(reply)
+    if (this.#part !== undefined) this.#exchange.keepsAnswer(this.#part)
     this.#pass.succeed()
     this.#end()
     this.#isCommitted = true
@@ -321,8 +336,11 @@ class Receiver implements CommittedStream, CallListener {
     return this.#isEnded
   }
 
+  /** The bytes are not needed any more. */
   #text (): string {
-    return (this.#chunks.length === 1 ? this.#chunks[0]! : Buffer.concat(this.#chunks)).toString('utf8')
+    const chunks = this.#chunks
+    this.#chunks = []
+    return (chunks.length === 1 ? chunks[0]! : Buffer.concat(chunks)).toString('utf8')
   }
 
   #failWithStatus (): void {

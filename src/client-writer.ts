@@ -3,8 +3,9 @@ import { type IncomingMessage, type ServerResponse, validateHeaderName, validate
 import type { Readable } from 'node:stream'
 import { pipeline } from 'node:stream/promises'
 import { corsHeaders } from './cors.ts'
-import { type ErrorReply, GatewayError, type Style } from './errors.ts'
+import { type ErrorReply, GatewayError, isGatewayError, type Style } from './errors.ts'
 import type { Exchange } from './exchange.ts'
+import type { TemporaryFile } from './files/temporary.ts'
 import type { BytesReply, Headers, JsonReply } from './reply.ts'
 import { SseEvent } from './sse.ts'
 
@@ -22,6 +23,9 @@ const PINGS: Readonly<Record<Style, Buffer>> = {
 
 /** Bytes written at once, of a body that is longer. */
 const SLICE = 256 * 1024
+
+/** How long one may take: a client that is slower finds the rest of a body on disk, where it waits for nobody's memory. */
+const SOON_MS = 1000
 
 /** Bytes of an unread request body that are cheaper to swallow than a new connection. */
 const SMALL_BODY = 64 * 1024
@@ -64,18 +68,39 @@ export class ClientWriter {
     return this.#res.headersSent
   }
 
-  json (reply: JsonReply | ErrorReply, text = encode(reply)): Promise<void> {
+  async json (reply: JsonReply | ErrorReply): Promise<void> {
+    await this.prepare(reply)()
+  }
+
+  /** @returns writes it: what that needs is bytes, and nothing of the reply stays in memory for a client that is slow */
+  prepare ({ status, headers: own, body }: JsonReply | ErrorReply, text = encode({ status, headers: own, body })): () => Promise<void> {
+    const headers = { 'content-type': 'application/json', 'cache-control': 'no-store', ...own }
     const joined = this.#exchange.answerBlobs?.join(text)
-    if (joined instanceof Array) {
-      this.#head(reply.status, { 'content-type': 'application/json', 'cache-control': 'no-store', ...reply.headers, 'content-length': String(joined.reduce((sum, { length }) => sum + length, 0)) })
-      return this.#slices(joined)
-    }
-    const length = Buffer.byteLength(text)
-    this.#head(reply.status, { 'content-type': 'application/json', 'cache-control': 'no-store', ...reply.headers, 'content-length': String(length) })
-    if (hasMuchUnread(this.#req)) return this.#endAndDiscard(text)
     // Head and body in one string leave in one packet. Text, not bytes, is what node joins to the head; ASCII needs no encoding.
-    if (text.length <= SLICE) return this.#end(text, length === text.length ? 'latin1' : 'utf8')
-    return this.#slices([Buffer.from(text)])
+    return joined instanceof Array ? this.#long(status, headers, joined)
+      : text.length <= SLICE ? this.#short(status, headers, text)
+        : this.#long(status, headers, bytesOf(text))
+  }
+
+  #short (status: number, headers: Headers, text: string): () => Promise<void> {
+    const length = Buffer.byteLength(text)
+    return () => {
+      this.#head(status, { ...headers, 'content-length': String(length) })
+      return hasMuchUnread(this.#req) ? this.#endAndDiscard(text) : this.#end(text, length === text.length ? 'latin1' : 'utf8')
+    }
+  }
+
+  #long (status: number, headers: Headers, pieces: readonly Buffer[]): () => Promise<void> {
+    const rest = new Rest(pieces)
+    const length = rest.length
+    return async () => {
+      this.#head(status, { ...headers, 'content-length': String(length) })
+      const isSending = hasMuchUnread(this.#req)
+      if (isSending) this.#req.resume()
+      await this.#slices(rest)
+      if (isSending) await this.#endAndDiscard('')
+      else await this.#end('')
+    }
   }
 
   async bytes (reply: BytesReply): Promise<void> {
@@ -167,18 +192,55 @@ export class ClientWriter {
     await this.#end('')
   }
 
-  /** A long body in pieces, so that a slow client is seen to make progress and a stalled one not to. */
-  async #slices (body: readonly Buffer[]): Promise<void> {
-    for (const slice of slicesOf(body)) {
-      if (this.#res.write(slice)) continue
-      if (this.#res.destroyed) throw this.#exchange.abortReason           // there will be no `close` any more
-      await new Promise<void>((resolve, reject) => {
-        const left = (): void => { reject(this.#exchange.abortReason) }
-        this.#res.once('close', left)
-        this.#waitForDrain(() => { this.#res.off('close', left); resolve() })
-      })
+  /** A long body in pieces, so that a slow client is seen to make progress and a stalled one not to. One that takes its time finds it on disk. */
+  async #slices (rest: Rest): Promise<void> {
+    for (let slice = rest.next(); slice !== undefined; slice = rest.next()) {
+      const taken = this.#writeSlice(slice)
+      if (taken === undefined) continue
+      if (rest.length <= SLICE || await isSoon(taken)) { await taken; continue }
+      await this.#fromDisk(rest, taken)
     }
-    await this.#end('')
+  }
+
+  /** @returns when the client has taken it; undefined: at once. Rejects with what ended the exchange. */
+  #writeSlice (slice: Buffer): Promise<void> | undefined {
+    if (this.#res.write(slice)) return undefined
+    const taken = new Promise<void>((resolve, reject) => {
+      const left = (): void => { reject(this.#exchange.abortReason ?? new Error('the connection was closed')) }
+      if (this.#res.destroyed) { left(); return }             // there will be no `close` any more
+      this.#res.once('close', left)
+      this.#waitForDrain(() => { this.#res.off('close', left); resolve() })
+    })
+    taken.catch(() => {})                                     // heard where it is waited for
+    return taken
+  }
+
+  /** Where there is no room on the disk it stays in memory. @param taken of the slice before */
+  async #fromDisk (rest: Rest, taken: Promise<void>): Promise<void> {
+    const file = await this.#putAside(rest)
+    try {
+      await taken
+      if (file !== undefined) for await (const slice of file.read()) await this.#writeSlice(slice)
+    } finally {
+      await file?.remove()
+    }
+  }
+
+  async #putAside (rest: Rest): Promise<TemporaryFile | undefined> {
+    const { temporary, log } = this.#exchange.snapshot.services
+    let file: TemporaryFile | undefined
+    try {
+      file = await temporary.create()
+      for (const slice of rest.all()) await file.add(slice)
+      await file.close()
+      rest.drop()
+      this.#exchange.answerPart?.give()
+      return file
+    } catch (err) {
+      if (!isGatewayError(err)) log.warn({ request_id: this.#exchange.id, err }, 'an answer could not be put on disk for a slow client: it stays in memory')
+      await file?.remove()
+      return undefined
+    }
   }
 
   #waitForDrain (onDrain: () => void): void {
@@ -230,9 +292,58 @@ export class ClientWriter {
   }
 }
 
-function * slicesOf (pieces: readonly Buffer[]): Generator<Buffer> {
-  for (const piece of pieces) {
-    for (let at = 0; at < piece.length; at += SLICE) yield piece.subarray(at, at + SLICE)
+/** In pieces of their own memory: what is written is free at once, and a piece that a slow client has not taken holds no other. */
+function bytesOf (text: string): readonly Buffer[] {
+  const pieces: Buffer[] = []
+  for (let at = 0, end = 0; at < text.length; at = end) {
+    end = at + SLICE
+    // Both halves of a surrogate pair go together: one alone has no bytes of its own.
+    if (/[\uD800-\uDBFF]/.test(text.charAt(end - 1))) end++
+    pieces.push(Buffer.from(text.slice(at, end)))
+  }
+  return pieces
+}
+
+/** What is still to be written of a body. */
+class Rest {
+  #pieces: Buffer[]
+
+  constructor (pieces: readonly Buffer[]) {
+    this.#pieces = [...pieces]
+  }
+
+  /** bytes */
+  get length (): number {
+    return this.#pieces.reduce((sum, { length }) => sum + length, 0)
+  }
+
+  next (): Buffer | undefined {
+    const [first] = this.#pieces
+    if (first === undefined) return undefined
+    if (first.length > SLICE) this.#pieces[0] = first.subarray(SLICE)
+    else this.#pieces.shift()
+    return first.subarray(0, SLICE)
+  }
+
+  /** In slices; they stay. */
+  * all (): Generator<Buffer> {
+    for (const piece of this.#pieces) for (let at = 0; at < piece.length; at += SLICE) yield piece.subarray(at, at + SLICE)
+  }
+
+  drop (): void {
+    this.#pieces = []
+  }
+}
+
+/** Whether it comes while a client that reads would take a slice. */
+async function isSoon (taken: Promise<void>): Promise<boolean> {
+  const { promise, resolve } = Promise.withResolvers<boolean>()
+  const timer = setTimeout(resolve, SOON_MS, false)
+  taken.then(() => { resolve(true) }, () => { resolve(true) })
+  try {
+    return await promise
+  } finally {
+    clearTimeout(timer)
   }
 }
 
@@ -240,7 +351,7 @@ function * slicesOf (pieces: readonly Buffer[]): Generator<Buffer> {
  * The text of a JSON answer.
  * @throws {Error} a plugin made what can't be sent. To be found out before it is settled: then nothing is charged.
  */
-export function encode ({ status, headers, body }: JsonReply | ErrorReply): string {
+export function encode ({ status, headers, body }: Pick<JsonReply | ErrorReply, 'status' | 'headers' | 'body'>): string {
   const text = JSON.stringify(body) as string | undefined
   if (text === undefined || !(status >= 200 && status <= 599)) throw new TypeError('a reply needs a status from 200 to 599 and a body that is JSON')
   for (const name in headers) { validateHeaderName(name); validateHeaderValue(name, headers[name]!) }

@@ -4,6 +4,7 @@ import type { Snapshot } from './config/snapshot.ts'
 import type { GatewayError } from './errors.ts'
 import type { ApiKey, Attempt, Fact } from './facts.ts'
 import type { Route } from './routes.ts'
+import type { Part } from './upstream/answer-memory.ts'
 import type { FailedAttempt } from './upstream/failed-attempt.ts'
 import { within } from './within.ts'
 
@@ -71,6 +72,8 @@ export class Exchange {
   readonly blobs: Blobs
   /** the same of the answer, if it has any */
   answerBlobs: Blobs | undefined
+  /** Core only: what the whole answer takes of the memory of answers. Undefined: it is small, or a stream. */
+  answerPart: Part | undefined
   /** how many attempts were begun */
   attempts = 0
   /** Written by the core: what upstreams said with those that failed, oldest first. */
@@ -190,6 +193,12 @@ export class Exchange {
   onFinish (callback: Finish): void {
     if (this.#outcome !== undefined) { void this.#tell(callback, this.#outcome); return }
     this.#onFinish.push(callback)
+  }
+
+  /** Core only: the answer is in memory until the exchange is over, or the writer has put it elsewhere. */
+  keepsAnswer (part: Part): void {
+    this.answerPart = part
+    this.onFinish(() => { part.give() })
   }
 
   /**

@@ -33,7 +33,8 @@ export interface Ways {
 export async function serve (exchange: Exchange, writer: ClientWriter, ways: Ways): Promise<void> {
   let outcome: Outcome
   try {
-    outcome = await run(exchange, writer, ways)
+    const end = await run(exchange, writer, ways)
+    outcome = await end()
   } catch (thrown) {
     outcome = { kind: 'failed', error: exchange.abortReason ?? toGatewayError(thrown) }
     outcome = await fail(exchange, writer, outcome)
@@ -42,7 +43,10 @@ export async function serve (exchange: Exchange, writer: ClientWriter, ways: Way
   await exchange.finish(outcome)
 }
 
-async function run (exchange: Exchange, writer: ClientWriter, ways: Ways): Promise<Outcome> {
+/** What is left to be done when the answer is there: writing it. By then nothing holds on to what it was made of. */
+type End = () => Promise<Outcome>
+
+async function run (exchange: Exchange, writer: ClientWriter, ways: Ways): Promise<End> {
   const { route } = exchange
   const reply = await descend(exchange, ways)
   if (reply !== undefined) return await respond(exchange, writer, reply)
@@ -52,7 +56,7 @@ async function run (exchange: Exchange, writer: ClientWriter, ways: Ways): Promi
       if (ways.connect !== undefined) {
         const connected = await ways.connect(exchange, route.endpoint.upstream)
         const served = { upstream: route.endpoint.upstream }
-        return 'join' in connected ? await join(exchange, connected, served) : await respond(exchange, writer, connected, served)
+        return 'join' in connected ? join(exchange, connected, served) : await respond(exchange, writer, connected, served)
       }
       return await respond(exchange, writer, await ways.forward(exchange, route.endpoint.upstream), { upstream: route.endpoint.upstream })
     case 'download': return await download(exchange, writer, ways, route.endpoint)
@@ -132,7 +136,7 @@ const ADDRESSES: Readonly<Record<ModelKind, string>> = {
 }
 
 /** Bytes of an upstream that the endpoint has chosen. */
-async function download (exchange: Exchange, writer: ClientWriter, ways: Ways, endpoint: Endpoint & { readonly kind: 'download' }): Promise<Outcome> {
+async function download (exchange: Exchange, writer: ClientWriter, ways: Ways, endpoint: Endpoint & { readonly kind: 'download' }): Promise<End> {
   const { upstream, own, reply, refuse } = await settleHook(endpoint.locate(exchange), exchange.route.name, exchange)
   let bytes: BytesReply
   try {
@@ -144,7 +148,7 @@ async function download (exchange: Exchange, writer: ClientWriter, ways: Ways, e
 }
 
 /** The plan is walked (walk.ts), and its answer goes up the list. */
-async function askUpstreams (exchange: Exchange, writer: ClientWriter): Promise<Outcome> {
+async function askUpstreams (exchange: Exchange, writer: ClientWriter): Promise<End> {
   // Nothing committed for too long: the head and pings keep the client and what is between us from giving up.
   const holdHead = exchange.request.stream ? setTimeout(() => { writer.startStream(); writer.ping() }, exchange.snapshot.config.server.api.timeouts.hold_head) : undefined
   let answer: Answer
@@ -155,7 +159,7 @@ async function askUpstreams (exchange: Exchange, writer: ClientWriter): Promise<
   }
   return answer.kind === 'json'
     ? await respond(exchange, writer, await accept(exchange, answer), answer.attempt)
-    : await relay(exchange, writer, answer)
+    : () => relay(exchange, writer, answer)
 }
 
 /** What the client gets in the place of the upstream's own words. */
@@ -164,8 +168,8 @@ async function accept (exchange: Exchange, { reply, attempt }: Extract<Answer, {
   return endpoint.kind !== 'model' || endpoint.accept === undefined ? reply : await settleHook(endpoint.accept(exchange, reply, attempt), name, exchange)
 }
 
-/** A whole answer: up the list, settled, written. */
-async function respond (exchange: Exchange, writer: ClientWriter, first: Reply, served?: Served): Promise<Outcome> {
+/** A whole answer: up the list; JSON is settled before it is written, bytes behind the last one. */
+async function respond (exchange: Exchange, writer: ClientWriter, first: Reply, served?: Served): Promise<End> {
   let reply = first
   for (const { plugin, call } of exchange.route.hooks.onReply) {
     const changed = settleHook(call(reply, exchange), plugin, exchange)
@@ -174,42 +178,54 @@ async function respond (exchange: Exchange, writer: ClientWriter, first: Reply, 
   // What an upstream has accepted is made, and paid for: it is recorded, whoever has left.
   if (exchange.find(Accepted) === undefined) exchange.throwIfAborted()
   const completed: Outcome = served === undefined ? { kind: 'completed' } : { kind: 'completed', served }
-  if (reply.kind === 'json') {
-    const text = encode(reply)
-    const claim = served === undefined ? undefined : exchange.find(Claimed)
-    if (claim !== undefined) await settleHook(claim.keep(exchange.answerBlobs === undefined ? text : undefined), 'idempotency', exchange)
-    await settle(exchange, completed)
-    claim?.confirm()
+  if (reply.kind === 'bytes') return passOn(exchange, writer, reply, completed, served)
+  const text = encode(reply)
+  const claim = served === undefined ? undefined : exchange.find(Claimed)
+  if (claim !== undefined) await settleHook(claim.keep(exchange.answerBlobs === undefined ? text : undefined), 'idempotency', exchange)
+  await settle(exchange, completed)
+  claim?.confirm()
+  return write(exchange, writer.prepare(reply, text), completed, served)
+}
+
+function write (exchange: Exchange, send: () => Promise<void>, completed: Outcome, served: Served | undefined): End {
+  return async () => {
     try {
-      await writer.json(reply, text)
+      await send()
       return completed
     } catch (thrown) {
       return interrupted(exchange, served, 'client', thrown)
     }
   }
-  try {
-    await writer.bytes(reply)
-  } catch (thrown) {
-    if (!writer.hasHead) throw thrown                         // a plugin made what can't be sent
-    const left = exchange.abortReason
-    const by = left === undefined ? 'upstream' : left.row === 'client_closed' ? 'client' : 'gateway'
-    const cut = interrupted(exchange, served, by, left ?? new GatewayError('upstream_stream_interrupted', { cause: thrown }))
-    await settle(exchange, cut)
-    return cut
+}
+
+function passOn (exchange: Exchange, writer: ClientWriter, reply: BytesReply, completed: Outcome, served: Served | undefined): End {
+  return async () => {
+    try {
+      await writer.bytes(reply)
+    } catch (thrown) {
+      if (!writer.hasHead) throw thrown                       // a plugin made what can't be sent
+      const left = exchange.abortReason
+      const by = left === undefined ? 'upstream' : left.row === 'client_closed' ? 'client' : 'gateway'
+      const cut = interrupted(exchange, served, by, left ?? new GatewayError('upstream_stream_interrupted', { cause: thrown }))
+      await settle(exchange, cut)
+      return cut
+    }
+    // Bytes that pass unread have no terminal event to hold back: they are settled when the last one is out.
+    await settle(exchange, completed)
+    return completed
   }
-  // Bytes that pass unread have no terminal event to hold back: they are settled when the last one is out.
-  await settle(exchange, completed)
-  return completed
 }
 
 /** A WebSocket is paid for when it begins: what passes then nobody reads. */
-async function join (exchange: Exchange, tunnel: Tunnel, served: Served): Promise<Outcome> {
-  exchange.throwIfAborted()
-  const completed: Outcome = { kind: 'completed', served }
-  await settle(exchange, completed)
-  exchange.status = 101
-  const broken = await tunnel.join()
-  return broken === undefined ? completed : interrupted(exchange, served, broken.by, broken.error)
+function join (exchange: Exchange, tunnel: Tunnel, served: Served): End {
+  return async () => {
+    exchange.throwIfAborted()
+    const completed: Outcome = { kind: 'completed', served }
+    await settle(exchange, completed)
+    exchange.status = 101
+    const broken = await tunnel.join()
+    return broken === undefined ? completed : interrupted(exchange, served, broken.by, broken.error)
+  }
 }
 
 function interrupted (exchange: Exchange, served: Served | undefined, by: 'client' | 'upstream' | 'gateway', thrown: unknown): Outcome {

@@ -215,6 +215,7 @@ export async function startGateway ({ file, plugins, pluginsUrl, log, base = pat
   metrics.watch('gateway_overloaded', () => Number(server.overload.isOverloaded))
   metrics.watch('gateway_event_loop_delay_seconds', () => server.overload.delay / 1000)
   metrics.watch('gateway_body_memory_bytes', () => server.bodyMemory.used)
+  metrics.watch('gateway_answer_memory_bytes', () => upstreams.answers.used)
   metrics.watch('gateway_fleet_processes', async () => (await services.fleet.processes()).length)
   if (services.store.health !== undefined) {
     metrics.watch('gateway_store_up', () => services.store.health!.isUp ? 1 : 0)

@@ -12,7 +12,7 @@ export interface Page {
 }
 
 /** Gauges of which each process has its part. */
-const PARTS: ReadonlySet<string> = new Set(['gateway_requests_in_flight', 'gateway_body_memory_bytes', 'gateway_upstream_queue_depth', 'gateway_upstream_running', 'gateway_outbox_pending', 'gateway_videos_open', 'gateway_holds_open'])
+const PARTS: ReadonlySet<string> = new Set(['gateway_requests_in_flight', 'gateway_answer_memory_bytes', 'gateway_body_memory_bytes', 'gateway_upstream_queue_depth', 'gateway_upstream_running', 'gateway_outbox_pending', 'gateway_videos_open', 'gateway_holds_open'])
 /** Gauges that every process reads in the store that they share: what the last one said. */
 const SHARED: ReadonlySet<string> = new Set(['gateway_fleet_processes'])
 

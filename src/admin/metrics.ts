@@ -52,7 +52,7 @@ export interface FinishedExchange {
 }
 
 /** A number that somebody else knows; asked for at each scrape. */
-export type Watched = 'gateway_body_memory_bytes' | 'gateway_event_loop_delay_seconds' | 'gateway_overloaded' | 'gateway_fleet_processes' | 'gateway_holds_open' | 'gateway_log_dropped_total' | 'gateway_outbox_pending' | 'gateway_store_lag_seconds' | 'gateway_store_up' | 'gateway_videos_open'
+export type Watched = 'gateway_answer_memory_bytes' | 'gateway_body_memory_bytes' | 'gateway_event_loop_delay_seconds' | 'gateway_overloaded' | 'gateway_fleet_processes' | 'gateway_holds_open' | 'gateway_log_dropped_total' | 'gateway_outbox_pending' | 'gateway_store_lag_seconds' | 'gateway_store_up' | 'gateway_videos_open'
 
 /** The same for each of many. */
 export type WatchedMany = 'gateway_upstream_breaker_state' | 'gateway_upstream_credential_aside' | 'gateway_upstream_queue_depth' | 'gateway_upstream_running'
@@ -148,6 +148,7 @@ export function createMetrics (now: () => number = Date.now): Metrics {
     { name: 'gateway_event_loop_delay_seconds', help: 'How late the event loop was at the last look.', read: () => watched.get('gateway_event_loop_delay_seconds')?.() },
     { name: 'gateway_body_memory_bytes', help: 'Request bodies in memory.', read: () => watched.get('gateway_body_memory_bytes')?.() },
     { name: 'gateway_log_dropped_total', help: 'Lines of the log that could not be written: the disk is full, or nobody reads.', type: 'counter', read: () => watched.get('gateway_log_dropped_total')?.() },
+    { name: 'gateway_answer_memory_bytes', help: 'Answers of upstreams in memory, of more than 64 KB and read whole.', read: () => watched.get('gateway_answer_memory_bytes')?.() },
     { name: 'gateway_fleet_processes', help: 'Processes that serve clients from the same store.', read: () => watched.get('gateway_fleet_processes')?.() },
     { name: 'gateway_store_up', help: 'Of a store that is somewhere else: whether it answers.', read: () => watched.get('gateway_store_up')?.() },
     { name: 'gateway_store_lag_seconds', help: 'How far its replicas are behind: a failover may forget so much of holds and admissions, and no charge.', read: () => watched.get('gateway_store_lag_seconds')?.() },

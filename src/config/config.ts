@@ -48,6 +48,8 @@ export interface ServerConfig {
   readonly body_limit: Bytes
   readonly body_memory: Bytes
   readonly body_disk: Bytes
+  /** of answers that are read whole; absent: an eighth of V8's heap, at most 512 MB */
+  readonly answer_memory?: Bytes
   /** a second, of a body that comes; 0: whatever comes */
   readonly body_rate: Bytes
   readonly overload: OverloadConfig

@@ -64,7 +64,8 @@ const server = map('Where the gateway listens, and its limits. A change needs a 
   },
   body_limit: size('Largest request body, after decompression.', '32MB', { min: '1KB', max: '1GB' }),
   body_memory: size('All request bodies in flight; beyond it requests are refused with queue_full.', '512MB', { min: '1MB' }),
-  body_disk: size('Files of all forms in flight that are larger than 1 MB and wait on disk; beyond it requests are refused with queue_full.', '4GB', { min: '1MB' }),
+  body_disk: size('What waits on disk: files of forms of more than 1 MB, beyond which requests are refused with queue_full, and answers that their clients are slow to take.', '4GB', { min: '1MB' }),
+  answer_memory: { description: 'All answers in flight that are read whole (JSON of more than 64 KB), until their clients have them; beyond it no new ones are asked for (service_unavailable), and those that come wait. Absent: an eighth of the heap\'s limit, at most 512MB.', size: { min: '1MB' } },
   body_rate: size('Least bytes a second of a request body that comes, counted over timeouts.body_idle; a slower one gets request_timeout, and its connection ends. 0B: none.', '512B', { min: '0B', max: '1MB' }),
   overload: map('When the process itself has too much to do: new requests are refused with service_unavailable, those that run go on.', {
     event_loop_delay: duration('How late its event loop is, three times in a row; 0s: never.', '500ms', { min: '0s', max: '1m' }),

@@ -1,4 +1,4 @@
-// Files that live no longer than a request: large uploads. What a killed process has left is removed at the next start.
+// Files that live no longer than a request: large uploads, and answers that wait for slow clients. What a killed process has left is removed at the next start.
 import { createReadStream } from 'node:fs'
 import { mkdir, open, rm, type FileHandle } from 'node:fs/promises'
 import path from 'node:path'

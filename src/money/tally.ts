@@ -134,6 +134,7 @@ export class Tally {
 
   /** It costs nothing: nobody will ask. */
   drop (): void {
+    this.#reply = undefined                                   // megabytes, maybe, that its client takes a minute to read
     this.#produced.drop()
   }
 

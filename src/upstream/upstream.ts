@@ -5,6 +5,7 @@ import type { LookupFunction } from 'node:net'
 import type { Logger } from 'pino'
 import type { UpstreamConfig } from '../config/config.ts'
 import { startTimer, type Timer } from '../timer.ts'
+import { AnswerMemory } from './answer-memory.ts'
 import { Connections } from './connections.ts'
 import { Gates } from './gates.ts'
 import { Health } from './health.ts'
@@ -50,6 +51,7 @@ export class Upstreams {
 
   readonly health: Health
   readonly gates: Gates
+  readonly answers = new AnswerMemory()
   /** of pauses before an upstream is asked again */
   readonly timer: Timer
 
