@@ -195,7 +195,7 @@ t.test('what the parser can not read', async (t) => {
 
 t.test('bodies are limited while they are read', async (t) => {
   const up = await upstream(t, answer('hi'))
-  const { url } = await gateway(t, yaml([up.url]).replace('drain_timeout: 5s', 'drain_timeout: 5s\n  body_limit: 1MB\n  body_memory: 3MB').replace('hold_head: 10s', 'body_idle: 500ms'))
+  const { url } = await gateway(t, yaml([up.url]).replace('drain_timeout: 5s', 'drain_timeout: 5s\n  body_limit: 1MB\n  body_memory: 3MB').replace('hold_head: 10s', 'body_idle: 5s'))
   const body = JSON.stringify(messagesRequest)
 
   await t.test('a large Content-Length is 413 at once, before the body is sent', async (t) => {
@@ -378,7 +378,7 @@ t.test('a body that trickles is cut, whoever reads it, or throws it away', async
     }).listen(0, '127.0.0.1')
     await once(deaf, 'listening')
     t.teardown(() => { deaf.close() })
-    const own = await gateway(t, yaml([`http://127.0.0.1:${(deaf.address() as AddressInfo).port}`], 'routes:\n  - { match: POST /v1/free, forward: u0, price: free }\n').replace('hold_head: 10s', 'body_idle: 500ms'))
+    const own = await gateway(t, yaml([`http://127.0.0.1:${(deaf.address() as AddressInfo).port}`], 'routes:\n  - { match: POST /v1/free, forward: u0, price: free }\n').replace('hold_head: 10s', 'body_idle: 5s'))
     const socket = open(t, own.url)
     const all = readAll(socket)
     const size = 20_000_000
