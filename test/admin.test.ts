@@ -72,6 +72,35 @@ t.test('the configuration is for who has the token', async (t) => {
   }
 })
 
+t.test('who guesses is counted, told of once a second, and answered late; who knows never waits', async (t) => {
+  let now = 0
+  const guessed = { ...services(() => now) }
+  const server = createServer(adminHandler({ services: guessed, metrics: async () => await guessed.metrics.print(), status: () => ({}), reasons: () => [], token: TOKEN }))
+  server.listen(0, '127.0.0.1')
+  await once(server, 'listening')
+  t.teardown(() => new Promise((resolve) => { server.close(resolve); server.closeAllConnections() }))
+  const url = `http://127.0.0.1:${(server.address() as AddressInfo).port}/admin/v1/config`
+  const ask = async (token: string): Promise<Response> => await fetch(url, { headers: { authorization: `Bearer ${token}` } })
+  let answered = 0
+  const guesses = Array.from({ length: 100 }, async (_, i) => { const response = await ask(`guess-${i}`); answered++; return response })
+  const right = await ask(TOKEN)
+  t.equal(right.status, 200)
+  t.ok(answered < 100, 'the right one was answered before all that are wrong')
+  const responses = await Promise.all(guesses)
+  t.ok(responses.every(({ status }) => status === 401))
+  // Not all arrive before the first are answered: then fewer wait at a time.
+  t.ok(responses.filter((response) => response.headers.get('connection') === 'close').length <= 36)
+  t.match(await guessed.metrics.print(), /^gateway_rejected_total\{reason="admin_token"\} 100$/m)
+  const lines = (): readonly unknown[] => guessed.lines.filter(({ msg }) => msg === 'a wrong admin token')
+  t.match(lines(), [{ level: 'warn', address: '127.0.0.1', path: '/admin/v1/config' }])
+  now = 1000
+  await ask('one more')
+  t.match(lines(), [{}, { more: 99 }])
+  t.equal((await fetch(url)).status, 401)
+  t.match(await guessed.metrics.print(), /reason="admin_token"\} 101$/m, 'who sent none has not guessed')
+  t.notMatch(JSON.stringify(guessed.lines), /guess-|admin-token-of/, 'no token is in the log')
+})
+
 t.test('without a token nobody gets in', async (t) => {
   const { url } = await admin(t, { token: '' })
   for (const authorization of ['Bearer ', 'Bearer x', 'Bearer ""']) t.equal((await fetch(url + '/admin/v1/config', { headers: { authorization } })).status, 401)

@@ -153,6 +153,13 @@ void t.test('systemd: waits for the drain, reloads by SIGHUP, and knows every se
   if (answer !== undefined) t.strictSame(answer.stderr.split('\n').filter((line) => line.includes('model-gateway.service')), [])
 })
 
+void t.test('README.md and SIZING.md tell one number for what a charge takes of Redis', async (t) => {
+  const [sized] = /a charge, for ever: its entry in the ledger\*\* \| \*\*(\d+)\*\*/.exec(read('SIZING.md'))?.slice(1) ?? []
+  const told = [...(read('SIZING.md') + readFileSync(join(packageRoot, 'README.md'), 'utf8')).matchAll(/(\d+) bytes for each charge/g)].map(([, bytes]) => bytes)
+  t.ok(told.length >= 2)
+  t.strictSame(told.filter((bytes) => bytes !== sized), [])
+})
+
 void t.test('every mount of a configuration is one of its folder: a file that is mounted stays as it was when an editor puts another in its place', async (t) => {
   const mounts = [read('../../Dockerfile'), read('compose.yaml'), readFileSync(join(packageRoot, 'README.md'), 'utf8')].flatMap((text) => text.match(/\S*:\/[\w./-]+:ro\b/g) ?? [])
   t.ok(mounts.length >= 2, mounts.join(' '))

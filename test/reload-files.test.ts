@@ -150,7 +150,7 @@ t.test('an edit of any file of the configuration goes live', async (t) => {
   const folder = t.testdir({
     'gateway.yaml': 'include: [more.yaml]\npipeline:\n  - auth\n  - use: ./mine.ts\nserver: { admin: { token: "${file:token}" } }\nupstreams: { a: { url: "simulator:", headers: { x-api-key: "${file:key}" } } }\n',
     'more.yaml': 'log: { level: info }\n',
-    token: 'first',
+    token: 'first-admin-token',
     key: 'first',
     'mine.ts': 'import { version } from "./version.ts"\nexport default { name: "mine", create: () => ({ version }) }\n',
     'version.ts': 'export const version: number = 1\n'

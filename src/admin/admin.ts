@@ -6,6 +6,8 @@ import { createRequestId } from '../request-id.ts'
 import type { Services } from '../services.ts'
 import type { AdminApi } from './api/api.ts'
 import { Refusal, refusalBody } from './api/refusal.ts'
+import { repeatedKey } from './repeated-key.ts'
+import { Strangers } from './strangers.ts'
 
 export interface AdminParts {
   readonly services: Services
@@ -42,6 +44,7 @@ export function adminHandler ({ services, metrics, status, reasons, token, api }
     ['/metrics', { isPublic: true, answer: async () => ({ status: 200, type: services.metrics.contentType, text: await metrics() }) }],
     ['/admin/v1/config', { isPublic: false, answer: async () => asJson(await status()) }]
   ])
+  const strangers = new Strangers(services)
   const expected = hash('sha256', token, 'buffer')
   /** in the audit log: which token it was, and nothing that helps to guess it */
   const who = `admin-token ${expected.toString('hex').slice(0, 8)}`
@@ -49,13 +52,13 @@ export function adminHandler ({ services, metrics, status, reasons, token, api }
   async function answer (req: IncomingMessage): Promise<Answer> {
     const path = (req.url ?? '').split('?', 1)[0]!
     if (api?.knows(path) === true) {
-      refuseStrangers(req)
+      await refuseStrangers(req, path)
       return await askApi(api, path, req)
     }
     const address = addresses.get(path)
     if (address === undefined) throw new GatewayError('not_found', { message: 'There is nothing at this address of the admin listener.' })
     if (!METHODS.includes(req.method ?? '')) throw new GatewayError('method_not_allowed', { headers: { allow: METHODS.join(', ') } })
-    if (!address.isPublic) refuseStrangers(req)
+    if (!address.isPublic) await refuseStrangers(req, path)
     return await address.answer()
   }
 
@@ -66,8 +69,15 @@ export function adminHandler ({ services, metrics, status, reasons, token, api }
     return { ...asJson(answered, status), ...(version !== undefined && { headers: { etag: `"${version}"` } }) }
   }
 
-  function refuseStrangers (req: IncomingMessage): void {
-    if (!isAdmin(req.headers.authorization)) throw new GatewayError('authentication_error', { message: 'The admin token is missing or wrong. Send it as "Authorization: Bearer TOKEN".' })
+  async function refuseStrangers (req: IncomingMessage, path: string): Promise<void> {
+    const { authorization } = req.headers
+    if (isAdmin(authorization)) return
+    // What was not sent is no guess.
+    const isPatient = authorization === undefined || await strangers.note(req.socket.remoteAddress ?? '', path)
+    throw new GatewayError('authentication_error', {
+      message: 'The admin token is missing or wrong. Send it as "Authorization: Bearer TOKEN".',
+      ...(!isPatient && { headers: { connection: 'close' } })
+    })
   }
 
   /** Digests have one length, so the comparison tells nothing about the token. */
@@ -99,11 +109,17 @@ async function readJson (req: IncomingMessage, limit: number): Promise<unknown> 
     chunks.push(chunk)
   }
   if (size === 0) return undefined
+  let text: string
+  let body: unknown
   try {
-    return JSON.parse(new TextDecoder('utf-8', { fatal: true }).decode(Buffer.concat(chunks)))
+    text = new TextDecoder('utf-8', { fatal: true }).decode(Buffer.concat(chunks))
+    body = JSON.parse(text)
   } catch (cause) {
     throw new Refusal('invalid_request', 'The body is not JSON in UTF-8. Send a JSON object.', { cause })
   }
+  const twice = repeatedKey(text)
+  if (twice !== undefined) throw new Refusal('invalid_request', `The body has the key ${JSON.stringify(twice.slice(0, 80))} twice. Send it once.`)
+  return body
 }
 
 function shape (thrown: unknown, id: string, { log }: Services): Answer {

@@ -4,6 +4,8 @@ import { quote } from '../sentence.ts'
 import { at, type Report, type RuleInput, text } from './input.ts'
 import { checkNetworks } from './network.ts'
 
+const SHORTEST_TOKEN = 8
+
 export function checkServer ({ value, tree }: RuleInput, report: Report, warn: Report): void {
   const listeners = new Map<string, string>()
   for (const name of ['api', 'public', 'admin']) {
@@ -19,6 +21,12 @@ export function checkServer ({ value, tree }: RuleInput, report: Report, warn: R
   for (const { network, here } of checkNetworks(at(value, 'server', 'trusted_proxies'), tree, ['server', 'trusted_proxies'], report)) {
     // lesson 25
     if (network.prefix === 0) warn(here, 'every client is a trusted proxy, and may claim any address: no ip_whitelist holds', 'name the networks of your proxies')
+  }
+  const token = text(at(value, 'server', 'admin', 'token'), tree, ['server', 'admin', 'token'])
+  if (token !== undefined && token !== '') {
+    const path = ['server', 'admin', 'token']
+    if (token.length < SHORTEST_TOKEN) report(path, `must have at least ${SHORTEST_TOKEN} characters: who guesses it can give himself money`, 'openssl rand -hex 16 makes one; without one the gateway does')
+    else if (!/^[\x21-\x7e]+$/.test(token)) report(path, 'holds a space, or something that no header can', 'write letters and digits')
   }
   const workers = at(value, 'server', 'workers')
   if (typeof workers === 'number' && workers > 1 && at(value, 'store', 'driver') !== 'redis') {
