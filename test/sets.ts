@@ -5,9 +5,9 @@ import { packageRoot } from '../src/package-root.ts'
 
 /** More than about eight seconds of a processor's time. Of each part of the gateway `npm test` keeps some. */
 const LONG = new Set([
-  'admin-api', 'admin-command', 'admin-command-refused', 'aliases', 'billing', 'billing-parallel', 'billing-random', 'channels', 'command', 'config', 'config-keys',
+  'admin-api', 'admin-command', 'admin-command-refused', 'aliases', 'billing', 'billing-parallel', 'billing-random', 'channels', 'command', 'compressed', 'config', 'config-keys',
   'config-user-plugin', 'count-tokens', 'crash', 'drain', 'explain-command', 'failover', 'failure-table', 'files', 'forward', 'idempotency', 'images', 'key-limits',
-  'key-policy', 'maintenance', 'memory', 'models-info', 'pack', 'plugin-faults', 'price-in-force', 'queue', 'quote', 'rehearse', 'reload', 'resilience', 'schema-validate', 'sdk-ai',
+  'key-policy', 'maintenance', 'memory', 'models-info', 'omissions', 'pack', 'plugin-faults', 'price-in-force', 'queue', 'quote', 'rehearse', 'reload', 'resilience', 'schema-validate', 'sdk-ai',
   'sdk-anthropic', 'sdk-chat-upstream', 'sdk-images', 'sdk-videos', 'store-embedded-kill', 'truth-table', 'user-plugin', 'video-content', 'videos', 'videos-kill', 'websocket', 'wrong-types'
 ])
 
