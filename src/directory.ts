@@ -161,6 +161,11 @@ export class Directory {
     return [...this.#keys.values()].filter(({ record }) => record.deleted_at === undefined)
   }
 
+  /** Those that were deleted: what they have spent stays. */
+  deletedKeys (): readonly Kept<KeyRecord>[] {
+    return [...this.#keys.values()].filter(({ record }) => record.deleted_at !== undefined)
+  }
+
   keptAccounts (): readonly Kept<AccountRecord>[] {
     return [...this.#accounts.values()]
   }

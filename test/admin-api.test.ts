@@ -72,7 +72,11 @@ for (const driver of ['memory', 'embedded']) {
     t.equal(await use(secret), 401, 'a rotation without grace ends all before it')
     t.equal(await use(next), 401)
 
+    const spentAll = (await ask('GET', '/keys/beta-dev')).body['spent_usd'] as string
     t.match(await ask('DELETE', '/keys/beta-dev'), { status: 200, body: { deleted: true } })
+    const { data: [row, ...others] } = (await ask('GET', '/usage?account=beta')).body as { readonly data: readonly Record<string, unknown>[] }
+    t.match(row, { key: 'beta-dev', account: 'beta', spent_usd: spentAll, deleted_at: /^20.*Z$/ }, 'what it has spent stays')
+    t.strictSame(others, [])
     t.match(await ask('GET', '/keys/beta-dev'), { status: 404, body: { error: { code: 'not_found' } } })
     t.match(await ask('POST', '/keys', { id: 'beta-dev', account: 'beta' }), { status: 409, body: { error: { code: 'already_exists' } } }, 'its entries are in the ledger')
     t.match(await ask('POST', '/ledger/verify'), { status: 200, body: { ok: true, differences: [] } })

@@ -108,6 +108,23 @@ void t.test('while Redis is away clients are told to come back, and nothing is f
   t.strictSame(await ready(gw), { ready: true, reasons: [] })
 })
 
+void t.test('the ledger is read page by page, and each entry is on one', async (t) => {
+  const up = await upstream(t, answer('Hello'))
+  const server = await redisServer(t)
+  const [gw] = await two(t, server, up.url, {})
+  for (let i = 0; i < 3; i++) t.equal((await read(await gw.messages(messagesRequest))).status, 200)
+  await until(async () => (await gw.services.store.verify()).entries === 4)
+  const seen: string[] = []
+  for (let after: string | null = ''; after !== null;) {
+    const got = await fetch(`${gw.urls.admin}/admin/v1/ledger?limit=1${after === '' ? '' : `&after=${encodeURIComponent(after)}`}`, { headers: { authorization: 'Bearer test-admin-token' } })
+    t.equal(got.status, 200)
+    const page = await got.json() as { readonly data: readonly { readonly kind: string }[], readonly next: string | null }
+    seen.push(...page.data.map(({ kind }) => kind))
+    after = page.next
+  }
+  t.strictSame(seen, ['credit', 'settle', 'settle', 'settle'])
+})
+
 void t.test('limits that go on without Redis say so', async (t) => {
   const up = await upstream(t, answer('Hello'))
   const server = await redisServer(t)

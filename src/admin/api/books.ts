@@ -19,7 +19,8 @@ export function bookOperations ({ services: { store, directory, now }, changes, 
         const query = readQuery(sent, LEDGER)
         const limit = readLimit(query)
         const [account, key, after] = [query.get('account'), query.get('key'), query.get('after')]
-        if (after !== undefined && !/^[0-9a-z]{17}$/.test(after)) throw new Refusal('invalid_request', 'after must be the id of an entry, as `next` gave it.')
+        // Of a driver of this process; of Redis, where the account is part of it.
+        if (after !== undefined && !/^(?:[0-9a-z]{17}|[0-9a-z]{19}-.+)$/s.test(after)) throw new Refusal('invalid_request', 'after must be the id of an entry, as `next` gave it.')
         const data: unknown[] = []
         let looked = 0
         let next: string | null = null
@@ -41,15 +42,16 @@ export function bookOperations ({ services: { store, directory, now }, changes, 
       }
     },
     {
-      method: 'GET', path: '/usage', name: 'listUsage', summary: 'What each key has spent, holds, and may still spend: in total, and on this day and in this month of its time zone.', query: USAGE,
+      method: 'GET', path: '/usage', name: 'listUsage', summary: 'What each key has spent, holds, and may still spend: in total, and on this day and in this month of its time zone. A deleted key stays, with `deleted_at`.', query: USAGE,
       async answer ({ query: sent }) {
         const query = readQuery(sent, USAGE)
         const account = query.get('account')
-        const all = [...config().keys, ...directory.keptKeys().map(({ record }) => record.settings)].filter((key) => account === undefined || key.account === account)
+        const ended = new Map(directory.deletedKeys().map(({ id, record }) => [id, record.deleted_at]))
+        const all = [...config().keys, ...[...directory.keptKeys(), ...directory.deletedKeys()].map(({ record }) => record.settings)].filter((key) => account === undefined || key.account === account)
         const { rows, next } = pageOf(all, query)
         const data = await Promise.all(rows.map(async (key) => {
           const { id, account: payer, usage_limit_usd: ever = null, usage_limit_day_usd: day = null, usage_limit_month_usd: month = null, time_zone = 'UTC' } = key
-          return { key: id, account: payer, usage_limit_usd: ever, usage_limit_day_usd: day, usage_limit_month_usd: month, time_zone, ...await viewUsage(store, key, now()) }
+          return { key: id, account: payer, usage_limit_usd: ever, usage_limit_day_usd: day, usage_limit_month_usd: month, time_zone, ...await viewUsage(store, key, now()), ...(ended.has(id) && { deleted_at: ended.get(id) }) }
         }))
         return { status: 200, body: { data, next } }
       }
