@@ -65,6 +65,34 @@ t.test('errors carry their type, and an answer that is not a stream has no first
   t.equal(await read(metrics, 'gateway_upstream_attempts_total{upstream="u1",outcome="client_closed"}'), 1)
 })
 
+t.test('what is asked of a model: each kind by its own name', async (t) => {
+  const metrics = createMetrics()
+  for (const kind of ['text', 'image', 'video'] as const) metrics.record({ ...finished, model: kind, kind })
+  for (const [model, operation] of [['text', 'chat'], ['image', 'image_generation'], ['video', 'video_generation']]) {
+    t.equal(await read(metrics, `gen_ai_server_request_duration_seconds_count{gen_ai_provider_name="acme",gen_ai_request_model="${model}",gen_ai_operation_name="${operation}"}`), 1)
+  }
+})
+
+t.test('labels of few values begin with all of them at 0, so that the first event of each is an increase', async (t) => {
+  const metrics = createMetrics()
+  const clip = { ...model('clip', { premium: 'u1/vendor*1' }), kind: 'video' as const }
+  metrics.configLive(1, config({ upstreams: { u1: upstreamConfig() }, models: [model('m1', { premium: 'u1/vendor*1', cheap: 'u1/vendor*1' }), clip] }))
+  const series = (await metrics.print()).split('\n').filter((line) => / 0$/.test(line)).map((line) => line.slice(0, -2))
+  for (const expected of [
+    'gateway_rejected_total{reason="overloaded"}', 'gateway_rejected_total{reason="bad_request"}', 'gateway_config_reloads_total{result="refused"}',
+    'gateway_worker_restarts_total', 'gateway_shortfall_nanodollars_total', 'gateway_tokens_total{model="m1",class="cache_read"}',
+    'gateway_charged_nanodollars_total{model="m1",channel="cheap"}', 'gateway_charged_nanodollars_total{model="clip",channel="premium"}',
+    ...['completed', 'failed', 'lost', 'unknown'].map((end) => `gateway_videos_ended_total{model="clip",channel="premium",end="${end}"}`),
+    'gateway_upstream_attempts_total{upstream="u1",outcome="upstream_error"}', 'gateway_upstream_retries_total{upstream="u1",reason="credential"}',
+    'gateway_upstream_queue_refused_total{upstream="u1",reason="queue_full"}'
+  ]) t.ok(series.includes(expected), expected)
+  t.notOk(series.some((one) => one.startsWith('gateway_videos_ended_total{model="m1"')))
+  // Idle models must not take the places of busy ones.
+  const many = createMetrics()
+  many.configLive(1, config({ models: Array.from({ length: 1000 }, (_, i) => model(`m${i}`, { premium: 'u1/vendor*1' })) }))
+  t.ok((await many.print()).split('\n').filter((line) => line.startsWith('gateway_tokens_total{')).length <= 1000)
+})
+
 t.test('a request without a model counts as a request only', async (t) => {
   const metrics = createMetrics()
   metrics.record({ request_id: 'r', route: 'GET /v1/models', status: 401, code: 'authentication_error', outcome: 'failed', attempts: 0, stream: false, duration_ms: 1, own_ms: 1, config_generation: 1 })

@@ -73,7 +73,7 @@ export function observe (exchange: Exchange, { log, metrics }: Pick<Services, 'l
 
 export function logExchange (log: Logger, finished: FinishedExchange, error?: GatewayError): void {
   // Our own sentence says which field, limit or address it was; what upstreams wrote is in `failures`, scrubbed.
-  const line = { ...finished, provider: undefined, nanos: finished.nanos?.toString(), reason: error === undefined || error.cause !== undefined ? undefined : error.message }
+  const line = { ...finished, provider: undefined, kind: undefined, nanos: finished.nanos?.toString(), reason: error === undefined || error.cause !== undefined ? undefined : error.message }
   // Our own failure: the stack is the first thing that whoever is on call asks for.
   if (error?.row === 'server_error') log.error({ ...line, err: error.cause ?? error }, 'request')
   else if (error === undefined) log.info(line, 'request')
@@ -107,6 +107,7 @@ export function summarise (exchange: Exchange, outcome: Outcome, status: number,
     model: model?.id,
     asked: exchange.alias,
     provider: model?.provider,
+    kind: model?.kind,
     channel: tried?.channel,
     upstream,
     credential: upstream === undefined ? undefined : exchange.credential,

@@ -3,7 +3,8 @@
 // with 1,000 models (both measured). What it knows about the process is its own.
 import { setImmediate } from 'node:timers/promises'
 import { collectDefaultMetrics, Registry } from 'prom-client'
-import type { Config } from '../config/config.ts'
+import type { Config, ModelKind } from '../config/config.ts'
+import { catalogue } from '../errors.ts'
 import type { Nanos } from '../money/nanos.ts'
 import type { Usage, UsageSource } from '../money/usage.ts'
 import type { FailedAttempt } from '../upstream/failed-attempt.ts'
@@ -25,6 +26,8 @@ export interface FinishedExchange {
   /** the alias of it that the client named */
   readonly asked?: string | undefined
   readonly provider?: string | undefined
+  /** of the model */
+  readonly kind?: ModelKind | undefined
   readonly channel?: string | undefined
   /** that served, or was tried last */
   readonly upstream?: string | undefined
@@ -105,6 +108,16 @@ const PRINTED_AT_ONCE = 100
 /** A store that does not answer must not take the other metrics with it. */
 const WATCH_TIMEOUT_MS = 1000
 
+/** What is asked of a model: the first is OpenTelemetry's name, which has none for the others. */
+const OPERATIONS: Readonly<Record<ModelKind, string>> = { text: 'chat', image: 'image_generation', video: 'video_generation' }
+
+/** Labels that have few values begin with all of them: the first event of a series that is not there yet is none that `increase()` sees. */
+const REJECTIONS = ['bad_request', 'expectation_failed', 'headers_too_large', 'invalid_request', 'method_not_allowed', 'not_found', 'overloaded', 'request_timeout'] as const satisfies readonly (keyof typeof catalogue | 'overloaded')[]
+const FAILURES = (Object.keys(catalogue) as (keyof typeof catalogue)[]).filter((row) => 'retryable' in catalogue[row])
+const ATTEMPT_ENDS = ['ok', 'client_closed', 'stream_incomplete', 'upstream_stream_interrupted', ...FAILURES]
+const CLASSES = ['input', 'cache_read', 'cache_write_5m', 'cache_write_1h', 'output'] as const
+const VIDEO_ENDS: readonly VideoEnd[] = ['completed', 'failed', 'lost', 'unknown']
+
 /** Buckets of the OpenTelemetry conventions for GenAI. */
 const DURATION_S = [0.01, 0.02, 0.04, 0.08, 0.16, 0.32, 0.64, 1.28, 2.56, 5.12, 10.24, 20.48, 40.96, 81.92]
 const FIRST_TOKEN_S = [0.001, 0.005, 0.01, 0.02, 0.04, 0.06, 0.08, 0.1, 0.25, 0.5, 0.75, 1, 2.5, 5, 7.5, 10]
@@ -156,18 +169,20 @@ export function createMetrics (now: () => number = Date.now): Metrics {
     { name: 'gateway_videos_open', help: 'Video tasks that are not over; each has a hold.', read: () => watched.get('gateway_videos_open')?.() },
     { name: 'gateway_holds_open', help: 'Holds that are neither settled nor released; where the store is shared, those of this process.', read: () => watched.get('gateway_holds_open')?.() }
   ]
-  shortfalls.cell()
-  workerRestarts.cell()
+  shortfalls.start([])
+  workerRestarts.start([])
+  reloads.start([['live', 'refused']])
+  rejections.start([REJECTIONS])
 
   /** The cells that one kind of request counts in, found once. */
   const bundles = new Map<string, Bundle>()
 
-  function bundleOf ({ route, model = UNKNOWN, channel = UNKNOWN, provider = UNKNOWN, status, code }: LabelsOf): Bundle {
+  function bundleOf ({ route, model = UNKNOWN, channel = UNKNOWN, provider = UNKNOWN, kind = 'text', status, code }: LabelsOf): Bundle {
     const key = `${route}\n${model}\n${channel}\n${status}\n${code}`
     const known = bundles.get(key)
     if (known !== undefined) return known
-    if (bundles.size >= LIMIT && route !== OTHER) return bundleOf({ route: OTHER, model: OTHER, channel: OTHER, provider: OTHER, status, code })
-    const operation = 'chat'
+    if (bundles.size >= LIMIT && route !== OTHER) return bundleOf({ route: OTHER, model: OTHER, channel: OTHER, provider: OTHER, kind, status, code })
+    const operation = OPERATIONS[kind]
     const made: Bundle = {
       model,
       requests: requests.cell(route, model, channel, String(status), code),
@@ -232,7 +247,7 @@ export function createMetrics (now: () => number = Date.now): Metrics {
     workerRestarted () { workerRestarts.cell().value++ },
     shortfall (nanos) { shortfalls.cell().value += Number(nanos) },
 
-    configLive (generation, { models, upstreams }) {
+    configLive (generation, { models, upstreams, pipeline }) {
       if (config.generation !== 0) reloads.cell('live').value++
       config.generation = generation
       config.isLastLive = 1
@@ -244,6 +259,17 @@ export function createMetrics (now: () => number = Date.now): Metrics {
         family.retain('upstream', known.upstream)
       }
       for (const [key, { model }] of bundles) if (!known.model.has(model)) bundles.delete(key)
+      for (const { id, kind, channels } of models) {
+        if (kind === 'text') tokens.start([[id], CLASSES])
+        if (kind === 'video') videos.start([[id], Object.keys(channels), VIDEO_ENDS])
+        charged.start([[id], Object.keys(channels)])
+      }
+      const names = Object.keys(upstreams)
+      attempts.start([names, ATTEMPT_ENDS])
+      retries.start([names, [...FAILURES, 'credential']])
+      queueRefusals.start([names, ['queue_full', 'queue_timeout']])
+      // Of your own plugins the file is known here, and the name is the label.
+      hookTimeouts.start([pipeline.flatMap(({ use }) => use.includes('/') ? [] : [use])])
     },
 
     configRefused () {
@@ -269,7 +295,7 @@ export function createMetrics (now: () => number = Date.now): Metrics {
   }
 }
 
-type LabelsOf = Pick<FinishedExchange, 'route' | 'model' | 'channel' | 'provider' | 'status' | 'code'>
+type LabelsOf = Pick<FinishedExchange, 'route' | 'model' | 'channel' | 'provider' | 'kind' | 'status' | 'code'>
 
 interface Bundle {
   readonly model: string
@@ -394,6 +420,13 @@ class Family<Cell> {
     const labels = values.flatMap((value, i) => value === '' ? [] : [`${this.#names[i]!}="${escape(value)}"`]).join(',')
     this.#cells.set(key, { values, cell, print: this.#shape.printer(this.#name, labels, cell) })
     return cell
+  }
+
+  /** Cells that nothing has happened to yet, one for each combination; not where they would take the place of those that something does. */
+  start (values: readonly (readonly string[])[]): void {
+    let sets: readonly (readonly string[])[] = [[]]
+    for (const some of values) sets = sets.flatMap((set) => some.map((value) => [...set, value]))
+    if (this.#cells.size + sets.length <= LIMIT / 2) for (const set of sets) this.cell(...set)
   }
 
   /** Forgets the cells whose label has another value. */
