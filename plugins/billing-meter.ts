@@ -1,13 +1,15 @@
 // Holds the worst case before an upstream is called, counts what was used, and settles once. The only plugin that moves money.
 import { after } from '../src/after.ts'
 import type { Config } from '../src/config/config.ts'
-import type { Outcome } from '../src/exchange.ts'
+import type { Exchange, Outcome } from '../src/exchange.ts'
 import { ApiKey, Charge, fact, Model, Plan, Variant, WorstCase } from '../src/facts.ts'
 import { limitsOf } from '../src/key-limits.ts'
 import { itemPrice } from '../src/money/item-price.ts'
+import { isTerminal } from '../src/messages.ts'
 import { formatUsd, parseUsd } from '../src/money/nanos.ts'
 import { spansOf } from '../src/money/price-in-force.ts'
 import { definePlugin, type Awaitable } from '../src/plugin.ts'
+import { SseEvent } from '../src/sse.ts'
 import { boundsOf } from './billing-meter/bounds.ts'
 import { imagesIn } from './billing-meter/items.ts'
 import { Meter } from './billing-meter/meter.ts'
@@ -78,9 +80,17 @@ export const billingMeter = definePlugin<Options>({
         const meter = exchange.find(Metered)
         const tally = meter?.tally
         if (meter === undefined || tally === undefined) return
+        const isTold = tellsCost(exchange)
+        let charge = 0n
         return {
-          ready (event) { return meter.ready(tally, event) },
+          ready (event) {
+            if (!isTerminal(event)) return meter.ready(tally, event)
+            if (!isTold) return
+            const told = after(meter.completedCharge, (nanos) => { charge = nanos })
+            return told instanceof Promise ? told : undefined
+          },
           event (event) {
+            if (isTold && isTerminal(event)) return [SseEvent.of('ping', { type: 'ping', charged_usd: formatUsd(charge) }), event]
             if (!tally.deliver(event, meter.limit)) throw meter.usedUp()
             if (tally.soFar >= meter.nextLook) meter.look(tally)
             return event
@@ -90,6 +100,15 @@ export const billingMeter = definePlugin<Options>({
     }
   }
 })
+
+/**
+ * Whether the end of a stream says what it costs: to whoever translates it, and to a client of messages style that wants to know. There it
+ * stands in a ping of its own, which all clients skip: the bytes of the other events are the upstream's, and stay as they are. To a
+ * client that has not asked nothing is added.
+ */
+function tellsCost ({ route, received }: Exchange): boolean {
+  return route.style === 'chat' || received.headers['x-gateway-cost'] === 'stream'
+}
 
 /** Prices are compiled with the snapshot, so that a bad one refuses the configuration and not a request. */
 function compilePrices (config: Config, now: number): void {

@@ -93,7 +93,7 @@ t.test('a stream, however the upstream cuts its bytes', async (t) => {
     { delta: { role: 'assistant', content: '' }, finish: null },
     { delta: { content: 'Grüße 🌍' }, finish: null },
     { delta: {}, finish: 'stop' },
-    CHAT_USAGE
+    { ...CHAT_USAGE, charged_usd: '0.0001665' }
   ])
   for (const { id, object, model, created } of chunks) t.strictSame([id, object, model, created], [`chatcmpl-${got.id.slice(4)}`, 'chat.completion.chunk', 'm1', chunks[0]!.created])
   t.strictSame(chunks.at(-1)!.choices, [])

@@ -113,6 +113,19 @@ for (const { name, SDK, exported, tools, format, isNew } of sdks) {
       t.equal(-(await chargeOf(gw, id)).nanos, BigInt(whole.usage.input_tokens) * 3000n + BigInt(whole.usage.output_tokens) * 15_000n)
     })
 
+    await t.test('a stream whose cost is asked for is the same to the SDK, and to the wire but for one ping', async (t) => {
+      const headers = { 'x-gateway-cost': 'stream' }
+      const { data: stream, request_id: id } = await client.messages.create({ ...hello, stream: true }, { headers }).withResponse()
+      const types: string[] = []
+      for await (const event of stream) types.push(event.type)
+      t.same(types.filter((type) => type !== 'content_block_delta' && type !== 'ping'), ['message_start', 'content_block_start', 'content_block_stop', 'message_delta', 'message_stop'])
+      const { nanos } = await chargeOf(gw, id)
+      t.equal((await client.messages.stream(hello, { headers }).finalMessage()).stop_reason, 'end_turn')
+      const raw = await (await client.messages.create({ ...hello, stream: true }, { headers }).asResponse()).text()
+      const charged = `0.${String(-nanos).padStart(9, '0')}`.replace(/0+$/, '')
+      t.ok(raw.endsWith(`event: ping\ndata: {"type":"ping","charged_usd":"${charged}"}\n\nevent: message_stop\ndata: {"type":"message_stop"}\n\n`), raw.slice(-300))
+    })
+
     await t.test('stream() and its helpers', async (t) => {
       const whole = await client.messages.create(hello)
       const pieces: string[] = []

@@ -3,7 +3,7 @@ import { CHAT_DELTA } from '../../src/chat-style.ts'
 import { nothingReported, readUsage } from '../../src/money/usage.ts'
 import type { StreamTransformer } from '../../src/plugin.ts'
 import { SseEvent } from '../../src/sse.ts'
-import { isRecord, type Json } from '../../src/json-value.ts'
+import { fieldOf, isRecord, type Json } from '../../src/json-value.ts'
 import { type Asked, isAnswer } from './chat.ts'
 import { unwrapInput } from './custom-input.ts'
 import { chatUsage, finishReason, thinkingTokens } from './ending.ts'
@@ -45,6 +45,7 @@ export function toChunks ({ id, created, model }: Frame, asked: Asked): StreamTr
   let usage = nothingReported
   let thought: number | undefined
   let stopReason: unknown
+  let charged: unknown
   let hasRole = false
   /** Where a schema was asked for, words are held: they are the content only if there is no answer and no call. */
   let textIs: 'answer' | 'unclear' | 'words' = !asked.hasSchema ? 'answer' : asked.answerTool === undefined ? 'unclear' : 'words'
@@ -126,7 +127,7 @@ export function toChunks ({ id, created, model }: Frame, asked: Asked): StreamTr
     const last: SseEvent[] = []
     if (textIs !== 'answer' && !hasAnswer && callCount === 0 && held !== '') last.push(content(held))
     last.push(new SseEvent('', `${before}{},"finish_reason":"${finishReason(stopReason, callCount > 0)}"}]}`))
-    if (asked.hasUsageChunk) last.push(new SseEvent('', `${head}],"usage":${JSON.stringify(chatUsage(usage, thought))}}`))
+    if (asked.hasUsageChunk) last.push(new SseEvent('', `${head}],"usage":${JSON.stringify({ ...chatUsage(usage, thought), ...(charged !== undefined && { charged_usd: charged }) })}}`))
     last.push(DONE)
     return last
   }
@@ -150,10 +151,11 @@ export function toChunks ({ id, created, model }: Frame, asked: Asked): StreamTr
         stopReason = data.delta?.stop_reason ?? stopReason
         readTotals(data.usage)
         return undefined
+      case 'ping': charged = fieldOf(data, 'charged_usd') ?? charged; return undefined
       case 'message_stop': return end()
       case CHAT_DELTA: return data.delta && chunk(data.delta)
     }
-    // A ping too: the core sends its own, as a comment. And what is new: it has no meaning in chat style.
+    // Pings: the core sends its own, as a comment. And what is new: it has no meaning in chat style.
     return undefined
   }
 
