@@ -11,6 +11,7 @@ import { complained, print, UnsaidError } from './commands/output.ts'
 import { storeCommand } from './commands/store-command.ts'
 import { check } from './config/check-command.ts'
 import { ConfigError } from './config/problem.ts'
+import { nearest } from './config/suggest.ts'
 import { Ending } from './ending.ts'
 import { packageRoot, version } from './package-root.ts'
 import { simulate } from './simulator/simulate-command.ts'
@@ -34,10 +35,28 @@ const HELP = `gateway ${version}: a paid gateway to text, image and video models
   gateway simulate [OPTIONS]        the built-in simulator of model vendors by itself (--help lists its options)
 `
 
+const HELP_OPTION = { help: { type: 'boolean', short: 'h', default: false } } as const
+
+const START_HELP = `Usage: gateway start [--config FILE]
+
+  --config, -c  the configuration; default: gateway.yaml in this folder, or the shipped one
+
+Serves until SIGTERM or SIGINT, then drains. A change of a file is live within a second; SIGHUP reads all again.
+`
+
+const CHECK_HELP = `Usage: gateway check [FILE] [--json]
+
+  FILE    the configuration; default: gateway.yaml in this folder, or the shipped one
+  --json  problems and warnings as JSON
+
+Says each mistake as FILE:LINE:COLUMN. Exit code 0: it can be used; 1: it can't. Calls nobody, opens nothing.
+`
+
 const commands: Readonly<Record<string, (args: string[]) => Promise<number>>> = {
   start: runStart,
   check: async (args) => {
-    const { values, positionals } = parseArgs({ args, allowPositionals: true, options: { json: { type: 'boolean', default: false } } })
+    const { values, positionals } = parseArgs({ args, allowPositionals: true, options: { json: { type: 'boolean', default: false }, ...HELP_OPTION } })
+    if (values.help) { await print(CHECK_HELP); return 0 }
     return await check(configFile(positionals[0]), { json: values.json, plugins, pluginsUrl, write: print })
   },
   ...Object.fromEntries(adminNouns.map((noun) => [noun, async (args: string[]) => await adminCommand(noun, args, { locate, plugins, pluginsUrl })])),
@@ -61,7 +80,8 @@ function locate (name: string | undefined): { readonly file: string, readonly ba
 }
 
 async function runStart (args: string[]): Promise<number> {
-  const { values } = parseArgs({ args, options: { config: { type: 'string', short: 'c' } } })
+  const { values } = parseArgs({ args, options: { config: { type: 'string', short: 'c' }, ...HELP_OPTION } })
+  if (values.help) { await print(START_HELP); return 0 }
   const { file, base } = locate(values.config)
   const seat = Seat.take()
   const output = new StandardOutput()
@@ -133,9 +153,11 @@ function failed (thrown: unknown): number {
 }
 
 const [name = 'help', ...args] = process.argv.slice(2)
-const command = commands[({ '--help': 'help', '-h': 'help', '--version': 'version', '-v': 'version' } as Record<string, string>)[name] ?? name]
+const meant = new Map([['--help', 'help'], ['-h', 'help'], ['--version', 'version'], ['-v', 'version']]).get(name) ?? name
+const command = Object.hasOwn(commands, meant) ? commands[meant] : undefined
 if (command === undefined) {
-  console.error(`There is no command "${name}".\n\n${HELP}`)
+  const near = nearest(name, Object.keys(commands))
+  console.error(`There is no command "${name}"${near === undefined ? '.' : `: did you mean "${near}"?`}\n\n${HELP}`)
   process.exitCode = 1
 } else {
   try {

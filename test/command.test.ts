@@ -1,6 +1,6 @@
 // The command line, on real processes: what a newcomer sees, what is kept in the data folder, and every refusal in plain words.
 import { execFile } from 'node:child_process'
-import { chmodSync, mkdirSync, readFileSync, rmSync, statSync, writeFileSync } from 'node:fs'
+import { chmodSync, mkdirSync, readdirSync, readFileSync, rmSync, statSync, writeFileSync } from 'node:fs'
 import { type AddressInfo, createServer } from 'node:net'
 import { once } from 'node:events'
 import { dirname, join } from 'node:path'
@@ -129,6 +129,27 @@ await t.test('a configuration with mistakes: all of them, with file, line and co
 
 await t.test('a configuration that is not there', async (t) => {
   t.match(await refused(t, folderFor(t), ['start', '--config', 'nowhere.yaml']), /nowhere\.yaml.*(?:no such file|does not exist|not found)/i)
+})
+
+await t.test('every command explains itself, and does nothing else', async (t) => {
+  const folder = folderFor(t)
+  const commands = ['start', 'check', 'explain', 'keys', 'keys create', 'accounts', 'accounts credit', 'ledger', 'ledger export', 'fleet', 'store', 'store export', 'simulate']
+  for (const command of commands) {
+    const { ended, stdout, stderr } = run(t, folder, [...command.split(' '), '--help'])
+    t.strictSame(await ended, [0, null], command)
+    t.match(stdout(), `gateway ${command}`, 'says how it is called')
+    t.equal(stderr(), '')
+    if (command === 'accounts credit') t.match(stdout(), 'credit ID USD --reference TEXT [--json]', 'what is needed stands in no brackets')
+  }
+  t.strictSame(readdirSync(folder).filter((name) => name !== 'gateway.log'), [], 'no data folder')
+})
+
+await t.test('a command that is not quite one: did you mean', async (t) => {
+  for (const [args, says] of [
+    [['chekc'], 'There is no command "chekc": did you mean "check"?'], [['account'], 'There is no command "account": did you mean "accounts"?'],
+    [['constructor'], 'There is no command "constructor".'], [['store', 'exprot'], 'There is no command "store exprot": did you mean "export"?'],
+    [['keys', 'crate'], 'There is no command "keys crate": did you mean "create"?']
+  ] as const) t.match(await refused(t, folderFor(t), args), says)
 })
 
 await t.test('an address that is taken is named, in plain words', async (t) => {

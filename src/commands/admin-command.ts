@@ -28,6 +28,8 @@ interface Verb {
   /** what else can be said: settings of a schema, and more */
   readonly settings?: JsonSchema
   readonly options?: readonly string[]
+  /** options that may not be left out */
+  readonly needs?: readonly string[]
   /** @returns the exit code */
   run (gate: Gate, said: Said): Promise<number>
 }
@@ -66,7 +68,7 @@ const NOUNS: Readonly<Record<string, Readonly<Record<string, Verb>>>> = {
     list: { takes: [], run: async (gate, said) => await list(gate, '/accounts', ACCOUNT_COLUMNS, said) },
     show: { takes: ['ID'], run: async (gate, said) => await one(gate, 'GET', 'accounts', said) },
     credit: {
-      takes: ['ID', 'USD'], options: ['reference'],
+      takes: ['ID', 'USD'], needs: ['reference'],
       async run (gate, { positionals: [id, amount], values, json }) {
         const reference = values['reference']
         if (reference === undefined) throw new CommandError('Name the payment: --reference TEXT. It is credited once, however often the command is repeated.')
@@ -163,7 +165,7 @@ function readArgs (verb: Verb, args: readonly string[]): { readonly values: Read
 function usageOf (noun: string, verb: string, one: Verb): string {
   const { takes, optional = 0 } = one
   const words = takes.map((name, i) => i < takes.length - optional ? name : `[${name}]`)
-  const options = (one.options ?? []).map((name) => `[--${name} ${name.toUpperCase()}]`)
+  const options = [...(one.needs ?? []).map((name) => `--${name} TEXT`), ...(one.options ?? []).map((name) => `[--${name} ${name.toUpperCase()}]`)]
   if (one.settings !== undefined) options.push('[SETTINGS]')
   return ['gateway', noun, verb, ...words, ...options, '[--json] [--config FILE] [--url URL]'].join(' ')
 }
@@ -176,8 +178,8 @@ function explanations ({ settings }: Verb): string {
   }).join('')
 }
 
-function optionsOf ({ settings, options = [] }: Verb): NonNullable<ParseArgsConfig['options']> {
-  const names = [...propertiesOf(settings).filter(([name]) => name !== 'id').map(([name, { type }]) => [name.replaceAll('_', '-'), type === 'array'] as const), ...options.map((name) => [name, false] as const)]
+function optionsOf ({ settings, options = [], needs = [] }: Verb): NonNullable<ParseArgsConfig['options']> {
+  const names = [...propertiesOf(settings).filter(([name]) => name !== 'id').map(([name, { type }]) => [name.replaceAll('_', '-'), type === 'array'] as const), ...[...needs, ...options].map((name) => [name, false] as const)]
   return Object.fromEntries(names.map(([name, isList]) => [name, { type: 'string', multiple: isList }]))
 }
 

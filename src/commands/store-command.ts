@@ -10,6 +10,7 @@ import { createLogger } from '../admin/log.ts'
 import type { Config } from '../config/config.ts'
 import { loadConfig } from '../config/load.ts'
 import { ConfigError } from '../config/problem.ts'
+import { nearest } from '../config/suggest.ts'
 import { formatUsd } from '../money/nanos.ts'
 import { version } from '../package-root.ts'
 import { findLoss, setAside } from '../store/embedded/mark.ts'
@@ -51,6 +52,10 @@ export async function storeCommand ([verb = '', ...args]: readonly string[], { l
   const verbs: Readonly<Record<string, typeof exportStore>> = { export: exportStore, import: importStore, new: acceptLoss }
   const run = Object.hasOwn(verbs, verb) ? verbs[verb] : undefined
   if (values.help === true || ['--help', '-h', 'help'].includes(verb)) { await print(USAGE); return 0 }
+  if (run === undefined && verb !== '') {
+    const near = nearest(verb, Object.keys(verbs))
+    console.error(`There is no command "store ${verb}"${near === undefined ? '.' : `: did you mean "${near}"?`}\n`)
+  }
   const isNew = verb === 'new' && values['accept-loss'] === true
   if (run === undefined || (isNew ? file !== undefined : file === undefined || verb === 'new') || more.length > 0) { console.error(USAGE); return 1 }
   try {
