@@ -37,7 +37,7 @@ function part (chance: Chance, name: string, content: Buffer | string, isFile: b
 }
 
 export function formOf (all: Chance): Form {
-  const chance = all.gentler(all.of([0, 0.1, 0.3, 1]))
+  const chance = all.gentler(all.of([0.2, 0.5, 1]))
   const isVideo = chance.is(0.3)
   const boundary = chance.mostly(0.9, 'B', BOUNDARIES)
   const parts = isVideo

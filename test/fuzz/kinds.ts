@@ -78,7 +78,7 @@ const bodies: Kind = {
 
 const forms: Kind = {
   name: 'forms',
-  lanes: 24,
+  lanes: 64,
   make (chance) {
     const { path, type, body } = formOf(chance)
     let whole = request(`POST ${path}`, { 'content-type': type }, body)
@@ -131,7 +131,7 @@ const heads: Kind = {
 
 const upstreams: Kind = {
   name: 'upstreams',
-  lanes: 24,
+  lanes: 12,
   make (chance, number) {
     const words = `fuzz-${number}`
     const isStream = chance.is(0.7)
@@ -170,7 +170,7 @@ const CHANGES: readonly (readonly [line: string, body?: object])[] = [
 
 const admin: Kind = {
   name: 'admin',
-  lanes: 4,
+  lanes: 2,
   make (chance) {
     const [line, body] = chance.of(CHANGES)
     const whole = request(chance.is(0.8) ? line : wound(chance, Buffer.from(line)).toString('latin1'), {
