@@ -45,7 +45,7 @@ async function readyz (admin: string): Promise<unknown> {
 
 for (const driver of ['embedded', 'redis'] as const) {
   await t.test(`${driver}: while what is charged can't be written down the gateway is not ready, and ready again when it can`, async (t) => {
-    const url = driver === 'redis' ? `, url: "${(await redisServer(t)).url}"` : ''
+    const url = driver === 'redis' ? `, timeout: 5s, url: "${(await redisServer(t)).url}"` : ''
     const folder = folderFor(t, { 'gateway.yaml': yaml(await freePort(), driver).replace('path: ./data', `path: ./data${url}`) + RICH })
     const { pid, api, admin } = await gateway(t, folder)
     t.equal(await say(api), 200)
