@@ -93,10 +93,9 @@ function refusalOf ({ code, channels = [] }: Channels & { readonly kind: 'refuse
 
 /** @throws {GatewayError} invalid_request */
 function variantOf (exchange: Exchange, model: Model): Variant {
-  const { variant, body } = chooseVariant(model, exchange.request.body)
+  const variant = chooseVariant(model, exchange.request.body)
   checkSold(model, variant)
   exchange.set(Variant, variant)
-  exchange.request = { body, stream: exchange.request.stream }
   return variant
 }
 

@@ -20,7 +20,7 @@ export interface ClientRequest {
   readonly address: string
 }
 
-/** What the plugins have made of the request, in messages style. Replaced, not mutated. */
+/** What the plugins have made of the request, in messages style. Replaced; what is put right in a field of the client's is written in place, for bodies are never copied. */
 export interface GatewayRequest {
   readonly body: Readonly<Record<string, unknown>>
   readonly stream: boolean

@@ -24,7 +24,8 @@ export interface ApiKey {
 export const ApiKey = fact<ApiKey>('api-key')
 
 /**
- * The parsed JSON body as the client sent it; base64 of 64 KiB and more is a placeholder at the end of its string (blobs.ts).
+ * The parsed JSON body as the client sent it, but for what is put right in place: it is never copied (a null left out, the model behind an
+ * alias, the defaults of a model's parameters). Base64 of 64 KiB and more is a placeholder at the end of its string (blobs.ts).
  * Written by the core, after onHead.
  */
 export type Body = Readonly<Record<string, unknown>>

@@ -211,7 +211,10 @@ function * slicesOf (pieces: readonly (string | Buffer)[]): Generator<string | B
 /** The same for the same values, in whatever order and spelling they came. */
 async function hashOf (exchange: Exchange): Promise<string> {
   countValues(exchange.get(Body), 0)
-  const canonical = JSON.stringify(exchange.get(Body), (_key, value: unknown) => isMap(value) ? Object.fromEntries(Object.entries(value).toSorted(([a], [b]) => a < b ? -1 : 1)) : value)
+  const body = exchange.get(Body)
+  const sent = (name: string, value: unknown, of: unknown): unknown => of === body && name === 'model' ? exchange.alias ?? value : value
+  const canonical = JSON.stringify(body, (_key, value: unknown) => isMap(value)
+    ? Object.fromEntries(Object.keys(value).toSorted().map((name) => [name, sent(name, value[name], value)])) : value)
   const hash = createHash('sha256').update(exchange.route.name).update('\n')
   const joined = exchange.blobs.join(canonical)
   let bytes = 0

@@ -124,8 +124,11 @@ async function receive (exchange: Exchange, ways: Pick<Ways, 'readBody'>): Promi
   if (exchange.route.style === 'messages') askedVersion(exchange.received.headers)
   // From here on it is the model that was asked for, and the answer names it: as vendors do with their own "-latest".
   const isAlias = body.model !== model.id
-  if (isAlias) exchange.alias = body.model
-  exchange.request = { body: isAlias ? { ...body, model: model.id } : body, stream: body.stream === true }
+  if (isAlias) {
+    exchange.alias = body.model
+    Object.assign(body, { model: model.id })                  // just parsed: nobody else has it
+  }
+  exchange.request = { body, stream: body.stream === true }
 }
 
 /** Where each kind of model is asked, for sentences. */

@@ -11,22 +11,18 @@ const PRICED_FIELDS: Readonly<Record<'image' | 'video', readonly string[]>> = {
   video: ['resolution', 'size', 'seconds', 'quality']
 }
 
-export interface Chosen {
-  readonly variant: Variant
-  /** with the defaults written out: what is made is what is priced */
-  readonly body: Body
-}
-
-/** @throws {GatewayError} invalid_request: a value that the model does not have, or that contradicts another */
-export function chooseVariant (model: ModelConfig, body: Body): Chosen {
-  if (model.kind === 'text') return { variant: {}, body }
+/**
+ * It is written into the body, with the defaults: what is made is what is priced.
+ * @throws {GatewayError} invalid_request: a value that the model does not have, or that contradicts another
+ */
+export function chooseVariant (model: ModelConfig, body: Body): Variant {
+  if (model.kind === 'text') return {}
   const parameters = model.parameters ?? {}
   const variant: Record<string, string> = {}
-  const written: Record<string, unknown> = { ...body }
   for (const name of new Set([...Object.keys(parameters), ...PRICED_FIELDS[model.kind]])) {
     const parameter = Object.hasOwn(parameters, name) ? parameters[name] : undefined
     const asked = readValue(name, body, parameter)
-    if (asked === undefined) delete written[name]
+    if (asked === undefined) Reflect.deleteProperty(body, name)
     else if (parameter !== undefined) variant[name] = checkValue(name, asked, parameter, model)
     else if (name !== 'size' || parameters['resolution']?.max_pixels === undefined) throw unknownField(name, model)
   }
@@ -44,7 +40,8 @@ export function chooseVariant (model: ModelConfig, body: Body): Chosen {
     if (variant[name] !== undefined || standard === undefined || (name === 'resolution' && variant['tier'] !== undefined)) continue
     variant[name] = standard
   }
-  return { variant, body: { ...written, ...variant } }
+  Object.assign(body, variant)
+  return variant
 }
 
 /** Undefined: the model's default is wanted; vendors call it "auto". An empty text is no value of anything, and is refused as one that is not. */

@@ -206,7 +206,7 @@ void t.test('what can be compared is bounded in its values, and not in its lengt
   const s = await studio(t)
   const tooMany = /^400 invalid_request: A request with an Idempotency-Key may hold 10000 values at most/
   t.match(errorIn(await create(s, { list: Array(10_000).fill(1) })), tooMany)
-  t.match(errorIn(await create(s, Object.fromEntries(Array.from({ length: 10_000 }, (_, i) => [`k${i}`, 1])))), tooMany)
+  t.match(errorIn(await create(s, Object.fromEntries(Array.from({ length: 5_000 }, (_, i) => [`k${i}`, [1]])))), tooMany)
   t.equal(creations(s), 0)
   t.equal((await create(s, { list: Array(9_000).fill(1) })).status, 200)
 

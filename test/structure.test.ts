@@ -77,6 +77,12 @@ t.test('no function is assigned to a property: V8 makes it in the old generation
   t.strictSame(onTheWay.flatMap((file) => linesOf(file, assigned)), [])
 })
 
+t.test('nobody copies what a client sent: with thousands of keys a spread takes longer than to parse it', async (t) => {
+  const copied = /\.\.\.(?:exchange\.)?(?:request\.)?body\b|\.\.\.turn as object|structuredClone\(|(?:entries|assign\(\{\},) ?\(?(?:exchange\.)?(?:request\.)?body\b/
+  const onTheWay = shipped.filter(({ path }) => /^(plugins|src\/(upstream\/dialects|endpoints|images|videos))\/|^src\/[\w-]+\.ts$/.test(path))
+  t.strictSame(onTheWay.flatMap((file) => linesOf(file, copied)), [])
+})
+
 t.test('only output.ts prints for commands: what another writes to standard output is lost when the process exits before its reader has it', async (t) => {
   const elsewhere = core.filter(({ path }) => path !== 'src/commands/output.ts')
   t.strictSame(elsewhere.flatMap((file) => linesOf(file, /console\.(log|info|table|dir)\(|\bstdout\.write\(/)), [])

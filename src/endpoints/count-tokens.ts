@@ -10,6 +10,7 @@ import { json, type JsonReply } from '../reply.ts'
 import { admit } from '../upstream/admit.ts'
 import { UpstreamCall } from '../upstream/call.ts'
 import type { Pass } from '../upstream/pass.ts'
+import { textOf } from '../upstream/passed-body.ts'
 import { estimateInputTokens } from './input-tokens.ts'
 
 /** Bytes of an answer; a count has twenty, an error some hundred. */
@@ -103,7 +104,7 @@ function ask (exchange: Exchange, pass: Pass, request: UpstreamRequest, decode: 
 
   const timer = setTimeout(() => { fail({ kind: 'first_byte_timeout', cause: new Error(`the upstream had not counted after ${ms} ms`) }) }, ms)
   exchange.onAbort(leave)
-  call = new UpstreamCall(upstream, { ...request, body: exchange.blobs.join(JSON.stringify(request.body)) }, {
+  call = new UpstreamCall(upstream, { ...request, body: exchange.blobs.join(textOf(request)) }, {
     onHead (itsStatus, itsHeaders) { status = itsStatus; headers = itsHeaders },
     onData (chunk) {
       chunks.push(chunk)

@@ -3,13 +3,15 @@ import { randomBytes } from 'node:crypto'
 import type { Exchange } from '../exchange.ts'
 import type { FormFile, UpstreamRequest } from '../plugin.ts'
 import type { CallRequest } from './call.ts'
+import { textOf } from './passed-body.ts'
 
-export function encodeRequest ({ method, path, headers, body, files }: UpstreamRequest, exchange: Exchange): CallRequest {
+export function encodeRequest (request: UpstreamRequest, exchange: Exchange): CallRequest {
+  const { method, path, headers, files } = request
   const { endpoint } = exchange.route
   const once = endpoint.kind === 'model' && endpoint.gives !== undefined
-  if (files === undefined) return { method, path, headers, body: exchange.blobs.join(JSON.stringify(body)), once }
+  if (files === undefined) return { method, path, headers, body: exchange.blobs.join(textOf(request)), once }
   const boundary = `----model-gateway-${randomBytes(18).toString('hex')}`
-  const parts = [...Object.entries(body).flatMap(([name, value]) => fieldParts(name, value, boundary)), ...files.map((file) => filePart(file, boundary))]
+  const parts = [...Object.entries(request.body).flatMap(([name, value]) => fieldParts(name, value, boundary)), ...files.map((file) => filePart(file, boundary))]
   const end = Buffer.from(`--${boundary}--\r\n`)
   return {
     method,

@@ -8,12 +8,13 @@ import type { Upstream } from '../upstream.ts'
 import type { DialectModule } from './index.ts'
 import { toMessage } from './messages/reply.ts'
 import { toEvents } from './messages/stream.ts'
-import { isGiven, isRecord } from '../../json-value.ts'
+import { isGiven, isRecord, type Json } from '../../json-value.ts'
+import { PassedRequest } from '../passed-body.ts'
 import { versionedAtEnd } from './versioned.ts'
 
 /** The first version that refuses the sampling fields (protocol.md A1). */
 const NO_SAMPLING_VERSION = '2026-10-21'
-const SAMPLING: ReadonlySet<string> = new Set(['temperature', 'top_p', 'top_k'])
+const NO_SAMPLING = { temperature: undefined, top_p: undefined, top_k: undefined } as const
 /** A client that turns it on gets more context than the model is sold with, for a dearer price, and more than was held for it. */
 const LONGER_CONTEXT = /context-\d+m/i
 const LONG_CONTEXT = 200_000
@@ -41,7 +42,7 @@ function encode (path: string, stream: boolean, exchange: Exchange, attempt: Att
   // What a chat client calls so is not ours to read: its request is in our words here.
   const asked = exchange.route.style === 'messages' ? askedVersion(exchange.received.headers) : DEFAULT_VERSION
   const { sampling: takesSampling, context } = exchange.get(Model)
-  const hasSampling = [...SAMPLING].some((name) => isGiven(body[name]))
+  const hasSampling = isGiven(body.temperature) || isGiven(body.top_p) || isGiven(body.top_k)
   // The client's version would make the vendor refuse fields that we accept in every version (protocol.md K 9.3, 9.4).
   const version = configured ?? (hasSampling && asked >= NO_SAMPLING_VERSION ? DEFAULT_VERSION : asked)
   const headers: Record<string, string> = {
@@ -52,35 +53,28 @@ function encode (path: string, stream: boolean, exchange: Exchange, attempt: Att
   }
   const beta = betas(exchange, upstream.config.headers['anthropic-beta'], context)
   if (beta !== '') headers['anthropic-beta'] = beta
-  return {
-    method: 'POST',
-    path: versionedAtEnd(upstream.basePath) + path,
-    headers,
-    body: written(withoutUnsigned(body), attempt.model, takesSampling && version < NO_SAMPLING_VERSION)
-  }
-}
-
-/** The body as it is sent. Clients write null where they mean nothing, and the vendor refuses it in most fields. */
-function written (body: UpstreamRequest['body'], model: string, takesSampling: boolean): UpstreamRequest['body'] {
-  const fields = Object.entries(body).filter(([name, value]) => isGiven(value) && (takesSampling || !SAMPLING.has(name)))
-  return Object.assign(Object.fromEntries(fields), { model })
+  return new PassedRequest(versionedAtEnd(upstream.basePath) + path, headers, body, {
+    ...withoutUnsigned(body),
+    ...(!(takesSampling && version < NO_SAMPLING_VERSION) && NO_SAMPLING),
+    model: attempt.model
+  })
 }
 
 /**
  * Thoughts that nobody signed are another vendor's, of chat style: this one refuses them, now and on every later turn (lesson 18).
  * Where the turn whose calls are answered began with one, it must not think now: with a budget it insists on a thought there.
+ * @returns the fields that are not as they came
  */
-function withoutUnsigned (body: UpstreamRequest['body']): UpstreamRequest['body'] {
-  const { messages: turns, thinking } = body
-  if (!Array.isArray(turns) || !turns.some((turn) => isAnswer(turn) && blocksOf(turn).some(isUnsigned))) return body
+function withoutUnsigned ({ messages: turns, thinking }: Json): Json {
+  if (!Array.isArray(turns) || !turns.some((turn) => isAnswer(turn) && blocksOf(turn).some(isUnsigned))) return {}
   const kept = turns.flatMap((turn: unknown) => {
     const blocks = isAnswer(turn) ? blocksOf(turn) : []
     const others = blocks.filter((block) => !isUnsigned(block))
-    return others.length === blocks.length ? [turn] : others.length === 0 ? [] : [{ ...turn as object, content: others }]
+    return others.length === blocks.length ? [turn] : others.length === 0 ? [] : [{ role: 'assistant', content: others }]
   })
   const [answer, results] = turns.slice(-2) as unknown[]
   const mustThink = isRecord(thinking) && thinking.type === 'enabled' && blocksOf(results).some((block) => isRecord(block) && block.type === 'tool_result')
-  return { ...body, messages: kept, ...(mustThink && isUnsigned(blocksOf(answer)[0]) && { thinking: { type: 'disabled' } }) }
+  return { messages: kept, ...(mustThink && isUnsigned(blocksOf(answer)[0]) && { thinking: { type: 'disabled' } }) }
 }
 
 function isAnswer (turn: unknown): boolean {

@@ -54,7 +54,8 @@ export function isClosed (schema: unknown, depth = 0): boolean {
   if (schema.type === 'object' || schema.properties !== undefined) {
     const { properties, required, additionalProperties } = schema
     if (additionalProperties !== false || !isRecord(properties) || !Array.isArray(required)) return false
-    if (Object.keys(properties).some((name) => !required.includes(name))) return false
+    const needed = new Set<unknown>(required)
+    if (Object.keys(properties).some((name) => !needed.has(name))) return false
     return Object.values(properties).every((one) => isClosed(one, depth + 1)) && isClosedWithin(schema, depth)
   }
   return isClosedWithin(schema, depth)
