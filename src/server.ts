@@ -151,7 +151,15 @@ export class GatewayServer {
       // Other upgrades (h2c by curl --http2) may be ignored, RFC 9110 7.8; WebSockets must be told.
       shouldUpgradeCallback: ({ headers }: IncomingMessage) => headers.upgrade?.toLowerCase() === 'websocket' && !announcesBody(headers)
     }
-    const plain = inTurn((req, res) => { expectsMore(req) ? this.#refuse(req, res, new GatewayError('expectation_failed')) : handle(req, res) })
+    // What goes wrong with one request is an answer to that one: thrown into node it would be the end of all.
+    const guarded: Handle = (req, res, upgrade) => {
+      try {
+        handle(req, res, upgrade)
+      } catch (thrown) {
+        this.#fail(req, res, thrown)
+      }
+    }
+    const plain = inTurn((req, res) => { expectsMore(req) ? this.#refuse(req, res, new GatewayError('expectation_failed')) : guarded(req, res) })
     const server = createServer(options, plain)
     server.maxHeadersCount = MOST_HEADERS
     // Reading the body says "continue"; until then a refused client has sent nothing (RFC 9110 10.1.1).
@@ -159,7 +167,7 @@ export class GatewayServer {
     server.on('checkContinue', plain)
     server.on('checkExpectation', plain)
     server.on('clientError', (error: ParserError, socket) => { this.#refuseBroken(error, socket) })
-    server.on('upgrade', (req: IncomingMessage, socket: Socket, head: Buffer) => { this.#upgrade(req, socket, head, handle) })
+    server.on('upgrade', (req: IncomingMessage, socket: Socket, head: Buffer) => { this.#upgrade(req, socket, head, guarded) })
     server.on('connect', (req: IncomingMessage, socket: Duplex) => { this.#writeRaw(socket, new GatewayError('method_not_allowed'), req.url ?? '') })
     return server
   }
@@ -251,6 +259,13 @@ export class GatewayServer {
     this.#services.metrics.rejected(error.row)
     this.#note(id, error, req.method, req.url)
     this.#tell(req, res, error, id)
+  }
+
+  #fail (req: IncomingMessage, res: ServerResponse, err: unknown): void {
+    const id = createRequestId()
+    this.#services.log.error({ request_id: id, err }, 'a request could not be begun')
+    if (res.headersSent) res.destroy()
+    else this.#tell(req, res, new GatewayError('server_error', { cause: err }), id)
   }
 
   /** Without a line in the log, which would be more work than the rest: that at the end of the overload says how many there were. */

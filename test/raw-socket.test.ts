@@ -497,3 +497,15 @@ t.test('thousands of requests in one piece', async (t) => {
     t.equal(socket.writableLength, 0)
   })
 })
+
+t.test('a defect of our own before there is an exchange is a 500 to that request, and to nobody else', async (t) => {
+  const running = await gateway(t, yaml([await upstream(t, answer('hi')).then(({ url }) => url)]))
+  const current = running.live.current.bind(running.live)
+  Object.assign(running.live, { current () { throw new Error('a defect') } })
+  const got = await send(t, running.url, head(close, '/v1/models', 'GET'))
+  t.equal(got.status, 500)
+  isShaped(t, got, 'server_error')
+  t.match(running.logged.find(({ msg }) => msg === 'a request could not be begun'), { request_id: got.headers['x-request-id'], err: { message: 'a defect' } })
+  Object.assign(running.live, { current })
+  t.equal((await send(t, running.url, head(close, '/v1/models', 'GET'))).status, 200)
+})

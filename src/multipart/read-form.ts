@@ -109,10 +109,10 @@ export async function readForm (req: IncomingMessage, res: ServerResponse, limit
       // Errors of the parser reach each open file too; the parser's own are reported.
       stream.on('error', () => {})
       if (isOver) { stream.resume(); return }
-      if (!name) { open.add(stream); fail(unnamed()); return }
+      open.add(stream)
+      if (!name) { fail(unnamed()); return }
       uploads.push(upload)
       form.addFile(name, upload)
-      open.add(stream)
       files.push(fill(upload, stream, holdAll).finally(() => { open.delete(stream) }))
       files.at(-1)!.catch(fail)
     })
