@@ -112,7 +112,7 @@ const WATCH_TIMEOUT_MS = 1000
 const OPERATIONS: Readonly<Record<ModelKind, string>> = { text: 'chat', image: 'image_generation', video: 'video_generation' }
 
 /** Labels that have few values begin with all of them: the first event of a series that is not there yet is none that `increase()` sees. */
-const REJECTIONS = ['bad_request', 'expectation_failed', 'headers_too_large', 'invalid_request', 'method_not_allowed', 'not_found', 'overloaded', 'request_timeout'] as const satisfies readonly (keyof typeof catalogue | 'overloaded')[]
+const REJECTIONS = ['admin_token', 'bad_request', 'expectation_failed', 'headers_too_large', 'invalid_request', 'method_not_allowed', 'not_found', 'overloaded', 'request_timeout'] as const satisfies readonly (keyof typeof catalogue | 'admin_token' | 'overloaded')[]
 const FAILURES = (Object.keys(catalogue) as (keyof typeof catalogue)[]).filter((row) => 'retryable' in catalogue[row])
 const ATTEMPT_ENDS = ['ok', 'client_closed', 'stream_incomplete', 'upstream_stream_interrupted', ...FAILURES]
 const CLASSES = ['input', 'cache_read', 'cache_write_5m', 'cache_write_1h', 'output'] as const
