@@ -277,14 +277,14 @@ t.test('a compilation that takes too long is refused, and what it makes at last 
   const late = Promise.withResolvers<Compiled>()
   const retired = Promise.withResolvers<void>()
   const { live: config } = live(t, file, {
-    timeoutMs: 5000,
+    timeoutMs: 20_000,
     async compile (loaded, generation, plugins) {
       return generation === 2 ? await late.promise : { config: loaded, generation, plugins, retired: 0, retire () {} }
     }
   })
   await config.start()
   writeFileSync(file, yaml('2s'))
-  t.strictSame((await config.reload('sighup')).problems.map(({ message }) => message), ['could not be put to use: it was not ready within 5 s'])
+  t.strictSame((await config.reload('sighup')).problems.map(({ message }) => message), ['could not be put to use: it was not ready within 20 s'])
   t.equal(config.current().generation, 1)
   late.resolve({ ...config.current(), generation: 2, retire: () => { retired.resolve() } })
   await retired.promise
