@@ -37,6 +37,12 @@ const counted = (series: ReadonlyMap<string, number>, name: string): Record<stri
 
 const linesOf = (running: TestGateway): Record<string, unknown>[] => running.logged.filter(({ msg }) => msg === 'request')
 
+/** Requests that the log tells of: of strangers the first of a kind has a line, and how many more there were in that second another. */
+const toldOf = (running: TestGateway): number => running.logged.reduce((told, { msg, route, count }) => {
+  if (msg === 'request') return told + 1
+  return msg === 'refused as well, within a second' && route !== undefined ? told + Number(count) : told
+}, 0)
+
 await t.test('after traffic of all kinds the metrics have the right numbers, and each request its line', async (t) => {
   const hold = Promise.withResolvers<void>()
   const first = await upstream(t, (received): Script => {
@@ -248,8 +254,8 @@ accounts:`)
   const answers = heard.map(([, said]) => said.slice(0, 3))
   for (const status of ['200', '400', '401', '404', '502', '503']) t.ok(answers.includes(status), `an answer with ${status} was among them`)
   const requests = heard.filter(([about]) => !/admin|configuration|metrics|in the path/.test(about)).length
-  await until(() => linesOf(running).length >= requests)
-  t.equal(linesOf(running).length, requests, 'each request has its line')
+  await until(() => toldOf(running) >= requests)
+  t.equal(toldOf(running), requests, 'each request is in the log')
   isSilent(t, heard, secrets, 'said')
   isSilent(t, running.logged.map((line) => [String(line['msg']), JSON.stringify(line)]), secrets, 'logged')
   for (const [about, said] of heard.filter(([about]) => !about.startsWith('the configuration'))) {
