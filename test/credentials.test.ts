@@ -3,7 +3,7 @@ import t from 'tap'
 import { client, errorOf, fate, until } from './client.ts'
 import { startClock } from './clock.ts'
 import { CALM, gateway, messagesRequest, type TestGateway } from './gateway.ts'
-import { ANSWER_NANOS, inTurn, isOverloaded, metric, text, time } from './resilience.ts'
+import { ANSWER_NANOS, counted, inTurn, isOverloaded, metric, text, time } from './resilience.ts'
 import { answer, errorReply, json, raw, status, upstream, type Received, type Script, type Upstream } from './upstream.ts'
 import { client as videoClient, videosYaml } from './videos.ts'
 
@@ -18,7 +18,7 @@ t.test('one that is limited gives way to the other at once, and comes back', asy
   const got = await client(t, gw).post(messagesRequest).whole()
   t.match(got.json, { content: [{ text: 'two' }] })
   t.match(await fate(gw, got.id), { line: { attempts: 2, credential: 'two', outcome: 'completed' }, charged: ANSWER_NANOS, openHolds: 0 })
-  t.match(await metric(gw, 'gateway_upstream_retries_total'), ['gateway_upstream_retries_total{upstream="u0",reason="credential"} 1'])
+  t.match(await counted(gw, 'gateway_upstream_retries_total'), ['gateway_upstream_retries_total{upstream="u0",reason="credential"} 1'])
   t.strictSame(await metric(gw, 'gateway_upstream_credential_aside'), ['gateway_upstream_credential_aside{upstream="u0",credential="one"} 1', 'gateway_upstream_credential_aside{upstream="u0",credential="two"} 0'])
   const told = await (await fetch(`${gw.urls.admin}/admin/v1/upstreams`, { headers: { authorization: 'Bearer test-admin-token' } })).json()
   t.strictSame(told, {

@@ -5,7 +5,7 @@ import { Deadline } from '../src/upstream/deadline.ts'
 import { client, errorOf, fate, namesOf, nextFate, type Received as Answered, until } from './client.ts'
 import { CALM, gateway, KEY, messagesRequest } from './gateway.ts'
 import { ask as askForImage, imageGateway } from './image-gateway.ts'
-import { ANSWER_NANOS, inTurn, isOverloaded, metric, text, time } from './resilience.ts'
+import { ANSWER_NANOS, counted, inTurn, isOverloaded, metric, text, time } from './resilience.ts'
 import { answer, blockStart, cut, errorReply, json, messageStart, ping, raw, refusing, stall, status, step, textDelta, upstream, wait, type Script } from './upstream.ts'
 import { videosYaml } from './videos.ts'
 
@@ -34,7 +34,7 @@ t.test('what may pass is asked again, and only the answer is paid', async (t) =>
       t.equal(gw.services.upstreams.health.loadOf('u0', 'vendor-m1'), 0)
     })
   }
-  t.strictSame((await metric(gw, 'gateway_upstream_retries_total')).toSorted(), ['model_overloaded"} 4', 'upstream_error"} 12'].map((end) => `gateway_upstream_retries_total{upstream="u0",reason="${end}`))
+  t.strictSame((await counted(gw, 'gateway_upstream_retries_total')).toSorted(), ['model_overloaded"} 4', 'upstream_error"} 12'].map((end) => `gateway_upstream_retries_total{upstream="u0",reason="${end}`))
   await t.test('a stream, before its commit', async (t) => {
     gw.heal()
     script = inTurn([opening, cut()], answer('well'))
@@ -126,7 +126,7 @@ t.test('a timer that comes before the clock is there takes no repetition away', 
   const got = await call.whole()
   t.equal(got.status, 200)
   t.match((await fate(gw, got.id)).line, { attempts: 2 })
-  t.strictSame(await metric(gw, 'gateway_upstream_retries_total'), ['gateway_upstream_retries_total{upstream="u0",reason="model_overloaded"} 1'])
+  t.strictSame(await counted(gw, 'gateway_upstream_retries_total'), ['gateway_upstream_retries_total{upstream="u0",reason="model_overloaded"} 1'])
 })
 
 t.test('the pause that an upstream asks for is kept, if it is short enough', async (t) => {

@@ -53,6 +53,11 @@ export async function metric (gw: TestGateway, name: string): Promise<readonly s
   return (await (await fetch(`${gw.urls.admin}/metrics`)).text()).split('\n').filter((line) => line.startsWith(name))
 }
 
+/** Of a counter, those that something has happened to. */
+export async function counted (gw: TestGateway, name: string): Promise<readonly string[]> {
+  return (await metric(gw, name)).filter((line) => !line.endsWith(' 0'))
+}
+
 export function isOverloaded (t: Test, got: Received, retryAfter: number): void {
   t.strictSame([got.status, errorOf(got).code, errorOf(got).charged, got.headers['retry-after']], [503, 'model_overloaded', '0', String(retryAfter)])
 }
