@@ -341,14 +341,14 @@ t.test('the total time of an answer is limited', async (t) => {
   })
   await t.test('after it, the stream is cut', async (t) => {
     const up = await upstream(t, [opening, textDelta(0, 'begun'), trickling])
-    const gw = await gateway(t, text([up.url], `${QUICK}, timeouts: { total: 200ms }`))
+    const gw = await gateway(t, text([up.url], `${QUICK}, timeouts: { total: 3s }`))
     const got = await client(t, gw).post({ ...messagesRequest, stream: true }).whole()
     t.equal(errorOf(got).code, 'upstream_stream_interrupted')
     t.match((await fate(gw, got.id)).line, { outcome: 'interrupted', by: 'upstream' })
   })
   await t.test('of bytes that are forwarded too', async (t) => {
     const up = await upstream(t, [status(200, { 'content-type': 'text/plain' }), trickling])
-    const gw = await gateway(t, text([up.url], `${QUICK}, timeouts: { total: 200ms }`) + 'routes:\n  - { match: POST /v1/bytes, forward: u0, price: free }\n')
+    const gw = await gateway(t, text([up.url], `${QUICK}, timeouts: { total: 3s }`) + 'routes:\n  - { match: POST /v1/bytes, forward: u0, price: free }\n')
     const got = await fetch(`${gw.url}/v1/bytes`, { method: 'POST', headers: { 'x-api-key': KEY } })
     t.equal(got.status, 200)
     await t.rejects(got.text())
