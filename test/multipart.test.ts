@@ -5,6 +5,7 @@ import { existsSync, readdirSync } from 'node:fs'
 import { request as httpRequest } from 'node:http'
 import { dirname, join } from 'node:path'
 import { gzipSync } from 'node:zlib'
+import { Dicer } from '@fastify/busboy'
 import t, { type Test } from 'tap'
 import { TemporaryFolder } from '../src/files/temporary.ts'
 import { Upload } from '../src/multipart/upload.ts'
@@ -172,12 +173,41 @@ t.test('what no honest client sends', async (t) => {
   for (const disposition of ['form-data', 'form-data; name', 'form-data; name=""', 'form-data; filename="a.png"', 'form-data; filename', 'form-data; name; filename="a.png"']) {
     t.match(await raw(all.gw, FORM, Buffer.concat([Buffer.from(`--b\r\nContent-Disposition: ${disposition}\r\n\r\nx\r\n`), whole])), { ...refused('bad_request'), text: /has no name/ }, `a part that is only ${disposition}`)
   }
+  const heads = {
+    'without a head': '\r\nx',
+    'without a disposition': 'content-type: text/plain\r\n\r\nx',
+    'that is no field': 'content-disposition: attachment; name="prompt"\r\n\r\nx',
+    'with half a line': 'content-disposition: form-data; name="a\nb"\r\n\r\nx',
+    'whose name breaks a line': 'content-disposition: form-data; name*=utf-8\'\'a%0Ab\r\n\r\nx',
+    'whose head has no end': 'content-disposition: form-data; name="prompt"',
+    'of nothing': ''
+  }
+  for (const [what, head] of Object.entries(heads)) {
+    t.match(await raw(all.gw, FORM, Buffer.concat([Buffer.from(`--b\r\n${head}\r\n`), whole])), { ...refused('bad_request'), text: /has no name/ }, `a part ${what}`)
+    t.match(await raw(all.gw, FORM, Buffer.concat([whole.subarray(0, -6), Buffer.from(`\r\n--b\r\n${head}\r\n--b--\r\n`)])), refused('bad_request'), `the last one ${what}`)
+  }
   const tooLarge = Buffer.concat([part('model', 'nano'), part('prompt', 'x'), part('image', randomBytes(3 * 1024 * 1024), '; filename="a.png"'), Buffer.from('--b--\r\n')])
   t.match(await raw(all.gw, FORM, tooLarge), refused('request_too_large', 413), 'too large, by its bytes')
   t.match(await raw(all.gw, FORM, Buffer.concat([part('__proto__', 'x'), part('constructor[prototype]', 'x'), whole])), { status: 200 }, 'names that mean something to JavaScript')
   t.match(await raw(all.gw, FORM, Buffer.concat([part('model', 'nano'), part('prompt', 'a hat'), part('image', png, '; filename="../../etc/passwd"'), Buffer.from('--b--\r\n')])), { status: 200 }, 'a path for a name')
   t.equal((sent(all)['image'] as { filename: string }).filename, 'passwd')
   t.equal(await raw(all.gw, FORM, whole.subarray(0, 1_300_000), () => until(() => all.onDisk().length === 1)), 'left')
+  await until(() => all.onDisk().length === 0 && all.gw.server.bodyMemory.used === 0)
+})
+
+t.test('a parser that throws at what it parses, at once or in a later turn, is a 400 of that request', async (t) => {
+  const all = await edits(t)
+  const inner = Dicer.prototype as unknown as { _oninfo (...args: readonly unknown[]): void }
+  const { _oninfo: parse } = inner
+  t.teardown(() => { inner._oninfo = parse })
+  inner._oninfo = function (...args) {
+    const [, data] = args as [boolean, Buffer | undefined]
+    if (data?.includes('a defect') === true) throw new TypeError('the parser has a defect')
+    parse.apply(this, [...args])
+  }
+  t.match(await raw(all.gw, FORM, Buffer.concat([part('prompt', 'a defect'), whole])), { status: 400, text: /"code":"bad_request"/ })
+  t.match(await raw(all.gw, FORM, Buffer.concat([part('image', large, '; filename="a.png"'), part('prompt', 'a defect'), whole])), { status: 400, text: /"code":"bad_request"/ })
+  t.match(await raw(all.gw, FORM, whole), { status: 200 })
   await until(() => all.onDisk().length === 0 && all.gw.server.bodyMemory.used === 0)
 })
 

@@ -1,7 +1,7 @@
 // Reads a multipart/form-data body: fields as text, files as uploads; limits while reading. The only file that uses @fastify/busboy.
 import type { IncomingMessage, ServerResponse } from 'node:http'
 import type { Readable } from 'node:stream'
-import { Busboy, type BusboyFileStream, type BusboyHeaders, type BusboyInstance } from '@fastify/busboy'
+import { Busboy, type BusboyFileStream, type BusboyHeaders, type BusboyInstance, type Dicer } from '@fastify/busboy'
 import { type BodyLimits, checkCharset, checkSize, sayContinue, tooLarge } from '../body.ts'
 import { GatewayError } from '../errors.ts'
 import type { Exchange } from '../exchange.ts'
@@ -92,6 +92,7 @@ export async function readForm (req: IncomingMessage, res: ServerResponse, limit
     const onLeft = (): void => { fail(exchange.abortReason) }
     const tooMany = (what: string): void => { fail(new GatewayError('bad_request', { message: `The form has too many ${what}. Send fewer.` })) }
 
+    listenWithin(parser, fail)
     parser.on('field', (name: string | undefined, value, nameTruncated, valueTruncated) => {
       if (isOver) return
       if (!name) { fail(unnamed()); return }
@@ -119,7 +120,7 @@ export async function readForm (req: IncomingMessage, res: ServerResponse, limit
     parser.on('partsLimit', () => { tooMany('parts') })
     parser.on('filesLimit', () => { tooMany('files') })
     parser.on('fieldsLimit', () => { tooMany('fields') })
-    parser.on('error', (cause: unknown) => { fail(new GatewayError('bad_request', { message: 'The form could not be read: it ends in the middle, or is no multipart/form-data.', cause })) })
+    parser.on('error', (cause: unknown) => { fail(unreadable(cause)) })
     parser.on('finish', () => {
       Promise.all(files).then(() => {
         if (isOver) return
@@ -148,6 +149,38 @@ function createParser (req: IncomingMessage): BusboyInstance {
   } catch (cause) {
     throw new GatewayError('bad_request', { message: 'The Content-Type multipart/form-data has no boundary. Let your HTTP client set this header.', cause })
   }
+}
+
+/** What Busboy (3.2) has within, and its types do not tell. */
+interface Within {
+  readonly _parser: { readonly parser: Dicer & { _write (chunk: Buffer, encoding: BufferEncoding, done: (error?: Error | null) => void): void } }
+}
+
+/**
+ * Busboy tells nobody of the parts that it skips, because it can't read their heads: no field of a client may be lost. And what throws
+ * while bytes are parsed would be thrown at the socket that they come from, or at nobody at all, in a later turn.
+ */
+function listenWithin (parser: BusboyInstance, fail: (error: GatewayError) => void): void {
+  const inner = (parser as unknown as Within)._parser.parser
+  let headless = 0
+  inner.on('part', (part: Readable) => {
+    headless++
+    // Behind Busboy's own listener, which takes the data of what it does not skip.
+    part.once('header', () => { if (part.listenerCount('data') > 0) headless--; else fail(unnamed()) })
+  })
+  inner.on('finish', () => { if (headless > 0) fail(unnamed()) })
+  const write = inner._write.bind(inner)
+  inner._write = (chunk, encoding, done) => {
+    try {
+      write(chunk, encoding, done)
+    } catch (cause) {
+      fail(unreadable(cause))
+    }
+  }
+}
+
+function unreadable (cause: unknown): GatewayError {
+  return new GatewayError('bad_request', { message: 'The form could not be read: it ends in the middle, or is no multipart/form-data.', cause })
 }
 
 /** The parser's types say that every part has a name; it passes those on that have none. */
