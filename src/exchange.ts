@@ -127,7 +127,10 @@ export class Exchange {
   abort (reason: GatewayError): void {
     if (this.#abortReason !== undefined) return
     this.#abortReason = reason
-    for (const listener of this.#onAbort) listener()
+    for (const listener of this.#onAbort) {
+      // A plugin's own, maybe: the others must hear of it, whoever has found out.
+      try { listener() } catch (err) { this.#report(err, 'a listener for the end of an exchange failed') }
+    }
     this.#controller?.abort(reason)
   }
 
@@ -226,14 +229,18 @@ export class Exchange {
 
   /** Never throws, and is over after `hook_timeout`: who comes after it must be told too. */
   #tell (callback: Finish, outcome: Outcome): Awaitable<void> {
-    const { config: { hook_timeout: limit }, services: { log } } = this.snapshot
-    const report = (err: unknown): void => { log.error({ request_id: this.id, err }, 'a callback at the end of an exchange failed') }
+    const { hook_timeout: limit } = this.snapshot.config
+    const report = (err: unknown): void => { this.#report(err, 'a callback at the end of an exchange failed') }
     try {
       const told = callback(outcome)
       if (told !== undefined) return within(told, limit, () => new Error(`it took longer than hook_timeout (${limit} ms)`)).catch(report)
     } catch (thrown) {
       report(thrown)
     }
+  }
+
+  #report (err: unknown, what: string): void {
+    this.snapshot.services.log.error({ request_id: this.id, err }, what)
   }
 }
 

@@ -65,14 +65,14 @@ function isPromise<T> (result: Awaitable<T>): result is Promise<T> {
 
 /** Asks the plugins, from the upstream's side outward, what went wrong there, and notes it for the operator. Never throws. */
 export function nameFailure (failure: UpstreamFailure, exchange: Exchange, upstream: string): GatewayError {
-  noteFailure(failure, exchange, upstream)
-  for (const { call } of exchange.route.hooks.onUpstreamFailure) {
-    try {
+  try {
+    noteFailure(failure, exchange, upstream)
+    for (const { call } of exchange.route.hooks.onUpstreamFailure) {
       const named = call(failure, exchange, upstream)
       if (named !== undefined) return named
-    } catch (thrown) {
-      return toGatewayError(thrown)
     }
+  } catch (thrown) {
+    return toGatewayError(thrown)
   }
   return new GatewayError('upstream_error', { cause: 'cause' in failure ? failure.cause : failure.kind })
 }

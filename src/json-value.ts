@@ -21,3 +21,12 @@ export function asRecord (value: unknown): Json {
 export function fieldOf (value: unknown, name: string): unknown {
   return typeof value === 'object' && value !== null ? (value as Json)[name] : undefined
 }
+
+/** Its JSON text; '' where it is nested deeper than that can be printed, though it could be read. */
+export function printed (value: unknown): string {
+  try {
+    return JSON.stringify(value)
+  } catch {
+    return ''
+  }
+}

@@ -153,7 +153,7 @@ async function download (exchange: Exchange, writer: ClientWriter, ways: Ways, e
 /** The plan is walked (walk.ts), and its answer goes up the list. */
 async function askUpstreams (exchange: Exchange, writer: ClientWriter): Promise<End> {
   // Nothing committed for too long: the head and pings keep the client and what is between us from giving up.
-  const holdHead = exchange.request.stream ? setTimeout(() => { writer.startStream(); writer.ping() }, exchange.snapshot.config.server.api.timeouts.hold_head) : undefined
+  const holdHead = exchange.request.stream ? setTimeout(() => { hold(exchange, writer) }, exchange.snapshot.config.server.api.timeouts.hold_head) : undefined
   let answer: Answer
   try {
     answer = await walk(exchange)
@@ -163,6 +163,15 @@ async function askUpstreams (exchange: Exchange, writer: ClientWriter): Promise<
   return answer.kind === 'json'
     ? await respond(exchange, writer, await accept(exchange, answer), answer.attempt)
     : () => relay(exchange, writer, answer)
+}
+
+function hold (exchange: Exchange, writer: ClientWriter): void {
+  try {
+    writer.startStream()
+    writer.ping()
+  } catch (thrown) {
+    exchange.abort(toGatewayError(thrown))                    // a plugin made a head that can't be sent
+  }
 }
 
 /** What the client gets in the place of the upstream's own words. */

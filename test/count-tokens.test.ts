@@ -146,6 +146,21 @@ void t.test('what the provider refuses because of the request is the client\'s t
   }
 })
 
+void t.test('a request that a plugin has made unprintable is its own 500, and nothing comes after', async (t) => {
+  script = stall()
+  const breaking = `export default { name: 'breaking', create: () => ({ perAttempt: (_attempt, exchange) => ({
+    onUpstreamRequest (request) { if (exchange.received.headers['x-break'] === '1') request.body = { n: 1n } }
+  }) }) }`
+  const gw = await gateway(t, counting(vendor.url).replace('billing-meter,', '{ use: ./breaking.ts }, billing-meter,').replace('store:', 'hook_timeout: 1s\nstore:'), { files: { 'breaking.ts': breaking } })
+  const before = vendor.requests.length
+  t.match(await count(gw, hello, { 'x-break': '1' }), { status: 500, code: 'server_error' })
+  // By the time that its provider would have had, and this one's has, it is long over.
+  t.match(await count(gw, hello), { status: 200, by: 'estimated' })
+  t.equal(vendor.requests.length, before + 1)
+  const { line } = await fate(gw, String(gw.logged.find(({ code }) => code === 'server_error')?.['request_id']))
+  t.match(line, { outcome: 'failed', err: { message: /BigInt/ } })
+})
+
 void t.test('a client that leaves takes the provider\'s work with it', async (t) => {
   script = stall()
   const [before, count] = [gw.logged.length, vendor.requests.length]

@@ -4,7 +4,7 @@ import t from 'tap'
 import { saidIn } from '../src/upstream/failed-attempt.ts'
 import { client, fate, until } from './client.ts'
 import { gateway, KEY, messagesRequest, yaml, type TestGateway } from './gateway.ts'
-import { answer, cut, errorEvent, errorReply, json, messageStart, raw, refusing, status, textBlock, upstream, type Script } from './upstream.ts'
+import { abyss, answer, cut, errorEvent, errorReply, json, messageStart, raw, refusing, status, textBlock, upstream, type Script } from './upstream.ts'
 
 interface Shown { readonly id: string, readonly targets: readonly { readonly model: string, readonly last_error: Readonly<Record<string, unknown>> | null }[] }
 
@@ -74,6 +74,30 @@ t.test('each way to fail, with what was said: alone, behind the first words, and
     const got = await client(t, gw).post(messagesRequest).whole()
     t.match((await fate(gw, got.id)).line, { failures: [{ upstream: 'u0', cause: /^refused: ECONNREFUSED/ }] })
   })
+})
+
+t.test('an error that can be read and not printed is named by its status, and ends nothing but its request', async (t) => {
+  let script: Script = []
+  const up = await upstream(t, () => script)
+  const gw = await gateway(t, yaml([up.url], 'routes:\n  - { match: "POST /v1/echo", forward: u0, price: { usd: "0.01" } }\n').replace('dialect: messages,', 'dialect: messages, count_tokens: true,'))
+  const ways = { '/v1/messages': 502, '/v1/chat/completions': 502, '/v1/messages/count_tokens': 200, '/v1/echo': 502 }
+  for (const code of [403, 500]) {
+    for (const [how, end] of [['whole', []], ['cut', cut()]] as const) {
+      for (const [path, expected] of Object.entries(ways)) {
+        gw.heal()
+        script = [status(code, { 'content-type': 'application/json' }), raw(abyss), end]
+        const got = await client(t, gw, path).post(messagesRequest).whole()
+        t.equal(got.status, expected, `${path}: ${code}, ${how}`)
+        const { line, charged, openHolds } = await fate(gw, got.id)
+        t.match(line, { failures: [{ upstream: 'u0', cause: `status ${code}` }] })
+        t.strictSame([charged, openHolds], [0n, 0])
+      }
+    }
+  }
+  script = [status(200, { 'content-type': 'text/event-stream' }), raw(`event: error\ndata: ${abyss}\n\n`)]
+  const got = await client(t, gw).post({ ...messagesRequest, stream: true }).whole()
+  t.equal(got.status, 502)
+  t.match((await fate(gw, got.id)).line, { failures: [{ upstream: 'u0', cause: 'error_event' }] })
 })
 
 t.test('each attempt of a request has its own, with its credential, and no more than twenty are kept', async (t) => {

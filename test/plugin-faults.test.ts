@@ -6,7 +6,7 @@ import t, { type Test } from 'tap'
 import { formatUsd } from '../src/money/nanos.ts'
 import { client, errorOf, events, fate, namesOf, nextFate, said, until, type Client } from './client.ts'
 import { gateway, messagesRequest, yaml, type TestGateway } from './gateway.ts'
-import { answer, blockStart, blockStop, errorReply, messageEnd, messageStart, ping, step, textDelta, upstream, type Script } from './upstream.ts'
+import { answer, blockStart, blockStop, errorReply, messageEnd, messageStart, ping, stall, step, textDelta, upstream, type Script } from './upstream.ts'
 
 /** Does wrong what the header x-fault says: "HOOK KIND", and for events which one, from 0. */
 const faulty = `
@@ -189,6 +189,31 @@ t.test('events before the one that a transformer throws at are the client\'s, ho
   const got = await client(t, own).post({ ...messagesRequest, stream: true }, { 'x-fault': 'event throw 4' }).whole()
   t.equal(namesOf(got.text), 'message_start ping content_block_start content_block_delta error')
   t.equal(said(got.text), 'one')
+})
+
+t.test('a plugin whose head can\'t be sent, when that is sent to hold the client; and one that throws when its client leaves', async (t) => {
+  const up = await upstream(t, stall())
+  const own = await gateway(t, yaml([up.url]).replace('hold_head: 10s', 'hold_head: 20ms').replace('[auth,', '[{ use: ./bad.ts }, auth,'), { files: { 'bad.ts': `
+import { definePlugin } from 'model-gateway'
+export default definePlugin({
+  name: 'bad',
+  create: () => ({
+    onHead (exchange) {
+      if (exchange.received.headers['x-bad'] === 'head') exchange.answerHeaders['x-bad'] = 'two\\r\\nlines'
+      else exchange.onAbort(() => { throw new Error('a defect of a listener') })
+    }
+  })
+})` } })
+  const next = nextFate(own)
+  const call = client(t, own).post(messagesRequest)
+  const asked = await up.nextRequest()
+  call.leave()
+  t.equal(await asked.closed, 'left', 'those behind it hear of it all the same')
+  t.match(await next(), { line: { outcome: 'failed', code: 'client_closed' }, entries: [], openHolds: 0 })
+  t.match(own.logged.find(({ msg }) => msg === 'a listener for the end of an exchange failed'), { err: { message: 'a defect of a listener' } })
+  const heard = nextFate(own)
+  client(t, own).post({ ...messagesRequest, stream: true }, { 'x-bad': 'head' }).whole().catch(() => {})
+  t.match(await heard(), { line: { outcome: 'failed', code: 'server_error', err: { code: 'ERR_INVALID_CHAR' } }, entries: [], openHolds: 0 })
 })
 
 t.test('a client that leaves while a long answer is settled', async (t) => {

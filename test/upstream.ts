@@ -10,6 +10,9 @@ interface Test {
   fail (message: string): unknown
 }
 
+/** JSON that can be read, and is nested too deep to be printed. */
+export const abyss = `{"type":"error","error":{"type":"api_error","message":"deep"},"more":${'['.repeat(20_000)}{"0":1}${']'.repeat(20_000)}}`
+
 /** A request, read whole before its script begins. */
 export interface Received {
   readonly method: string

@@ -4,7 +4,7 @@ import t from 'tap'
 import { startSimulator } from '../src/simulator/simulator.ts'
 import { startClock } from './clock.ts'
 import { gateway, KEY } from './gateway.ts'
-import { cut, errorReply, json, raw, refusing, stall, status, upstream } from './upstream.ts'
+import { abyss, cut, errorReply, json, raw, refusing, stall, status, upstream } from './upstream.ts'
 import { client, errorIn, OTHER, SECOND, studio, type Video, videosYaml } from './videos.ts'
 
 const FIELDS = ['id', 'object', 'model', 'status', 'progress', 'created_at', 'completed_at', 'expires_at', 'prompt', 'size', 'seconds', 'remixed_from_video_id', 'error']
@@ -294,6 +294,19 @@ void t.test('only what is over can be deleted, here and upstream', async (t) => 
   t.match(errorIn(await ask('DELETE', `/videos/${id}`)), /^404 not_found/)
   await simulator.until(() => simulator.requests.some(({ method, status }) => method === 'DELETE' && status === 200))
   t.equal((await entries()).length, 1, 'what was charged stays so')
+})
+
+void t.test('an upstream that answers a deletion with what can be read and not printed ends nothing', async (t) => {
+  const clock = startClock(() => false)
+  const up = await upstream(t, ({ method }) => method === 'POST' ? json({ id: 'video_1', object: 'video', status: 'failed' }) : [status(500, { 'content-type': 'application/json' }), raw(abyss)])
+  const gw = await gateway(t, videosYaml(up.url), { now: clock.now, timer: clock.timer })
+  const { ask, create } = client(gw, clock)
+  const { id } = await create('a cat')
+  while ((await ask('GET', `/videos/${id}`)).body.status !== 'failed') await pause(1)
+  t.equal((await ask('DELETE', `/videos/${id}`)).status, 200)
+  const told = (): unknown => gw.logged.find(({ msg }) => msg === 'a deleted video could not be deleted at its upstream')
+  while (told() === undefined) await pause(1)
+  t.match(told(), { level: 40, upstream_id: 'video_1', why: 'status 500' })
 })
 
 void t.test('a reload that takes the upstream away makes its tasks unknown; when it is back they go on', async (t) => {

@@ -5,7 +5,7 @@ import { setImmediate, setTimeout } from 'node:timers/promises'
 import t, { type Test } from 'tap'
 import { Authority } from './certificates.ts'
 import { CALM, gateway, KEY, yaml, type TestGateway } from './gateway.ts'
-import { refusing } from './upstream.ts'
+import { abyss, refusing } from './upstream.ts'
 import { accept, echo, socketUpstream, type SocketUpstream, type Visitor } from './websocket.ts'
 
 const PRICE = 1_000_000n
@@ -234,12 +234,12 @@ t.test('a balance that is too small: 402, and nobody is asked', async (t) => {
 })
 
 t.test('what an upstream says in the place of a WebSocket is shaped and scrubbed, and costs nothing', async (t) => {
-  const say = (status: string, more = ''): ((visitor: Visitor) => void) => ({ socket }) => {
-    const body = '{"error":{"message":"no, upstream-secret-0 of org-abcdefghij"}}'
+  const say = (status: string, more = '', body = '{"error":{"message":"no, upstream-secret-0 of org-abcdefghij"}}'): ((visitor: Visitor) => void) => ({ socket }) => {
     socket.end(`HTTP/1.1 ${status}\r\ncontent-type: application/json\r\nset-cookie: a=b\r\n${more}content-length: ${body.length}\r\n\r\n${body}`)
   }
   const cases: Readonly<Record<string, { readonly greet: (visitor: Visitor) => void, readonly status: number, readonly code: string, readonly cause?: RegExp }>> = {
     '401': { greet: say('401 Unauthorized'), status: 502, code: 'server_error', cause: /status 401/ },
+    'what can be read and not printed': { greet: say('500 Internal Server Error', '', abyss), status: 502, code: 'server_error', cause: /status 500/ },
     '429': { greet: say('429 Too Many Requests', 'retry-after: 7\r\n'), status: 503, code: 'model_overloaded' },
     '400': { greet: say('400 Bad Request'), status: 400, code: 'invalid_request' },
     '200': { greet: say('200 OK'), status: 502, code: 'server_error', cause: /^malformed/ },

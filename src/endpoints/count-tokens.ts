@@ -102,9 +102,10 @@ function ask (exchange: Exchange, pass: Pass, request: UpstreamRequest, decode: 
     resolve(tokens)
   }
 
+  const body = exchange.blobs.join(textOf(request))           // may throw: before anything waits
   const timer = setTimeout(() => { fail({ kind: 'first_byte_timeout', cause: new Error(`the upstream had not counted after ${ms} ms`) }) }, ms)
   exchange.onAbort(leave)
-  call = new UpstreamCall(upstream, { ...request, body: exchange.blobs.join(textOf(request)) }, {
+  call = new UpstreamCall(upstream, { ...request, body }, {
     onHead (itsStatus, itsHeaders) { status = itsStatus; headers = itsHeaders },
     onData (chunk) {
       chunks.push(chunk)

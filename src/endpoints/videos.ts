@@ -99,7 +99,7 @@ export async function deleteVideo (exchange: Exchange): Promise<JsonReply> {
   return json({ id: task.id, object: 'video.deleted', deleted: true })
 }
 
-/** Nobody waits for it: the client's video is gone, and the upstream forgets its own in time. */
+/** Nobody waits for it: the client's video is gone, and the upstream forgets its own in time. Never rejects. */
 async function deleteFile ({ id, snapshot }: Exchange, video: Video): Promise<void> {
   snapshot.lease()
   try {
@@ -108,6 +108,8 @@ async function deleteFile ({ id, snapshot }: Exchange, video: Video): Promise<vo
     const told = await ask(upstream, aboutTask('DELETE', upstream, video.upstream_id), DELETE_MS)
     const failed = 'kind' in told ? told.kind : told.status >= 300 && told.status !== 404 ? `status ${told.status}` : undefined
     if (failed !== undefined) snapshot.services.log.warn({ request_id: id, upstream: video.upstream, upstream_id: video.upstream_id, why: failed, said: 'kind' in told ? undefined : saidIn({ kind: 'status', ...told }, secretsOf(upstream.config)) }, 'a deleted video could not be deleted at its upstream')
+  } catch (err) {
+    snapshot.services.log.error({ request_id: id, err, upstream: video.upstream, upstream_id: video.upstream_id }, 'a deleted video could not be deleted at its upstream')
   } finally {
     snapshot.release()
   }

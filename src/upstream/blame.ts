@@ -2,7 +2,7 @@
 import type { GatewayError } from '../errors.ts'
 import type { UpstreamFailure } from '../plugin.ts'
 import { readRetryAfter } from './retry-after.ts'
-import { asRecord } from '../json-value.ts'
+import { asRecord, printed } from '../json-value.ts'
 
 /** `pause`: milliseconds for which the upstream does not want to be asked; undefined: it does not say. */
 export type Blame =
@@ -40,7 +40,7 @@ export function blameFor (failure: UpstreamFailure, error: GatewayError, now: ()
   switch (status) {
     case 401:
     case 402: return { who: 'credential', why: 'refused' }
-    case 403: return !isApiError(body) || ABOUT_CONTENT.test(JSON.stringify(body).slice(0, READ)) ? NOBODY : { who: 'credential', why: 'forbidden' }
+    case 403: return !isApiError(body) || ABOUT_CONTENT.test(printed(body).slice(0, READ)) ? NOBODY : { who: 'credential', why: 'forbidden' }
     case 429: return { who: 'credential', why: 'limited', pause: pauseIn(headers, now) }
     case 503:
     case 529: return { who: 'target', pause: pauseIn(headers, now) }

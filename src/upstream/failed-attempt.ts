@@ -1,5 +1,6 @@
 // What an upstream said when it failed: for the operator, in the log and in the admin API, where a client may not hear of it.
 import type { Exchange } from '../exchange.ts'
+import { printed } from '../json-value.ts'
 import { nameCause } from '../name-cause.ts'
 import type { UpstreamFailure } from '../plugin.ts'
 import { scrubStart } from '../scrub.ts'
@@ -26,7 +27,6 @@ const MOST = 20
 /** Looked at of a page. */
 const READ = 8000
 
-/** Never throws. */
 export function noteFailure (failure: UpstreamFailure, exchange: Exchange, upstream: string): void {
   const { failures, snapshot, route, tried, credential } = exchange
   const config = snapshot.upstreams.get(upstream)?.config
@@ -50,7 +50,7 @@ export function saidIn (failure: UpstreamFailure, secrets: readonly string[]): s
   const { body } = failure
   if (body === undefined) return undefined
   // In JSON a secret may be written otherwise.
-  const text = typeof body === 'string' ? textOf(body) : JSON.stringify(body)
+  const text = typeof body === 'string' ? textOf(body) : printed(body)
   const all = typeof body === 'string' ? secrets : secrets.flatMap((secret) => [secret, JSON.stringify(secret).slice(1, -1)])
   return scrubStart(text, all, KEPT) || undefined
 }
