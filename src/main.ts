@@ -28,7 +28,7 @@ const HELP = `gateway ${version}: a paid gateway to text, image and video models
   gateway check [FILE] [--json]     validate a configuration offline; exit code 0 or 1
   gateway explain --key ID          what would happen to a request, and why (--help lists its options)
   gateway keys COMMAND              create, list, show, freeze, unfreeze, delete, rotate     (--help lists
-  gateway accounts COMMAND          create, list, show, credit, suspend, resume               their options)
+  gateway accounts COMMAND          create, list, show, credit, refund, debit …                their options)
   gateway ledger COMMAND            export the entries as JSON lines; verify adds them up again
   gateway fleet [--json]            the processes that serve from the same store, and the configuration that each runs
   gateway store COMMAND             export FILE, import FILE: moves everything to another store; new: after a loss

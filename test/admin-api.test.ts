@@ -89,6 +89,33 @@ for (const driver of ['memory', 'embedded']) {
   })
 }
 
+for (const driver of ['memory', 'embedded']) {
+  void t.test(`${driver}: money is given back and taken, once per reference and for a reason; ledger and audit log say so, and usage stays`, async (t) => {
+    const { ask, use } = await admin(t, driver)
+    await ask('POST', '/accounts', { id: 'beta' })
+    const { secret } = (await ask('POST', '/keys', { id: 'beta-dev', account: 'beta' })).body as { readonly secret: string }
+    await ask('POST', '/accounts/beta/credits', { amount_usd: '2.50', reference: 'invoice-1' })
+    t.equal(await use(secret), 200)
+    const { spent_usd: spent } = (await ask('GET', '/keys/beta-dev')).body as { readonly spent_usd: string }
+    const refund = { amount_usd: spent, reference: 'req_1', reason: 'cut off: "é"' }
+    t.match(await ask('POST', '/accounts/beta/refunds', refund), { status: 201, body: { account: 'beta', ...refund, refunded: true, balance_usd: '2.5' } })
+    t.match(await ask('POST', '/accounts/beta/refunds', refund), { status: 200, body: { refunded: false, balance_usd: '2.5' } })
+    const debit = { amount_usd: '2', reference: 'req_1', reason: 'a fee' }
+    t.match(await ask('POST', '/accounts/beta/debits', debit), { status: 201, body: { ...debit, debited: true, balance_usd: '0.5' } })
+    t.match(await ask('POST', '/accounts/beta/debits', debit), { status: 200, body: { debited: false, balance_usd: '0.5' } }, 'though there is not so much any more')
+    t.match(await ask('POST', '/accounts/beta/debits', { ...debit, reference: 'd2' }), { status: 409, body: { error: { code: 'insufficient_balance', message: 'The account beta has a balance of $0.5, of which open requests hold $0: $2 can\'t be taken. Nothing was changed.' } } })
+
+    t.match((await ask('GET', '/ledger?account=beta')).body['data'], [
+      { kind: 'credit' }, { kind: 'settle', amount_usd: `-${spent}` }, { kind: 'refund', amount_usd: spent, reference: 'refund:beta:req_1', reason: 'cut off: "é"' }, { kind: 'debit', amount_usd: '-2', reference: 'debit:beta:req_1', reason: 'a fee' }
+    ])
+    t.match((await ask('GET', '/usage?account=beta')).body, { data: [{ key: 'beta-dev', spent_usd: spent }] }, 'what was charged')
+    t.match(await ask('POST', '/ledger/verify'), { body: { ok: true, entries: 5 } })
+    const log = (await ask('GET', '/audit')).body['data'] as Record<string, unknown>[]
+    t.strictSame(log.map(({ what }) => what as string).slice(3), ['account.refund', 'account.refund_repeated', 'account.debit', 'account.debit_repeated'])
+    t.match(log[5], { id: 'beta', reference: 'req_1', reason: 'a fee', amount_usd: '2', before: { balance_usd: '2.5' }, after: { balance_usd: '0.5' } })
+  })
+}
+
 t.test('the limits of a managed key hold as those of a declared one, and change with it', async (t) => {
   const { ask, use } = await admin(t)
   const { secret } = (await ask('POST', '/keys', { id: 'k', account: 'acme', ip_whitelist: ['10.0.0.0/8'] })).body as { readonly secret: string }
@@ -153,6 +180,15 @@ t.test('what is wrong is refused whole, with every mistake and what was meant', 
     ['POST', '/accounts/acme/credits', { amount_usd: '0', reference: 'r' }, 400, /more than 0/],
     ['POST', '/accounts/acme/credits', { amount_usd: '9999999999', reference: 'r' }, 400, /would make the balance more/],
     ['POST', '/accounts/acme/credits', { amount_usd: '1' }, 400, /"reference" is missing/],
+    ['POST', '/accounts/nobody/refunds', { amount_usd: '1', reference: 'r', reason: 'x' }, 404, /no account nobody/],
+    ['POST', '/accounts/acme/refunds', { amount_usd: '1', reference: 'r' }, 400, /"reason" is missing/],
+    ['POST', '/accounts/acme/refunds', { amount_usd: '1', reference: 'r', reason: ' ' }, 400, /reason must be 1 to 500 characters in one line/],
+    ['POST', '/accounts/acme/refunds', { amount_usd: '1', reference: 'r', reason: 'x'.repeat(501) }, 400, /reason must be 1 to 500/],
+    ['POST', '/accounts/acme/refunds', '{"amount_usd":"1","reference":"r","reason":"half of \\ud83d"}', 400, /reason must be 1 to 500/],
+    ['POST', '/accounts/acme/refunds', { amount_usd: '9999999999', reference: 'r', reason: 'x' }, 400, /would make the balance more/],
+    ['POST', '/accounts/acme/debits', { amount_usd: '0', reference: 'r', reason: 'x' }, 400, /more than 0/],
+    ['POST', '/accounts/acme/debits', { amount_usd: '-1', reference: 'r', reason: 'x' }, 400, /amount_usd/],
+    ['POST', '/accounts/acme/debits', { amount_usd: '9999999', reference: 'r', reason: 'x' }, 409, /can't be taken\. Nothing was changed/],
     ['PATCH', '/keys/nobody', { frozen: true }, 404, /no key nobody/],
     ['GET', '/keys/nobody', undefined, 404, /no key nobody/],
     ['PUT', '/keys', {}, 405, /takes GET, POST only/],
@@ -214,7 +250,7 @@ t.test('strangers get nothing, and the document names every operation', async (t
   }
   const { body } = await ask('GET', '/openapi.json')
   const names = Object.values(body['paths'] as Record<string, Record<string, { readonly operationId: string }>>).flatMap((path) => Object.values(path).map(({ operationId }) => operationId))
-  t.strictSame(names.toSorted(), ['changeAccount', 'changeKey', 'createAccount', 'createKey', 'creditAccount', 'deleteKey', 'explainRequest', 'getAccount', 'getKey', 'listAccounts', 'listChanges', 'listEntries', 'listKeys', 'listProcesses', 'listUpstreams', 'listUsage', 'rotateKey', 'verifyLedger'])
+  t.strictSame(names.toSorted(), ['changeAccount', 'changeKey', 'createAccount', 'createKey', 'creditAccount', 'debitAccount', 'deleteKey', 'explainRequest', 'getAccount', 'getKey', 'listAccounts', 'listChanges', 'listEntries', 'listKeys', 'listProcesses', 'listUpstreams', 'listUsage', 'refundAccount', 'rotateKey', 'verifyLedger'])
   const paths = body['paths'] as Record<string, Record<string, { readonly requestBody: { readonly content: { readonly 'application/json': { readonly schema: { readonly properties: Record<string, unknown> } } } } }>>
   const { properties } = paths['/admin/v1/keys']!['post']!.requestBody.content['application/json'].schema
   t.match(properties, { usage_limit_usd: { type: 'string', pattern: String }, rate_limit: { type: 'integer', minimum: 0 }, allowed_models: { type: 'array' } })

@@ -22,6 +22,10 @@ await t.test('the way of a newcomer: an account and a key, spend, see it, freeze
   t.match(await gateway(folder, ['accounts', 'create', 'beta', '--name', 'Beta Ltd']), { code: 0, out: /^id +beta\nname +Beta Ltd\n/ })
   t.match(await gateway(folder, ['accounts', 'credit', 'beta', '10', '--reference', 'invoice-1']), { code: 0, out: /balance_usd +10\n/ })
   t.match(await gateway(folder, ['accounts', 'credit', 'beta', '10', '--reference', 'invoice-1']), { code: 0, out: /balance_usd +10\n/, err: /credited before: nothing was changed/ })
+  const because = ['--reference', 'ticket-7', '--reason', 'cut off']
+  t.match(await gateway(folder, ['accounts', 'refund', 'beta', '3', ...because]), { code: 0, out: /reason +cut off\n[^]*refunded +true\n[^]*balance_usd +13\n/ })
+  t.match(await json(folder, ['accounts', 'debit', 'beta', '3', ...because]), { debited: true, balance_usd: '10' })
+  t.match(await gateway(folder, ['accounts', 'debit', 'beta', '3', ...because]), { code: 0, err: /ticket-7 was debited before: nothing was changed/ })
   const made = await gateway(folder, ['keys', 'create', 'beta-dev', '--account', 'beta', '--usage-limit-usd', '5', '--rate-limit', '60', '--allowed-models', 'm1,other', '--allowed-models', 'm*', '--streaming', 'true'])
   t.match(made, { code: 0, out: /secret, shown only now: {2}sk-gw-[A-Za-z0-9]{32}\n$/, err: /warning: \/allowed_models\/1 there is no model "other"/ })
   const secret = /sk-gw-\w{32}/.exec(made.out)![0]
@@ -39,9 +43,9 @@ await t.test('the way of a newcomer: an account and a key, spend, see it, freeze
   t.match(await json(folder, ['accounts', 'resume', 'beta']), { state: 'active' })
   const { secret: next } = await json(folder, ['keys', 'rotate', 'beta-dev', '--grace', '1h']) as { readonly secret: string }
   t.strictSame([await spend(api, secret), await spend(api, next)], [200, 200])
-  t.match(await gateway(folder, ['ledger', 'verify']), { code: 0, out: /^The ledger is right: 5 entries, 2 accounts, 1 keys\.\n$/ })
+  t.match(await gateway(folder, ['ledger', 'verify']), { code: 0, out: /^The ledger is right: 7 entries, 2 accounts, 1 keys\.\n$/ })
   const lines = (await gateway(folder, ['ledger', 'export', '--account', 'beta'])).out.trimEnd().split('\n').map((line) => JSON.parse(line) as Record<string, unknown>)
-  t.strictSame(lines.map(({ kind }) => kind), ['credit', 'settle', 'settle', 'settle'])
+  t.strictSame(lines.map(({ kind }) => kind), ['credit', 'refund', 'debit', 'settle', 'settle', 'settle'])
 
   t.match(await gateway(folder, ['keys', 'list', '--url', admin], { GATEWAY_ADMIN_TOKEN: 'wrong' }), { code: 1, err: /token is missing or wrong/ })
   running.child.kill('SIGTERM')
@@ -51,7 +55,7 @@ await t.test('the way of a newcomer: an account and a key, spend, see it, freeze
   t.match(await json(folder, ['keys', 'show', 'beta-dev']), { id: 'beta-dev', account: 'beta' })
   t.match(await json(folder, ['keys', 'delete', 'beta-dev']), { deleted: true })
   const { secret: third } = await json(folder, ['keys', 'create', 'beta-two', '--account', 'beta']) as { readonly secret: string }
-  t.match(await json(folder, ['ledger', 'verify']), { ok: true, entries: 5 })
+  t.match(await json(folder, ['ledger', 'verify']), { ok: true, entries: 7 })
   const again = run(t, folder, ['start'])
   const urls = await again.urls()
   t.strictSame([await spend(urls.api, next), await spend(urls.api, third)], [401, 200], 'and the gateway knows')

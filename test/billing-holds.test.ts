@@ -108,8 +108,9 @@ void t.test('any order of holds, extensions, settlements and releases keeps both
   fc.assert(fc.property(fc.array(step, { maxLength: 60, size: 'max' }), fc.bigInt(0n, 200n), fc.bigInt(0n, 200n), fc.bigInt(0n, 100n), (steps, balance, limit, low) => {
     const books = new Books()
     const open = new Set<string>()
-    books.announce('a', 'r', balance)
-    books.deposit('a', balance)
+    const opening = { kind: 'credit' as const, account: 'a', reference: 'r', nanos: balance }
+    books.announce(opening)
+    books.deposit(opening)
     steps.forEach(({ what, id: number, nanos, least }, i) => {
       const id = [...open][number] ?? `r${i}`
       const before = books.balance('a')

@@ -15,7 +15,7 @@ import type { AttemptHooks, StreamTransformer } from '../src/plugin.ts'
 import { json, type Reply } from '../src/reply.ts'
 import { SseEvent } from '../src/sse.ts'
 import { MemoryStore } from '../src/store/memory.ts'
-import type { AdmissionResult, Balance, Entry, HoldRequest, HoldResult, KeyUsage, Settlement, Store, Verification } from '../src/store/store.ts'
+import type { AdmissionResult, Balance, Booked, Entry, HoldRequest, HoldResult, KeyUsage, Settlement, Store, Verification } from '../src/store/store.ts'
 import { until } from './client.ts'
 import { account, ask, asking, config, exchange, key, model, services, snapshot, type TestServices, upstreamConfig } from './exchange.ts'
 import { all } from './store-conformance.ts'
@@ -577,6 +577,7 @@ class RemoteStore implements Store {
   /** how often for an extension */
   asked = 0
 
+  book (...call: Parameters<Store['book']>): Booked { return this.#inner.book(...call) }
   credit (...call: Parameters<Store['credit']>): boolean { return this.#inner.credit(...call) }
   creditOf (reference: string): Nanos | undefined { return this.#inner.creditOf(reference) }
   admit (...call: Parameters<Store['admit']>): AdmissionResult { return this.#inner.admit(...call) }

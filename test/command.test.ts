@@ -133,7 +133,7 @@ await t.test('a configuration that is not there', async (t) => {
 
 await t.test('every command explains itself, and does nothing else', async (t) => {
   const folder = folderFor(t)
-  const commands = ['start', 'check', 'explain', 'keys', 'keys create', 'accounts', 'accounts credit', 'ledger', 'ledger export', 'fleet', 'store', 'store export', 'simulate']
+  const commands = ['start', 'check', 'explain', 'keys', 'keys create', 'accounts', 'accounts credit', 'accounts refund', 'accounts debit', 'ledger', 'ledger export', 'fleet', 'store', 'store export', 'simulate']
   for (const command of commands) {
     const { ended, stdout, stderr } = run(t, folder, [...command.split(' '), '--help'])
     t.strictSame(await ended, [0, null], command)

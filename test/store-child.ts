@@ -24,7 +24,7 @@ function today (before: number): string {
   return new Date(Date.now() - before * 86_400_000).toISOString().slice(0, 10)
 }
 
-/** Until it is killed: credits, holds that are settled, some of which are refunded, and holds that are given back. Some stream, and record their progress. */
+/** Until it is killed: credits, refunds and debits, holds that are settled, some of which are refunded, and holds that are given back. Some stream, and record their progress. */
 async function spend (spender: number): Promise<void> {
   const account = `a${spender % 3}`
   const key = `${account}-k${spender % 2}`
@@ -35,6 +35,9 @@ async function spend (spender: number): Promise<void> {
       if (await store.credit(account, `c-${id}`, 50n)) tell('done', wanted, 50n)
       wanted = undefined                                      // its repetition may fail, and it is there all the same
       if (i % 2 === 1) await store.credit(account, `c-${id}`, 50n)
+      const kind = i % 2 === 1 ? 'refund' : 'debit'
+      wanted = `${kind} ${id}`
+      if (await store.book({ kind, account, reference: id, nanos: 3n, reason: 'why' }) === 'new') tell('done', wanted, kind === 'debit' ? -3n : 3n)
       wanted = `settle ${id}`
       if (store.hold({ request_id: id, account, key, nanos: 40n, day: today(i % 3) }).kind !== 'held') continue
       if (i % 5 === 1) { store.release(id); continue }

@@ -3,7 +3,7 @@ import { setImmediate as nextTurn } from 'node:timers/promises'
 import fc from 'fast-check'
 import type { Test } from 'tap'
 import { noUsage } from '../src/money/usage.ts'
-import type { AdmissionResult, Entry, HoldRequest, HoldResult, Settlement, Store, WindowState } from '../src/store/store.ts'
+import type { AdmissionResult, Booked, Booking, Entry, HoldRequest, HoldResult, Settlement, Store, WindowState } from '../src/store/store.ts'
 
 /**
  * @param open an empty store on this clock, or on the machine's; the suite closes it
@@ -50,6 +50,66 @@ export function conformance (t: Test, open: (now?: () => number) => Promise<Stor
     const told = await Promise.all(Array.from({ length: 20 }, async () => await store.credit('acme', 'same', 7n)))
     t.equal(told.filter(Boolean).length, 1)
     t.equal((await store.balance('acme')).balance, 7n)
+  })
+
+  test('a refund gives back and a debit takes, each once per reference, with its reason; keys have spent what they had', async (t, store) => {
+    const booking = (kind: Booking['kind'], reference: string, nanos: bigint, account = 'acme'): Booking => ({ kind, account, reference, nanos, reason: 'a ticket: "é" \u2028' })
+    await store.credit('acme', 'c', 100n)
+    await store.hold(request('r1', 30n))
+    await store.settle(settlement('r1', 30n))
+    t.equal(await store.book(booking('refund', 'r1', 20n)), 'new', 'the id of a request may be its reference')
+    t.equal(await store.book(booking('refund', 'r1', 20n)), 'known')
+    t.equal(await store.book(booking('refund', 'r1', 5n, 'other')), 'known', 'whatever account and amount: as a credit')
+    t.equal(await store.book(booking('debit', 'r1', 15n)), 'new', 'of another kind it is another reference')
+    t.equal(await store.book(booking('debit', 'r1', 15n)), 'known')
+    t.equal(await store.credit('acme', 'r1', 1n), true)
+    t.equal(await store.settle(settlement('r1', 30n)), 30n, 'its request is settled as it was')
+    t.strictSame(await store.balance('acme'), { balance: 76n, held: 0n, open_holds: 0 })
+    t.strictSame(await store.balance('other'), { balance: 0n, held: 0n, open_holds: 0 })
+    t.strictSame(await store.keyUsage('dev'), { spent: 30n, held: 0n })
+    t.equal(await store.creditOf('r1'), 1n)
+    t.strictSame((await all(store)).map(({ kind, account, key, reference, nanos, reason }) => [kind, account, key, reference, nanos, reason]), [
+      ['credit', 'acme', undefined, 'c', 100n, undefined], ['settle', 'acme', 'dev', 'r1', -30n, undefined],
+      ['refund', 'acme', undefined, 'r1', 20n, 'a ticket: "é" \u2028'], ['debit', 'acme', undefined, 'r1', -15n, 'a ticket: "é" \u2028'], ['credit', 'acme', undefined, 'r1', 1n, undefined]
+    ])
+    t.strictSame((await store.verify()).differences, [])
+  })
+
+  test('a debit takes what is there beside holds, or nothing', async (t, store) => {
+    const debit = async (reference: string, nanos: bigint): Promise<Booked> => await store.book({ kind: 'debit', account: 'acme', reference, nanos, reason: 'why' })
+    t.equal(await debit('d', 1n), 'short', 'of an account that has nothing')
+    await store.credit('acme', 'c', 100n)
+    await store.hold(request('r1', 60n))
+    t.equal(await debit('d', 41n), 'short')
+    t.strictSame(await store.balance('acme'), { balance: 100n, held: 60n, open_holds: 1 })
+    t.equal(await debit('d', 40n), 'new', 'the reference of the refused one is free')
+    t.equal(await debit('d', 40n), 'known', 'though there is not so much any more')
+    t.match(await store.hold(request('r2', 1n)), { kind: 'refused', by: 'balance' })
+    t.equal(await store.settle(settlement('r1', 60n)), 60n, 'what was held was there')
+    t.strictSame(await store.balance('acme'), { balance: 0n, held: 0n, open_holds: 0 })
+    await t.rejects(async () => await debit('e', -1n), RangeError)
+    await t.rejects(async () => await store.book({ kind: 'refund', account: 'acme', reference: 'e', nanos: 2n ** 63n, reason: 'why' }), RangeError)
+    await t.rejects(async () => await store.book({ kind: 'refund', account: 'acme', reference: 'e', nanos: 1n, reason: 'half of \uD83D' }), RangeError)
+    t.strictSame((await all(store)).map(({ kind, nanos }) => [kind, nanos]), [['credit', 100n], ['debit', -40n], ['settle', -60n]])
+    t.strictSame((await store.verify()).differences, [])
+  })
+
+  test('a debit racing with itself, with others and with holds counts once, and takes no more than there is', async (t, store) => {
+    await store.credit('acme', 'c', 100n)
+    const debit = async (reference: string): Promise<Booked> => await store.book({ kind: 'debit', account: 'acme', reference, nanos: 30n, reason: 'why' })
+    const [same, others, held] = await Promise.all([
+      Promise.all(Array.from({ length: 20 }, async () => await debit('same'))),
+      Promise.all(Array.from({ length: 20 }, async (_, i) => await debit(`d${i}`))),
+      Promise.all(Array.from({ length: 20 }, async (_, i) => await store.hold(request(`r${i}`, 30n))))
+    ])
+    t.ok(same.filter((one) => one === 'new').length <= 1)
+    t.strictSame([...new Set(same)].toSorted(), same.includes('new') ? ['known', 'new'] : ['short'], 'all others say that it is known')
+    const taken = [...same, ...others].filter((one) => one === 'new').length + held.filter(({ kind }) => kind === 'held').length
+    t.ok(taken >= 1 && taken <= 3, `${taken} of 3`)
+    const { balance, held: open } = await store.balance('acme')
+    t.ok(balance - open >= 0n)
+    t.equal(balance, total(await all(store)))
+    t.strictSame((await store.verify()).differences, [])
   })
 
   test('negative amounts are refused, and change nothing', async (t, store) => {
@@ -590,11 +650,11 @@ const ACCOUNTS = ['acme', 'beta']
 const KEYS = [['acme', 'a1'], ['acme', 'a2'], ['beta', 'b1']] as const
 
 type Call =
-  | { readonly kind: 'credit', readonly account: string, readonly reference: string, readonly nanos: bigint }
+  | Pick<Booking, 'kind' | 'account' | 'reference' | 'nanos'>
   | { readonly kind: 'hold', readonly id: string, readonly key: number, readonly nanos: bigint, readonly more: Partial<HoldRequest> }
   | { readonly kind: 'extend', readonly id: string, readonly nanos: bigint, readonly least?: bigint }
   | { readonly kind: 'settle', readonly id: string, readonly nanos: bigint }
-  | { readonly kind: 'release' | 'refund', readonly id: string }
+  | { readonly kind: 'release' | 'give back', readonly id: string }
 
 // Few ids and small amounts, so that calls meet each other.
 const id = fc.constantFrom('r1', 'r2', 'r3', 'r4', 'r5', 'r6', 'r7', 'r8')
@@ -602,21 +662,21 @@ const nanos = fc.bigInt(0n, 60n)
 const limits = { usage_limit: fc.bigInt(0n, 120n), least: fc.bigInt(0n, 30n), low_balance: fc.bigInt(0n, 150n) }
 const ofDays = { day: fc.constantFrom(...DAYS), usage_limit_day: fc.bigInt(0n, 100n), usage_limit_month: fc.bigInt(0n, 120n) }
 const call: fc.Arbitrary<Call> = fc.oneof(
-  fc.record({ kind: fc.constant('credit' as const), account: fc.constantFrom(...ACCOUNTS), reference: fc.constantFrom('c1', 'c2', 'c3', 'c4'), nanos: fc.bigInt(0n, 150n) }),
+  fc.record({ kind: fc.constantFrom('credit' as const, 'refund' as const, 'debit' as const), account: fc.constantFrom(...ACCOUNTS), reference: fc.constantFrom('c1', 'c2', 'c3', 'c4'), nanos: fc.bigInt(0n, 150n) }),
   fc.record({ kind: fc.constant('hold' as const), id, key: fc.nat(KEYS.length - 1), nanos, more: fc.oneof(fc.record(limits, { requiredKeys: [] }), fc.record({ ...limits, ...ofDays }, { requiredKeys: ['day'] })) }),
   fc.record({ kind: fc.constant('extend' as const), id, nanos, least: fc.bigInt(0n, 60n) }, { requiredKeys: ['kind', 'id', 'nanos'] }),
   fc.record({ kind: fc.constant('settle' as const), id, nanos }),
-  fc.record({ kind: fc.constantFrom('release' as const, 'refund' as const), id })
+  fc.record({ kind: fc.constantFrom('release' as const, 'give back' as const), id })
 )
 
-type Calls = Pick<Store, 'credit' | 'hold' | 'extend' | 'settle' | 'release' | 'refund'>
+type Calls = Pick<Store, 'book' | 'hold' | 'extend' | 'settle' | 'release' | 'refund'>
 
 async function apply (store: Calls, call: Call): Promise<unknown> {
   switch (call.kind) {
-    case 'credit': return await store.credit(call.account, call.reference, call.nanos)
+    case 'credit': case 'refund': case 'debit': return await store.book({ ...call, ...(call.kind !== 'credit' && { reason: `why ${call.reference}` }) })
     case 'settle': return await store.settle(settlement(call.id, call.nanos))
     case 'release': return await store.release(call.id)
-    case 'refund': return await store.refund(call.id)
+    case 'give back': return await store.refund(call.id)
     case 'extend': return await store.extend(call.id, call.nanos, call.least)
     case 'hold': {
       const [account, key] = KEYS[call.key]!
@@ -627,7 +687,7 @@ async function apply (store: Calls, call: Call): Promise<unknown> {
 
 /** Says the contract once more, with no running sums: everything is added up again at every question. */
 class Model implements Calls {
-  readonly credits: { account: string, reference: string, nanos: bigint }[] = []
+  readonly booked: Booking[] = []
   readonly requests: { held: HoldRequest, state: 'open' | 'released' | 'settled', charged: bigint, short: bigint }[] = []
 
   sum (of: (request: Model['requests'][number]) => bigint): bigint {
@@ -635,7 +695,7 @@ class Model implements Calls {
   }
 
   balanceOf (account: string): bigint {
-    return this.credits.filter((credit) => credit.account === account).reduce((total, { nanos }) => total + nanos, 0n) -
+    return this.booked.filter((one) => one.account === account).reduce((total, { kind, nanos }) => kind === 'debit' ? total - nanos : total + nanos, 0n) -
       this.sum(({ held, charged }) => held.account === account ? charged : 0n)
   }
 
@@ -648,10 +708,12 @@ class Model implements Calls {
     return this.sum(({ held, charged }) => held.key === key && (held.day ?? '').startsWith(period) ? charged : 0n)
   }
 
-  credit (account: string, reference: string, nanos: bigint): boolean {
-    if (this.credits.some((credit) => credit.reference === reference)) return false
-    this.credits.push({ account, reference, nanos })
-    return true
+  book (wanted: Booking): Booked {
+    const { kind, account, reference, nanos } = wanted
+    if (this.booked.some((one) => one.kind === kind && one.reference === reference)) return 'known'
+    if (kind === 'debit' && nanos > this.balanceOf(account) - this.heldBy('account', account)) return 'short'
+    this.booked.push(wanted)
+    return 'new'
   }
 
   hold (held: HoldRequest): HoldResult {
@@ -737,6 +799,8 @@ async function audit (store: Store, model: Model): Promise<void> {
       same((await store.keyUsage(key, period)).spent, -total(entries.filter((entry) => entry.key === key && entry.day?.startsWith(period) === true)))
     }
   }
+  const ofBookings = entries.filter(({ kind }) => kind === 'credit' || kind === 'refund' || kind === 'debit')
+  same(ofBookings.map(({ kind, account, reference, nanos, reason }) => [kind, account, reference, kind === 'debit' ? -nanos : nanos, reason]), model.booked.map(({ kind, account, reference, nanos, reason }) => [kind, account, reference, nanos, reason]))
   same((await store.verify()).differences, [])
   same(await store.openHolds(), model.requests.filter(({ state }) => state === 'open').length)
   same(new Set(entries.map(({ kind, reference }) => `${kind} ${reference}`)).size, entries.length, 'unique by kind and reference')

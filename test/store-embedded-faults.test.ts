@@ -47,6 +47,32 @@ void t.test('what can\'t be recorded is not charged: nothing is lost, and what w
   t.strictSame(log.lines, ['the ledger can\'t be written: until it can, requests that cost something are refused', 'the ledger can be written again'])
 })
 
+void t.test('a debit that can\'t be recorded takes nothing, and a refund gives nothing; each counts once when it is booked again', async (t) => {
+  const folder = folderFor(t)
+  const store = await open(t, folder, { worker: faulty })
+  await store.credit('acme', 'c', 100n)
+  const debit = { kind: 'debit' as const, account: 'acme', reference: 'd', nanos: 70n, reason: 'a fee' }
+  const refund = { kind: 'refund' as const, account: 'acme', reference: 'r', nanos: 50n, reason: 'cut off' }
+  begin(folder, 'disk-full')
+  const [debiting, refunding] = [store.book(debit), store.book(refund)]
+  t.equal(store.balance('acme').balance, 30n, 'what is taken is gone at once, and what is given back is not there yet')
+  await t.rejects(debiting, { code: 'service_unavailable' })
+  await t.rejects(refunding, { code: 'service_unavailable' })
+  t.equal(store.balance('acme').balance, 100n)
+  t.strictSame((await store.verify()).differences, [])
+  end(folder, 'disk-full')
+  for (const death of ['die-before', 'die-after']) {
+    begin(folder, death)
+    t.strictSame(await Promise.all([store.book({ ...debit, reference: death }), store.book({ ...refund, reference: death, nanos: 70n })]), ['new', 'new'], death)
+  }
+  t.strictSame(await Promise.all([store.book(debit), store.book(debit), store.book(refund), store.book(debit)]), ['new', 'known', 'new', 'known'], 'a repetition on its way beside it is known, though there is no money for it')
+  t.equal(store.balance('acme').balance, 80n)
+  t.strictSame((await all(store)).map(({ kind, reference, nanos }) => `${kind} ${reference} ${nanos}`), [
+    'credit c 100', 'debit die-before -70', 'refund die-before 70', 'debit die-after -70', 'refund die-after 70', 'debit d -70', 'refund r 50'
+  ])
+  t.strictSame((await store.verify()).differences, [])
+})
+
 void t.test('a disk that is back is noticed, though nobody writes', async (t) => {
   const folder = folderFor(t)
   const store = await open(t, folder, { worker: faulty })

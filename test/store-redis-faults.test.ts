@@ -100,6 +100,26 @@ void t.test('a Redis that comes back as another one hears of the last credits an
   t.strictSame((await store.verify()).differences, [])
 })
 
+void t.test('a Redis that has lost refunds and debits hears of them again, once; a debit takes what is left', async (t) => {
+  const server = await redisServer(t, { appendonly: false })
+  const [prefix, log] = [newPrefix(), newLog()]
+  const store = await funded(t, server, { prefix, log })
+  const debit = { kind: 'debit' as const, account: 'acme', reference: 'd', nanos: 900n, reason: 'a fee' }
+  t.equal(await store.book(debit), 'new')
+  t.equal(await store.book({ kind: 'refund', account: 'acme', reference: 'r', nanos: 20n, reason: 'cut off' }), 'new')
+  t.equal(await store.book({ ...debit, reference: 'e', nanos: 121n }), 'short')
+  await isDone(store)
+  await server.restart()
+  await until(async () => store.health.isUp && (await store.balance('acme')).balance === 120n)
+  t.strictSame(await Promise.all([store.book(debit), store.book({ ...debit, kind: 'refund', reference: 'r' })]), ['known', 'known'])
+  t.strictSame((await all(store)).map(({ kind, reference, nanos, reason }) => [kind, reference, nanos, reason]), [
+    ['credit', 'c', 1000n, undefined], ['debit', 'd', -900n, 'a fee'], ['refund', 'r', 20n, 'cut off']
+  ])
+  // Told to one that knows the reference of it, and of its money less than there was.
+  t.strictSame(log.lines.filter((line) => line.includes('has refused')), [])
+  t.strictSame((await store.verify()).differences, [])
+})
+
 void t.test('what waits when the gateway ends reaches Redis with the next one', async (t) => {
   const server = await redisServer(t)
   const [prefix, folder] = [newPrefix(), folderFor(t)]

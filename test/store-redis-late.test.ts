@@ -249,7 +249,7 @@ async function delivering (t: Test): Promise<{ readonly delivery: Delivery, read
   const asked: string[] = []
   const answers: ((thrown?: Error) => void)[] = []
   const delivery = new Delivery(outbox, async (message) => {
-    asked.push(message.of === 'credit' ? message.reference : message.id)
+    asked.push('reference' in message ? message.reference : message.id)
     await new Promise<void>((resolve, reject) => { answers.push((thrown) => { if (thrown === undefined) resolve(); else reject(thrown) }) })
   }, newLog())
   return {

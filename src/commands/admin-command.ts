@@ -30,6 +30,8 @@ interface Verb {
   readonly options?: readonly string[]
   /** options that may not be left out */
   readonly needs?: readonly string[]
+  /** what else --help says */
+  readonly note?: string
   /** @returns the exit code */
   run (gate: Gate, said: Said): Promise<number>
 }
@@ -37,6 +39,9 @@ interface Verb {
 const KEY_COLUMNS = ['id', 'account', 'state', 'declared', 'spent_usd', 'usage_limit_usd', 'shown']
 const FLEET_COLUMNS = ['id', 'host', 'worker', 'pid', 'version', 'generation', 'hash', 'started', 'requests_in_flight', 'outbox', 'seen_s_ago', 'reasons']
 const ACCOUNT_COLUMNS = ['id', 'name', 'state', 'declared', 'balance_usd', 'held_usd']
+
+const REFUND_NOTE = '  Gives money back to the account, once per reference; the id of a request may be one. What its keys have spent, and their usage\n  limits, stay as they are: usage shows what was charged, the ledger what was given back.\n'
+const DEBIT_NOTE = '  Takes money from the account, once per reference: at most what is available, for no balance goes below zero.\n'
 
 const NOUNS: Readonly<Record<string, Readonly<Record<string, Verb>>>> = {
   keys: {
@@ -67,16 +72,9 @@ const NOUNS: Readonly<Record<string, Readonly<Record<string, Verb>>>> = {
     create: { takes: ['ID'], settings: newAccount, run: async (gate, { positionals: [id], values, json }) => await show(await done(gate, 'POST', '/accounts', { id, ...settings(values, newAccount) }), json) },
     list: { takes: [], run: async (gate, said) => await list(gate, '/accounts', ACCOUNT_COLUMNS, said) },
     show: { takes: ['ID'], run: async (gate, said) => await one(gate, 'GET', 'accounts', said) },
-    credit: {
-      takes: ['ID', 'USD'], needs: ['reference'],
-      async run (gate, { positionals: [id, amount], values, json }) {
-        const reference = values['reference']
-        if (reference === undefined) throw new CommandError('Name the payment: --reference TEXT. It is credited once, however often the command is repeated.')
-        const credited = await done(gate, 'POST', `/accounts/${encodeURIComponent(id!)}/credits`, { amount_usd: amount, reference })
-        if (credited['credited'] === false) console.error(`The reference ${String(reference)} was credited before: nothing was changed.`)
-        return await show(credited, json)
-      }
-    },
+    credit: booking('credited', '/credits', { reference: 'Name the payment: --reference TEXT. It is credited once, however often the command is repeated.' }),
+    refund: booking('refunded', '/refunds', { reference: 'Name the case, or the request: --reference TEXT. It is refunded once, however often the command is repeated.', reason: 'Say why: --reason TEXT. It stands in the ledger.' }, REFUND_NOTE),
+    debit: booking('debited', '/debits', { reference: 'Name the case: --reference TEXT. It is debited once, however often the command is repeated.', reason: 'Say why: --reason TEXT. It stands in the ledger.' }, DEBIT_NOTE),
     suspend: { takes: ['ID'], run: async (gate, said) => await one(gate, 'PATCH', 'accounts', said, '', { suspended: true }) },
     resume: { takes: ['ID'], run: async (gate, said) => await one(gate, 'PATCH', 'accounts', said, '', { suspended: false }) }
   },
@@ -171,8 +169,8 @@ function usageOf (noun: string, verb: string, one: Verb): string {
 }
 
 /** The settings that can be said, a line each, in the words of their schemas. */
-function explanations ({ settings }: Verb): string {
-  return propertiesOf(settings).filter(([name]) => name !== 'id').map(([name, { type, description }]) => {
+function explanations ({ settings, note = '' }: Verb): string {
+  return note + propertiesOf(settings).filter(([name]) => name !== 'id').map(([name, { type, description }]) => {
     const value = type === 'boolean' ? 'true|false' : type === 'integer' ? 'NUMBER' : type === 'array' ? 'A,B' : 'TEXT'
     return `  ${`--${name.replaceAll('_', '-')} ${value}`.padEnd(32)} ${String(description ?? '')}\n`
   }).join('')
@@ -205,6 +203,21 @@ export async function done (gate: Gate, method: string, address: string, body?: 
   const { error } = answer.body
   const message = isMap(error) && typeof error['message'] === 'string' ? error['message'] : `The gateway answered with status ${answer.status}.`
   throw new CommandError(answer.status === 401 ? `${message}\nThe gateway that answered has another token than this configuration: is it the one that is meant?` : message)
+}
+
+/** @param needs options that may not be left out, each with what to say then */
+function booking (isDone: string, address: string, needs: Readonly<Record<string, string>>, note = ''): Verb {
+  const names = Object.keys(needs)
+  return {
+    takes: ['ID', 'USD'], needs: names, note,
+    async run (gate, { positionals: [id, amount], values, json }) {
+      const missing = names.find((name) => values[name] === undefined)
+      if (missing !== undefined) throw new CommandError(needs[missing]!)
+      const booked = await done(gate, 'POST', `/accounts/${encodeURIComponent(id!)}${address}`, { amount_usd: amount, ...Object.fromEntries(names.map((name) => [name, values[name]])) })
+      if (booked[isDone] === false) console.error(`The reference ${String(values['reference'])} was ${isDone} before: nothing was changed.`)
+      return await show(booked, json)
+    }
+  }
 }
 
 async function one (gate: Gate, method: string, noun: string, { positionals: [id], json }: Said, more = '', body?: unknown): Promise<number> {

@@ -4,7 +4,7 @@ import { MOST_NANOS, type Nanos } from '../money/nanos.ts'
 import { isDay, monthOf } from '../money/period.ts'
 import type { Usage } from '../money/usage.ts'
 import { isOver, nameOf, oldestKept } from './periods.ts'
-import type { Balance, HoldRequest, HoldResult, KeyUsage, Settlement } from './store.ts'
+import type { Balance, Booking, HoldRequest, HoldResult, KeyUsage, Settlement } from './store.ts'
 
 /** At least so many settled requests are remembered, so that settling one again changes nothing. Nobody does after minutes. */
 export const REMEMBERED = 50_000
@@ -15,7 +15,7 @@ const REFUNDABLE = 5000
 interface Account {
   readonly id: string
   balance: Nanos
-  /** credits that are announced and not yet recorded: nobody can spend them */
+  /** what comes in, is announced and not yet recorded: nobody can spend it */
   coming: Nanos
   held: Nanos
   open_holds: number
@@ -89,26 +89,38 @@ export class Books {
     return { spent, held }
   }
 
-  /** @throws {RangeError} the amount, or the balance that it would make, can't be; nor a reference with half a character in it */
-  announce (id: string, reference: string, nanos: Nanos): void {
-    refuseAmount(nanos)
-    // In UTF-8 all halves of surrogate pairs are the same: of two references that differ in them the second would be refused.
-    if (!reference.isWellFormed() || !id.isWellFormed()) throw new RangeError('half a character can\'t be written down')
+  /**
+   * What is to be booked: money that comes in waits for `deposit`, and money that is taken is gone from now on.
+   * @returns false: so much can't be taken beside open holds, and nothing has changed
+   * @throws {RangeError} as `refuseBooking`, or the balance that it would make can't be
+   */
+  announce (booking: Booking): boolean {
+    refuseBooking(booking)
+    const { kind, account: id, nanos } = booking
     const account = this.#account(id)
+    if (kind === 'debit') {
+      if (nanos > account.balance - account.held) return false
+      account.balance -= nanos
+      return true
+    }
     if (account.balance + account.coming + nanos > MOST_NANOS) throw new RangeError(`the balance of ${id} would pass ${MOST_NANOS} nano-dollars`)
     account.coming += nanos
+    return true
   }
 
   /** What was announced is recorded: it can be spent. */
-  deposit (id: string, nanos: Nanos): void {
+  deposit ({ kind, account: id, nanos }: Booking): void {
+    if (kind === 'debit') return
     const account = this.#account(id)
     account.coming -= nanos
     account.balance += nanos
   }
 
-  /** What was announced does not come. */
-  withdraw (id: string, nanos: Nanos): void {
-    this.#account(id).coming -= nanos
+  /** What was announced does not come, or is not taken. */
+  withdraw ({ kind, account: id, nanos }: Booking): void {
+    const account = this.#account(id)
+    if (kind === 'debit') account.balance += nanos
+    else account.coming -= nanos
   }
 
   /** @param at for `recordedAt` */
@@ -401,6 +413,18 @@ export function refuseNegative (nanos: Nanos): void {
 export function refuseAmount (nanos: Nanos): void {
   refuseNegative(nanos)
   if (nanos > MOST_NANOS) throw new RangeError(`more than can be counted: ${nanos} nano-dollars`)
+}
+
+/** What a booking does to the balance. */
+export function changeOf ({ kind, nanos }: Pick<Booking, 'kind' | 'nanos'>): Nanos {
+  return kind === 'debit' ? -nanos : nanos
+}
+
+/** @throws {RangeError} the amount can't be; nor a text with half a character in it */
+export function refuseBooking ({ account, reference, nanos, reason = '' }: Booking): void {
+  refuseAmount(nanos)
+  // In UTF-8 all halves of surrogate pairs are the same: of two references that differ in them the second would be refused.
+  if (![account, reference, reason].every((text) => text.isWellFormed())) throw new RangeError('half a character can\'t be written down')
 }
 
 /** One that can't be written would fail all that is recorded with it. */

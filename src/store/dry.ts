@@ -1,6 +1,6 @@
 // The store as plugins see it in a dry run: what is there is read and decided on, and nothing of it changes, whatever they ask for.
 // Every way to change something is here by name: one that the interface gains does not compile until somebody has thought of it.
-import type { Admission, HoldRequest, Settlement, Store } from './store.ts'
+import type { Admission, Booking, HoldRequest, Settlement, Store } from './store.ts'
 import type { NewTask, Task, TaskPage, Tasks } from './tasks.ts'
 
 export class DryStore implements Store {
@@ -21,6 +21,11 @@ export class DryStore implements Store {
   /** @throws {Error} always: nothing is held that could be made larger */
   extend (requestId: string): never {
     throw new Error(`the request ${requestId} has no hold to extend: this is a dry run`)
+  }
+
+  /** @throws {Error} always: whether the reference was booked before can't be known without booking it */
+  book ({ kind, account }: Booking): never {
+    throw new Error(`a ${kind} of the account ${account} can't be booked in a dry run`)
   }
 
   /** @throws {Error} always: whether the reference was credited before can't be known without crediting it */

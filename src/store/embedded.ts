@@ -7,13 +7,13 @@
 //
 // - Money comes in when it is recorded, and goes out when that is decided. So a decision never rests on a credit that might not
 //   be recorded, and balance and usage in memory = sum of the entries on disk + what is on its way there.
-// - `settle` and `credit` answer when their batch is committed; `hold`, `release`, `admit`, `leave` at once.
+// - `settle` and `book` answer when their batch is committed; `hold`, `release`, `admit`, `leave` at once.
 // - A batch that can't be committed is rejected as a whole. Its charges become holds again, of what they had charged: what is
 //   available is the same before and after, so whatever was decided in between stands, and nothing goes below zero. Until a
 //   commit succeeds again `hold` refuses: an answer that can't be charged must not be bought.
 // - `refund` withdraws a settlement that has not gone yet. One that has gone is given back by an entry of its own, when it is recorded: a
 //   kill between the two commits leaves it charged. That entry is tried again with each batch until it is recorded.
-// - (kind, reference) is unique on disk, for ever: there a repetition ends that memory has forgotten, and a credit is decided.
+// - (kind, reference) is unique on disk, for ever: there a repetition ends that memory has forgotten, and it is decided what was booked.
 //
 // What survives: a kill, everything that was answered. A power loss, that but for the last `fsync_interval`. Holds and slots are
 // those of requests of this process: they end with it, so no hold outlives its request, and there is no lease to wait for; but a task's
@@ -23,17 +23,17 @@
 import type { Logger } from 'pino'
 import { GatewayError } from '../errors.ts'
 import type { Nanos } from '../money/nanos.ts'
-import { Books, type Charge } from './books.ts'
+import { Books, changeOf, type Charge } from './books.ts'
 import { Decisions } from './embedded/decisions.ts'
 import { Notes, NOTE_MS } from './embedded/notes.ts'
 import { Recorder } from './embedded/recorder.ts'
-import { ENTRY, NOTHING_USED, pushRefund, pushSettlement, pushTask, readEntry, readTask, TASK, WINDOW, type Answers as Results, type Cell, type Loaded, type Question } from './embedded/wire.ts'
+import { ENTRY, pushBooking, pushRefund, pushSettlement, pushTask, readEntry, readTask, TASK, WINDOW, type Answers as Results, type Cell, type Loaded, type Question } from './embedded/wire.ts'
 import { OpenTasks } from './open-tasks.ts'
 import { oldestCompared, partsOf } from './periods.ts'
 import { seqOf, Sequence } from './sequence.ts'
 import { Sums } from './sums.ts'
 import { steady, Windows } from './windows.ts'
-import type { Admission, AdmissionResult, AuditLine, Balance, Change, Difference, Entry, HoldRequest, HoldResult, KeyUsage, Records, Settlement, Store, StoredRecord, Verification } from './store.ts'
+import type { Admission, AdmissionResult, AuditLine, Balance, Booked, Booking, Change, Difference, Entry, HoldRequest, HoldResult, KeyUsage, Records, Settlement, Store, StoredRecord, Verification } from './store.ts'
 import type { Answer, Answers, Movable, NewTask, Task, TaskPage, Tasks } from './tasks.ts'
 
 export interface EmbeddedOptions {
@@ -108,19 +108,29 @@ export class EmbeddedStore implements Store, Records, Tasks, Answers, Movable {
     return this.#recorder.trouble
   }
 
-  async credit (account: string, reference: string, nanos: Nanos): Promise<boolean> {
+  async book (booking: Booking): Promise<Booked> {
     this.#refuseClosed()
-    this.#books.announce(account, reference, nanos)
+    if (!this.#books.announce(booking)) return await this.#isBooked(booking) ? 'known' : 'short'
     const decisions = this.#decide()
-    const credit = { seq: this.#sequence.next(), account, nanos, isNew: true }
-    decisions.credits.push(credit)
-    decisions.write.entries.push(credit.seq, this.#sequence.time, 'credit', account, null, reference, nanos, ...NOTHING_USED)
+    const announced = { seq: this.#sequence.next(), booking, isNew: true }
+    decisions.announced.push(announced)
+    pushBooking(decisions.write.entries, booking, changeOf(booking), announced.seq, this.#sequence.time)
     await decisions.committed
-    return credit.isNew
+    return announced.isNew ? 'new' : 'known'
+  }
+
+  /** Now, or when what was decided before is recorded: it may be what has taken the money. */
+  async #isBooked ({ kind, reference }: Booking): Promise<boolean> {
+    await this.#next?.committed.catch(() => {})
+    return await this.#ask({ of: 'booked', kind, reference }) !== undefined
+  }
+
+  async credit (account: string, reference: string, nanos: Nanos): Promise<boolean> {
+    return await this.book({ kind: 'credit', account, reference, nanos }) === 'new'
   }
 
   async creditOf (reference: string): Promise<Nanos | undefined> {
-    return await this.#recorder.ask({ of: 'credit', reference })
+    return await this.#recorder.ask({ of: 'booked', kind: 'credit', reference })
   }
 
   hold (request: HoldRequest): HoldResult {

@@ -2,14 +2,14 @@
 // What it decides is in books.ts and windows.ts, as for the embedded driver; here it is only written down, in memory.
 import { setImmediate as nextTurn } from 'node:timers/promises'
 import type { Nanos } from '../money/nanos.ts'
-import { Books } from './books.ts'
+import { Books, changeOf } from './books.ts'
 import { OpenTasks } from './open-tasks.ts'
 import { Pages } from './pages.ts'
 import { isOver, oldestCompared, partsOf } from './periods.ts'
 import { entryId, Sequence, seqOf } from './sequence.ts'
 import { Sums } from './sums.ts'
 import { Windows } from './windows.ts'
-import type { Admission, AdmissionResult, AuditLine, Balance, Change, Difference, Entry, HoldRequest, HoldResult, KeyUsage, Records, Settlement, Store, StoredRecord, Verification } from './store.ts'
+import type { Admission, AdmissionResult, AuditLine, Balance, Booked, Booking, Change, Difference, Entry, HoldRequest, HoldResult, KeyUsage, Records, Settlement, Store, StoredRecord, Verification } from './store.ts'
 import type { Answer, Answers, Movable, NewTask, Task, TaskPage, Tasks } from './tasks.ts'
 
 type Line = Omit<Entry, 'id' | 'at'>
@@ -26,7 +26,8 @@ export class MemoryStore implements Store, Records, Tasks, Answers, Movable {
   readonly #answers = new Map<string, Answer>()
   /** ids of requests that are settled, and were not given that back */
   readonly #charged = new Set<string>()
-  readonly #credited = new Map<string, Nanos>()
+  /** by kind and reference */
+  readonly #booked = new Map<string, Nanos>()
   readonly #entries = new Pages()
   readonly #records = new Map<string, StoredRecord>()
   readonly #audit: AuditLine[] = []
@@ -41,20 +42,26 @@ export class MemoryStore implements Store, Records, Tasks, Answers, Movable {
     this.#windows = new Windows(now)
   }
 
-  credit (account: string, reference: string, nanos: Nanos): boolean {
-    this.#books.announce(account, reference, nanos)
-    if (this.#credited.has(reference)) {
-      this.#books.withdraw(account, nanos)
-      return false
+  book (booking: Booking): Booked {
+    const { kind, account, reference, reason } = booking
+    const [name, isAnnounced] = [`${kind} ${reference}`, this.#books.announce(booking)]
+    if (this.#booked.has(name)) {
+      if (isAnnounced) this.#books.withdraw(booking)
+      return 'known'
     }
-    this.#credited.set(reference, nanos)
-    this.#books.deposit(account, nanos)
-    this.#write({ kind: 'credit', account, reference, nanos })
-    return true
+    if (!isAnnounced) return 'short'
+    this.#booked.set(name, booking.nanos)
+    this.#books.deposit(booking)
+    this.#write({ kind, account, reference, nanos: changeOf(booking), ...(reason !== undefined && { reason }) })
+    return 'new'
+  }
+
+  credit (account: string, reference: string, nanos: Nanos): boolean {
+    return this.book({ kind: 'credit', account, reference, nanos }) === 'new'
   }
 
   creditOf (reference: string): Nanos | undefined {
-    return this.#credited.get(reference)
+    return this.#booked.get(`credit ${reference}`)
   }
 
   hold (request: HoldRequest): HoldResult {

@@ -11,7 +11,7 @@
 // - While Redis is away, decisions fail at once, or as `on_outage` says. Never is anything free, nor a key said to be wrong. When it is
 //   back it hears who lives and what was charged, and only then decides again (redis/link.ts).
 // - A failover may forget what was not replicated: holds and admissions, for as long as its lag was. Charges, what was given back, and
-//   credits of the last minutes are told again to a Redis that may be another one than before.
+//   bookings of the last minutes are told again to a Redis that may be another one than before.
 // - The balance of an account, what its keys have spent and its ledger change in one script: `verify` adds up one after the other.
 import { randomUUID } from 'node:crypto'
 import { readFile, writeFile } from 'node:fs/promises'
@@ -22,7 +22,7 @@ import { GatewayError } from '../errors.ts'
 import { MOST_NANOS, type Nanos, parseUsd } from '../money/nanos.ts'
 import { isDay } from '../money/period.ts'
 import { startTimer, type Timer } from '../timer.ts'
-import { refuseAmount, refuseNegative, refuseUsage } from './books.ts'
+import { refuseAmount, refuseBooking, refuseNegative, refuseUsage } from './books.ts'
 import { oldestKept } from './periods.ts'
 import { clientFor, nameOf } from './redis/address.ts'
 import { Admissions } from './redis/admissions.ts'
@@ -30,7 +30,7 @@ import { Aside } from './redis/aside.ts'
 import { checkServers } from './redis/check-servers.ts'
 import { Delivery, type Message } from './redis/delivery.ts'
 import { Ended } from './redis/ended.ts'
-import { merged, readEntry, refundText, textOf, type Raw } from './redis/entries.ts'
+import { bookingName, merged, readEntry, reasonText, refundText, textOf, type Raw } from './redis/entries.ts'
 import { refuseHalfFilled } from './redis/fill.ts'
 import { AwayError, Link } from './redis/link.ts'
 import { CHARGE_MS, LEASE_MS } from './redis/lua/account.ts'
@@ -41,7 +41,7 @@ import { eachOf, Space } from './redis/space.ts'
 import { RedisTasks } from './redis/tasks.ts'
 import { verify } from './redis/verify.ts'
 import { steady } from './windows.ts'
-import type { Admission, AdmissionResult, AuditLine, Balance, Beat, Change, Entry, HoldRequest, HoldResult, KeyUsage, ReadRecords, Records, Settlement, Store, StoredRecord, StoreHealth, Verification } from './store.ts'
+import type { Admission, AdmissionResult, AuditLine, Balance, Beat, Booked, Booking, Change, Entry, HoldRequest, HoldResult, KeyUsage, ReadRecords, Records, Settlement, Store, StoredRecord, StoreHealth, Verification } from './store.ts'
 import type { Answer, Answers, Movable, NewTask, Task, TaskPage, Tasks } from './tasks.ts'
 
 export interface RedisStoreOptions {
@@ -169,29 +169,35 @@ export class RedisStore implements Store, Records, Tasks, Answers, Movable {
     return this.#outbox.trouble
   }
 
-  async credit (account: string, reference: string, nanos: Nanos): Promise<boolean> {
+  async book (booking: Booking): Promise<Booked> {
     this.#refuseClosed()
-    refuseAmount(nanos)
-    // In UTF-8 all halves of surrogate pairs are the same.
-    if (!reference.isWellFormed() || !account.isWellFormed()) throw new RangeError('half a character can\'t be written down')
+    refuseBooking(booking)
+    const { kind, account, reference, nanos, reason } = booking
     await this.#space.orUnavailable(this.#list(account))
-    const isNew = await this.#space.orUnavailable(this.#credit(account, reference, `${nanos}`))
-    if (isNew) await this.#delivery.keep({ of: 'credit', account, reference, nanos: `${nanos}` })
-    return isNew
+    const booked = await this.#space.orUnavailable(this.#book(booking, false))
+    if (booked === 'new') await this.#delivery.keep(kind === 'credit' ? { of: kind, account, reference, nanos: `${nanos}` } : { of: 'book', kind, account, reference, nanos: `${nanos}`, ...(reason !== undefined && { reason }) })
+    return booked
   }
 
-  /** The reference first, which belongs to no account; whoever finds it taken ends what its finder had begun. */
-  async #credit (account: string, reference: string, nanos: string): Promise<boolean> {
-    const key = this.#space.single(`reference:${reference}`)
+  /**
+   * The reference first, which belongs to no account; whoever finds it taken ends what its finder had begun.
+   * @param isTold it was booked before, in a Redis that may have lost it
+   */
+  async #book (booking: Booking, isTold: boolean): Promise<Booked> {
+    const { kind, account, reference, nanos } = booking
+    const name = bookingName(kind, reference)
+    const key = this.#space.single(`reference:${name}`)
     const own = `${nanos} ${account}`
     const before = await this.#link.early.call(async (client) => await client.set(key, own, 'NX', 'GET'))
     const [, claimed, owner] = /^(\d+) (.*)$/s.exec(before ?? own)!
-    const told = await this.#early.ask('credit', owner!, reference, claimed!)
-    if (told === 'much') {
-      await this.#link.early.run('withdraw', key, own)
-      throw new RangeError(`the balance of ${account} would pass ${MOST_NANOS} nano-dollars`)
-    }
-    return told === 'new' && owner === account
+    const told = await this.#early.ask('book', owner!, name, kind, reference, claimed!, reasonText(booking), isTold ? 1 : 0) as Booked | 'much'
+    if (told === 'much' || told === 'short') await this.#link.early.run('withdraw', key, own)
+    if (told === 'much') throw new RangeError(`the balance of ${account} would pass ${MOST_NANOS} nano-dollars`)
+    return told === 'new' && owner !== account ? 'known' : told
+  }
+
+  async credit (account: string, reference: string, nanos: Nanos): Promise<boolean> {
+    return await this.book({ kind: 'credit', account, reference, nanos }) === 'new'
   }
 
   async creditOf (reference: string): Promise<Nanos | undefined> {
@@ -525,7 +531,8 @@ export class RedisStore implements Store, Records, Tasks, Answers, Movable {
   /** What each message does in Redis. @throws {AwayError} it is unknown whether it has arrived */
   async #send (message: Message): Promise<void> {
     const { of, account } = message
-    if (of === 'credit') await this.#credit(account, message.reference, message.nanos)
+    if (of === 'credit') await this.#book({ ...message, kind: of, nanos: BigInt(message.nanos) }, true)
+    else if (of === 'book') await this.#book({ ...message, nanos: BigInt(message.nanos) }, true)
     else if (of === 'untask') await this.#early.ask('untask', account, message.id, message.task)
     else if (of === 'refund') await this.#early.ask('refund', account, message.id, message.key, message.day, message.what)
     else {

@@ -99,7 +99,24 @@ export type AdmissionResult =
   | { readonly kind: 'refused', readonly by: 'window', readonly name: string, readonly windows: readonly WindowState[] }
   | { readonly kind: 'refused', readonly by: 'slot', readonly name: string, readonly taken: number, readonly windows: readonly WindowState[] }
 
-export type EntryKind = 'credit' | 'settle' | 'adjust' | 'shortfall'
+/** What an operator does to a balance: money comes in, is given back, or is taken. */
+export type BookingKind = 'credit' | 'refund' | 'debit'
+
+export type EntryKind = BookingKind | 'settle' | 'adjust' | 'shortfall'
+
+export interface Booking {
+  readonly kind: BookingKind
+  readonly account: string
+  /** unique together with `kind`, ever, whatever the account: put the account's id into it */
+  readonly reference: string
+  /** not negative: a debit takes it, the others add it */
+  readonly nanos: Nanos
+  /** why, in words for people */
+  readonly reason?: string
+}
+
+/** `known`: the reference was booked before; `short`: a debit of more than is there beside open holds. Both have changed nothing. */
+export type Booked = 'new' | 'known' | 'short'
 
 export interface Entry {
   /** ordered by time: sorts as text in the order of writing */
@@ -107,7 +124,7 @@ export interface Entry {
   readonly kind: EntryKind
   readonly account: string
   readonly key?: string
-  /** request id, or the reference of a credit; unique together with `kind` */
+  /** request id, or the reference of a credit, refund or debit; unique together with `kind` */
   readonly reference: string
   /** signed change of the balance in nano-dollars, so that the balance is the sum of all entries without exception; 0 in a shortfall */
   readonly nanos: Nanos
@@ -123,6 +140,8 @@ export interface Entry {
   readonly price_version?: string
   /** the calendar day that its hold was taken on, in the key's time zone, such as "2026-11-21": it counts for that day, and for its month */
   readonly day?: string
+  /** of a booking */
+  readonly reason?: string
 }
 
 export interface Balance {
@@ -178,11 +197,14 @@ export interface Store {
   /** why `hold` refuses everything at this moment: what it will cost could not be recorded; undefined: it could, as far as is known */
   readonly trouble?: Error | undefined
   /**
-   * Adds money once per reference, ever, whatever the account: put the account's id into the reference. It can be spent when this
-   * has answered.
-   * @returns false when the reference was credited before (nothing changes)
+   * Adds money to a balance or takes it, once per reference. What comes in can be spent when this has answered; what is taken
+   * is there, beside what open holds may need: no balance goes below zero, and no request that runs is cut for it.
+   * What keys have spent stays as it is. When it has answered, a kill of this process loses it no more.
    * @throws {RangeError} a negative amount, or a balance of more than 2^63 - 1 nano-dollars
+   * @throws {GatewayError} service_unavailable: it can't be recorded at this moment; `book` it again, with the same reference
    */
+  book (booking: Booking): Awaitable<Booked>
+  /** Books a credit. @returns false when the reference was credited before (nothing changes) @throws {RangeError} as `book` */
   credit (account: string, reference: string, nanos: Nanos): Awaitable<boolean>
   /** What was credited under a reference; undefined: nothing yet. @throws {Error} it can't be read at this moment */
   creditOf (reference: string): Awaitable<Nanos | undefined>

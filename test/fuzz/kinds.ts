@@ -161,6 +161,8 @@ const CHANGES: readonly (readonly [line: string, body?: object])[] = [
   ['POST /admin/v1/accounts', { id: 'victim', name: 'Victim', suspended: false, allow_fallback: true }],
   ['PATCH /admin/v1/accounts/victim', { name: 'Victim', suspended: false }],
   ['POST /admin/v1/accounts/victim/credits', { amount_usd: '12.50', reference: 'invoice-1' }],
+  ['POST /admin/v1/accounts/victim/refunds', { amount_usd: '1.50', reference: 'ticket-1', reason: 'cut off' }],
+  ['POST /admin/v1/accounts/victim/debits', { amount_usd: '0.50', reference: 'fee-1', reason: 'a fee' }],
   ['POST /admin/v1/keys', { id: 'victim-key', account: 'victim', rate_limit: 60, concurrency: 10, usage_limit_usd: '5', usage_limit_day_usd: '1', time_zone: 'Europe/Berlin', allowed_models: ['good-*'], allowed_clients: ['curl'], ip_whitelist: ['10.0.0.0/8'], allowed_origins: ['https://a.example'], routing_mode: 'premium', channels: ['premium'], expires_at: '2027-01-31T00:00:00Z', frozen: false, streaming: true }],
   ['PATCH /admin/v1/keys/victim-key', { rate_limit: null, frozen: true, allowed_models: null }],
   ['POST /admin/v1/keys/victim-key/rotate', { grace: '1h' }],

@@ -1,16 +1,20 @@
-// Accounts in the admin API: made, changed, credited. Those of gateway.yaml can be credited, and nothing else of them changes.
+// Accounts in the admin API: made, changed, and their money booked. Of those of gateway.yaml only the money changes here.
 import type { AccountConfig } from '../../config/config.ts'
 import type { AccountRecord } from '../../directory.ts'
 import { formatUsd, parseUsd } from '../../money/nanos.ts'
+import type { JsonSchema } from '../../plugin.ts'
+import type { Booked, Booking, BookingKind } from '../../store/store.ts'
 import { type ApiAnswer, type ApiParts, checkVersion, type Operation, pageOf, readQuery } from './operation.ts'
 import { Refusal } from './refusal.ts'
-import { accountPatch, credit, judge, merge, newAccount } from './schemas.ts'
+import { accountPatch, credit, debit, judge, merge, newAccount, refund } from './schemas.ts'
 
 type Body = Readonly<Record<string, unknown>>
 
+/** What an answer says of a booking that was new. */
+const DONE: Readonly<Record<BookingKind, string>> = { credit: 'credited', refund: 'refunded', debit: 'debited' }
+
 export function accountOperations ({ services: { store, directory, now }, config }: ApiParts): readonly Operation[] {
   const judgeAccount = judge(newAccount)
-  const judgeCredit = judge(credit)
 
   return [
     {
@@ -53,31 +57,50 @@ export function accountOperations ({ services: { store, directory, now }, config
         return await answer(id)
       }
     },
-    {
-      method: 'POST', path: '/accounts/{id}/credits', name: 'creditAccount', summary: 'Adds money, once per reference.', takes: credit,
+    booking('credit', { path: '/accounts/{id}/credits', name: 'creditAccount', summary: 'Adds money, once per reference.', takes: credit }),
+    booking('refund', { path: '/accounts/{id}/refunds', name: 'refundAccount', summary: 'Gives money back, once per reference. What keys have spent, and their limits, stay as they are.', takes: refund }),
+    booking('debit', { path: '/accounts/{id}/debits', name: 'debitAccount', summary: 'Takes money, once per reference: at most what is available, beside what open requests hold.', takes: debit })
+  ]
+
+  function booking (kind: BookingKind, what: Pick<Operation, 'path' | 'name' | 'summary'> & { readonly takes: JsonSchema }): Operation {
+    const judgeBooking = judge(what.takes)
+    return {
+      ...what, method: 'POST',
       async answer ({ id, body, who }) {
         if (!isDeclared(id) && directory.account(id) === undefined) throw unknown(id)
         const wanted = { ...body as Body }
-        judgeCredit(wanted)
-        const { amount_usd, reference } = wanted as unknown as { readonly amount_usd: string, readonly reference: string }
+        judgeBooking(wanted)
+        const { amount_usd, reference, ...more } = wanted as unknown as { readonly amount_usd: string, readonly reference: string, readonly reason?: string }
         const nanos = parseUsd(amount_usd)
         if (nanos === 0n) throw new Refusal('invalid_request', 'amount_usd must be more than 0. Nothing was changed.')
+        const said = { reference, amount_usd: formatUsd(nanos), ...more }
         let isNew = false
         await directory.change(async () => {
           const before = await store.balance(id)
-          try {
-            isNew = await store.credit(id, `credit:${id}:${reference}`, nanos)
-          } catch (cause) {
-            if (cause instanceof RangeError) throw new Refusal('invalid_request', 'amount_usd would make the balance more than 9,223,372,036 USD. Nothing was changed.', { cause })
-            throw cause
-          }
-          return { audit: { who, what: isNew ? 'account.credit' : 'account.credit_repeated', id, reference, amount_usd: formatUsd(nanos), before: { balance_usd: formatUsd(before.balance) }, after: { balance_usd: formatUsd((await store.balance(id)).balance) } } }
+          isNew = await book({ kind, account: id, reference: `${kind}:${id}:${reference}`, nanos, ...more })
+          return { audit: { who, what: `account.${kind}${isNew ? '' : '_repeated'}`, id, ...said, before: { balance_usd: formatUsd(before.balance) }, after: { balance_usd: formatUsd((await store.balance(id)).balance) } } }
         })
         const { balance } = await store.balance(id)
-        return { status: isNew ? 201 : 200, body: { account: id, reference, amount_usd: formatUsd(nanos), credited: isNew, balance_usd: formatUsd(balance) } }
+        return { status: isNew ? 201 : 200, body: { account: id, ...said, [DONE[kind]]: isNew, balance_usd: formatUsd(balance) } }
       }
     }
-  ]
+  }
+
+  /** @returns whether the reference is new @throws {Refusal} the balance does not allow it */
+  async function book (wanted: Booking): Promise<boolean> {
+    let booked: Booked
+    try {
+      booked = await store.book(wanted)
+    } catch (cause) {
+      if (cause instanceof RangeError) throw new Refusal('invalid_request', 'amount_usd would make the balance more than 9,223,372,036 USD. Nothing was changed.', { cause })
+      throw cause
+    }
+    if (booked === 'short') {
+      const { balance, held } = await store.balance(wanted.account)
+      throw new Refusal('insufficient_balance', `The account ${wanted.account} has a balance of $${formatUsd(balance)}, of which open requests hold $${formatUsd(held)}: $${formatUsd(wanted.nanos)} can't be taken. Nothing was changed.`)
+    }
+    return booked === 'new'
+  }
 
   function isDeclared (id: string): boolean {
     return config().accounts.some((account) => account.id === id)
@@ -115,7 +138,7 @@ function unknown (id: string): Refusal {
 }
 
 function readOnly (id: string): Refusal {
-  return new Refusal('read_only', `The account ${id} is declared in gateway.yaml, and is read-only here but for credits. Change it there, under accounts:; it is live a second later.`)
+  return new Refusal('read_only', `The account ${id} is declared in gateway.yaml, and is read-only here but for its money. Change it there, under accounts:; it is live a second later.`)
 }
 
 function audited ({ opening_balance_usd: _opening, ...settings }: AccountConfig): Body {

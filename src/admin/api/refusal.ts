@@ -5,6 +5,7 @@ const STATUS = {
   not_found: 404,
   method_not_allowed: 405,
   already_exists: 409,
+  insufficient_balance: 409,
   read_only: 409,
   changed_meanwhile: 412,
   request_too_large: 413,

@@ -33,10 +33,24 @@ export const accountPatch = patch('What changes of an account; null: back to the
 export const rotation = body('The end of the secret.', {
   grace: { description: 'How long the old secret works on beside the new one.', duration: { min: '0s' }, default: '0s' }
 })
+const amount: JsonSchema = { description: 'How much.', usd: 9 }
+const reference: JsonSchema = { type: 'string', pattern: '^[\\x21-\\x7e]{1,200}$', expected: '1 to 200 characters without spaces' }
+const reason: JsonSchema = { description: 'Why, in words for people: it stands in ledger and audit log.', type: 'string', pattern: '^(?=.*\\S)[^\\p{Cc}\\p{Cs}]{1,500}$', expected: '1 to 500 characters in one line' }
+
 export const credit = body('Money for an account.', {
-  amount_usd: { description: 'How much.', usd: 9 },
-  reference: { description: 'Of the payment: credited once per account, ever, however often it is sent.', type: 'string', pattern: '^[\\x21-\\x7e]{1,200}$', expected: '1 to 200 characters without spaces' }
+  amount_usd: amount,
+  reference: { description: 'Of the payment: credited once per account, ever, however often it is sent.', ...reference }
 }, ['amount_usd', 'reference'])
+export const refund = body('Money that an account is given back.', {
+  amount_usd: amount,
+  reference: { description: 'Of the case, or the id of the request: refunded once per account, ever, however often it is sent.', ...reference },
+  reason
+}, ['amount_usd', 'reference', 'reason'])
+export const debit = body('Money that is taken from an account.', {
+  amount_usd: amount,
+  reference: { description: 'Of the case: debited once per account, ever, however often it is sent.', ...reference },
+  reason
+}, ['amount_usd', 'reference', 'reason'])
 
 export const question = body('A request, as its client would send it.', {
   key: { description: 'The id of its key: the secret is not needed.', type: 'string', minLength: 1 },

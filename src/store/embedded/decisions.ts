@@ -1,15 +1,15 @@
 // What was decided since the last batch went: the next batch, and what becomes of memory when it is recorded, or can't be.
 import { GatewayError } from '../../errors.ts'
 import type { Nanos } from '../../money/nanos.ts'
-import type { Books, Charge } from '../books.ts'
+import { type Books, type Charge, changeOf } from '../books.ts'
+import type { Booking, EntryKind } from '../store.ts'
 import type { Sums } from '../sums.ts'
 import type { Batch } from './recorder.ts'
 import { ENTRY, type Cell, type Known } from './wire.ts'
 
-interface Credit {
+interface Announced {
   readonly seq: number
-  readonly account: string
-  readonly nanos: Nanos
+  readonly booking: Booking
   isNew: boolean
 }
 
@@ -28,10 +28,12 @@ interface Refund {
 }
 
 const [KIND, REFERENCE] = [ENTRY.indexOf('kind'), ENTRY.indexOf('reference')]
+/** What a settlement writes. */
+const CHARGES: readonly unknown[] = ['settle', 'shortfall'] satisfies readonly EntryKind[]
 
 export class Decisions implements Batch {
   readonly write: { readonly entries: Cell[], readonly progress: Cell[], readonly forget: string[], readonly tasks: Cell[], readonly windows: Cell[] }
-  readonly credits: Credit[] = []
+  readonly announced: Announced[] = []
   /** by request id */
   readonly settled = new Map<string, Settled>()
   readonly refunds: Refund[] = []
@@ -87,7 +89,7 @@ export class Decisions implements Batch {
     const { entries } = this.write
     let end = 0
     for (let i = 0; i < entries.length; i += ENTRY.length) {
-      if (entries[i + KIND] !== 'credit' && this.#withdrawn.has(entries[i + REFERENCE] as string)) continue
+      if (CHARGES.includes(entries[i + KIND]) && this.#withdrawn.has(entries[i + REFERENCE] as string)) continue
       for (let k = 0; k < ENTRY.length; k++) entries[end++] = entries[i + k]!
     }
     entries.length = end
@@ -95,15 +97,16 @@ export class Decisions implements Batch {
 
   /** What memory has taken out already, and the ledger has not. */
   addTo (sums: Sums): void {
+    for (const { booking } of this.announced) if (booking.kind === 'debit') sums.add(booking.account, undefined, changeOf(booking), undefined)
     for (const { charge } of this.settled.values()) sums.add(charge.hold.account.id, charge.hold.key.id, -charge.nanos, charge.hold.day?.id)
   }
 
   onWritten (known: readonly Known[]): void {
     const before = (seq: number): Nanos | undefined => known.find(([one]) => one === seq)?.[1]
-    for (const credit of this.credits) {
-      credit.isNew = before(credit.seq) === undefined
-      if (credit.isNew) this.#books.deposit(credit.account, credit.nanos)
-      else this.#books.withdraw(credit.account, credit.nanos)
+    for (const one of this.announced) {
+      one.isNew = before(one.seq) === undefined
+      if (one.isNew) this.#books.deposit(one.booking)
+      else this.#books.withdraw(one.booking)
     }
     if (known.length > 0) {
       for (const { seq, charge } of this.settled.values()) {
@@ -117,7 +120,7 @@ export class Decisions implements Batch {
   }
 
   onFailed (error: Error): void {
-    for (const { account, nanos } of this.credits) this.#books.withdraw(account, nanos)
+    for (const { booking } of this.announced) this.#books.withdraw(booking)
     for (const { charge, isReleased } of this.settled.values()) {
       this.#books.revoke(charge)
       if (isReleased) this.#books.release(charge.request_id)

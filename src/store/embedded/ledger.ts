@@ -8,7 +8,7 @@ import { monthOf } from '../../money/period.ts'
 import { REMEMBERED } from '../books.ts'
 import { isOver, oldestKept, partsOf } from '../periods.ts'
 import { REFUNDED_LATE, SETTLED_LATE } from '../late.ts'
-import type { AuditLine, Change, Difference, StoredRecord } from '../store.ts'
+import type { AuditLine, BookingKind, Change, Difference, StoredRecord } from '../store.ts'
 import { Sums } from '../sums.ts'
 import { LossError, type Mark, readMark, refuseLoss, writeMark } from './mark.ts'
 import { FOREIGN, migrate, refuseEmpty } from './schema.ts'
@@ -245,8 +245,9 @@ export class Ledger {
     return (this.#slice.all(after, upTo) as unknown as Cell[][]).flat()
   }
 
-  creditOf (reference: string): Nanos | undefined {
-    const found = this.#find.get(reference, 'credit') as { readonly nanos: string } | undefined
+  /** What was booked under a reference, as it changed the balance. */
+  booked (kind: BookingKind, reference: string): Nanos | undefined {
+    const found = this.#find.get(reference, kind) as { readonly nanos: string } | undefined
     return found && BigInt(found.nanos)
   }
 

@@ -97,6 +97,10 @@ export const STEPS: readonly string[] = [`
   CREATE TABLE noted_windows (name TEXT PRIMARY KEY, at INTEGER NOT NULL, parts TEXT NOT NULL, ahead INTEGER NOT NULL) STRICT, WITHOUT ROWID;
   INSERT INTO noted_windows SELECT name, max(last), '[' || group_concat(first || ',' || last || ',' || count) || ']', 0 FROM (SELECT * FROM windows ORDER BY rowid) GROUP BY name;
   DROP TABLE windows;
+`, `
+  -- Of a refund or a debit. No progress has one: its columns are those of the entry that it may become.
+  ALTER TABLE entries ADD COLUMN reason TEXT;
+  ALTER TABLE progress ADD COLUMN reason TEXT;
 `]
 
 export const FOREIGN = 'it belongs to another program'

@@ -4,19 +4,19 @@ import type { Usage, UsageSource } from '../../money/usage.ts'
 import type { Hold } from '../books.ts'
 import { entryId } from '../sequence.ts'
 import type { Answer, Task, TaskPage } from '../tasks.ts'
-import type { AuditLine, Change, Difference, Entry, EntryKind, Settlement, StoredRecord } from '../store.ts'
+import type { AuditLine, Booking, BookingKind, Change, Difference, Entry, EntryKind, Settlement, StoredRecord } from '../store.ts'
 
 export type Cell = string | number | bigint | null
 
 /** The columns of the table `entries`, in the order of the cells. */
 export const ENTRY = ['seq', 'time', 'kind', 'account', 'key', 'reference', 'nanos', 'shortfall', 'model', 'channel', 'usage_source',
-  'input', 'cache_read', 'cache_write_5m', 'cache_write_1h', 'output', 'extras', 'price_version', 'day'] as const
+  'input', 'cache_read', 'cache_write_5m', 'cache_write_1h', 'output', 'extras', 'price_version', 'day', 'reason'] as const
 
 /** Of the table `progress`: an entry that is not one yet has no number, time and kind. */
 export const PROGRESS = ENTRY.slice(3)
 
-/** The cells of an entry from `shortfall` on, where no model was asked. */
-export const NOTHING_USED: readonly null[] = ENTRY.slice(7).map(() => null)
+/** Of the cells of an entry those from `shortfall` to `day`, where no model was asked. */
+const NOTHING_USED: readonly null[] = ENTRY.slice(7, -1).map(() => null)
 
 /** The columns of the table `tasks`; `day` is its hold's. */
 export const TASK = ['id', 'request_id', 'account', 'key', 'nanos', 'day', 'created', 'is_open', 'text'] as const
@@ -63,13 +63,13 @@ export type Question =
   | { readonly of: 'keepAnswer', readonly answer: Answer }
   | { readonly of: 'dropAnswer', readonly account: string, readonly name: string }
   | { readonly of: 'forgetAnswers', readonly createdBefore: number, readonly most: number }
-  | { readonly of: 'credit', readonly reference: string }
+  | { readonly of: 'booked', readonly kind: BookingKind, readonly reference: string }
   | { readonly of: 'records' }
   | { readonly of: 'change', readonly change: Change }
   | { readonly of: 'changes', readonly after: number, readonly limit: number }
 
 export interface Answers {
-  readonly credit: Nanos | undefined
+  readonly booked: Nanos | undefined
   readonly records: readonly StoredRecord[]
   readonly change: boolean
   readonly changes: readonly AuditLine[]
@@ -133,18 +133,23 @@ export function pushSettlement (cells: Cell[], { account, key, day }: Hold, nano
   let extras: string | null = null
   for (const _ in usage.extras) { extras = JSON.stringify(usage.extras); break }
   cells.push(account.id, key.id, id, nanos, shortfall, model, channel ?? null, source,
-    usage.input, usage.cache_read, usage.cache_write_5m, usage.cache_write_1h, usage.output, extras, priceVersion ?? null, day?.id ?? null)
+    usage.input, usage.cache_read, usage.cache_write_5m, usage.cache_write_1h, usage.output, extras, priceVersion ?? null, day?.id ?? null, null)
 }
 
 /** The cells of the entry that gives back what a settlement took, from `account` on. Its usage stands in the settlement, and counts once. */
 export function pushRefund (cells: Cell[], { account, key, day }: Hold, nanos: Nanos, { request_id: id, model, channel, price_version: priceVersion }: Settlement): void {
-  cells.push(account.id, key.id, id, nanos, null, model, channel ?? null, null, null, null, null, null, null, null, priceVersion ?? null, day?.id ?? null)
+  cells.push(account.id, key.id, id, nanos, null, model, channel ?? null, null, null, null, null, null, null, null, priceVersion ?? null, day?.id ?? null, null)
+}
+
+/** All cells of its entry. @param nanos the change of the balance */
+export function pushBooking (cells: Cell[], { kind, account, reference, reason }: Booking, nanos: Nanos, seq: number, time: number): void {
+  cells.push(seq, time, kind, account, null, reference, nanos, ...NOTHING_USED, reason ?? null)
 }
 
 /** An entry as it was read: its amounts are text, for JavaScript's numbers would round them. */
 export function readEntry (cells: readonly Cell[], at: number): Entry {
-  const [seq, time, kind, account, key, reference, nanos, shortfall, model, channel, source, input, cacheRead, write5m, write1h, output, extras, priceVersion, day] =
-    cells.slice(at, at + ENTRY.length) as [number, number, EntryKind, string, string | null, string, string, string | null, string | null, string | null, UsageSource | null, number, number, number, number, number, string | null, string | null, string | null]
+  const [seq, time, kind, account, key, reference, nanos, shortfall, model, channel, source, input, cacheRead, write5m, write1h, output, extras, priceVersion, day, reason] =
+    cells.slice(at, at + ENTRY.length) as [number, number, EntryKind, string, string | null, string, string, string | null, string | null, string | null, UsageSource | null, number, number, number, number, number, string | null, string | null, string | null, string | null]
   return {
     id: entryId(seq, time),
     kind,
@@ -161,15 +166,16 @@ export function readEntry (cells: readonly Cell[], at: number): Entry {
       usage_source: source
     }),
     ...(priceVersion !== null && { price_version: priceVersion }),
-    ...(day !== null && { day })
+    ...(day !== null && { day }),
+    ...(reason !== null && { reason })
   }
 }
 
 /** The other way round. @param seq its number, and the milliseconds of its time, here */
-export function pushEntry (cells: Cell[], { kind, account, key, reference, nanos, shortfall, model, channel, usage, usage_source: source, price_version: priceVersion, day }: Entry, seq: number, time: number): void {
+export function pushEntry (cells: Cell[], { kind, account, key, reference, nanos, shortfall, model, channel, usage, usage_source: source, price_version: priceVersion, day, reason }: Entry, seq: number, time: number): void {
   const extras = usage === undefined || Object.keys(usage.extras).length === 0 ? null : JSON.stringify(usage.extras)
   cells.push(seq, time, kind, account, key ?? null, reference, nanos, shortfall ?? null, model ?? null, channel ?? null, source ?? null,
-    usage?.input ?? null, usage?.cache_read ?? null, usage?.cache_write_5m ?? null, usage?.cache_write_1h ?? null, usage?.output ?? null, extras, priceVersion ?? null, day ?? null)
+    usage?.input ?? null, usage?.cache_read ?? null, usage?.cache_write_5m ?? null, usage?.cache_write_1h ?? null, usage?.output ?? null, extras, priceVersion ?? null, day ?? null, reason ?? null)
 }
 
 /** @param day of its hold */

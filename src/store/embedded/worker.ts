@@ -79,11 +79,11 @@ class Syncer {
 }
 
 /** What changes nothing. */
-const READS: ReadonlySet<Question['of']> = new Set(['credit', 'records', 'changes', 'task', 'tasks', 'allTasks', 'answer', 'allAnswers'])
+const READS: ReadonlySet<Question['of']> = new Set(['booked', 'records', 'changes', 'task', 'tasks', 'allTasks', 'answer', 'allAnswers'])
 
 function answerFrom (ledger: Ledger, question: Question): Answers[keyof Answers] {
   switch (question.of) {
-    case 'credit': return ledger.creditOf(question.reference)
+    case 'booked': return ledger.booked(question.kind, question.reference)
     case 'records': return ledger.records()
     case 'change': return ledger.change(question.change)
     case 'changes': return ledger.changes(question.after, question.limit)

@@ -25,8 +25,9 @@ export type Message =
   | { readonly of: 'refund', readonly account: string, readonly id: string, readonly key: string, readonly day: string, readonly what: string }
   /** a task that may have been opened, of which its client was told that there is none */
   | { readonly of: 'untask', readonly account: string, readonly id: string, readonly task: string }
-  /** Told to Redis already: for one that comes back without it */
+  /** Told to Redis already, as the next one: for one that comes back without it */
   | { readonly of: 'credit', readonly account: string, readonly reference: string, readonly nanos: string }
+  | { readonly of: 'book', readonly kind: 'refund' | 'debit', readonly account: string, readonly reference: string, readonly nanos: string, readonly reason?: string }
 
 /** On their way at a time, when a backlog is sent: all gateways do that in the moment when Redis is back. */
 const AT_ONCE = 50
@@ -145,7 +146,7 @@ export class Delivery {
   }
 
   /**
-   * Sends all to a Redis that may not know what has arrived lately either. What it can't know is first: the newest, with the credits that
+   * Sends all to a Redis that may not know what has arrived lately either. What it can't know is first: the newest, with the bookings that
    * pay for it, and what has not arrived. The rest follows while it serves requests already. Repeated for the same Redis, it goes on. Never rejects.
    * @param ids of that Redis
    * @param onWhole it has heard all
@@ -211,14 +212,14 @@ export class Delivery {
       if (this.#sent.has(no)) continue
       const message = JSON.parse(text) as Message
       // What it pays for comes after it.
-      if (message.of === 'credit') await Promise.all(running)
+      if (isBooking(message)) await Promise.all(running)
       const one: Promise<void> = this.#deliver(no, message).then((end) => {
         running.delete(one)
         if (end === 'arrived') count++
         if (end === 'away') lost = Math.min(no, lost ?? no)
       })
       running.add(one)
-      if (running.size >= most || message.of === 'credit') await Promise.race(running)
+      if (running.size >= most || isBooking(message)) await Promise.race(running)
       if (lost !== undefined || isOver()) break
     }
     await Promise.all(running)
@@ -244,7 +245,11 @@ export class Delivery {
   }
 }
 
+function isBooking ({ of }: Message): boolean {
+  return of === 'credit' || of === 'book'
+}
+
 /** What is told first, of what was acknowledged at that time. */
 function isFirst ({ since }: Telling): (no: number, text: string, at: number) => boolean {
-  return (_no, text, at) => at >= since || text.startsWith('{"of":"credit"')
+  return (_no, text, at) => at >= since || text.startsWith('{"of":"credit"') || text.startsWith('{"of":"book"')
 }

@@ -1,20 +1,30 @@
 // Entries as they lie in the streams of the accounts, and all of them in one order: by the microsecond in which they were written.
-import type { Settlement, Entry, EntryKind } from '../store.ts'
+import type { Booking, BookingKind, Settlement, Entry, EntryKind } from '../store.ts'
 
 /** As Redis gives one: its id, and fields and values in turn. */
 export type Raw = readonly [id: string, fields: readonly string[]]
 
 /** What the text of an entry says; the rest are fields of their own. */
-type What = Pick<Entry, 'model' | 'channel' | 'usage' | 'usage_source' | 'price_version'>
+type What = Pick<Entry, 'model' | 'channel' | 'usage' | 'usage_source' | 'price_version' | 'reason'>
 
 /** The text of a settlement's entries. */
 export function textOf ({ model, channel, usage, usage_source, price_version }: Omit<Settlement, 'request_id' | 'nanos'>): string {
-  return JSON.stringify({ model, channel, usage, usage_source, price_version } satisfies { readonly [Field in keyof Required<What>]: unknown })
+  return JSON.stringify({ model, channel, usage, usage_source, price_version } satisfies { readonly [Field in Exclude<keyof What, 'reason'>]-?: unknown })
 }
 
 /** Of the entry that gives a charge back: its usage stands in the settlement, and counts once. */
 export function refundText ({ model, channel, price_version }: Pick<Settlement, 'model' | 'channel' | 'price_version'>): string {
   return JSON.stringify({ model, channel, price_version })
+}
+
+/** Of the entry of a booking; empty: it says no more than its fields. */
+export function reasonText ({ reason }: Pick<Booking, 'reason'>): string {
+  return reason === undefined ? '' : JSON.stringify({ reason })
+}
+
+/** A booking among all others. */
+export function bookingName (kind: BookingKind, reference: string): string {
+  return kind === 'credit' ? reference : `${kind} ${reference}`
 }
 
 /** The text of an entry as it is. */

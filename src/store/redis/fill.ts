@@ -7,12 +7,12 @@ import { startTimer } from '../../timer.ts'
 import { readReference } from '../late.ts'
 import type { Row } from '../moving.ts'
 import { oldestKept, partsOf } from '../periods.ts'
-import type { Entry } from '../store.ts'
+import type { BookingKind, Entry, EntryKind } from '../store.ts'
 import { Sums } from '../sums.ts'
 import type { Answer, Task } from '../tasks.ts'
 import { type Client, clientFor, nameOf } from './address.ts'
 import { checkServers } from './check-servers.ts'
-import { streamId, whatOf } from './entries.ts'
+import { bookingName, reasonText, streamId, whatOf } from './entries.ts'
 import { Link } from './link.ts'
 import { CHARGE_MS } from './lua/account.ts'
 import { RedisRecords } from './records.ts'
@@ -66,6 +66,10 @@ async function refuseUsed (space: Space, name: string): Promise<void> {
     client.exists(space.shared(MARK)), client.scard(space.single('accounts')), client.hlen(space.shared('records')), client.llen(space.shared('audit'))
   ]))
   if (isFilling === 0 && counts.some((count) => count > 0)) throw new Error(`Redis at ${name} is not empty: there are ${counts[0]} accounts in it. Name another prefix in store.prefix, or another server`)
+}
+
+function isBooking (kind: EntryKind): kind is BookingKind {
+  return kind === 'credit' || kind === 'refund' || kind === 'debit'
 }
 
 /** All keys of this prefix but one. */
@@ -147,13 +151,15 @@ class Filler {
     account.sums.add(owner, key, nanos, day === '' ? undefined : day)
     const fields = ['kind', kind, 'reference', reference, 'nanos', `${nanos}`, 'at', `${time}`]
     if (key !== undefined) fields.push('key', key, 'day', day, 'what', whatOf(entry))
+    else if (entry.reason !== undefined) fields.push('what', reasonText(entry))
     if (shortfall !== undefined) fields.push('shortfall', `${shortfall}`)
     const place = `${account.micros}-${account.seq}`
     await this.#send(async (client) => await client.xadd(this.#space.of(owner, 'ledger'), place, ...fields))
     if (key !== undefined) account.keys.add(key)
-    if (kind === 'credit') {
-      await this.#send(async (client) => await client.sadd(this.#space.of(owner, 'references'), reference))
-      await this.#send(async (client) => await client.set(this.#space.single(`reference:${reference}`), `${nanos} ${owner}`))
+    if (isBooking(kind)) {
+      const name = bookingName(kind, reference)
+      await this.#send(async (client) => await client.sadd(this.#space.of(owner, 'references'), name))
+      await this.#send(async (client) => await client.set(this.#space.single(`reference:${name}`), `${nanos < 0n ? -nanos : nanos} ${owner}`))
     } else if (kind !== 'shortfall') {
       const { request, isSettledLate } = readReference(reference)
       const charged = kind === 'settle' ? -nanos : isSettledLate ? await this.#charged(owner, request) - nanos : undefined

@@ -8,7 +8,7 @@
 //   key:ID         hash    of a key: s and h, spent and held ever; s:PERIOD and h:PERIOD, the same of a day or month
 //   holds, leases  hash, sorted set    a hold, packed, and until when it is its process's, by request id
 //   charge:ID      string  what became of a request: see "settled" below; forgotten after a day
-//   references     set     of all its credits
+//   references     set     of all its credits; with the kind before it, of its refunds and debits
 //   ledger         stream  its entries
 import { arithmetic } from './arithmetic.ts'
 

@@ -2,15 +2,25 @@
 import { REFUNDED_LATE, SETTLED_LATE } from '../../late.ts'
 import { ASIDE_MS, LEASE_MS, ofAccount } from './account.ts'
 
-/** reference, nanos -> new, known, or much: the balance would pass 2^63 - 1. */
-const credit = ofAccount(`
-local reference, nanos = ARGV[2], ARGV[3]
-if redis.call('SISMEMBER', base .. 'references', reference) == 1 then return 'known' end
-local balance = redis.call('HGET', account, 'balance') or '0'
-if isLess(MOST, plus(number(balance), number(nanos))) then return 'much' end
-redis.call('SADD', base .. 'references', reference)
-redis.call('HINCRBY', account, 'balance', nanos)
-write('credit', reference, nanos)
+/**
+ * name of kind and reference, kind, reference, nanos, text of the entry or nothing, whether it was booked before in a Redis that is lost
+ * -> new, known, short: a debit of more than is there; or much: the balance would pass 2^63 - 1. A debit that is told again takes what is left.
+ */
+const book = ofAccount(`
+local name, kind, reference, wanted, what = ARGV[2], ARGV[3], ARGV[4], number(ARGV[5]), ARGV[6]
+if redis.call('SISMEMBER', base .. 'references', name) == 1 then return 'known' end
+local change
+if kind == 'debit' then
+  local taken = smaller(wanted, available())
+  if isLess(taken, wanted) and ARGV[7] ~= '1' then return 'short' end
+  change = negated(text(taken))
+else
+  if isLess(MOST, plus(number(redis.call('HGET', account, 'balance') or '0'), wanted)) then return 'much' end
+  change = text(wanted)
+end
+redis.call('SADD', base .. 'references', name)
+redis.call('HINCRBY', account, 'balance', change)
+if what == '' then write(kind, reference, change) else write(kind, reference, change, 'what', what) end
 return 'new'
 `)
 
@@ -231,4 +241,4 @@ end
 return found
 `)
 
-export const money = { credit, hold, extend, settle, setAside, release, refund, progress, renew, sweep, sums }
+export const money = { book, hold, extend, settle, setAside, release, refund, progress, renew, sweep, sums }
