@@ -459,19 +459,22 @@ void t.test('where a plugin below the meter throws at the end, the client hears 
   const clock = startClock()
   const simulator = await startSimulator({ firstDelayMs: 0, now: clock.now, videoMs: 1000 })
   t.teardown(() => simulator.close())
-  const gw = await gateway(t, videosYaml(simulator.url).replace('{ low_balance_usd: 0 }, error', '{ low_balance_usd: 0 }, { use: ./throws.mjs }, error'), {
-    now: clock.now,
-    timer: clock.timer,
-    files: { 'throws.mjs': "export default { name: 'throws', create: () => ({ onRequest (exchange) { exchange.onSettle(({ kind }) => { if (kind === 'completed') throw new Error('broken') }) } }) }\n" }
-  })
-  const { ask, entries } = client(gw, clock)
-  const answered = await ask('POST', '/videos', { model: 'clip', prompt: 'a cat' })
-  t.match(errorIn(answered), /^500 server_error/)
-  t.match(answered.body, { error: { charged_usd: /^0(?:\.0+)?$/ } })
-  for (; await gw.services.store.openHolds() > 0; await pause(1)) await clock.advance(1000)
-  await clock.advance(60_000)
-  t.strictSame(await entries(), [])
-  t.strictSame(await gw.services.tasks.tasks('acme', { limit: 10, order: 'asc' }), [])
+  const atOnce = await upstream(t, () => json({ id: 'video_1', object: 'video', status: 'completed', progress: 100 }))
+  for (const { url } of [simulator, atOnce]) {
+    const gw = await gateway(t, videosYaml(url).replace('{ low_balance_usd: 0 }, error', '{ low_balance_usd: 0 }, { use: ./throws.mjs }, error'), {
+      now: clock.now,
+      timer: clock.timer,
+      files: { 'throws.mjs': "export default { name: 'throws', create: () => ({ onRequest (exchange) { exchange.onSettle(({ kind }) => { if (kind === 'completed') throw new Error('broken') }) } }) }\n" }
+    })
+    const { ask, entries } = client(gw, clock)
+    const answered = await ask('POST', '/videos', { model: 'clip', prompt: 'a cat' })
+    t.match(errorIn(answered), /^500 server_error/)
+    t.match(answered.body, { error: { charged_usd: /^0(?:\.0+)?$/ } })
+    for (; await gw.services.store.openHolds() > 0; await pause(1)) await clock.advance(1000)
+    await clock.advance(60_000)
+    t.strictSame(await entries(), [])
+    t.strictSame(await gw.services.tasks.tasks('acme', { limit: 10, order: 'asc' }), [])
+  }
 })
 
 void t.test('an end that can\'t be recorded is tried again, and charged once', async (t) => {

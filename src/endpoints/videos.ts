@@ -42,9 +42,9 @@ export function acceptVideo (exchange: Exchange, reply: JsonReply, attempt: Atte
   const id = `video_${createRequestId().slice('req_'.length)}`
   exchange.set(Accepted, { id, created, text: JSON.stringify(video) })
   const report = reportIn(reply.body)
-  // Recorded or not: it is watched where it was.
-  exchange.onFinish(() => {
-    if (report === undefined) services.videos.watch(id)
+  // Recorded or not: it is watched where it was. A client that heard of a failure has no video, whatever the upstream made: that one is taken back.
+  exchange.onFinish(({ kind }) => {
+    if (report === undefined || kind === 'failed') services.videos.watch(id)
     else void services.videos.hear(id, report)
   })
   return json(describe({ id, created, request_id: exchange.id }, video))
