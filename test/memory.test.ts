@@ -121,6 +121,25 @@ t.test('beyond answer_memory nobody new is asked for an answer, and those that c
   await isGivenBack(gw, t)
 })
 
+t.test('many answers at once, of all sizes, pass through a memory that holds few of them: each is whole in the end', async (t) => {
+  const sizes = Array.from({ length: 30 }, (_, i) => 50_000 * (1 + i * 37 % 60))
+  const all = Promise.withResolvers<void>()
+  const up = await upstream(t, async ({ body }) => {
+    if (up.requests.length === sizes.length) all.resolve()
+    await all.promise                                         // while one is there already that fills it, nobody new is asked
+    return [status(200, json), raw(saying(sizes[(body as typeof messagesRequest).max_tokens - 1]!))]
+  })
+  const gw = await gateway(t, yaml([up.url]).replace('drain_timeout: 5s', 'drain_timeout: 5s\n  answer_memory: 4MB'))
+  const calls = sizes.map((_, i) => client(t, gw).post({ ...messagesRequest, max_tokens: i + 1 }))
+  for (const [i, call] of calls.entries()) {
+    const got = await call.whole()
+    t.equal(got.status, 200)
+    t.ok(isWhole(got.json, sizes[i]!))
+  }
+  await until(() => gw.services.upstreams.answers.used === 0)
+  await isGivenBack(gw, t)
+})
+
 /** What is cut, and what is left, gives back what it had. */
 async function isGivenBack (gw: TestGateway, t: { equal (found: unknown, wanted: unknown, message: string): unknown }): Promise<void> {
   t.equal(await gw.services.store.openHolds(), 0, 'no hold is left')

@@ -21,6 +21,8 @@ export class AnswerMemory {
   #coming = 0
   /** oldest first; few: most are small */
   #reading: Part[] = []
+  /** in a moment */
+  #letsCome = false
 
   /** bytes */
   get used (): number {
@@ -65,8 +67,14 @@ export class AnswerMemory {
     return this.#used <= part.limit || (this.#used === this.#coming && this.#reading[0] === part)
   }
 
+  /** Not at once: an answer may be read at this moment, and undici refuses to read another within that. */
   #letCome (): void {
-    for (const part of this.#reading) if (this.#mayPass(part)) part.goOn()
+    if (this.#letsCome) return
+    this.#letsCome = true
+    queueMicrotask(() => {
+      this.#letsCome = false
+      for (const part of this.#reading) if (this.#mayPass(part)) part.goOn()
+    })
   }
 }
 
