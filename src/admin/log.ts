@@ -66,7 +66,9 @@ export function observe (exchange: Exchange, { log, metrics }: Pick<Services, 'l
     const finished = summarise(exchange, outcome, status(), performance.now())
     metrics.record(finished)
     const error = outcome.kind === 'completed' ? undefined : outcome.error
-    if (outcome.kind === 'failed' && finished.key_id === undefined && finished.attempts === 0) refusals.note({ status: outcome.error.status, code: finished.code, route: finished.route }, () => { logExchange(log, finished, error) })
+    // What has failed by a fault of ours has its line, whoever asked.
+    const isStranger = outcome.kind === 'failed' && outcome.error.status < 500 && finished.key_id === undefined && finished.attempts === 0
+    if (isStranger) refusals.note({ status: outcome.error.status, code: finished.code, route: finished.route }, () => { logExchange(log, finished, error) })
     else logExchange(log, finished, error)
   })
 }
