@@ -128,13 +128,13 @@ function isAbout ({ words, text }: Said, topic: Topic): boolean {
   return topic.words.some((word) => words.includes(word)) || topic.text.test(text)
 }
 
-/** `{error: {type, code, message}}` of Anthropic and OpenAI, `{message}`, `{detail}` of FastAPI, plain text; of HTML nothing. */
+/** `{error: {type, code, message}}` of Anthropic and OpenAI, `{message}`, `{detail}` of FastAPI (a text, or a list of what is wrong), plain text; of HTML nothing. */
 function read (body: unknown): Said {
   if (typeof body === 'string') return { words: [], text: /^\s*</.test(body) ? '' : body.trim().slice(0, LONGEST_READ), param: undefined, status: undefined }
   const outer = asRecord(body)
   const inner = typeof outer.error === 'object' ? asRecord(outer.error) : outer
   const details = asRecord(inner.details)
-  const texts = [inner.message, outer.error, outer.message, outer.detail]
+  const texts = [inner.message, outer.error, outer.message, Array.isArray(outer.detail) ? mistakes(outer.detail) : outer.detail]
   return {
     words: [inner.type, inner.code, inner.status, details.error_code].filter((word) => typeof word === 'string').map((word) => word.toLowerCase()),
     text: (texts.find((text) => typeof text === 'string')?.trim() ?? '').slice(0, LONGEST_READ),
@@ -142,6 +142,16 @@ function read (body: unknown): Said {
     status: [inner.code, inner.status].find((code) => typeof code === 'number')
   }
 }
+
+/** `[{loc: ['body', 'input'], msg: 'Field required'}]`, each with its place: what FastAPI says of a body that is not in the shape it wants. */
+function mistakes (list: readonly unknown[]): string {
+  return list.slice(0, MOST_MISTAKES).map(asRecord).filter(({ msg }) => typeof msg === 'string').map(({ loc, msg }) => {
+    const place = Array.isArray(loc) ? loc.filter((step) => typeof step === 'string' || typeof step === 'number').join('.') : ''
+    return place === '' ? msg : `${place}: ${msg}`
+  }).join('; ')
+}
+
+const MOST_MISTAKES = 5
 
 /** An upstream may send 64 KiB; the patterns read the beginning. */
 const LONGEST_READ = 8000

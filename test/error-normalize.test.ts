@@ -104,6 +104,18 @@ t.test('an error event that opens a stream', async (t) => {
   t.equal((await coded(400, 'maximum context length is 8192 tokens')).row, 'context_length_exceeded')
 })
 
+t.test('a body that FastAPI finds wrong (vLLM and others) is refused with its list of what and where', async (t) => {
+  const wrong = (loc: unknown, msg: unknown): unknown => ({ type: 'missing', loc, msg, input: { secret: 'of the client' } })
+  const refused = { row: 'invalid_request', status: 400, retryable: false }
+  t.match(await status(422, { detail: [wrong(['body', 'input'], 'Field required')] }), { ...refused, message: 'body.input: Field required' })
+  const two = { detail: [wrong(['body', 'messages', 0, 'role'], 'Input should be a valid string'), wrong(undefined, 'prompt is odd'), wrong(['body'], 5), null] }
+  const error = await status(400, two)
+  t.match(error, { ...refused, message: 'body.messages.0.role: Input should be a valid string; prompt is odd' })
+  t.notMatch(error.message, /secret/)
+  t.equal((await status(422, { detail: [wrong(['body'], "maximum context length is 8192 tokens")] })).row, 'context_length_exceeded')
+  for (const detail of [[], [null], [{}], [7], {}]) t.equal((await status(422, { detail })).row, 'upstream_error', JSON.stringify(detail))
+})
+
 t.test('Claude Code can compute with the sentence about the context limit, which is kept to the letter', async (t) => {
   const sentence = 'input length and `max_tokens` exceed context limit: 197202 + 21333 > 200000, decrease input length or `max_tokens` and try again'
   const error = await status(400, anthropic(sentence))
