@@ -233,6 +233,8 @@ function expect (one: Case, got: Got, records: readonly RequestRecord[], bodyByt
     // Nobody said how long the prompt was: four bytes a token by our own documentation, here give or take the brackets.
     return [nanosOf({ ...nothing, input: Math.floor(bodyBytes / 8), output }), nanosOf({ ...nothing, input: Math.ceil(bodyBytes / 2), output })]
   }
+  // Where the vendor says nothing of the prompt, the client was told an estimate, and pays it.
+  const prompt = (): Money => inputOf(sent.input_tokens === undefined ? usageIn(got) : sent)
   const afterCut = (text: string, reported: Vendor): Money => ({ ...nothing, output: Math.max(reported.output_tokens ?? 0, tokensIn(text)) })
 
   switch (ending) {
@@ -261,7 +263,7 @@ function expect (one: Case, got: Got, records: readonly RequestRecord[], bodyByt
     case 'left': {
       assert.deepEqual([got.status, got.ended, got.events.length], [200, 'left', one.trouble.kind === 'leave' ? one.trouble.after : 0])
       assert.equal(served!.text_sent, textOf(got.events))
-      return exactly({ ...inputOf(sent), output: afterCut(textOf(got.events), sent).output })
+      return exactly({ ...prompt(), output: afterCut(textOf(got.events), sent).output })
     }
     case 'silence':
       // Timers may fire before the simulator got as far as it was told, on a machine that is busy: the client's log says how far.
@@ -274,7 +276,7 @@ function expect (one: Case, got: Got, records: readonly RequestRecord[], bodyByt
       // What the client has is the least, what the simulator's socket took is the most that the gateway can have relayed. Or all
       // was relayed and settled before it heard that the client is gone: then the provider's own count holds.
       const least = nanosOf({ ...inputOf(usageIn(got)), output: afterCut(textOf(got.events), usageIn(got)).output })
-      const most = nanosOf({ ...inputOf(sent), output: afterCut(served!.text_sent, sent).output })
+      const most = nanosOf({ ...prompt(), output: afterCut(served!.text_sent, sent).output })
       const [lowest, highest] = served!.ended === 'complete' ? whole() : [least, most]
       return [lowest < least ? lowest : least, highest > most ? highest : most]
     }

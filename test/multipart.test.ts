@@ -195,7 +195,7 @@ t.test('what no honest client sends', async (t) => {
   await until(() => all.onDisk().length === 0 && all.gw.server.bodyMemory.used === 0)
 })
 
-t.test('a parser that throws at what it parses, at once or in a later turn, is a 400 of that request', async (t) => {
+t.test('a parser that throws at what it parses is a 400 of that request', async (t) => {
   const all = await edits(t)
   const inner = Dicer.prototype as unknown as { _oninfo (...args: readonly unknown[]): void }
   const { _oninfo: parse } = inner

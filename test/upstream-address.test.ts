@@ -12,7 +12,8 @@ const VIDEO = { id: 'video_1', object: 'video', model: 'v', status: 'completed',
 const HELLO = [{ role: 'user', content: 'Hello' }]
 
 /** What a vendor of every dialect answers, by the end of the address: the beginning is what is looked at. */
-function answer (path: string): unknown {
+function answer (method: string, path: string): unknown {
+  if (method === 'POST' && path.endsWith('/videos')) return { ...VIDEO, status: 'queued', progress: 0 }
   if (path.endsWith('/count_tokens')) return { input_tokens: 7 }
   if (path.endsWith('/messages')) return MESSAGE
   if (path.endsWith('/chat/completions')) return COMPLETION
@@ -51,7 +52,7 @@ routes:
 
 /** Each address once, in the order in which they were asked. */
 async function asked (t: Test, suffix: string): Promise<readonly string[]> {
-  const up = await upstream(t, ({ path }) => json(answer(path)))
+  const up = await upstream(t, ({ method, path }) => json(answer(method, path)))
   const sockets = await socketUpstream(t, ({ socket }) => { socket.end('HTTP/1.1 403 Forbidden\r\ncontent-length: 0\r\nconnection: close\r\n\r\n') })
   const gw = await gateway(t, yaml(up.url + suffix, sockets.url + suffix))
   const headers = { 'x-api-key': KEY, 'content-type': 'application/json' }

@@ -153,13 +153,10 @@ function createParser (req: IncomingMessage): BusboyInstance {
 
 /** What Busboy (3.2) has within, and its types do not tell. */
 interface Within {
-  readonly _parser: { readonly parser: Dicer & { _write (chunk: Buffer, encoding: BufferEncoding, done: (error?: Error | null) => void): void } }
+  readonly _parser: { readonly parser: Dicer }
 }
 
-/**
- * Busboy tells nobody of the parts that it skips, because it can't read their heads: no field of a client may be lost. And what throws
- * while bytes are parsed would be thrown at the socket that they come from, or at nobody at all, in a later turn.
- */
+/** Busboy tells nobody of the parts that it skips, because it can't read their heads: no field of a client may be lost. */
 function listenWithin (parser: BusboyInstance, fail: (error: GatewayError) => void): void {
   const inner = (parser as unknown as Within)._parser.parser
   let headless = 0
@@ -169,14 +166,6 @@ function listenWithin (parser: BusboyInstance, fail: (error: GatewayError) => vo
     part.once('header', () => { if (part.listenerCount('data') > 0) headless--; else fail(unnamed()) })
   })
   inner.on('finish', () => { if (headless > 0) fail(unnamed()) })
-  const write = inner._write.bind(inner)
-  inner._write = (chunk, encoding, done) => {
-    try {
-      write(chunk, encoding, done)
-    } catch (cause) {
-      fail(unreadable(cause))
-    }
-  }
 }
 
 function unreadable (cause: unknown): GatewayError {
