@@ -69,11 +69,11 @@ models:
     created: 2024-02-29
     channels:
       premium:
-        price: { input: 3, output: 15.50, cache_read: 0.30, cache_write: 0.000000000001, extras: { web_search: "0.01" } }
+        price: { input: 3, output: 15.50, cache_read: 0.30, cache_write: 1.000000000001, extras: { web_search: "0.01" } }
         targets: [{ upstream: a, model: x }, { upstream: a, model: y, weight: 0 }]
       cheap: { enabled: false, price: free, targets: [{ upstream: a, model: x }] }
 accounts:
-  - { id: acme, opening_balance_usd: 1234567890123.000000001 }
+  - { id: acme, opening_balance_usd: 1234567890.000000001 }
 keys:
   - { id: k, account: acme, secret: ${KEY}, usage_limit_usd: 0.1 }
 routes:
@@ -90,12 +90,12 @@ t.test('durations, sizes and prices become what the code wants; prices never see
     enabled: true,
     maintenance: false,
     sticky: false,
-    price: { input: '3', output: '15.50', cache_read: '0.30', cache_write: '0.000000000001', extras: { web_search: '0.01' } },
+    price: { input: '3', output: '15.50', cache_read: '0.30', cache_write: '1.000000000001', extras: { web_search: '0.01' } },
     targets: [{ upstream: 'a', model: 'x', weight: 1, priority: 0 }, { upstream: 'a', model: 'y', weight: 0, priority: 0 }]
   })
   t.equal(config.models[0]!.channels.cheap!.price, 'free')
   t.equal(config.models[0]!.name, 'vendor/m-1:free')
-  t.equal(config.accounts[0]!.opening_balance_usd, '1234567890123.000000001')
+  t.equal(config.accounts[0]!.opening_balance_usd, '1234567890.000000001')
   t.match(config.keys[0], { usage_limit_usd: '0.1', routing_mode: 'premium', channels: ['premium', 'cheap'] })
   t.strictSame(JSON.parse(JSON.stringify(config.routes[0]!.price)), { usd: '0.0001' })
 })
@@ -120,7 +120,7 @@ t.test('it is frozen to the bottom', async (t) => {
 
 t.test('the environment and secret files fill in values, and plain ones take the type that they look like', async (t) => {
   const folder = t.testdir({
-    secrets: { token: 'from the file\n', key: KEY + '\r\n' },
+    secrets: { token: 'from-the-file\n', key: KEY + '\r\n' },
     'gateway.yaml': `
 server:
   admin: { token: "\${file:secrets/token}" }
@@ -138,7 +138,7 @@ keys: [{ id: k, account: acme, secret: "\${file:./secrets/key}" }]
 `
   })
   const { config, files, secrets } = await valid(t, folder, { RPM: '12', DIGITS: '0123456789', NAME: 'api.example.com', EMPTY: '' })
-  t.equal(config.server.admin.token, 'from the file')
+  t.equal(config.server.admin.token, 'from-the-file')
   t.equal(config.server.body_limit, 2 * 1024 ** 2)
   t.match(config.pipeline[1]!.with, { default_rpm: 12, token: '0123456789', note: '12 of ${RPM}' })
   t.equal(config.upstreams.a!.url, 'https://api.example.com/v1')

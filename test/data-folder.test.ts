@@ -1,7 +1,7 @@
 // The data folder of a gateway process: what it says and does while its disk takes nothing, and when its ledger is gone or was cut.
 import { execFileSync, spawn } from 'node:child_process'
 import { once } from 'node:events'
-import { cpSync, readdirSync, readFileSync, rmSync, statSync, truncateSync, writeFileSync } from 'node:fs'
+import { cpSync, existsSync, readdirSync, readFileSync, rmSync, statSync, truncateSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import t, { type Test } from 'tap'
 import { packageRoot } from '../src/package-root.ts'
@@ -87,7 +87,7 @@ await t.test('a ledger that is lost: no start, nothing is credited again, and wh
   const folder = folderFor(t, { 'gateway.yaml': yaml(await freePort()) + RICH })
   const running = await gateway(t, folder)
   for (let i = 0; i < 3; i++) t.equal(await say(running.api), 200)
-  await until(() => /up to number +[1-9]/.test(readFileSync(join(folder, 'data/ledger-mark'), 'utf8')))
+  await until(() => existsSync(join(folder, 'data/ledger-mark')) && /up to number +[1-9]/.test(readFileSync(join(folder, 'data/ledger-mark'), 'utf8')))
   await running.kill()
   for (const { what, lose, says } of LOST) {
     const data = join(folderFor(t), 'data')
@@ -141,7 +141,7 @@ await t.test('a log that was cut, and an older backup: how many entries are miss
   const backup = copied(t, folder)
   const early = statSync(join(folder, 'gateway.db-wal')).size
   for (let i = 1; i <= 5; i++) await store.credit('acme', `c${i}`, 1n)
-  await until(() => /up to number +5,/.test(readFileSync(join(folder, 'ledger-mark'), 'utf8')))
+  await until(() => existsSync(join(folder, 'ledger-mark')) && /up to number +5,/.test(readFileSync(join(folder, 'ledger-mark'), 'utf8')))
   const cut = copied(t, folder)
   truncateSync(join(cut, 'gateway.db-wal'), early)
   for (const lost of [cut, backup]) {
