@@ -120,7 +120,7 @@ void t.test('a stream is cut in-band where the day\'s limit ends, and says so', 
   const running = await gateway(t, limited(up.url, 'usage_limit_day_usd: 0.003'), { now: () => time })
   const got = await put(running, { stream: true, max_tokens: 60_000 })
   const error = errorOf(got)
-  t.match(error, { code: 'insufficient_quota', message: /are used up, and the key's limit of \$0\.003 for the day that ends at 2026-07-01 00:00 UTC has \$0\.003 for it\. To get a whole one raise the limit, or wait until then, or lower max_tokens\. / })
+  t.match(error, { code: 'insufficient_quota', message: /than the \$0\.003 that the key's limit of \$0\.003 for the day that ends at 2026-07-01 00:00 UTC has for it\. Only the tokens that came are charged\. Raise the limit, or wait until then, or lower max_tokens\. / })
   const { spent } = await until(async () => { const now = await running.services.store.keyUsage('acme-dev', '2026-06-30'); return now.held === 0n && now })
   t.ok(spent > 2_000_000n && spent <= 3_000_000n, `${spent} were charged`)
 })
