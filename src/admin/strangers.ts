@@ -1,5 +1,5 @@
-// Who comes to the admin listener with a wrong token: counted, told of in the log, and answered late, so that guessing takes for ever. Who has
-// the right one never waits.
+// Who comes to the admin listener with a wrong token: counted, told of in the log, and answered late, as far as few wait: who guesses over
+// many connections is only counted, and the length of the token is what protects. Who has the right one never waits.
 import type { Services } from '../services.ts'
 import { startTimer, type Timer } from '../timer.ts'
 
