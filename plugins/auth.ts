@@ -1,20 +1,21 @@
-// auth: who is asking. Turns the key in the head into the fact api-key, or refuses before anything else is read: with 401, or with
-// 402 where the account is suspended.
+// auth: who is asking. Turns the key in the head into the fact api-key, or refuses before anything else is read: with
+// 401, or with 402 where the account is suspended.
 import { timingSafeEqual } from 'node:crypto'
 import type { AccountConfig, Config } from '../src/config/config.ts'
-import type { Directory } from '../src/directory.ts'
-import { Digests, digestOf } from '../src/directory/digests.ts'
+import type { KeyDirectory } from '../src/core/services.ts'
+import { Digests, digestOf } from '../src/accounts/digests.ts'
 import { GatewayError } from '../src/errors.ts'
-import type { ClientRequest } from '../src/exchange.ts'
-import { ApiKey } from '../src/facts.ts'
-import { definePlugin } from '../src/plugin.ts'
+import type { ClientRequest } from '../src/core/exchange.ts'
+import { ApiKey } from '../src/core/facts.ts'
+import type { Ledger } from '../src/core/ledger.ts'
+import { definePlugin } from '../src/core/plugin.ts'
 
 interface Options {
   readonly prefix: string
 }
 
 const RANDOM_PART = /^[A-Za-z0-9]{32}$/
-/** protocol.md K 5.4: these addresses say `unauthorized`, with the same type. */
+/** These addresses say `unauthorized`, with the same type. */
 const MEDIA_PATH = /^\/v1\/(?:images|videos)(?:\/|$)/
 
 export const auth = definePlugin<Options>({
@@ -23,47 +24,60 @@ export const auth = definePlugin<Options>({
     type: 'object',
     additionalProperties: false,
     properties: {
-      prefix: { type: 'string', pattern: '^[A-Za-z0-9_-]{1,32}$', default: 'sk-gw-', description: 'What every key of this gateway begins with; 32 letters or digits follow.' }
+      prefix: { type: 'string', pattern: '^[A-Za-z0-9_-]{1,32}$', default: 'sk-gw-',
+        description: 'What every key of this gateway begins with; 32 letters or digits follow.' }
     }
   },
   writes: [ApiKey],
-  create ({ prefix }, config, { directory, store }) {
+  provides: ['identity'],
+  create ({ prefix }, config, { directory }) {
     const accounts = new Map(config.accounts.map((account) => [account.id, account]))
     const index = new KeyIndex(prefix, config, accounts)
     return {
       onHead (exchange) {
-        const { dry, received: { headers, path } } = exchange
+        const { dry, ledger, received: { headers, path } } = exchange
         const secret = dry === undefined ? readSecret(headers, prefix) : undefined
         // A dry run is asked for by somebody who has proved himself elsewhere: it says whose request it would be.
         const digest = secret === undefined ? undefined : digestOf(secret)
-        const found = digest === undefined ? dry?.owner : find(digest)
+        const found = digest === undefined ? dry?.owner : find(digest, ledger)
         if (found === undefined || found.key.frozen) {
-          const message = digest === undefined ? dry === undefined ? whyNone(headers, prefix) : undefined : found === undefined ? whyOff(digest, config) : undefined
-          throw new GatewayError(MEDIA_PATH.test(path) ? 'unauthorized' : 'authentication_error', message === undefined ? {} : { message })
+          const message = digest === undefined
+            ? dry === undefined ? whyNone(headers, prefix) : undefined
+            : found === undefined
+            ? whyOff(digest, config)
+            : undefined
+          throw new GatewayError(MEDIA_PATH.test(path) ? 'unauthorized' : 'authentication_error',
+            message === undefined ? {} : { message })
         }
         exchange.set(ApiKey, found)
-        // Before anything else of the key (protocol.md K 5.6, 5.7), and with the fact: the log says whose it is.
+        // Before anything else of the key (src/README.md#check-order), and with the fact: the log says whose it is.
         if (found.account.suspended) throw new GatewayError('account_frozen')
       }
     }
 
     /**
      * Those of gateway.yaml first: nobody can take their place, and the store has no say in them.
-     * @throws {GatewayError} auth_unavailable: the store is away, and it may have been made there or frozen meanwhile (lesson 21)
+     * @throws {GatewayError} auth_unavailable: the store is away, and it may have been made there or frozen meanwhile
+     * (src/README.md#away-is-503)
      */
-    function find (digest: Buffer): ApiKey | undefined {
+    function find (digest: Buffer, { health }: Ledger): ApiKey | undefined {
       const declared = index.find(digest)
       if (declared !== undefined) return declared
       const found = findManaged(digest, directory, accounts)
-      const { health } = store
-      if (health?.isUp === false && (found === undefined || health.refusesKeys)) throw new GatewayError('auth_unavailable')
+      if (health?.isUp === false && (found === undefined || health.refusesKeys)) {
+        throw new GatewayError('auth_unavailable')
+      }
       return found
     }
   }
 })
 
 /** A key of the directory; its account may be one of gateway.yaml. */
-function findManaged (digest: Buffer, directory: Directory, declared: ReadonlyMap<string, AccountConfig>): ApiKey | undefined {
+function findManaged (
+  digest: Buffer,
+  directory: KeyDirectory,
+  declared: ReadonlyMap<string, AccountConfig>
+): ApiKey | undefined {
   const key = directory.findKey(digest)
   if (key === undefined) return undefined
   const account = declared.get(key.account) ?? directory.account(key.account)
@@ -79,8 +93,12 @@ class KeyIndex {
   constructor (prefix: string, { keys }: Config, accounts: ReadonlyMap<string, AccountConfig>) {
     for (const key of keys) {
       const account = accounts.get(key.account)
-      if (account === undefined) throw new Error(`the key ${key.id} belongs to the account ${key.account}, which does not exist`)
-      if (!isSecret(key.secret, prefix)) throw new Error(`the secret of the key ${key.id} is not "${prefix}" and 32 letters or digits`)
+      if (account === undefined) {
+        throw new Error(`the key ${key.id} belongs to the account ${key.account}, which does not exist`)
+      }
+      if (!isSecret(key.secret, prefix)) {
+        throw new Error(`the secret of the key ${key.id} is not "${prefix}" and 32 letters or digits`)
+      }
       const digest = digestOf(key.secret)
       const same = this.#digests.find(digest)
       if (same !== undefined) throw new Error(`the keys ${same.key.id} and ${key.id} have the same secret`)
@@ -95,7 +113,7 @@ class KeyIndex {
 }
 
 /**
- * `x-api-key` if it has our format, else the bearer token (spec 5.3, protocol.md K 5.3): tools send dummy values.
+ * `x-api-key` if it has our format, else the bearer token (src/README.md#key-header): tools send dummy values.
  * A header that came twice names no key: which of them a proxy before us has looked at is unknown.
  */
 function readSecret (headers: ClientRequest['headers'], prefix: string): string | undefined {
@@ -105,7 +123,9 @@ function readSecret (headers: ClientRequest['headers'], prefix: string): string 
   if (token !== undefined && isSecret(token, prefix)) return token
   // A web page can set no other header of a WebSocket: OpenAI's SDK sends the key so, among the protocols.
   const protocols = headers['sec-websocket-protocol']
-  const named = typeof protocols === 'string' ? /(?:^|,)\s*openai-insecure-api-key\.([\w-]+)/.exec(protocols)?.[1] : undefined
+  const named = typeof protocols === 'string'
+    ? /(?:^|,)\s*openai-insecure-api-key\.([\w-]+)/.exec(protocols)?.[1]
+    : undefined
   return named !== undefined && isSecret(named, prefix) ? named : undefined
 }
 
@@ -113,7 +133,9 @@ function readSecret (headers: ClientRequest['headers'], prefix: string): string 
 function whyNone ({ 'x-api-key': own, authorization }: ClientRequest['headers'], prefix: string): string {
   const how = 'Send it as "x-api-key: KEY" or "Authorization: Bearer KEY".'
   if (own === undefined && authorization === undefined) return `No API key was sent. ${how}`
-  if (Array.isArray(own) || Array.isArray(authorization)) return 'More than one API key was sent in the same header. Send one.'
+  if (
+    Array.isArray(own) || Array.isArray(authorization)
+  ) return 'More than one API key was sent in the same header. Send one.'
   return `What was sent is not an API key of this gateway: those are "${prefix}" and 32 letters or digits. ${how}`
 }
 

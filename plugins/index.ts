@@ -1,12 +1,13 @@
 // The shipped plugins, in the shipped order: the top is nearest the client, the bottom nearest the upstream.
-import type { Plugin } from '../src/plugin.ts'
+import type { Plugin } from '../src/core/plugin.ts'
 import { auth } from './auth.ts'
-import { billingMeter } from './billing-meter.ts'
-import { channelRouter } from './channel-router.ts'
-import { chatToMessages } from './chat-to-messages.ts'
-import { errorNormalize } from './error-normalize.ts'
-import { keyPolicy } from './key-policy.ts'
+import { billingMeter } from './billing-meter/index.ts'
+import { channelRouter } from './channel-router/index.ts'
+import { chatToMessages } from './chat-to-messages/index.ts'
+import { errorNormalize } from './error-normalize/index.ts'
+import { keyPolicy } from './key-policy/index.ts'
 import { rateLimit } from './rate-limit.ts'
-import { schemaValidate } from './schema-validate.ts'
+import { schemaValidate } from './schema-validate/index.ts'
 
-export const plugins: readonly Plugin[] = [auth, keyPolicy, rateLimit, schemaValidate, chatToMessages, channelRouter, billingMeter, errorNormalize]
+export const plugins: readonly Plugin[] = [auth, keyPolicy, rateLimit, schemaValidate, chatToMessages, channelRouter,
+  billingMeter, errorNormalize]

@@ -1,12 +1,15 @@
-// rate-limit: how often a key may ask, and how many of its requests may run (spec 8). Asks the store when the head is known, and
+// rate-limit: how often a key may ask, and how many of its requests may run. Asks the store when the head is known, and
 // once more when the model's family is; says in every answer what is left.
-import { after } from '../src/after.ts'
+import { after, type Awaitable } from '../src/base/awaitable.ts'
+import { quote } from '../src/config/check/messages.ts'
+import { suggest } from '../src/config/check/suggest.ts'
 import type { KeyConfig } from '../src/config/config.ts'
+import { isMap } from '../src/config/yaml/position.ts'
 import { GatewayError } from '../src/errors.ts'
-import type { Exchange } from '../src/exchange.ts'
-import { ApiKey, fact, Model } from '../src/facts.ts'
-import { definePlugin, type Awaitable } from '../src/plugin.ts'
-import type { Services } from '../src/services.ts'
+import type { Exchange } from '../src/core/exchange.ts'
+import { ApiKey, fact, Model } from '../src/core/facts.ts'
+import { definePlugin } from '../src/core/plugin.ts'
+import type { Services } from '../src/core/services.ts'
 import type { Admission, AdmissionResult, SlotLimit, WindowLimit, WindowState } from '../src/store/store.ts'
 
 interface Options {
@@ -18,7 +21,7 @@ interface Options {
 /** How the key's own window stood when the head was there. Private to this plugin. */
 const Counted = fact<WindowState>('rate-limit')
 
-/** protocol.md K 8.4: polling must not eat the key's requests, and may not go on as it likes either. */
+/** Polling must not eat the key's requests, and may not go on as it likes either. */
 const POLLS_PER_REQUEST = 10
 
 const LIMIT = { type: 'integer', minimum: 0, maximum: 1_000_000 }
@@ -29,8 +32,17 @@ export const rateLimit = definePlugin<Options>({
     type: 'object',
     additionalProperties: false,
     properties: {
-      default_rpm: { ...LIMIT, default: 60, description: 'Requests in any 60 seconds of a key without a rate_limit of its own; 0: no limit. Ten times as many polls (GET, HEAD and DELETE) are counted apart.' },
-      default_concurrency: { ...LIMIT, default: 50, description: 'Requests at a time of a key without a concurrency of its own; 0: no limit.' },
+      default_rpm: {
+        ...LIMIT,
+        default: 60,
+        description: 'Requests in any 60 seconds of a key without a rate_limit of its own; 0: no limit. Ten times ' +
+          'as many polls (GET, HEAD and DELETE) are counted apart.'
+      },
+      default_concurrency: {
+        ...LIMIT,
+        default: 50,
+        description: 'Requests at a time of a key without a concurrency of its own; 0: no limit.'
+      },
       families: {
         type: 'object',
         default: {},
@@ -47,6 +59,15 @@ export const rateLimit = definePlugin<Options>({
   },
   reads: [ApiKey, Model],
   writes: [Counted],
+  enforces: ['rate_limit', 'concurrency'],
+  check ({ families }, { models }, _report, warn) {
+    const known = new Set((Array.isArray(models) ? models : []).map((model) => isMap(model) ? model.family : undefined))
+    const names = [...known].filter((family) => typeof family === 'string')
+    for (const family of Object.keys(isMap(families) ? families : {})) {
+      if (known.has(family)) continue
+      warn(['families', family], `no model has the family ${quote(family)}`, suggest(family, names), true)
+    }
+  },
   create (options, _config, services) {
     const compiled = new WeakMap<KeyConfig, Limits>()
     const limitsOf = (key: KeyConfig): Limits => {
@@ -58,19 +79,27 @@ export const rateLimit = definePlugin<Options>({
       onHead (exchange) {
         const owner = exchange.find(ApiKey)
         if (owner === undefined) return                       // nobody to count for: the operator has opened this route
-        if (exchange.dry?.within !== undefined) return        // whoever asks was counted himself, and may have the only slot
+        // whoever asks was counted himself, and may have the only slot
+        if (exchange.dry?.within !== undefined) return
         const { requests, polls, slot } = limitsOf(owner.key)
         const isPoll = exchange.route.endpoint.kind === 'local' && exchange.received.method !== 'POST'
         const policies = isPoll ? polls : requests
         const judge = (result: AdmissionResult): void => {
-          // lesson 22: as the operator wants it, and everybody can see it.
-          if (services.store.health?.isUp === false) exchange.answerHeaders['x-gateway-degraded'] = 'limits'
+          // As the operator wants it, and everybody can see it.
+          if (exchange.ledger.health?.isUp === false) exchange.answerHeaders['x-gateway-degraded'] = 'limits'
           show(exchange, policies, result.windows, services)
-          if (result.kind === 'refused') throw result.by === 'slot' ? full(result.taken, slot!.limit) : usedUp(policies[0]!, result.windows)
+          if (result.kind === 'refused') {
+            throw result.by === 'slot' ? full(result.taken, slot!.limit) : usedUp(policies[0]!, result.windows)
+          }
           if (!isPoll && policies.length > 0) exchange.set(Counted, result.windows[0]!)
         }
-        if (!isPoll && slot !== undefined) return takeSlot(exchange, { request_id: exchange.id, account: owner.account.id, windows: policies, slot }, services, judge)
-        if (policies.length > 0) return after(ask({ request_id: exchange.id, account: owner.account.id, windows: policies }, services), judge)
+        if (!isPoll && slot !== undefined) {
+          const admission = { request_id: exchange.id, account: owner.account.id, windows: policies, slot }
+          return takeSlot(exchange, admission, services, judge)
+        }
+        if (policies.length > 0) {
+          return after(ask({ request_id: exchange.id, account: owner.account.id, windows: policies }, exchange), judge)
+        }
       },
 
       onRequest (exchange) {
@@ -82,10 +111,15 @@ export const rateLimit = definePlugin<Options>({
         if (policy === undefined) return
         const ofKey = exchange.find(Counted)
         const both = ofKey === undefined ? [policy] : [...requests, policy]
-        return after(ask({ request_id: exchange.id, account: owner.account.id, windows: [policy] }, services), (result) => {
-          if (result.kind === 'admitted') { show(exchange, both, ofKey === undefined ? result.windows : [ofKey, ...result.windows], services); return }
-          // A retry must pass the key's own window too, which this request is counted in: only both together tell when it can.
-          return after(ask({ request_id: exchange.id, account: owner.account.id, windows: both }, services), (again) => {
+        const admission = { request_id: exchange.id, account: owner.account.id }
+        return after(ask({ ...admission, windows: [policy] }, exchange), (result) => {
+          if (result.kind === 'admitted') {
+            show(exchange, both, ofKey === undefined ? result.windows : [ofKey, ...result.windows], services)
+            return
+          }
+          // A retry must pass the key's own window too, which this request is counted in: only both together tell when
+          // it can.
+          return after(ask({ ...admission, windows: both }, exchange), (again) => {
             show(exchange, both, again.windows, services)
             if (again.kind === 'refused') throw usedUp(policy, again.windows)
           })
@@ -114,28 +148,45 @@ interface Limits {
   readonly slot: SlotLimit | undefined
 }
 
-/** By the key's id, not by its place in the configuration: a reload changes limits and forgets no request. No id has a space in it. */
+/**
+ * By the key's id, not by its place in the configuration: a reload changes limits and forgets no request. No id has a
+ * space in it.
+ */
 function compile (key: KeyConfig, { default_rpm, default_concurrency, families }: Options): Limits {
   const name = `key:${key.id}`
   const limit = key.rate_limit ?? default_rpm
   const concurrency = key.concurrency ?? default_concurrency
   return {
     requests: limit === 0 ? [] : [policyOf(name, limit, 'rate_limited', 'key', 'This key')],
-    polls: limit === 0 ? [] : [policyOf(`${name} polls`, limit * POLLS_PER_REQUEST, 'rate_limited', 'polls', 'For lists and states, this key')],
+    polls: limit === 0
+      ? []
+      : [policyOf(`${name} polls`, limit * POLLS_PER_REQUEST, 'rate_limited', 'polls',
+        'For lists and states, this key')],
     families: new Map(Object.entries(families).filter(([, { rpm }]) => rpm > 0).map(([family, { rpm }]) =>
-      [family, policyOf(`${name} family:${family}`, rpm, 'family_rate_limited', 'family', `For models of the family ${family}, this key`)])),
+      [family, policyOf(`${name} family:${family}`, rpm, 'family_rate_limited', 'family',
+        `For models of the family ${family}, this key`)])),
     slot: concurrency === 0 ? undefined : { name, limit: concurrency }
   }
 }
 
 function policyOf (name: string, limit: number, code: Policy['code'], title: string, whose: string): Policy {
-  return { name, limit, code, what: `${whose} has a limit of ${count(limit, 'request')} in any 60 seconds`, title: `"${title}"`, header: `"${title}";q=${limit};w=60` }
+  return {
+    name,
+    limit,
+    code,
+    what: `${whose} has a limit of ${count(limit, 'request')} in any 60 seconds`,
+    title: `"${title}"`,
+    header: `"${title}";q=${limit};w=60`
+  }
 }
 
-/** @throws {GatewayError} the store can't say: then nobody is let through, and nobody is told that the key is wrong (lessons 21, 22) */
-function ask (admission: Admission, { store }: Services): Awaitable<AdmissionResult> {
+/**
+ * @throws {GatewayError} the store can't say: then nobody is let through, and nobody is told that the key is wrong
+ * (src/README.md#away-is-503)
+ */
+function ask (admission: Admission, { ledger }: Exchange): Awaitable<AdmissionResult> {
   try {
-    const result = store.admit(admission)
+    const result = ledger.admit(admission)
     return result instanceof Promise ? result.catch(unavailable) : result
   } catch (thrown) {
     return unavailable(thrown)
@@ -143,21 +194,29 @@ function ask (admission: Admission, { store }: Services): Awaitable<AdmissionRes
 }
 
 function unavailable (cause: unknown): never {
-  throw new GatewayError('auth_unavailable', { cause, message: 'The limits of keys cannot be checked at this moment. Your key may be fine: try again in {wait}.' })
+  throw new GatewayError('auth_unavailable', {
+    cause,
+    message: 'The limits of keys cannot be checked at this moment. Your key may be fine: try again in {wait}.'
+  })
 }
 
-/** The slot is given back once, however it ends: that is registered before it is taken (lesson 6). */
-function takeSlot (exchange: Exchange, admission: Admission, services: Services, judge: (result: AdmissionResult) => void): Awaitable<void> {
+/** The slot is given back once, however it ends: that is registered before it is taken (src/README.md#settle-once). */
+function takeSlot (
+  exchange: Exchange, admission: Admission, services: Services, judge: (result: AdmissionResult) => void
+): Awaitable<void> {
   let asked: Awaitable<void>
   let result: AdmissionResult | undefined
   // Where the store failed nobody knows whether it was taken.
-  const leave = (): Awaitable<void> => result?.kind === 'refused' ? undefined : services.store.leave(exchange.id)
+  const leave = (): Awaitable<void> => result?.kind === 'refused' ? undefined : exchange.ledger.leave(exchange.id)
   exchange.onFinish(() => {
     if (result !== undefined || !(asked instanceof Promise)) return leave()
-    // The request was given up while its slot was on the way, which could come after it was given back. Nobody waits for this one.
-    asked.then(leave, leave).catch((err: unknown) => { services.log.error({ request_id: exchange.id, err }, 'a slot could not be given back') })
+    // The request was given up while its slot was on the way, which could come after it was given back. Nobody waits
+    // for this one.
+    asked.then(leave, leave).catch((err: unknown) => {
+      services.log.error({ request_id: exchange.id, err }, 'a slot could not be given back')
+    })
   })
-  return asked = after(ask(admission, services), (told) => {
+  return asked = after(ask(admission, exchange), (told) => {
     result = told
     judge(told)
   })
@@ -175,48 +234,30 @@ function usedUp ({ code, what }: Policy, windows: readonly WindowState[]): Gatew
 
 /** When one of them ends is not known: the table's Retry-After stands. */
 function full (taken: number, limit: number): GatewayError {
-  return new GatewayError('org_queue_full', { message: `This key has ${count(taken, 'request')} running, and may have ${limit} at a time. Try again when one of them has ended.` })
+  return new GatewayError('org_queue_full', {
+    message: `This key has ${count(taken, 'request')} running, and may have ${limit} at a time. ` +
+      'Try again when one of them has ended.'
+  })
 }
 
 function count (number: number, noun: string): string {
   return `${number} ${noun}${number === 1 ? '' : 's'}`
 }
 
-/** protocol.md J: the vendor's headers tell of one window, the one that is nearest to its end; the draft's of all. */
-function show ({ answerHeaders, route }: Exchange, policies: readonly Policy[], windows: readonly WindowState[], { now }: Services): void {
+/** The vendor's headers tell of one window, the one that is nearest to its end; the draft's of all. */
+function show (
+  { answerHeaders, route }: Exchange, policies: readonly Policy[], windows: readonly WindowState[], { now }: Services
+): void {
   if (windows.length === 0) return
   answerHeaders['ratelimit-policy'] = policies.map(({ header }) => header).join(', ')
-  answerHeaders['ratelimit'] = policies.map(({ title }, i) => `${title};r=${windows[i]!.remaining};t=${Math.ceil(windows[i]!.next_ms / 1000)}`).join(', ')
-  const { limit, remaining, reset_ms } = windows.reduce((one, other) => isNarrower(other, one) ? other : one)
-  if (route.style === 'messages') {
-    answerHeaders['anthropic-ratelimit-requests-limit'] = String(limit)
-    answerHeaders['anthropic-ratelimit-requests-remaining'] = String(remaining)
-    answerHeaders['anthropic-ratelimit-requests-reset'] = rfc3339(Math.ceil((now() + reset_ms) / 1000))
-  } else {
-    answerHeaders['x-ratelimit-limit-requests'] = String(limit)
-    answerHeaders['x-ratelimit-remaining-requests'] = String(remaining)
-    answerHeaders['x-ratelimit-reset-requests'] = duration(reset_ms)
-  }
+  answerHeaders['ratelimit'] = policies.map(({ title }, i) => {
+    const { remaining, next_ms } = windows[i]!
+    return `${title};r=${remaining};t=${Math.ceil(next_ms / 1000)}`
+  }).join(', ')
+  const nearest = windows.reduce((one, other) => isNarrower(other, one) ? other : one)
+  Object.assign(answerHeaders, route.style.rateHeaders(nearest, now()))
 }
 
 function isNarrower (one: WindowState, other: WindowState): boolean {
   return one.remaining < other.remaining || (one.remaining === other.remaining && one.next_ms > other.next_ms)
-}
-
-let lastSecond = NaN
-let lastText = ''
-
-/** Many answers have the same second. */
-function rfc3339 (second: number): string {
-  if (second !== lastSecond) {
-    lastSecond = second
-    lastText = new Date(second * 1000).toISOString().replace('.000Z', 'Z')
-  }
-  return lastText
-}
-
-/** As Go prints one of up to a minute: 1m0s, 8.64s, 14ms, 0s. */
-function duration (ms: number): string {
-  if (ms >= 60_000) return '1m0s'
-  return ms >= 1000 ? `${ms / 1000}s` : ms > 0 ? `${ms}ms` : '0s'
 }

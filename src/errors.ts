@@ -1,6 +1,5 @@
-// Every error that a client can get: one table of codes, the error that carries one, and the two shapes that a client reads.
-// No status number and no error text for clients stands outside this file (spec part 7, protocol.md K part 7).
-import { SseEvent } from './sse.ts'
+// Every error that a client can get: one table of codes, and the error that carries one.
+// No status number and no error text for clients stands outside this file (src/README.md#error-shapes).
 
 export type ErrorType =
   | 'invalid_request_error' | 'authentication_error' | 'billing_error' | 'permission_error' | 'not_found_error'
@@ -11,59 +10,117 @@ interface Row {
   readonly type: ErrorType
   /** what the client reads as `code`, where it is not the row's own name */
   readonly code?: string
-  /** seconds; on every 429 and 503 (spec 7.4.1) */
+  /** seconds; on every 429 and 503 (src/README.md#retry-after) */
   readonly retryAfter?: number
   /** another target may succeed: the core may try the next attempt */
   readonly retryable?: true
-  /** what happened and what to do, in plain words; `{wait}` stands for the seconds of Retry-After, which a stream has no header for */
+  /**
+   * what happened and what to do, in plain words; `{wait}` stands for the seconds of Retry-After, which a stream has no
+   * header for
+   */
   readonly message: string
 }
 
 export const catalogue = {
-  bad_request: { status: 400, type: 'invalid_request_error', message: 'The request could not be read. Send a JSON object in UTF-8.' },
-  method_not_allowed: { status: 405, code: 'bad_request', type: 'invalid_request_error', message: 'This address does not take that method. The Allow header lists those it takes.' },
-  request_timeout: { status: 408, code: 'bad_request', type: 'invalid_request_error', message: 'The request did not arrive in time. Send it again on a new connection.' },
-  headers_too_large: { status: 431, code: 'bad_request', type: 'invalid_request_error', message: 'The request headers are larger than 64 KiB, or more than 1000. Send fewer or shorter ones.' },
-  model_required: { status: 400, type: 'invalid_request_error', message: 'The field "model" is missing or empty. GET /v1/models lists the models of your key.' },
-  invalid_request: { status: 400, type: 'invalid_request_error', message: 'The request is not valid. Compare it with the documentation of the API.' },
-  channel_unknown: { status: 400, code: 'channel_not_allowed', type: 'invalid_request_error', message: 'There is no such channel. Ask for "premium" or "cheap".' },
-  model_not_found: { status: 400, type: 'invalid_request_error', message: 'There is no such model. GET /v1/models lists the models of your key.' },
-  context_length_exceeded: { status: 400, type: 'invalid_request_error', message: 'The request is too long for this model. Shorten it or choose a model with a larger context.' },
-  image_input_not_supported: { status: 400, type: 'invalid_request_error', message: 'This model does not accept images. Remove them or choose a model that does.' },
-  content_policy_violation: { status: 400, type: 'invalid_request_error', message: 'The request was refused because of its content. Change it; the same request will be refused again.' },
-  invalid_state: { status: 400, type: 'invalid_request_error', message: 'This is not possible in the present state. Ask for the state first.' },
-  authentication_error: { status: 401, type: 'authentication_error', message: 'The API key is wrong, frozen or deleted. Send a valid one as "x-api-key: KEY" or "Authorization: Bearer KEY".' },
-  unauthorized: { status: 401, type: 'authentication_error', message: 'The API key is wrong, frozen or deleted. Send a valid one as "Authorization: Bearer KEY".' },
-  insufficient_quota: { status: 402, type: 'billing_error', message: 'The balance is used up. Add credit to the account.' },
-  account_frozen: { status: 402, type: 'billing_error', message: 'The account is suspended. Its owner can find out why from the operator.' },
-  model_not_in_channel: { status: 403, type: 'permission_error', message: 'No channel that this key may use sells this model. Choose another model, or allow the key a channel that sells it.' },
-  channel_not_allowed: { status: 403, type: 'permission_error', message: 'The routing mode of this key wants a channel that the key may not use. Change its routing_mode or its channels.' },
-  fallback_not_allowed: { status: 403, type: 'permission_error', message: 'The channel failed, and the account does not allow falling back to another. Try again later, or set allow_fallback.' },
-  ip_not_allowed: { status: 403, type: 'permission_error', message: 'This key may not be used from your network address. Allow it, or use another key.' },
-  origin_not_allowed: { status: 403, type: 'permission_error', message: 'This key may not be used from this web origin. Allow it, or use another key.' },
-  client_not_allowed: { status: 403, type: 'permission_error', message: 'This key may not be used with this client. Allow it, or use another key.' },
-  model_not_allowed: { status: 403, type: 'permission_error', message: 'This key may not use this model. GET /v1/models lists the models of your key.' },
-  not_found: { status: 404, type: 'not_found_error', message: 'There is nothing at this address. Check the path; the API lives under /v1.' },
-  request_too_large: { status: 413, type: 'request_too_large', message: 'The request body is too large. Send a smaller one.' },
-  range_not_satisfiable: { status: 416, code: 'invalid_request', type: 'invalid_request_error', message: 'There is nothing in the range that was asked for. The header Content-Range says how long the whole is.' },
-  expectation_failed: { status: 417, code: 'bad_request', type: 'invalid_request_error', message: 'The header Expect wants something that is not known here. Leave it out, or send "Expect: 100-continue".' },
-  rate_limited: { status: 429, type: 'rate_limit_error', retryAfter: 1, message: 'Too many requests with this key. Try again in {wait}.' },
-  family_rate_limited: { status: 429, type: 'rate_limit_error', retryAfter: 1, message: 'Too many requests with this key for this family of models. Try again in {wait}.' },
-  org_queue_full: { status: 429, type: 'rate_limit_error', retryAfter: 1, message: 'Too many requests of this key are running. Wait until one of them ends.' },
-  queue_full: { status: 429, type: 'rate_limit_error', retryAfter: 1, message: 'The service is busy. Try again in {wait}.' },
-  queue_timeout: { status: 429, type: 'rate_limit_error', retryAfter: 2, message: 'The service was busy for too long. Try again in {wait}.' },
-  low_balance: { status: 429, type: 'rate_limit_error', retryAfter: 1, message: 'The balance is almost used up, so requests run one at a time. Wait until the running one ends, or add credit.' },
-  server_error: { status: 500, type: 'api_error', message: 'The gateway failed on this request. Try again; if it persists, report the request id.' },
-  upstream_error: { status: 502, code: 'server_error', type: 'api_error', retryable: true, message: 'The model\'s provider failed on this request. Try again in a second.' },
-  empty_response: { status: 502, type: 'api_error', retryable: true, message: 'The model gave an empty answer. Try again.' },
-  model_overloaded: { status: 503, type: 'overloaded_error', retryAfter: 2, retryable: true, message: 'The model is overloaded. Try again in {wait}.' },
-  model_unavailable: { status: 503, type: 'api_error', retryAfter: 5, message: 'The cheap channel cannot generate now. Nothing was charged. Try again later or use a key in another routing mode.' },
-  maintenance: { status: 503, type: 'api_error', retryAfter: 60, message: 'This part of the service is under maintenance. Try again in {wait}.' },
-  auth_unavailable: { status: 503, type: 'api_error', retryAfter: 2, message: 'Keys cannot be checked at this moment. Your key may be fine: try again in {wait}.' },
-  service_unavailable: { status: 503, type: 'api_error', retryAfter: 2, message: 'The service is unavailable at this moment. Try again in {wait}.' },
-  channel_unavailable: { status: 503, type: 'api_error', retryAfter: 30, message: 'The channel is switched off, and no other may serve this request. Try again in {wait}.' },
-  upstream_stream_interrupted: { status: 502, type: 'api_error', message: 'The answer was cut off by the model\'s provider and is unfinished. Send the request again.' },
-  stream_incomplete: { status: 502, type: 'api_error', message: 'The answer ended early and is unfinished. Send the request again.' },
+  bad_request: { status: 400, type: 'invalid_request_error',
+    message: 'The request could not be read. Send a JSON object in UTF-8.' },
+  method_not_allowed: { status: 405, code: 'bad_request', type: 'invalid_request_error',
+    message: 'This address does not take that method. The Allow header lists those it takes.' },
+  request_timeout: { status: 408, code: 'bad_request', type: 'invalid_request_error',
+    message: 'The request did not arrive in time. Send it again on a new connection.' },
+  headers_too_large: { status: 431, code: 'bad_request', type: 'invalid_request_error',
+    message: 'The request headers are larger than 64 KiB, or more than 1000. Send fewer or shorter ones.' },
+  model_required: { status: 400, type: 'invalid_request_error',
+    message: 'The field "model" is missing or empty. GET /v1/models lists the models of your key.' },
+  invalid_request: { status: 400, type: 'invalid_request_error',
+    message: 'The request is not valid. Compare it with the documentation of the API.' },
+  channel_unknown: { status: 400, code: 'channel_not_allowed', type: 'invalid_request_error',
+    message: 'There is no such channel. Ask for "premium" or "cheap".' },
+  model_not_found: { status: 400, type: 'invalid_request_error',
+    message: 'There is no such model. GET /v1/models lists the models of your key.' },
+  context_length_exceeded: { status: 400, type: 'invalid_request_error',
+    message: 'The request is too long for this model. Shorten it or choose a model with a larger context.' },
+  image_input_not_supported: { status: 400, type: 'invalid_request_error',
+    message: 'This model does not accept images. Remove them or choose a model that does.' },
+  content_policy_violation: { status: 400, type: 'invalid_request_error',
+    message: 'The request was refused because of its content. Change it; the same request will be refused again.' },
+  invalid_state: { status: 400, type: 'invalid_request_error',
+    message: 'This is not possible in the present state. Ask for the state first.' },
+  authentication_error: { status: 401, type: 'authentication_error',
+    message:
+      'The API key is wrong, frozen or deleted. Send a valid one as "x-api-key: KEY" or "Authorization: Bearer KEY".' },
+  unauthorized: { status: 401, type: 'authentication_error',
+    message: 'The API key is wrong, frozen or deleted. Send a valid one as "Authorization: Bearer KEY".' },
+  insufficient_quota: { status: 402, type: 'billing_error',
+    message: 'The balance is used up. Add credit to the account.' },
+  account_frozen: { status: 402, type: 'billing_error',
+    message: 'The account is suspended. Its owner can find out why from the operator.' },
+  model_not_in_channel: { status: 403, type: 'permission_error',
+    message:
+      'No channel that this key may use sells this model. Choose another model, ' +
+        'or allow the key a channel that sells it.' },
+  channel_not_allowed: { status: 403, type: 'permission_error',
+    message:
+      'The routing mode of this key wants a channel that the key may not use. ' +
+        'Change its routing_mode or its channels.' },
+  fallback_not_allowed: { status: 403, type: 'permission_error',
+    message:
+      'The channel failed, and the account does not allow falling back to another. Try again later, ' +
+        'or set allow_fallback.' },
+  ip_not_allowed: { status: 403, type: 'permission_error',
+    message: 'This key may not be used from your network address. Allow it, or use another key.' },
+  origin_not_allowed: { status: 403, type: 'permission_error',
+    message: 'This key may not be used from this web origin. Allow it, or use another key.' },
+  client_not_allowed: { status: 403, type: 'permission_error',
+    message: 'This key may not be used with this client. Allow it, or use another key.' },
+  model_not_allowed: { status: 403, type: 'permission_error',
+    message: 'This key may not use this model. GET /v1/models lists the models of your key.' },
+  not_found: { status: 404, type: 'not_found_error',
+    message: 'There is nothing at this address. Check the path; the API lives under /v1.' },
+  request_too_large: { status: 413, type: 'request_too_large',
+    message: 'The request body is too large. Send a smaller one.' },
+  range_not_satisfiable: { status: 416, code: 'invalid_request', type: 'invalid_request_error',
+    message: 'There is nothing in the range that was asked for. The header Content-Range says how long the whole is.' },
+  expectation_failed: { status: 417, code: 'bad_request', type: 'invalid_request_error',
+    message:
+      'The header Expect wants something that is not known here. Leave it out, or send "Expect: 100-continue".' },
+  rate_limited: { status: 429, type: 'rate_limit_error', retryAfter: 1,
+    message: 'Too many requests with this key. Try again in {wait}.' },
+  family_rate_limited: { status: 429, type: 'rate_limit_error', retryAfter: 1,
+    message: 'Too many requests with this key for this family of models. Try again in {wait}.' },
+  org_queue_full: { status: 429, type: 'rate_limit_error', retryAfter: 1,
+    message: 'Too many requests of this key are running. Wait until one of them ends.' },
+  queue_full: { status: 429, type: 'rate_limit_error', retryAfter: 1,
+    message: 'The service is busy. Try again in {wait}.' },
+  queue_timeout: { status: 429, type: 'rate_limit_error', retryAfter: 2,
+    message: 'The service was busy for too long. Try again in {wait}.' },
+  low_balance: { status: 429, type: 'rate_limit_error', retryAfter: 1,
+    message:
+      'The balance is almost used up, so requests run one at a time. Wait until the running one ends, or add credit.' },
+  server_error: { status: 500, type: 'api_error',
+    message: 'The gateway failed on this request. Try again; if it persists, report the request id.' },
+  upstream_error: { status: 502, code: 'server_error', type: 'api_error', retryable: true,
+    message: 'The model\'s provider failed on this request. Try again in a second.' },
+  empty_response: { status: 502, type: 'api_error', retryable: true,
+    message: 'The model gave an empty answer. Try again.' },
+  model_overloaded: { status: 503, type: 'overloaded_error', retryAfter: 2, retryable: true,
+    message: 'The model is overloaded. Try again in {wait}.' },
+  model_unavailable: { status: 503, type: 'api_error', retryAfter: 5,
+    message:
+      'The cheap channel cannot generate now. Nothing was charged. Try again later or use a key in another routing ' +
+        'mode.' },
+  maintenance: { status: 503, type: 'api_error', retryAfter: 60,
+    message: 'This part of the service is under maintenance. Try again in {wait}.' },
+  auth_unavailable: { status: 503, type: 'api_error', retryAfter: 2,
+    message: 'Keys cannot be checked at this moment. Your key may be fine: try again in {wait}.' },
+  service_unavailable: { status: 503, type: 'api_error', retryAfter: 2,
+    message: 'The service is unavailable at this moment. Try again in {wait}.' },
+  channel_unavailable: { status: 503, type: 'api_error', retryAfter: 30,
+    message: 'The channel is switched off, and no other may serve this request. Try again in {wait}.' },
+  upstream_stream_interrupted: { status: 502, type: 'api_error',
+    message: 'The answer was cut off by the model\'s provider and is unfinished. Send the request again.' },
+  stream_incomplete: { status: 502, type: 'api_error',
+    message: 'The answer ended early and is unfinished. Send the request again.' },
   /** never sent: there is nobody to read it; it names the outcome in log and metrics */
   client_closed: { status: 499, type: 'api_error', message: 'The client closed the connection.' }
 } as const satisfies Record<string, Row>
@@ -71,16 +128,24 @@ export const catalogue = {
 export type ErrorCode = keyof typeof catalogue
 
 export interface ErrorOptions {
-  /** replaces the table's sentence; must say what happened and what to do, and hold no secret of ours or of an upstream */
+  /**
+   * replaces the table's sentence; must say what happened and what to do, and hold no secret of ours or of an upstream
+   */
   readonly message?: string
   readonly cause?: unknown
   /** another attempt may succeed; default: the table's */
   readonly retryable?: boolean
-  /** replaces the table's: an answer that was cut because the model is overloaded says so (protocol.md K 6.3c) */
+  /**
+   * replaces the table's: an answer that was cut because the model is overloaded says so
+   * (src/README.md#error-in-stream)
+   */
   readonly type?: ErrorType
   /** JSON path of the field that is wrong, such as "messages[0].role" */
   readonly param?: string
-  /** what the vendor of the messages style calls just this case: `error_code` there, in the place of ours, where its SDKs act on it */
+  /**
+   * what the vendor of the messages style calls just this case: `error_code` there, in the place of ours, where its
+   * SDKs act on it
+   */
   readonly vendorCode?: string
   /** seconds until a retry can succeed; default: the table's */
   readonly retryAfter?: number
@@ -102,14 +167,17 @@ export class GatewayError extends Error {
   readonly retryable: boolean
   readonly param: string | null
   readonly vendorCode: string | undefined
-  /** whole seconds from 1 to 60, on every 429 and 503 (spec 7.4.1, protocol.md F3) */
+  /** whole seconds from 1 to 60, on every 429 and 503 (src/README.md#retry-after) */
   readonly retryAfter: number | undefined
   readonly headers: Readonly<Record<string, string>>
 
   constructor (code: ErrorCode, options: ErrorOptions = {}) {
     const row: Row = catalogue[code]
-    const seconds = row.retryAfter === undefined ? undefined : Math.min(60, Math.max(1, Math.ceil(options.retryAfter ?? row.retryAfter)))
-    super((options.message ?? row.message).replace('{wait}', seconds === 1 ? 'a second' : `${seconds} seconds`), options.cause === undefined ? undefined : { cause: options.cause })
+    const seconds = row.retryAfter === undefined
+      ? undefined
+      : Math.min(60, Math.max(1, Math.ceil(options.retryAfter ?? row.retryAfter)))
+    super((options.message ?? row.message).replace('{wait}', seconds === 1 ? 'a second' : `${seconds} seconds`),
+      options.cause === undefined ? undefined : { cause: options.cause })
     this.name = 'GatewayError'
     this.row = code
     this.status = row.status
@@ -131,38 +199,4 @@ export function isGatewayError (value: unknown): value is GatewayError {
 /** Turns any thrown value into an error of the catalogue; what it was stays as `cause`, for the log only. */
 export function toGatewayError (thrown: unknown): GatewayError {
   return isGatewayError(thrown) ? thrown : new GatewayError('server_error', { cause: thrown })
-}
-
-/** How a client of a route reads errors: `messages` (spec 7.2) or `chat` (spec 7.1: all other addresses). */
-export type Style = 'messages' | 'chat'
-
-/** An error ready to be written: as a JSON answer, or as the last events of a stream. */
-export interface ErrorReply {
-  readonly status: number
-  readonly headers: Readonly<Record<string, string>>
-  readonly body: unknown
-  readonly events: readonly SseEvent[]
-}
-
-/**
- * Shapes an error for the style of its route. Pure, and cannot throw: the core's last resort.
- * @param charged what the request cost, in decimal US dollars
- */
-export function shapeError (error: GatewayError, style: Style, requestId: string, charged = '0'): ErrorReply {
-  const message = `${error.message} Request ID: ${requestId}`
-  const body = style === 'messages'
-    ? { type: 'error', error: { type: error.type, message, charged_usd: charged, details: { error_code: error.vendorCode ?? error.code } }, request_id: requestId }
-    : { error: { message, type: error.type, code: error.code, param: error.param, charged_usd: charged, request_id: requestId } }
-  return {
-    status: error.status,
-    headers: {
-      ...error.headers,
-      ...(error.status === 401 && { 'www-authenticate': 'Bearer' }),       // RFC 9110 11.6.1
-      ...(error.retryAfter !== undefined && { 'retry-after': String(error.retryAfter) })
-    },
-    body,
-    events: style === 'messages'
-      ? [new SseEvent('error', JSON.stringify(body))]
-      : [new SseEvent('', JSON.stringify(body)), new SseEvent('', '[DONE]')]      // spec 6.3
-  }
 }

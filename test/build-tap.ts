@@ -1,5 +1,5 @@
-// Prepares tap before its first run after an install: .taprc switches tap's TypeScript plugin off, and tap then has to be built
-// anew (3 s), else every test dies in that plugin. Does nothing where that is done.
+// Prepares tap before its first run after an install: .taprc switches tap's TypeScript plugin off, and tap then has to
+// be built anew (3 s), else every test dies in that plugin. Does nothing where that is done.
 import { execFileSync } from 'node:child_process'
 import { statSync } from 'node:fs'
 

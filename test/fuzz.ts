@@ -1,6 +1,6 @@
-// Inputs of chance for a gateway that runs: forms, bodies, heads, what upstreams say, what administrators send, and configurations.
-// Exit code 1, with the seed and the file of the input, where the process ends, somebody gets a 500 or no answer, a hold stays open, or
-// the ledger is not the sum of its entries.
+// Inputs of chance for a gateway that runs: forms, bodies, heads, what upstreams say, what administrators send, and
+// configurations. Exit code 1, with the seed and the file of the input, where the process ends, somebody gets a 500 or
+// no answer, a hold stays open, or the ledger is not the sum of its entries.
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { parseArgs } from 'node:util'
@@ -30,12 +30,19 @@ const seed = Number(values.seed)
 const folder = join(tmpdir(), `gateway-fuzz-found-${seed}`)
 console.log(`seed ${seed}; inputs that do wrong are saved in ${folder}`)
 const { counts, wrong } = await fuzz({
-  seed, folder,
-  ...(values.number === undefined ? { ms: Number(values.minutes) * 60_000 } : { from: Number(values.number), count: 1 }),
+  seed,
+  folder,
+  ...(values.number === undefined
+    ? { ms: Number(values.minutes) * 60_000 }
+    : { from: Number(values.number), count: 1 }),
   ...(values.only !== undefined && { only: values.only }),
   say: (line) => { console.log(line) }
 })
-for (const [kind, each] of counts) console.log(`${kind}: ${[...each.values()].reduce((sum, one) => sum + one, 0)} (${[...each].map(([what, count]) => `${what}: ${count}`).join(', ')})`)
-if (wrong.length === 0) console.log(`seed ${seed}: nothing went wrong: no crash, no 500, no hold is open, the ledger is right`)
+for (const [kind, each] of counts) console.log(
+  `${kind}: ${[...each.values()].reduce((sum, one) => sum + one, 0)} (${[...each].map(([what, count]) => `${what}: ${count}`).join(', ')})`
+)
+if (wrong.length === 0) console.log(
+  `seed ${seed}: nothing went wrong: no crash, no 500, no hold is open, the ledger is right`
+)
 else console.log(`\n${wrong.length} went wrong:\n${wrong.join('\n')}`)
 process.exit(wrong.length === 0 ? 0 : 1)

@@ -1,20 +1,42 @@
-// `npm test`, `npm run test:rest` and `npm run test:all`: runs their part of the tests in tap, and says what it has left out.
-import { spawnSync } from 'node:child_process'
-import { basename } from 'node:path'
+// `npm test`, `npm run test:rest` and `npm run test:all`: runs their part of the tests in tap, and says what it has
+// left out.
+import { execFileSync, spawnSync } from 'node:child_process'
+import { statSync } from 'node:fs'
+import { basename, join } from 'node:path'
+import { packageRoot } from '../src/base/package.ts'
 import { sets } from './sets.ts'
 
-const { quick, redis, long } = sets()
-const rest = [...redis, ...long].toSorted()
+const { quick, redis, e2e } = sets()
+const rest = [...redis, ...e2e].toSorted()
 const parts: Readonly<Record<string, readonly string[]>> = { quick, rest, all: [...quick, ...rest].toSorted() }
 const files = parts[process.argv[2] ?? '']
 if (files === undefined) throw new Error(`say which: ${Object.keys(parts).join(', ')}`)
 
-// One command line with nothing in it that varies but names of ours: through the shell, because npm is a .cmd on Windows.
-const { status } = spawnSync(`npm run --silent tap -- ${files.join(' ')}`, { shell: true, stdio: 'inherit' })
+// Command lines with nothing in them that varies but names of ours: through the shell, because npm and tap are .cmd on
+// Windows.
+const options = { cwd: packageRoot, shell: true, stdio: 'inherit' } as const
+let status = 0
+if (files !== quick) {
+  installSdks()
+  status = spawnSync('npm run --silent types -- --project test/e2e', options).status ?? 1
+}
+// Half of what a short test costs is reading our modules: each is stripped of its types and compiled once for all of
+// them.
+const env = { ...process.env, NODE_COMPILE_CACHE: join(packageRoot, 'node_modules', '.cache', 'compiled') }
+status = spawnSync(`npm run --silent tap -- ${files.join(' ')}`, { ...options, env }).status || status
 if (files === quick) {
   const names = (paths: readonly string[]): string => paths.map((path) => basename(path, '.test.ts')).join(', ')
   console.log(`\nLeft out, and run by npm run test:all:
   ${redis.length} files of tests that start Redis (redis-server has to be installed): ${names(redis)}
-  ${long.length} that take longer: ${names(long)}`)
+  ${e2e.length} in test/e2e, of whole processes and of official SDKs (which it installs there): ${names(e2e)}`)
 }
-process.exit(status ?? 1)
+process.exit(status)
+
+/** Does nothing where they are. */
+function installSdks (): void {
+  const folder = join(packageRoot, 'test', 'e2e')
+  const changedMs = (name: string): number => statSync(join(folder, name), { throwIfNoEntry: false })?.mtimeMs ?? 0
+  if (changedMs('node_modules/.package-lock.json') < changedMs('package-lock.json')) {
+    execFileSync('npm ci', { ...options, cwd: folder })
+  }
+}

@@ -1,6 +1,7 @@
-// What images cost, and a video at most: by the row of the channel's price table, which is the same from the hold to the charge.
-import type { Exchange } from '../../src/exchange.ts'
-import { type Attempt, Model, Plan, Variant } from '../../src/facts.ts'
+// What images cost, and a video at most: by the row of the channel's price table, which is the same from the hold to
+// the charge.
+import type { Exchange } from '../../src/core/exchange.ts'
+import { type Attempt, Model, Plan, Variant } from '../../src/core/facts.ts'
 import { itemCost, itemPrice, rateOf, type ItemRate } from '../../src/money/item-price.ts'
 import type { Nanos } from '../../src/money/nanos.ts'
 import { noUsage, type Usage } from '../../src/money/usage.ts'
@@ -20,7 +21,10 @@ export function dearestItem (exchange: Exchange): Nanos {
   }, 0n)
 }
 
-/** @throws {Error} the plan has an attempt in a channel that does not sell this variant: it was not made by channel-router */
+/**
+ * @throws {Error} the plan has an attempt in a channel that does not sell this variant: it was not made by
+ * channel-router
+ */
 export function rateFor ({ channel, sold }: Attempt, variant: Variant): ItemRate {
   const rate = rateOf(variant, itemPrice(sold))
   if (rate === undefined) throw new Error(`the channel ${channel} has no price for ${JSON.stringify(variant)}`)

@@ -1,12 +1,14 @@
-// The order of targets for one conversation: the same for each of its requests, in every process, after every restart. Weighted rendezvous
-// hashing: each target draws a number for the conversation, and the highest is first. A target that leaves takes only its own
-// conversations with it, and one that comes takes its share from each of the others; nobody else moves, and nothing has to be remembered.
+// The order of targets for one conversation: the same for each of its requests, in every process, after every restart.
+// Weighted rendezvous hashing: each target draws a number for the conversation, and the highest is first. A target that
+// leaves takes only its own conversations with it, and one that comes takes its share from each of the others; nobody
+// else moves, and nothing has to be remembered.
 import { hash } from 'node:crypto'
 import type { TargetConfig } from '../../src/config/config.ts'
 
 /** @param conversation 32 bits (conversation.ts) */
 export function byAffinity (targets: readonly TargetConfig[], conversation: number): readonly TargetConfig[] {
-  return targets.map((target) => ({ target, score: scoreOf(target, conversation) })).sort((a, b) => b.score - a.score).map(({ target }) => target)
+  return targets.map((target) => ({ target, score: scoreOf(target, conversation) })).sort((a, b) => b.score - a.score)
+    .map(({ target }) => target)
 }
 
 /** A weight of 0 gives 0: behind all others, in the order of the file. */

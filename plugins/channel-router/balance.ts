@@ -1,14 +1,19 @@
-// The order of equals: by weight, and away from where much runs already. Of two that are drawn the less loaded one is taken: nearly as good
-// as the least loaded of all, and no herd runs to a target that was idle a moment ago (Mitzenmacher, "The Power of Two Choices").
+// The order of equals: by weight, and away from where much runs already. Of two that are drawn the less loaded one is
+// taken: nearly as good as the least loaded of all, and no herd runs to a target that was idle a moment ago
+// (Mitzenmacher, "The Power of Two Choices").
 import type { TargetConfig } from '../../src/config/config.ts'
 
 /**
- * Each place is drawn among those that are left: when the first fails, its load spreads as the weights say. While nothing runs,
- * and wherever loads are as the weights say, the shares are exactly those of the weights.
+ * Each place is drawn among those that are left: when the first fails, its load spreads as the weights say. While
+ * nothing runs, and wherever loads are as the weights say, the shares are exactly those of the weights.
  * @param loadOf what runs there
  * @param random from 0 to below 1
  */
-export function balance (targets: readonly TargetConfig[], loadOf: (target: TargetConfig) => number, random: () => number): readonly TargetConfig[] {
+export function balance (
+  targets: readonly TargetConfig[],
+  loadOf: (target: TargetConfig) => number,
+  random: () => number
+): readonly TargetConfig[] {
   const left = [...targets]
   const order: TargetConfig[] = []
   while (left.length > 1) {

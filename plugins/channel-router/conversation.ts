@@ -1,26 +1,32 @@
-// Which conversation a request belongs to: its second turn must give the number of the first, and another conversation another number.
-// A prompt cache knows the beginning of a request, byte by byte; so whoever can use one sends the same beginning each time.
-import type { Exchange } from '../../src/exchange.ts'
-import { ApiKey, Body } from '../../src/facts.ts'
+// Which conversation a request belongs to: its second turn must give the number of the first, and another conversation
+// another number. A prompt cache knows the beginning of a request, byte by byte; so whoever can use one sends the same
+// beginning each time.
+import type { Exchange } from '../../src/core/exchange.ts'
+import { ApiKey, Body } from '../../src/core/facts.ts'
 import { shortHash } from './affinity.ts'
-import { fieldOf } from '../../src/json-value.ts'
+import { fieldOf } from '../../src/base/json.ts'
 
-/** Characters that are looked at: 2 KB of the beginning, and as much of a name as clients that put a session into it need. */
+/**
+ * Characters that are looked at: 2 KB of the beginning, and as much of a name as clients that put a session into it
+ * need.
+ */
 const OF_SYSTEM = 512
 const OF_MESSAGE = 768
 const OF_NAME = 512
 
-/** Claude Code's first line of the system differs in each request (protocol.md A10). */
+/** Claude Code's first line of the system differs in each request (src/README.md#chat-upstream). */
 const ATTRIBUTION = /^x-anthropic-billing-header/
 
 /**
- * Of a request in messages style: who pays, what the client calls itself or the conversation, and how the conversation begins. No name
- * is enough by itself: a company may send one for all that it asks.
+ * Of a request in messages style: who pays, what the client calls itself or the conversation, and how the conversation
+ * begins. No name is enough by itself: a company may send one for all that it asks.
  * @returns 32 bits, the same in every process
  */
 export function conversationOf (exchange: Exchange): number {
   const { metadata, system, messages } = exchange.request.body
-  const first: unknown = Array.isArray(messages) ? messages.find((message: unknown) => fieldOf(message, 'role') === 'user') : undefined
+  const first: unknown = Array.isArray(messages)
+    ? messages.find((message: unknown) => fieldOf(message, 'role') === 'user')
+    : undefined
   const said = textsOf(fieldOf(first, 'content'))
   return shortHash([
     exchange.get(ApiKey).account.id,
@@ -50,9 +56,14 @@ function nameIn (value: unknown, field: string): string {
   return typeof name === 'string' ? name.slice(0, OF_NAME) : ''
 }
 
-/** The texts alone: a mark for the cache moves from block to block, and a large image is another placeholder in each request (blobs.ts). */
+/**
+ * The texts alone: a mark for the cache moves from block to block, and a large image is another placeholder in each
+ * request (large-strings.ts).
+ */
 function textsOf (content: unknown): readonly string[] {
   if (typeof content === 'string') return [content]
   if (!Array.isArray(content)) return []
-  return content.map((block: unknown) => fieldOf(block, 'text')).filter((text): text is string => typeof text === 'string' && !ATTRIBUTION.test(text))
+  return content.map((block: unknown) => fieldOf(block, 'text')).filter((text): text is string =>
+    typeof text === 'string' && !ATTRIBUTION.test(text)
+  )
 }

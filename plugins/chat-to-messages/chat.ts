@@ -1,6 +1,7 @@
-// What all parts of this plugin say about a chat body: nothing is known of its types (schema-validate may not be in the pipeline).
+// What all parts of this plugin say about a chat body: nothing is known of its types (schema-validate may not be in the
+// pipeline).
 import { GatewayError } from '../../src/errors.ts'
-import { isGiven, isRecord, type Json } from '../../src/json-value.ts'
+import { isGiven, isRecord, type Json } from '../../src/base/json.ts'
 
 /**
  * @param path of the field, such as "messages[0].role"
@@ -22,7 +23,9 @@ export function textAt (value: unknown, path: string): string {
   return value
 }
 
-/** A vendor's extra on parts and tools: only what is known of it, so that nothing else travels inside (see request.ts). */
+/**
+ * A vendor's extra on parts and tools: only what is known of it, so that nothing else travels inside (see request.ts).
+ */
 export function cacheControl (value: unknown): Json {
   if (!isRecord(value)) return NOTHING
   return { cache_control: isGiven(value.ttl) ? { type: value.type, ttl: value.ttl } : { type: value.type } }
@@ -31,7 +34,7 @@ export function cacheControl (value: unknown): Json {
 const NOTHING: Json = Object.freeze({})
 
 /** What the answer must look like: what the request asked for that the messages style does not carry. */
-export interface Asked {
+export interface AnswerShape {
   readonly hasUsageChunk: boolean
   /** The SDKs parse whatever content comes then, and throw: it is the answer, or nothing. */
   readonly hasSchema: boolean
@@ -42,6 +45,6 @@ export interface Asked {
 }
 
 /** Whether the call of this tool is the answer. */
-export function isAnswer (name: unknown, { answerTool }: Asked): boolean {
+export function isAnswer (name: unknown, { answerTool }: AnswerShape): boolean {
   return answerTool !== undefined && name === answerTool
 }

@@ -1,6 +1,6 @@
-// The messages of a chat as system blocks and turns that alternate (protocol.md B3).
-import { JsonGuard } from '../../src/json-guard.ts'
-import { isRecord, type Json } from '../../src/json-value.ts'
+// The messages of a chat as system blocks and turns that alternate (src/README.md#chat-request).
+import { JsonGuard } from '../../src/base/json-limits.ts'
+import { isRecord, type Json } from '../../src/base/json.ts'
 import { invalid, nameAt } from './chat.ts'
 import { type Block, isBlank, readPart, textBlock } from './parts.ts'
 import type { TextFiles } from './text-files.ts'
@@ -53,23 +53,39 @@ class Reader {
   read (message: unknown, at: number): void {
     if (!isRecord(message)) throw invalid(`messages[${at}]`, 'must be an object')
     switch (message.role) {
-      // Wherever they stand (spec 4.2: extracted).
+      // Wherever they stand.
       case 'system':
-      case 'developer': for (const block of blocksOf(this.#content(message.content, at, false))) this.system.push(block); break
-      case 'user': this.#add('user', this.#content(message.content, at, true)); break
-      case 'assistant': this.#addAnswer(message, at); break
-      case 'tool': this.#addResult(this.#toolCalls.answer(nameAt(message.tool_call_id, `messages[${at}].tool_call_id`), at), message, at); break
+      case 'developer':
+        for (const block of blocksOf(this.#content(message.content, at, false))) { this.system.push(block) }
+        break
+      case 'user':
+        this.#add('user', this.#content(message.content, at, true))
+        break
+      case 'assistant':
+        this.#addAnswer(message, at)
+        break
+      case 'tool':
+        this.#addResult(this.#toolCalls.answer(nameAt(message.tool_call_id, `messages[${at}].tool_call_id`), at),
+          message, at)
+        break
       case 'function':
-        if (this.#functionCall === undefined) throw invalid(`messages[${at}].role`, 'is "function", and no function_call comes before it')
+        if (this.#functionCall === undefined) {
+          throw invalid(`messages[${at}].role`, 'is "function", and no function_call comes before it')
+        }
         this.#addResult(this.#functionCall, message, at)
         break
-      default: throw invalid(`messages[${at}].role`, 'must be "system", "developer", "user", "assistant", "tool" or "function"')
+      default:
+        throw invalid(`messages[${at}].role`,
+          'must be "system", "developer", "user", "assistant", "tool" or "function"')
     }
   }
 
   turns (): readonly Turn[] {
     this.#toolCalls.end()
-    return this.#turns.map(({ role, results, content }) => ({ role, content: results.length === 0 ? content : results.concat(blocksOf(content)) }))
+    return this.#turns.map(({ role, results, content }) => ({
+      role,
+      content: results.length === 0 ? content : results.concat(blocksOf(content))
+    }))
   }
 
   /** Neighbours of the same role become one turn. */
@@ -113,7 +129,10 @@ class Reader {
     if (isRecord(functionCall)) {
       const path = `messages[${at}].function_call`
       this.#functionCall = `call_${at}`
-      calls.push(toolUse(this.#functionCall, nameAt(functionCall.name, `${path}.name`), this.#arguments(functionCall.arguments, `${path}.arguments`)))
+      calls.push(
+        toolUse(this.#functionCall, nameAt(functionCall.name, `${path}.name`),
+          this.#arguments(functionCall.arguments, `${path}.arguments`))
+      )
     }
     return calls
   }
@@ -127,7 +146,8 @@ class Reader {
       return toolUse(id, nameAt(call.custom.name, `${path}.custom.name`), { input: call.custom.input })
     }
     if (!isRecord(call.function)) throw invalid(`${path}.function`, 'must be an object')
-    return toolUse(id, nameAt(call.function.name, `${path}.function.name`), this.#arguments(call.function.arguments, `${path}.function.arguments`))
+    return toolUse(id, nameAt(call.function.name, `${path}.function.name`),
+      this.#arguments(call.function.arguments, `${path}.function.arguments`))
   }
 
   #arguments (text: unknown, path: string): Json {
@@ -167,13 +187,18 @@ function toolUse (id: string, name: string, input: Json): Block {
   return { type: 'tool_use', id, name, input }
 }
 
-/** What a client echoes of earlier thoughts. The vendor refuses what it did not sign, on every later turn (lesson 18). */
+/** What a client echoes of earlier thoughts. The vendor refuses what it did not sign, on every later turn
+ * (src/README.md#signatures). */
 function signedThoughts (message: Json): Block[] {
   const { thinking_blocks: echoed, reasoning_content: thinking, reasoning_signature: signature } = message
   const found = Array.isArray(echoed) ? echoed : [{ type: 'thinking', thinking, signature }]
   return found.flatMap((block: unknown): Block[] => {
     if (!isRecord(block)) return []
-    if (block.type === 'redacted_thinking') return isSigned(block.data) ? [{ type: 'redacted_thinking', data: block.data }] : []
+    if (block.type === 'redacted_thinking') {
+      return isSigned(block.data)
+        ? [{ type: 'redacted_thinking', data: block.data }]
+        : []
+    }
     if (block.type !== 'thinking' || typeof block.thinking !== 'string' || !isSigned(block.signature)) return []
     return [{ type: 'thinking', thinking: block.thinking, signature: block.signature }]
   })

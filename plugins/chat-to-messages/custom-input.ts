@@ -1,6 +1,7 @@
-// Takes the text out of `{"input":"…"}` while it arrives: the input of a custom tool, which is a function with one string.
+// Takes the text out of `{"input":"…"}` while it arrives: the input of a custom tool, which is a function with one
+// string.
 import { GatewayError } from '../../src/errors.ts'
-import { isRecord } from '../../src/json-value.ts'
+import { isRecord } from '../../src/base/json.ts'
 
 const HEAD = /^\s*\{\s*"input"\s*:\s*"/
 /** Longer ones are read at the end: looking for it again with every piece would be quadratic in the output. */

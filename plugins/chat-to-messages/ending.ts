@@ -1,7 +1,7 @@
-// What the end of an answer says in chat style: why it ended and what it used (protocol.md B4).
-import { FINISH_REASONS } from '../../src/chat-style.ts'
+// What the end of an answer says in chat style: why it ended and what it used (src/README.md#chat-answer).
+import { FINISH_REASONS } from '../../src/protocols/chat.ts'
 import { type ReportedUsage, reportedInput } from '../../src/money/usage.ts'
-import { isRecord, type Json } from '../../src/json-value.ts'
+import { isRecord, type Json } from '../../src/base/json.ts'
 
 /** @param hasCalls whether the client sees a call: the tool that stands in for structured outputs is none */
 export function finishReason (stopReason: unknown, hasCalls: boolean): string {
@@ -9,7 +9,10 @@ export function finishReason (stopReason: unknown, hasCalls: boolean): string {
   return reason === 'tool_calls' && !hasCalls ? 'stop' : reason
 }
 
-/** In chat style the prompt INCLUDES what came from or went into a cache, in messages style not (lesson 11). */
+/**
+ * In chat style the prompt INCLUDES what came from or went into a cache, in messages style not
+ * (src/README.md#usage-classes).
+ */
 export function chatUsage (reported: ReportedUsage, thinkingTokens: number | undefined): Json {
   const { input, cache_read: read, cache_write_5m: short, cache_write_1h: long } = reportedInput(reported)
   const prompt = input + read + short + long

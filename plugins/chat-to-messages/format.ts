@@ -1,5 +1,5 @@
-// response_format (protocol.md B3), and the tool that stands in where a model has no structured outputs, or none for that schema.
-import { isRecord, type Json } from '../../src/json-value.ts'
+// response_format, and the tool that stands in where a model has no structured outputs, or none for that schema.
+import { isRecord, type Json } from '../../src/base/json.ts'
 import { invalid } from './chat.ts'
 import { isForced, objectSchema, type Tools } from './tools.ts'
 
@@ -28,12 +28,16 @@ export function readFormat (format: unknown): Format | 'object' | undefined {
 const CALL_IT = 'Gives the final answer. Always answer by calling it, never with text.'
 
 /**
- * A tool whose input is the answer. Beside tools of the client's own the model must call one or the other; where the client
- * forces one of its own there is no answer to shape.
+ * A tool whose input is the answer. Beside tools of the client's own the model must call one or the other; where the
+ * client forces one of its own there is no answer to shape.
  * @param isThinking then it can't be forced
  * @returns undefined: not wanted
  */
-export function withAnswerTool ({ tools, choice, custom }: Tools, { schema, description }: Format, isThinking: boolean): AnswerTools | undefined {
+export function withAnswerTool (
+  { tools, choice, custom }: Tools,
+  { schema, description }: Format,
+  isThinking: boolean
+): AnswerTools | undefined {
   if (isForced(choice)) return undefined
   const own = choice?.type === 'none' ? [] : tools
   let answerTool = 'json_answer'

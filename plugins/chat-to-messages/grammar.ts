@@ -1,28 +1,61 @@
-// A client's JSON Schema in the words of the vendor's structured outputs (protocol.md B3): those it compiles to a grammar, all others it
-// answers with 400. Limits are told to the model instead, and objects closed; a schema that needs other words has no grammar.
-import { isRecord, type Json } from '../../src/json-value.ts'
+// A client's JSON Schema in the words of the vendor's structured outputs: those it compiles to a grammar, all others it
+// answers with 400. Limits are told to the model instead, and objects closed; a schema that needs other words has no
+// grammar.
+import { isRecord, type Json } from '../../src/base/json.ts'
 
-const FORMATS: ReadonlySet<unknown> = new Set(['date-time', 'time', 'date', 'duration', 'email', 'hostname', 'uri', 'ipv4', 'ipv6', 'uuid'])
+const FORMATS: ReadonlySet<unknown> = new Set(['date-time', 'time', 'date', 'duration', 'email', 'hostname', 'uri',
+  'ipv4', 'ipv6', 'uuid'])
 
 /** Of items: no other number. */
 const LEAST: ReadonlySet<unknown> = new Set([0, 1])
 
 /** No grammar holds these, but for the values above. */
 const LIMITS: ReadonlySet<string> = new Set([
-  'minLength', 'maxLength', 'pattern', 'format', 'minimum', 'maximum', 'exclusiveMinimum', 'exclusiveMaximum', 'multipleOf',
-  'minItems', 'maxItems', 'uniqueItems', 'minProperties', 'maxProperties', 'default'
+  'minLength',
+  'maxLength',
+  'pattern',
+  'format',
+  'minimum',
+  'maximum',
+  'exclusiveMinimum',
+  'exclusiveMaximum',
+  'multipleOf',
+  'minItems',
+  'maxItems',
+  'uniqueItems',
+  'minProperties',
+  'maxProperties',
+  'default'
 ])
 
 /** Without these a schema would be another one. */
 const UNSAYABLE: ReadonlySet<string> = new Set([
-  'allOf', 'not', 'if', 'then', 'else', 'dependencies', 'dependentRequired', 'dependentSchemas', 'patternProperties', 'propertyNames',
-  'unevaluatedProperties', 'prefixItems', 'additionalItems', 'contains', 'unevaluatedItems', '$dynamicRef', '$recursiveRef'
+  'allOf',
+  'not',
+  'if',
+  'then',
+  'else',
+  'dependencies',
+  'dependentRequired',
+  'dependentSchemas',
+  'patternProperties',
+  'propertyNames',
+  'unevaluatedProperties',
+  'prefixItems',
+  'additionalItems',
+  'contains',
+  'unevaluatedItems',
+  '$dynamicRef',
+  '$recursiveRef'
 ])
 
 /** Names that need no decoding; what refers elsewhere is not for the vendor. */
 const REF = /^#\/(\$defs|definitions)\/([^/%~]+)$/
 
-/** No body is deeper: definitions are, that refer to themselves, or to each other as far as there are any. They have no grammar. */
+/**
+ * No body is deeper: definitions are, that refer to themselves, or to each other as far as there are any. They have no
+ * grammar.
+ */
 const DEEPEST = 64
 
 /** Of one request, 2 µs each (measured). OpenAI takes 5,000 properties, and this vendor less. */
@@ -31,8 +64,8 @@ const MOST_SCHEMAS = 10_000
 const NONE: Json = Object.freeze({})
 
 /**
- * @returns for each schema of one request its grammar; undefined: there is none, or with it the request would be too much for the vendor
- * ("Schemas contains too many optional parameters (…) … (limit: 24)", and the like)
+ * @returns for each schema of one request its grammar; undefined: there is none, or with it the request would be too
+ * much for the vendor ("Schemas contains too many optional parameters (…) … (limit: 24)", and the like)
  */
 export function grammars (): (schema: Json) => Json | undefined {
   let roots = 20
@@ -90,10 +123,13 @@ class Reader {
     if (words.some((word) => UNSAYABLE.has(word))) return this.#unsayable()
     if (schema.$ref !== undefined) return this.#reference(schema, depth)
     const shape = this.#shape(schema, depth)
-    const limits = words.filter((word) => LIMITS.has(word) && shape[word] === undefined).flatMap((word) => limit(word, schema[word]))
+    const limits = words.filter((word) => LIMITS.has(word) && shape[word] === undefined).flatMap((word) =>
+      limit(word, schema[word])
+    )
     const said = typeof schema.description === 'string' ? [schema.description] : []
     if (limits.length > 0) said.push(`(${limits.join(', ')})`)
-    return { ...shape, ...(typeof schema.title === 'string' && { title: schema.title }), ...(said.length > 0 && { description: said.join(' ') }) }
+    return { ...shape, ...(typeof schema.title === 'string' && { title: schema.title }),
+      ...(said.length > 0 && { description: said.join(' ') }) }
   }
 
   #reference (schema: Json, depth: number): Json {
@@ -121,7 +157,9 @@ class Reader {
     }
     const { type = schema.properties === undefined ? undefined : 'object' } = schema
     const types = [...new Set<unknown>(Array.isArray(type) ? type : [type])]
-    return types.length === 1 ? this.#typed(types[0], schema, depth) : this.#union(types.map((one) => this.#typed(one, schema, depth)))
+    return types.length === 1
+      ? this.#typed(types[0], schema, depth)
+      : this.#union(types.map((one) => this.#typed(one, schema, depth)))
   }
 
   #literals (values: unknown, value: unknown): Json {
@@ -138,9 +176,13 @@ class Reader {
 
   #typed (type: unknown, schema: Json, depth: number): Json {
     switch (type) {
-      case 'object': return this.#object(schema, depth)
-      case 'array': return { type, items: this.#schema(schema.items, depth + 1), ...(LEAST.has(schema.minItems) && { minItems: schema.minItems }) }
-      case 'string': return { type, ...(FORMATS.has(schema.format) && { format: schema.format }) }
+      case 'object':
+        return this.#object(schema, depth)
+      case 'array':
+        return { type, items: this.#schema(schema.items, depth + 1),
+          ...(LEAST.has(schema.minItems) && { minItems: schema.minItems }) }
+      case 'string':
+        return { type, ...(FORMATS.has(schema.format) && { format: schema.format }) }
       case 'integer':
       case 'number':
       case 'boolean':
@@ -151,11 +193,15 @@ class Reader {
 
   /** A grammar names all keys: a map of names that the model finds itself has none. */
   #object ({ properties = NONE, required = [], additionalProperties: others }: Json, depth: number): Json {
-    if (!isRecord(properties) || !Array.isArray(required) || (others !== false && others !== undefined)) return this.#unsayable()
+    if (!isRecord(properties) || !Array.isArray(required) || (others !== false && others !== undefined)) {
+      return this.#unsayable()
+    }
     const all = Object.keys(properties)
     if (all.length > this.left || (all.length === 0 && others !== false)) return this.#unsayable()
     const needed = new Set<unknown>(required)
-    for (const name of needed) if (typeof name !== 'string' || !Object.hasOwn(properties, name)) return this.#unsayable()
+    for (const name of needed) {
+      if (typeof name !== 'string' || !Object.hasOwn(properties, name)) return this.#unsayable()
+    }
     this.optional += all.length - needed.size
     return {
       type: 'object',

@@ -1,8 +1,8 @@
-// A message as a chat completion (protocol.md B4).
-import { chatFields } from '../../src/chat-style.ts'
+// A message as a chat completion (src/README.md#chat-answer).
+import { chatFields } from '../../src/protocols/chat.ts'
 import { readUsage } from '../../src/money/usage.ts'
-import { isRecord, type Json } from '../../src/json-value.ts'
-import { type Asked, isAnswer } from './chat.ts'
+import { isRecord, type Json } from '../../src/base/json.ts'
+import { type AnswerShape, isAnswer } from './chat.ts'
 import { customText } from './custom-input.ts'
 import { chatUsage, finishReason, thinkingTokens } from './ending.ts'
 
@@ -11,11 +11,11 @@ export interface Frame {
   readonly id: string
   /** seconds */
   readonly created: number
-  /** as the client named it (K 2.3d) */
+  /** as the client named it */
   readonly model: unknown
 }
 
-export function toCompletion (message: Json, { id, created, model }: Frame, asked: Asked): Json {
+export function toCompletion (message: Json, { id, created, model }: Frame, asked: AnswerShape): Json {
   const blocks: readonly unknown[] = Array.isArray(message.content) ? message.content : []
   const calls: Json[] = []
   let text: string | undefined
@@ -23,11 +23,12 @@ export function toCompletion (message: Json, { id, created, model }: Frame, aske
   let answer: string | undefined
   for (const block of blocks) {
     if (!isRecord(block)) continue
-    if (block.type === 'text' && typeof block.text === 'string') text = (text ?? '') + block.text
-    else if (block.type === 'thinking' && typeof block.thinking === 'string') thoughts = (thoughts ?? '') + block.thinking
-    else if (block.type !== 'tool_use') continue
-    else if (isAnswer(block.name, asked)) answer ??= JSON.stringify(block.input)
-    else calls.push(toCall(block, asked))
+    if (block.type === 'text' && typeof block.text === 'string') { text = (text ?? '') + block.text }
+    else if (block.type === 'thinking' && typeof block.thinking === 'string') {
+      thoughts = (thoughts ?? '') + block.thinking
+    } else if (block.type !== 'tool_use') { continue }
+    else if (isAnswer(block.name, asked)) { answer ??= JSON.stringify(block.input) }
+    else { calls.push(toCall(block, asked)) }
   }
   const words = asked.hasSchema && calls.length > 0 ? null : text
   const content = answer ?? words ?? (calls.length > 0 ? null : '')
@@ -58,7 +59,9 @@ function ownOf (message: Json): Json | undefined {
   return (message as { readonly [chatFields]?: Json })[chatFields]
 }
 
-function toCall ({ id, name, input }: Json, { customTools }: Asked): Json {
-  if (!customTools.has(name as string)) return { id, type: 'function', function: { name, arguments: JSON.stringify(input ?? {}) } }
+function toCall ({ id, name, input }: Json, { customTools }: AnswerShape): Json {
+  if (!customTools.has(name as string)) {
+    return { id, type: 'function', function: { name, arguments: JSON.stringify(input ?? {}) } }
+  }
   return { id, type: 'custom', custom: { name, input: customText(input) } }
 }

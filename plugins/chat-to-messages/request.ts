@@ -1,9 +1,10 @@
-// The chat body as a body in messages style (spec 4.2, protocol.md B3). An allow-list: what is not named here does not travel, so
-// that no field which changes the vendor's price can be smuggled through (src/money/surcharges.ts).
-import type { Blobs } from '../../src/blobs.ts'
-import type { Model } from '../../src/facts.ts'
-import { isGiven, isRecord, type Json } from '../../src/json-value.ts'
-import { type Asked, invalid } from './chat.ts'
+// The chat body as a body in messages style (src/README.md#chat-request). An allow-list: what is not named here does
+// not travel, so that no field which changes the vendor's price can be smuggled through
+// (plugins/billing-meter/surcharges.ts).
+import type { Blobs } from '../../src/core/large-strings.ts'
+import type { Model } from '../../src/core/facts.ts'
+import { isGiven, isRecord, type Json } from '../../src/base/json.ts'
+import { type AnswerShape, invalid } from './chat.ts'
 import { readConversation } from './conversation.ts'
 import { readFormat, withAnswerTool } from './format.ts'
 import { grammars } from './grammar.ts'
@@ -19,7 +20,12 @@ const LEAST_THINKING_TOP_P = 0.95
 const JSON_LINE = 'Answer with one JSON object and nothing else: no Markdown, no words around it.'
 
 /** @throws {GatewayError} invalid_request, with the path of what can't be said in messages style */
-export function toMessages (body: Json, stream: boolean, model: Model, blobs: Blobs): { readonly body: Json, readonly asked: Asked } {
+export function toMessages (
+  body: Json,
+  stream: boolean,
+  model: Model,
+  blobs: Blobs
+): { readonly body: Json, readonly asked: AnswerShape } {
   const named = readMaxTokens(body)
   const output = named === undefined ? outputOf(model) : { usual: named, most: named }
   const { system, turns } = readConversation(body.messages, new TextFiles(blobs, model))
@@ -30,7 +36,9 @@ export function toMessages (body: Json, stream: boolean, model: Model, blobs: Bl
   const compile = model.structured_outputs ? grammars() : undefined
   const wanted = format === 'object' ? undefined : format
   const schema = wanted && compile?.(wanted.schema)
-  const substitute = wanted !== undefined && schema === undefined ? withAnswerTool(own, wanted, isThinking(thinking)) : undefined
+  const substitute = wanted !== undefined && schema === undefined
+    ? withAnswerTool(own, wanted, isThinking(thinking))
+    : undefined
   const { tools, choice }: Tools = substitute ?? own
   const effort = readEffort(body, model)
   const userId = [body.safety_identifier, body.user].find(isOpaque)
@@ -44,7 +52,8 @@ export function toMessages (body: Json, stream: boolean, model: Model, blobs: Bl
   if (choice !== undefined) messages.tool_choice = choice
   if (thinking !== undefined) messages.thinking = thinking
   if (effort !== undefined || schema !== undefined) {
-    messages.output_config = { ...(effort !== undefined && { effort }), ...(schema !== undefined && { format: { type: 'json_schema', schema } }) }
+    messages.output_config = { ...(effort !== undefined && { effort }),
+      ...(schema !== undefined && { format: { type: 'json_schema', schema } }) }
   }
   if (model.sampling) addSampling(messages, body, isThinking(thinking))
   if (stops.length > 0) messages.stop_sequences = stops
@@ -70,11 +79,16 @@ function readMaxTokens (body: Json): number | undefined {
 }
 
 function outputOf ({ default_max_tokens: usual, max_output, context }: Model): Output {
-  return { usual: usual ?? Math.min(max_output ?? STANDARD_MAX_TOKENS, STANDARD_MAX_TOKENS), most: max_output ?? context ?? Infinity }
+  return { usual: usual ?? Math.min(max_output ?? STANDARD_MAX_TOKENS, STANDARD_MAX_TOKENS),
+    most: max_output ?? context ?? Infinity }
 }
 
-/** A vendor's defaults are never sent: some models refuse the fields whatever their value (K 2.2f). */
-function addSampling (messages: Record<string, unknown>, { temperature, top_p: topP, top_k: topK }: Json, thinks: boolean): void {
+/** A vendor's defaults are never sent: some models refuse the fields whatever their value. */
+function addSampling (
+  messages: Record<string, unknown>,
+  { temperature, top_p: topP, top_k: topK }: Json,
+  thinks: boolean
+): void {
   if (isGiven(temperature) && !thinks) messages.temperature = temperature
   if (isGiven(topP) && !(thinks && Number(topP) < LEAST_THINKING_TOP_P)) messages.top_p = topP
   if (isGiven(topK) && !thinks) messages.top_k = topK
@@ -91,5 +105,6 @@ function readStop (stop: unknown): readonly string[] {
 
 /** The vendor wants no e-mail address and no phone number. Longer ids than its limit are of no use to it either. */
 function isOpaque (id: unknown): id is string {
-  return typeof id === 'string' && id !== '' && id.length <= 256 && !/\S@\S+\.\S/.test(id) && !/^\+?[\d\s().-]{7,}$/.test(id)
+  return typeof id === 'string' && id !== '' && id.length <= 256 && !/\S@\S+\.\S/.test(id) &&
+    !/^\+?[\d\s().-]{7,}$/.test(id)
 }

@@ -1,10 +1,10 @@
-// The events of a message as chunks of a chat completion (spec 6.2, protocol.md B5).
-import { CHAT_DELTA } from '../../src/chat-style.ts'
+// The events of a message as chunks of a chat completion (src/README.md#chunk-shape).
+import { CHAT_DELTA } from '../../src/protocols/chat.ts'
 import { nothingReported, readUsage } from '../../src/money/usage.ts'
-import type { StreamTransformer } from '../../src/plugin.ts'
-import { SseEvent } from '../../src/sse.ts'
-import { fieldOf, isRecord, type Json } from '../../src/json-value.ts'
-import { type Asked, isAnswer } from './chat.ts'
+import type { StreamTransformer } from '../../src/core/plugin.ts'
+import { SseEvent } from '../../src/core/sse.ts'
+import { fieldOf, isRecord, type Json } from '../../src/base/json.ts'
+import { type AnswerShape, isAnswer } from './chat.ts'
 import { unwrapInput } from './custom-input.ts'
 import { chatUsage, finishReason, thinkingTokens } from './ending.ts'
 import type { Frame } from './reply.ts'
@@ -31,9 +31,10 @@ interface Call {
 
 const DONE = new SseEvent('', '[DONE]')
 
-export function toChunks ({ id, created, model }: Frame, asked: Asked): StreamTransformer {
+export function toChunks ({ id, created, model }: Frame, asked: AnswerShape): StreamTransformer {
   // Text is put between texts, and not an object made of it: this runs for every token.
-  const head = `{"id":${JSON.stringify(id)},"object":"chat.completion.chunk","created":${created},"model":${JSON.stringify(model)},"choices":[`
+  const head = `{"id":${JSON.stringify(id)},"object":"chat.completion.chunk","created":${created},` +
+    `"model":${JSON.stringify(model)},"choices":[`
   const before = `${head}{"index":0,"delta":`
   const after = ',"finish_reason":null}]}'
   const beforeText = `${before}{"content":`
@@ -48,7 +49,11 @@ export function toChunks ({ id, created, model }: Frame, asked: Asked): StreamTr
   let charged: unknown
   let hasRole = false
   /** Where a schema was asked for, words are held: they are the content only if there is no answer and no call. */
-  let textIs: 'answer' | 'unclear' | 'words' = !asked.hasSchema ? 'answer' : asked.answerTool === undefined ? 'unclear' : 'words'
+  let textIs: 'answer' | 'unclear' | 'words' = !asked.hasSchema
+    ? 'answer'
+    : asked.answerTool === undefined
+    ? 'unclear'
+    : 'words'
   let held = ''
   let hasAnswer = false
 
@@ -66,7 +71,9 @@ export function toChunks ({ id, created, model }: Frame, asked: Asked): StreamTr
   }
 
   function think (text: unknown): SseEvent | undefined {
-    return typeof text === 'string' && text !== '' ? new SseEvent('', beforeThought + JSON.stringify(text) + afterText) : undefined
+    return typeof text === 'string' && text !== ''
+      ? new SseEvent('', beforeThought + JSON.stringify(text) + afterText)
+      : undefined
   }
 
   function readTotals (reported: unknown): void {
@@ -93,7 +100,9 @@ export function toChunks ({ id, created, model }: Frame, asked: Asked): StreamTr
     if (asked.hasSchema) textIs = 'words'
     const isCustom = asked.customTools.has(name as string)
     calls.set(index, { ...isCustom ? customInput(k) : { say: functionArguments(k) }, input, hasInput: false })
-    const empty = isCustom ? { type: 'custom', custom: { name, input: '' } } : { type: 'function', function: { name, arguments: '' } }
+    const empty = isCustom
+      ? { type: 'custom', custom: { name, input: '' } }
+      : { type: 'function', function: { name, arguments: '' } }
     return chunk({ tool_calls: [{ index: k, id: callId, ...empty }] })
   }
 
@@ -104,7 +113,8 @@ export function toChunks ({ id, created, model }: Frame, asked: Asked): StreamTr
 
   function customInput (k: number): Pick<Call, 'say' | 'end'> {
     const reader = unwrapInput()
-    const give = (text: string): SseEvent | undefined => text === '' ? undefined : chunk({ tool_calls: [{ index: k, custom: { input: text } }] })
+    const give = (text: string): SseEvent | undefined =>
+      text === '' ? undefined : chunk({ tool_calls: [{ index: k, custom: { input: text } }] })
     return { say: (piece) => give(reader.push(piece)), end: () => give(reader.end()) }
   }
 
@@ -127,7 +137,10 @@ export function toChunks ({ id, created, model }: Frame, asked: Asked): StreamTr
     const last: SseEvent[] = []
     if (textIs !== 'answer' && !hasAnswer && callCount === 0 && held !== '') last.push(content(held))
     last.push(new SseEvent('', `${before}{},"finish_reason":"${finishReason(stopReason, callCount > 0)}"}]}`))
-    if (asked.hasUsageChunk) last.push(new SseEvent('', `${head}],"usage":${JSON.stringify({ ...chatUsage(usage, thought), ...(charged !== undefined && { charged_usd: charged }) })}}`))
+    if (asked.hasUsageChunk) {
+      const counted = { ...chatUsage(usage, thought), ...(charged !== undefined && { charged_usd: charged }) }
+      last.push(new SseEvent('', `${head}],"usage":${JSON.stringify(counted)}}`))
+    }
     last.push(DONE)
     return last
   }
@@ -159,7 +172,9 @@ export function toChunks ({ id, created, model }: Frame, asked: Asked): StreamTr
     return undefined
   }
 
-  /** The SDKs want the role in the first chunk; not every upstream of this style starts its message, or starts one only. */
+  /**
+   * The SDKs want the role in the first chunk; not every upstream of this style starts its message, or starts one only.
+   */
   function readFirst (event: SseEvent): SseEvent | readonly SseEvent[] | undefined {
     const made = read(event)
     if (made === undefined && event.event !== 'message_start') return undefined

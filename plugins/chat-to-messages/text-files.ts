@@ -1,10 +1,14 @@
-// What the text files of one request hold: the vendor takes text as text. Only here is base64 looked into, and so there is a limit.
+// What the text files of one request hold: the vendor takes text as text. Only here is base64 looked into, and so there
+// is a limit.
 import { isUtf8 } from 'node:buffer'
-import type { Blobs } from '../../src/blobs.ts'
-import type { Model } from '../../src/facts.ts'
+import type { Blobs } from '../../src/core/large-strings.ts'
+import type { Model } from '../../src/core/facts.ts'
 import { invalid } from './chat.ts'
 
-/** More than a model can read needs no decoding: without a limit a body of 31 MB stopped the loop for a second and went on as 139 MB (measured). */
+/**
+ * More than a model can read needs no decoding: without a limit a body of 31 MB stopped the loop for a second and went
+ * on as 139 MB (measured).
+ */
 const BYTES_PER_TOKEN = 4
 const MOST_BYTES = 1024 * 1024
 
@@ -28,11 +32,19 @@ export class TextFiles {
   read (data: string, path: string): string {
     // Before anything is decoded. Of a blob its placeholder counts too: forty bytes.
     this.#left -= Math.floor((data.length + this.#blobs.hiddenBytes(data)) / 4 * 3)
-    if (this.#left < 0) throw invalid(path, `is too much text: all text files of a request may hold ${this.#most} bytes with this model. Send less of it`)
+    if (this.#left < 0) {
+      throw invalid(path,
+        `is too much text: all text files of a request may hold ${this.#most} bytes with this model. Send less of it`)
+    }
     const bytes = Buffer.from(this.#blobs.restore(data), 'base64')
-    if (!isUtf8(bytes)) throw invalid(path, 'is no text in UTF-8. Encode it as UTF-8, or send a file that is no text with its own media type')
+    if (!isUtf8(bytes)) {
+      throw invalid(path,
+        'is no text in UTF-8. Encode it as UTF-8, or send a file that is no text with its own media type')
+    }
     const text = bytes.toString('utf8')
-    if (CONTROL.test(text)) throw invalid(path, 'holds control characters, which no text has but tabs and line ends. Remove them')
+    if (CONTROL.test(text)) {
+      throw invalid(path, 'holds control characters, which no text has but tabs and line ends. Remove them')
+    }
     return text
   }
 }

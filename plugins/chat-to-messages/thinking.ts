@@ -1,11 +1,12 @@
-// What reasoning_effort becomes, and when thinking must be off (protocol.md B3).
-import type { Model } from '../../src/facts.ts'
-import { isGiven, isRecord, type Json } from '../../src/json-value.ts'
+// What reasoning_effort becomes, and when thinking must be off.
+import type { Model } from '../../src/core/facts.ts'
+import { isGiven, isRecord, type Json } from '../../src/base/json.ts'
 import { invalid } from './chat.ts'
 import type { Turn } from './conversation.ts'
 
 /** Of max_tokens, what may be thought (OpenRouter's ratios). */
-const RATIOS = new Map<unknown, number>([['minimal', 0.1], ['low', 0.2], ['medium', 0.5], ['high', 0.8], ['xhigh', 0.95], ['max', 0.95]])
+const RATIOS = new Map<unknown, number>([['minimal', 0.1], ['low', 0.2], ['medium', 0.5], ['high', 0.8], ['xhigh',
+  0.95], ['max', 0.95]])
 /** The vendor's least budget. */
 const LEAST_BUDGET = 1024
 
@@ -36,7 +37,13 @@ export function readEffort ({ reasoning_effort: effort }: Json, model: Model): u
  * The client's own `thinking` (the vendor's word for it) wins over reasoning_effort.
  * @param isForced whether a tool must be called
  */
-export function readThinking (body: Json, model: Model, output: Output, turns: readonly Turn[], isForced: boolean): Json | undefined {
+export function readThinking (
+  body: Json,
+  model: Model,
+  output: Output,
+  turns: readonly Turn[],
+  isForced: boolean
+): Json | undefined {
   const asked = isRecord(body.thinking) ? ownThinking(body.thinking) : byEffort(body.reasoning_effort, model, output)
   if (asked === undefined || !isThinking(asked)) return asked
   return isForced || (asked.type === 'enabled' && lacksThoughts(turns)) ? OFF : asked
@@ -57,8 +64,8 @@ function byEffort (effort: unknown, model: Model, { usual, most }: Output): Json
 }
 
 /**
- * The max_tokens of a client that names none: what is usual, on top of a budget that does not fit in there. The vendor demands more than
- * the budget.
+ * The max_tokens of a client that names none: what is usual, on top of a budget that does not fit in there. The vendor
+ * demands more than the budget.
  * @throws {GatewayError} invalid_request: the model can't produce so much
  */
 export function makeRoom (thinking: Json | undefined, { usual, most }: Output): number {
@@ -66,17 +73,20 @@ export function makeRoom (thinking: Json | undefined, { usual, most }: Output): 
   if (typeof budget !== 'number' || budget < usual) return usual
   const raised = Math.min(budget + usual, most)
   if (raised > budget) return raised
-  throw invalid('thinking.budget_tokens', `must be less than ${most}, the most output tokens of this model: they hold the answer too`)
+  throw invalid('thinking.budget_tokens',
+    `must be less than ${most}, the most output tokens of this model: they hold the answer too`)
 }
 
 /**
- * The assistant's turn that the tools' results answer begins without a thought: with a budget the vendor refuses that ("a final
- * `assistant` message must start with a thinking block … To avoid this requirement, disable `thinking`"), and a chat client
- * has no signed thought to echo.
+ * The assistant's turn that the tools' results answer begins without a thought: with a budget the vendor refuses that
+ * ("a final `assistant` message must start with a thinking block … To avoid this requirement, disable `thinking`"), and
+ * a chat client has no signed thought to echo.
  */
 function lacksThoughts (turns: readonly Turn[]): boolean {
   const [answer, results] = turns.slice(-2)
-  if (results?.role !== 'user' || typeof results.content === 'string' || results.content[0]?.type !== 'tool_result') return false
+  if (
+    results?.role !== 'user' || typeof results.content === 'string' || results.content[0]?.type !== 'tool_result'
+  ) return false
   const first = typeof answer!.content === 'string' ? undefined : answer!.content[0]?.type
   return first !== 'thinking' && first !== 'redacted_thinking'
 }

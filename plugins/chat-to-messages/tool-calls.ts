@@ -2,14 +2,17 @@
 import { hash } from 'node:crypto'
 import { invalid } from './chat.ts'
 
-/** What the vendor takes, in the length that the strictest host of its style takes. A chat begun elsewhere has other ids ("functions.f:0"). */
+/**
+ * What the vendor takes, in the length that the strictest host of its style takes. A chat begun elsewhere has other ids
+ * ("functions.f:0").
+ */
 const TAKEN = /^(?!gw_)[\w-]{1,64}$/
 const KEPT_LENGTH = 36
 const HASH_LENGTH = 22
 
 /**
- * The same for every request, so that what the vendor cached of a chat stays good. An id that looks like one of these becomes
- * another too: nobody can name a call like it.
+ * The same for every request, so that what the vendor cached of a chat stays good. An id that looks like one of these
+ * becomes another too: nobody can name a call like it.
  */
 export function vendorId (id: string): string {
   if (TAKEN.test(id)) return id
@@ -29,7 +32,10 @@ interface Call {
   isAnswered: boolean
 }
 
-/** The vendor wants the answers to all calls of a turn in the next one, and no others. Its own words for that count messages that are not the client's. */
+/**
+ * The vendor wants the answers to all calls of a turn in the next one, and no others. Its own words for that count
+ * messages that are not the client's.
+ */
 export class ToolCalls {
   /** of the message that is being read */
   #made: Call[] = []
@@ -52,7 +58,9 @@ export class ToolCalls {
   /** @returns the vendor's id */
   answer (id: string, at: number): string {
     const call = this.#calls.get(id)
-    if (call === undefined) throw invalid(`messages[${at}].tool_call_id`, 'answers no tool call of the assistant message before it')
+    if (call === undefined) {
+      throw invalid(`messages[${at}].tool_call_id`, 'answers no tool call of the assistant message before it')
+    }
     call.isAnswered = true
     return call.vendorId
   }
@@ -60,7 +68,10 @@ export class ToolCalls {
   /** The assistant's last turn, and what answers it, are over. */
   end (): void {
     for (const { at, index, isAnswered } of this.#calls.values()) {
-      if (!isAnswered) throw invalid(`messages[${at}].tool_calls[${index}].id`, 'has no answer: a tool message with this tool_call_id must follow the assistant message')
+      if (!isAnswered) {
+        throw invalid(`messages[${at}].tool_calls[${index}].id`,
+          'has no answer: a tool message with this tool_call_id must follow the assistant message')
+      }
     }
     this.#calls.clear()
   }

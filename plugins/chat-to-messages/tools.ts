@@ -1,5 +1,5 @@
-// Tools, and which of them the model may or must call (protocol.md B3).
-import { isRecord, type Json } from '../../src/json-value.ts'
+// Tools, and which of them the model may or must call.
+import { isRecord, type Json } from '../../src/base/json.ts'
 import { cacheControl, invalid, nameAt, textAt } from './chat.ts'
 
 export interface Choice {
@@ -34,7 +34,9 @@ export function readTools (body: Json): Tools {
   eachOf(body.functions, 'functions', (tool, path) => { all.push(functionTool(tool, path, tool)) })
   const { choice, allowed } = readChoice(body)
   const tools = allowed === undefined ? all : all.filter(({ name }) => allowed.has(name as string))
-  if (allowed !== undefined && tools.length === 0) throw invalid('tool_choice.allowed_tools.tools', 'must name tools of this request')
+  if (allowed !== undefined && tools.length === 0) {
+    throw invalid('tool_choice.allowed_tools.tools', 'must name tools of this request')
+  }
   // Without tools there is nothing to choose; one that must be called all the same is for the upstream to refuse.
   if (tools.length === 0) return { tools, choice: isForced(choice) ? choice : undefined, custom }
   return { tools, choice: body.parallel_tool_calls === false ? withoutParallel(choice) : choice, custom }
@@ -81,7 +83,12 @@ function customTool (declared: Json, path: string, outer: Json): Json {
   const { name, description, format } = declared
   const grammar = isRecord(format) && isRecord(format.grammar) ? format.grammar : undefined
   const at = `${path}.format.grammar`
-  const rule = grammar === undefined ? {} : { description: `Must match this ${textAt(grammar.syntax, `${at}.syntax`)} grammar:\n${textAt(grammar.definition, `${at}.definition`)}` }
+  const rule = grammar === undefined
+    ? {}
+    : {
+      description: `Must match this ${textAt(grammar.syntax, `${at}.syntax`)} ` +
+        `grammar:\n${textAt(grammar.definition, `${at}.definition`)}`
+    }
   const input = { type: 'string', ...rule }
   return {
     name,
@@ -96,13 +103,13 @@ function customTool (declared: Json, path: string, outer: Json): Json {
   }
 }
 
-interface Chosen {
+interface ToolChoice {
   readonly choice: Choice | undefined
   /** names; absent: all */
   readonly allowed?: ReadonlySet<string>
 }
 
-function readChoice ({ tool_choice: asked, function_call: deprecated }: Json): Chosen {
+function readChoice ({ tool_choice: asked, function_call: deprecated }: Json): ToolChoice {
   if (asked === undefined || asked === null) {
     if (deprecated === undefined || deprecated === null) return { choice: undefined }
     if (isRecord(deprecated)) return { choice: { type: 'tool', name: nameAt(deprecated.name, 'function_call.name') } }
@@ -122,7 +129,7 @@ function byWord (word: unknown, path: string): Choice {
   }
 }
 
-function readAllowed (list: unknown): Chosen {
+function readAllowed (list: unknown): ToolChoice {
   const path = 'tool_choice.allowed_tools'
   if (!isRecord(list)) throw invalid(path, 'must be an object')
   const allowed = new Set<string>()

@@ -1,6 +1,6 @@
-// Well-known clients and how to tell them, for allowed_clients (spec 2.1 "Allowed IDEs"; protocol.md I). A soft control: what a
+// Well-known clients and how to tell them, for allowed_clients (src/README.md#soft-clients). A soft control: what a
 // client says of itself can be forged. Only facts are here: who can't be told, such as Cursor or aider, is not.
-import type { ClientRequest } from '../../src/exchange.ts'
+import type { ClientRequest } from '../../src/core/exchange.ts'
 import { compilePattern } from './pattern.ts'
 
 /** It is the client when one of its patterns fits the user agent, or one of its headers is there and fits. */
@@ -15,7 +15,8 @@ export const presets: readonly Client[] = [
   client('claude-code', ['claude-cli/*'], { 'x-claude-code-session-id': '*' }),
   client('codex', ['codex_*', 'codex-*', 'codex/*', 'codex *'], { originator: 'codex_*' }),
   client('cline', ['Cline/*'], { 'http-referer': 'https://cline.bot*', 'x-title': 'Cline' }),
-  client('roo-code', ['RooCode/*'], { 'http-referer': 'https://github.com/RooVetGit/Roo-Cline*', 'x-title': 'Roo Code' }),
+  client('roo-code', ['RooCode/*'], { 'http-referer': 'https://github.com/RooVetGit/Roo-Cline*',
+    'x-title': 'Roo Code' }),
   client('continue', ['Continue/*'], { 'x-continue-provider': '*' }),
   client('zed', ['Zed/*']),
   client('opencode', ['opencode/*'], { 'x-opencode-session': '*' }),
@@ -45,7 +46,8 @@ export type ClientTest = (headers: ClientRequest['headers']) => boolean
 
 export function compileClients (clients: readonly Client[]): ClientTest {
   const agents = clients.flatMap(({ match }) => match).map(compilePattern)
-  const signs = clients.flatMap(({ headers }) => headers).map(({ name, match }) => ({ name: name.toLowerCase(), matches: compilePattern(match) }))
+  const signs = clients.flatMap(({ headers }) => headers)
+    .map(({ name, match }) => ({ name: name.toLowerCase(), matches: compilePattern(match) }))
   return function isOneOf (headers) {
     const { 'user-agent': said } = headers
     const agent = typeof said === 'string' ? said.toLowerCase() : ''

@@ -1,5 +1,6 @@
-// A pattern for what clients say of themselves: "*" is any characters, all else is itself, in any case. Not a regex, so that
-// nobody can write one that a user agent of 64 KiB keeps busy: each part is looked for once, from where the last one ended.
+// A pattern for what clients say of themselves: "*" is any characters, all else is itself, in any case. Not a regex, so
+// that nobody can write one that a user agent of 64 KiB keeps busy: each part is looked for once, from where the last
+// one ended.
 
 /** Takes texts in lower case. */
 export type Pattern = (text: string) => boolean

@@ -1,14 +1,20 @@
 // What a request for images may ask of its model, beside what its parameters are (channel-router knows those).
 import { GatewayError } from '../../src/errors.ts'
-import type { Body, Model } from '../../src/facts.ts'
-import { inputFields, readInputs } from '../../src/images/inputs.ts'
-import type { RequestSchema } from '../../src/routes.ts'
+import type { Body, Model } from '../../src/core/facts.ts'
+import { inputFields, readInputs } from '../../src/core/image-inputs.ts'
 import { invalid } from './refusal.ts'
 
 /** @throws {GatewayError} invalid_request, image_input_not_supported */
-export function checkImageRequest (schema: RequestSchema, body: Body, { accepts }: Model): void {
+export function checkImageRequest (schema: string, body: Body, { accepts }: Model): void {
   if (schema === 'images-edits') {
-    if (!accepts.includes('image')) throw new GatewayError('image_input_not_supported', { message: 'This model makes images, and changes none. Use POST /v1/images/generations, or choose a model that takes images.', param: 'image' })
+    if (!accepts.includes('image')) {
+      throw new GatewayError('image_input_not_supported', {
+        message:
+          'This model makes images, and changes none. Use POST /v1/images/generations, ' +
+            'or choose a model that takes images.',
+        param: 'image'
+      })
+    }
     readInputs(body)
     return
   }

@@ -2,9 +2,9 @@
 import type { Request } from './requests.ts'
 
 /**
- * Beginnings of words (a space, and then something visible) per token. No token of any vocabulary at hand holds two of them: all
- * 432,000 tokens of r50k, p50k, cl100k and o200k were looked at. Two, nevertheless: there is research on tokens of several
- * words, and it saves a third of the tokens, not the half.
+ * Beginnings of words (a space, and then something visible) per token. No token of any vocabulary at hand holds two of
+ * them: all 432,000 tokens of r50k, p50k, cl100k and o200k were looked at. Two, nevertheless: there is research on
+ * tokens of several words, and it saves a third of the tokens, not the half.
  */
 const WORDS_PER_TOKEN = 2
 /** The longest token of the same vocabularies is 128 spaces. A character is at least a byte. */
@@ -35,7 +35,8 @@ class WordCount {
   addContent (content: unknown): void {
     if (typeof content === 'string') this.#addText(content)
     if (!Array.isArray(content)) return
-    for (const block of content as readonly { readonly type?: unknown, readonly text?: unknown, readonly content?: unknown }[]) {
+    for (const block of content as readonly { readonly type?: unknown, readonly text?: unknown,
+      readonly content?: unknown }[]) {
       if (block?.type === 'text' && typeof block.text === 'string') this.#addText(block.text)
       else if (block?.type === 'tool_result') this.addContent(block.content)
     }
@@ -51,7 +52,10 @@ class WordCount {
   }
 }
 
-/** White space of any kind is not: there are tokens of nothing else. Not all that is visible is meant, only what certainly is. */
+/**
+ * White space of any kind is not: there are tokens of nothing else. Not all that is visible is meant, only what
+ * certainly is.
+ */
 function isVisible (code: number): boolean {
   return (code > 32 && code < 127) || (code >= 0xc0 && code < 0x1680) || (code > 0x3000 && code < 0xd800)
 }

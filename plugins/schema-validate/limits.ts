@@ -1,22 +1,25 @@
 // What a request may ask of its model: how much output, which input. Bodies that come here fit their schema.
-import type { ClientRequest } from '../../src/exchange.ts'
-import { GatewayError, type Style } from '../../src/errors.ts'
-import type { Model } from '../../src/facts.ts'
+import type { ClientRequest } from '../../src/core/exchange.ts'
+import { GatewayError } from '../../src/errors.ts'
+import type { Style } from '../../src/core/style.ts'
+import type { Model } from '../../src/core/facts.ts'
 import { leastTokens } from './least-tokens.ts'
 import { invalid } from './refusal.ts'
 import type { Request } from './requests.ts'
-import { isRecord } from '../../src/json-value.ts'
+import { isRecord } from '../../src/base/json.ts'
 
 /** Blocks of the messages style, parts of the chat style and of the responses style. */
 const IMAGES: ReadonlySet<unknown> = new Set(['image', 'image_url', 'input_image'])
 const IMAGE_NAME = /\.(?:jpe?g|png|gif|webp)$/i
 
-/** @throws {GatewayError} image_input_not_supported, wherever the image is (protocol.md K 2.2i) */
+/** @throws {GatewayError} image_input_not_supported, wherever the image is (src/README.md#own-limits) */
 export function checkImages ({ messages }: Request, { accepts }: Model): void {
   if (accepts.includes('image')) return
   for (let i = 0; i < messages.length; i++) {
     const found = imageIn(messages[i]!.content)
-    if (found !== undefined) throw new GatewayError('image_input_not_supported', { param: `messages[${i}].content${found}` })
+    if (found !== undefined) {
+      throw new GatewayError('image_input_not_supported', { param: `messages[${i}].content${found}` })
+    }
   }
 }
 
@@ -26,7 +29,10 @@ function imageIn (blocks: unknown): string | undefined {
   for (let i = 0; i < blocks.length; i++) {
     const block: unknown = blocks[i]
     if (!isRecord(block)) continue
-    if (IMAGES.has(block['type']) || (block['type'] === 'file' && isImageFile(isRecord(block['file']) ? block['file'] : block))) return `[${i}]`
+    if (
+      IMAGES.has(block['type']) ||
+      (block['type'] === 'file' && isImageFile(isRecord(block['file']) ? block['file'] : block))
+    ) return `[${i}]`
     const inContent = imageIn(block['content'])
     if (inContent !== undefined) return `[${i}].content${inContent}`
     const inSource = isRecord(block['source']) ? imageIn(block['source']['content']) : undefined
@@ -46,32 +52,48 @@ function isImageFile ({ file_data: data, filename }: Readonly<Record<string, unk
  * @param canWarmUp whether `max_tokens: 0` means something to all that may answer
  * @throws {GatewayError} invalid_request
  */
-export function checkOutput (request: Request, style: Style, model: Model, headers: ClientRequest['headers'], canWarmUp: boolean): void {
-  // protocol.md B3: the newer name wins. In the messages style it is an unknown field like any other.
-  const name = style === 'chat' && request.max_completion_tokens != null ? 'max_completion_tokens' : 'max_tokens'
+export function checkOutput (
+  request: Request,
+  { outputLimits }: Style,
+  model: Model,
+  headers: ClientRequest['headers'],
+  canWarmUp: boolean
+): void {
+  // The name of another style is an unknown field like any other.
+  const name = outputLimits.find((limit) => request[limit] != null) ?? 'max_tokens'
   const limit = request[name]
   // A chat request that names none gets a default that fits.
   if (limit == null) return
-  // What GET /v1/models/info tells (spec part 8).
+  // What GET /v1/models/info tells.
   const most = model.max_output ?? model.context
-  // In the vendor's words (protocol.md K 8.2).
+  // In the vendor's words (src/README.md#own-limits).
   if (most !== undefined && limit > most) {
-    throw new GatewayError('invalid_request', { message: `${name}: ${limit} > ${most}, which is the maximum allowed number of output tokens for ${model.id}. Lower it.`, param: name })
+    throw new GatewayError('invalid_request', {
+      message:
+        `${name}: ${limit} > ${most}, which is the maximum allowed number of output tokens for ${model.id}. Lower it.`,
+      param: name
+    })
   }
-  if (limit === 0 && !canWarmUp) throw invalid(name, 'must be at least 1, not 0', `0 only warms up a cache, and not every provider of ${model.id} knows that.`)
+  if (limit === 0 && !canWarmUp) {
+    throw invalid(name, 'must be at least 1, not 0',
+      `0 only warms up a cache, and not every provider of ${model.id} knows that.`)
+  }
   const budget = request.thinking?.type === 'enabled' ? request.thinking.budget_tokens : undefined
   if (budget === undefined || budget < limit) return
-  // The vendor's own exception: then the budget is for all the thinking between the calls of tools, over several answers.
+  // The vendor's own exception: then the budget is for all the thinking between the calls of tools, over several
+  // answers.
   if (String(headers['anthropic-beta'] ?? '').includes('interleaved-thinking')) return
   throw new GatewayError('invalid_request', {
-    message: `\`${name}\` must be greater than \`thinking.budget_tokens\`, and ${limit} is not greater than ${budget}. Raise the one or lower the other.`,
+    message:
+      `\`${name}\` must be greater than \`thinking.budget_tokens\`, and ${limit} is not greater than ${budget}. ` +
+        'Raise the one or lower the other.',
     param: 'thinking.budget_tokens'
   })
 }
 
 /**
- * Only when it is certain: what cannot be known here is left to the upstream, which counts. Nothing is said of `max_tokens`:
- * whether input and output together must fit differs between vendors, and between the models of one.
+ * Only when it is certain: what cannot be known here is left to the upstream, which counts. Nothing is said of
+ * `max_tokens`: whether input and output together must fit differs between vendors, and between the models of one.
  * @throws {GatewayError} context_length_exceeded
  */
 export function checkLength (request: Request, { context }: Model, headers: ClientRequest['headers']): void {
@@ -84,7 +106,9 @@ export function checkLength (request: Request, { context }: Model, headers: Clie
   if (tokens <= context) return
   // The vendor's sentence: clients look for "prompt is too long", and compute with its numbers.
   throw new GatewayError('context_length_exceeded', {
-    message: `prompt is too long: at least ${tokens} tokens > ${context} maximum. Shorten it or choose a model with a larger context.`,
+    message:
+      `prompt is too long: at least ${tokens} tokens > ${context} maximum. ` +
+        'Shorten it or choose a model with a larger context.',
     param: 'messages'
   })
 }

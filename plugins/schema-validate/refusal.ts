@@ -1,6 +1,7 @@
-// Turns what ajv found first into an error that names the place, what was expected there, and what was found. Quotes words, never texts.
+// Turns what ajv found first into an error that names the place, what was expected there, and what was found. Quotes
+// words, never texts.
 import type { ErrorObject } from 'ajv/dist/2020.js'
-import { nearest } from '../../src/config/suggest.ts'
+import { nearest } from '../../src/config/check/suggest.ts'
 import { GatewayError } from '../../src/errors.ts'
 
 /** What a schema says of itself; `expected` and `hint` are for these sentences. */
@@ -13,7 +14,12 @@ interface Annotated {
 }
 
 const typeNames: Readonly<Record<string, string>> = {
-  object: 'an object', array: 'an array', string: 'a string', number: 'a number', integer: 'a whole number', boolean: 'true or false'
+  object: 'an object',
+  array: 'an array',
+  string: 'a string',
+  number: 'a number',
+  integer: 'a whole number',
+  boolean: 'true or false'
 }
 
 /** Of an error that has its schema and its value with it (ajv's `verbose`). */
@@ -30,11 +36,21 @@ export function refusalOf ({ keyword, instancePath, params, message, parentSchem
     case 'const': {
       const values = wordsOf(keyword === 'enum' ? params.allowedValues : [params.allowedValue])
       const near = typeof data === 'string' && isWord(data) ? nearest(data, values) : undefined
-      return invalid(path, `must be ${values.length === 1 ? '' : 'one of '}${values.join(', ')}, not ${show(data)}`, near === undefined ? hint : `Did you mean "${near}"?`)
+      return invalid(path, `must be ${values.length === 1 ? '' : 'one of '}${values.join(', ')}, not ${show(data)}`,
+        near === undefined ? hint : `Did you mean "${near}"?`)
     }
-    case 'type': return invalid(path, `must be ${expected ?? wanted(type)}, not ${typeof data === 'number' && wanted(type).includes('number') ? String(data) : kindOf(data)}`, hint)
-    case 'minimum': return invalid(path, `must be ${expected ?? `at least ${String(params.limit)}`}, not ${show(data)}`, hint)
-    case 'maximum': return invalid(path, `must be ${expected ?? `at most ${String(params.limit)}`}, not ${show(data)}`, hint)
+    case 'type': return invalid(
+      path,
+      `must be ${expected ?? wanted(type)}, not ` +
+      `${typeof data === 'number' && wanted(type).includes('number') ? String(data) : kindOf(data)}`,
+      hint
+    )
+    case 'minimum': return invalid(
+      path, `must be ${expected ?? `at least ${String(params.limit)}`}, not ${show(data)}`, hint
+    )
+    case 'maximum': return invalid(
+      path, `must be ${expected ?? `at most ${String(params.limit)}`}, not ${show(data)}`, hint
+    )
     case 'pattern': return invalid(path, `must be ${expected ?? 'another text'}`, hint)
     case 'maxLength': return invalid(path, `must have at most ${String(params.limit)} characters`, hint)
     case 'minItems': return invalid(path, 'must not be empty', hint)
@@ -45,7 +61,8 @@ export function refusalOf ({ keyword, instancePath, params, message, parentSchem
 }
 
 export function invalid (param: string, problem: string, hint?: string): GatewayError {
-  return new GatewayError('invalid_request', { message: `${param} ${problem}.${hint === undefined ? '' : ` ${hint}`}`, param })
+  return new GatewayError('invalid_request', { message: `${param} ${problem}.${hint === undefined ? '' : ` ${hint}`}`,
+    param })
 }
 
 /** /messages/2/content becomes messages[2].content. Its names are those of our schemas, and none needs escaping. */

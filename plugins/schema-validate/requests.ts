@@ -1,18 +1,16 @@
 // The JSON Schemas of request bodies: read and compiled once per process, when the first configuration uses the plugin.
-import { readFileSync } from 'node:fs'
+import { readdirSync, readFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { Ajv2020, type ValidateFunction } from 'ajv/dist/2020.js'
-import type { Body } from '../../src/facts.ts'
-import { packageRoot } from '../../src/package-root.ts'
-import type { RequestSchema } from '../../src/routes.ts'
-import { isRecord } from '../../src/json-value.ts'
+import type { Body } from '../../src/core/facts.ts'
+import { packageRoot } from '../../src/base/package.ts'
+import type { OutputLimits } from '../../src/core/style.ts'
+import { isRecord } from '../../src/base/json.ts'
 import { refusalOf } from './refusal.ts'
 
 /** What is sure of a body that fits its schema, as far as the limits look at it. */
-export interface Request {
+export interface Request extends OutputLimits {
   readonly messages: readonly Turn[]
-  readonly max_tokens?: number | null
-  readonly max_completion_tokens?: number | null
   readonly thinking?: { readonly type: string, readonly budget_tokens?: number } | null
   readonly stop_sequences?: unknown
   readonly context_management?: unknown
@@ -23,7 +21,8 @@ interface Turn {
   readonly content?: unknown
 }
 
-type Requests = Readonly<Record<RequestSchema, ValidateFunction<Request>>>
+/** by the name of its file */
+type Requests = ReadonlyMap<string, ValidateFunction<Request>>
 
 let compiled: Requests | undefined
 
@@ -45,11 +44,15 @@ function compile (): Requests {
   ajv.addKeyword({ keyword: 'expected', valid: true })
   ajv.addKeyword({ keyword: 'hint', valid: true })
   // Before all that could find a null there, or miss the field where there is one.
-  ajv.addKeyword({ keyword: OPTIONAL, schemaType: 'array', before: '$ref', modifying: true, errors: false, validate: leaveOutNulls })
-  const load = (name: RequestSchema): ValidateFunction<Request> =>
-    ajv.compile<Request>(JSON.parse(readFileSync(join(packageRoot, 'config', 'requests', `${name}.json`), 'utf8'), nameOptional) as object)
-  // In this order: the others refer to the first.
-  return { messages: load('messages'), 'count-tokens': load('count-tokens'), 'chat-completions': load('chat-completions'), 'images-generations': load('images-generations'), 'images-edits': load('images-edits'), videos: load('videos') }
+  ajv.addKeyword({ keyword: OPTIONAL, schemaType: 'array', before: '$ref', modifying: true, errors: false,
+    validate: leaveOutNulls })
+  const folder = join(packageRoot, 'config', 'requests')
+  const files = readdirSync(folder).filter((file) => file.endsWith('.json'))
+  // All of them before the first is compiled: they refer to each other.
+  for (const file of files) {
+    ajv.addSchema(JSON.parse(readFileSync(join(folder, file), 'utf8'), nameOptional) as object)
+  }
+  return new Map(files.map((file) => [file.replace(/\.json$/, ''), ajv.getSchema<Request>(file)!]))
 }
 
 /** Ours, beside `properties`: the names of those that are not required. */
@@ -63,7 +66,10 @@ function nameOptional (_key: string, schema: unknown): unknown {
   return names.length === 0 ? schema : { ...schema, [OPTIONAL]: names }
 }
 
-/** Many clients write null for what they leave out, and many vendors refuse it: in place, so that nothing is copied, and nobody behind need know. */
+/**
+ * Many clients write null for what they leave out, and many vendors refuse it: in place, so that nothing is copied, and
+ * nobody behind need know.
+ */
 function leaveOutNulls (names: readonly string[], data: unknown): boolean {
   if (isRecord(data)) for (const name of names) if (data[name] === null) Reflect.deleteProperty(data, name)
   return true

@@ -1,8 +1,8 @@
 // What a request for a video may ask of its model, beside what its parameters are (channel-router knows those).
 import { GatewayError } from '../../src/errors.ts'
-import type { Body, Model } from '../../src/facts.ts'
-import { isUpload } from '../../src/images/inputs.ts'
-import { isGiven } from '../../src/json-value.ts'
+import type { Body, Model } from '../../src/core/facts.ts'
+import { isUpload } from '../../src/core/image-inputs.ts'
+import { isGiven } from '../../src/base/json.ts'
 import { invalid } from './refusal.ts'
 
 const FIELD = 'input_reference'
@@ -11,13 +11,25 @@ const FIELD = 'input_reference'
 export function checkVideoRequest (body: Body, { accepts }: Model): void {
   const reference = body[FIELD]
   if (reference === undefined || reference === null) return
-  if (!accepts.includes('image')) throw new GatewayError('image_input_not_supported', { message: 'This model makes videos of texts only. Leave out input_reference, or choose a model that takes images.', param: FIELD })
+  if (!accepts.includes('image')) {
+    throw new GatewayError('image_input_not_supported', {
+      message: 'This model makes videos of texts only. Leave out input_reference, or choose a model that takes images.',
+      param: FIELD
+    })
+  }
   if (Array.isArray(reference)) {
-    if (reference.length !== 1 || !isUpload(reference[0])) throw invalid(FIELD, 'must be one file', 'Send one image, as a file of a form.')
+    if (reference.length !== 1 || !isUpload(reference[0])) {
+      throw invalid(FIELD, 'must be one file', 'Send one image, as a file of a form.')
+    }
     return
   }
   const { image_url: url, file_id: file } = reference as Readonly<Record<string, unknown>>
-  // protocol.md E: a file of the provider's account, which is not the client's.
-  if (isGiven(file)) throw invalid(`${FIELD}.file_id`, 'is not taken here', 'Send the image itself, as a file of a form or as a data URL in image_url.')
-  if (typeof url !== 'string' || !/^(?:https?:\/\/|data:image\/)/i.test(url)) throw invalid(`${FIELD}.image_url`, 'must be an address or a data URL of an image')
+  // A file of the provider's account, which is not the client's.
+  if (isGiven(file)) {
+    throw invalid(`${FIELD}.file_id`, 'is not taken here',
+      'Send the image itself, as a file of a form or as a data URL in image_url.')
+  }
+  if (typeof url !== 'string' || !/^(?:https?:\/\/|data:image\/)/i.test(url)) {
+    throw invalid(`${FIELD}.image_url`, 'must be an address or a data URL of an image')
+  }
 }

@@ -1,16 +1,21 @@
-// The admin listener: health, metrics, which configuration is live, and the admin API (api/). Answers always, whatever the parts that it asks do.
+// The admin listener: health, metrics, which configuration is live, and the admin API (api/). Answers always, whatever
+// the parts that it asks do.
 import { hash, timingSafeEqual } from 'node:crypto'
 import type { IncomingMessage, ServerResponse } from 'node:http'
-import { GatewayError, shapeError, toGatewayError } from '../errors.ts'
-import { createRequestId } from '../request-id.ts'
-import type { Services } from '../services.ts'
+import { GatewayError, isGatewayError, toGatewayError } from '../errors.ts'
+import { shapeError } from '../protocols/error-shape.ts'
+import { commonStyle } from '../protocols/index.ts'
+import { JsonGuard } from '../base/json-limits.ts'
+import { createRequestId } from '../base/request-id.ts'
+import type { Services } from '../core/services.ts'
+import type { Metrics } from '../telemetry/metrics.ts'
 import type { AdminApi } from './api/api.ts'
 import { Refusal, refusalBody } from './api/refusal.ts'
-import { repeatedKey } from './repeated-key.ts'
-import { Strangers } from './strangers.ts'
+import { repeatedKey } from '../base/repeated-key.ts'
+import { Strangers } from './wrong-tokens.ts'
 
 export interface AdminParts {
-  readonly services: Services
+  readonly services: Services & { readonly metrics: Metrics }
   /** as Prometheus scrapes them */
   readonly metrics: () => Promise<string>
   /** for /admin/v1/config; holds no secret */
@@ -36,12 +41,18 @@ interface Address {
 
 const METHODS = ['GET', 'HEAD']
 
-export function adminHandler ({ services, metrics, status, reasons, token, api }: AdminParts): (req: IncomingMessage, res: ServerResponse) => void {
+export function adminHandler (
+  { services, metrics, status, reasons, token, api }: AdminParts
+): (req: IncomingMessage, res: ServerResponse) => void {
   const addresses = new Map<string, Address>([
     // The event loop runs, or nobody would answer.
     ['/healthz', { isPublic: true, answer: () => asJson({ status: 'ok' }) }],
-    ['/readyz', { isPublic: true, answer: async () => { const found = await reasons(); return asJson({ ready: found.length === 0, reasons: found }, found.length === 0 ? 200 : 503) } }],
-    ['/metrics', { isPublic: true, answer: async () => ({ status: 200, type: services.metrics.contentType, text: await metrics() }) }],
+    ['/readyz', { isPublic: true, answer: async () => {
+      const found = await reasons()
+      return asJson({ ready: found.length === 0, reasons: found }, found.length === 0 ? 200 : 503)
+    } }],
+    ['/metrics', { isPublic: true,
+      answer: async () => ({ status: 200, type: services.metrics.contentType, text: await metrics() }) }],
     ['/admin/v1/config', { isPublic: false, answer: async () => asJson(await status()) }]
   ])
   const strangers = new Strangers(services)
@@ -56,16 +67,23 @@ export function adminHandler ({ services, metrics, status, reasons, token, api }
       return await askApi(api, path, req)
     }
     const address = addresses.get(path)
-    if (address === undefined) throw new GatewayError('not_found', { message: 'There is nothing at this address of the admin listener.' })
-    if (!METHODS.includes(req.method ?? '')) throw new GatewayError('method_not_allowed', { headers: { allow: METHODS.join(', ') } })
+    if (address === undefined) {
+      throw new GatewayError('not_found', { message: 'There is nothing at this address of the admin listener.' })
+    }
+    if (!METHODS.includes(req.method ?? '')) {
+      throw new GatewayError('method_not_allowed', { headers: { allow: METHODS.join(', ') } })
+    }
     if (!address.isPublic) await refuseStrangers(req, path)
     return await address.answer()
   }
 
   async function askApi (to: AdminApi, path: string, req: IncomingMessage): Promise<Answer> {
     const query = new URLSearchParams((req.url ?? '').slice(path.length + 1))
-    const body = METHODS.includes(req.method ?? '') ? undefined : await readJson(req, to.bodyLimit(path, req.method ?? ''))
-    const { status, body: answered, version } = await to.answer({ method: req.method ?? '', path, query, ifMatch: req.headers['if-match'], body, who })
+    const body = METHODS.includes(req.method ?? '')
+      ? undefined
+      : await readJson(req, to.bodyLimit(path, req.method ?? ''))
+    const { status, body: answered, version } = await to.answer({ method: req.method ?? '', path, query,
+      ifMatch: req.headers['if-match'], body, who })
     return { ...asJson(answered, status), ...(version !== undefined && { headers: { etag: `"${version}"` } }) }
   }
 
@@ -90,8 +108,15 @@ export function adminHandler ({ services, metrics, status, reasons, token, api }
     const id = createRequestId()
     res.on('error', () => {})                     // the client left: nobody to tell
     req.on('error', () => {})
-    answer(req).finally(() => { req.resume() }).catch((thrown: unknown) => shape(thrown, id, services)).then((answered) => { write(req, res, id, answered) })
-      .catch((err: unknown) => { services.log.error({ err, request_id: id }, 'the admin listener could not answer'); res.destroy() })
+    answer(req).finally(() => {
+      req.resume()
+    }).catch((thrown: unknown) => shape(thrown, id, services)).then((answered) => {
+      write(req, res, id, answered)
+    })
+      .catch((err: unknown) => {
+        services.log.error({ err, request_id: id }, 'the admin listener could not answer')
+        res.destroy()
+      })
   }
 }
 
@@ -102,10 +127,14 @@ function asJson (body: unknown, status = 200): Answer {
 /** @throws {Refusal} it is too large, or no JSON. Undefined: there is none. */
 async function readJson (req: IncomingMessage, limit: number): Promise<unknown> {
   const chunks: Buffer[] = []
+  const guard = new JsonGuard()
   let size = 0
   for await (const chunk of req.iterator({ destroyOnReturn: false }) as AsyncIterable<Buffer>) {
     size += chunk.length
-    if (size > limit) throw new Refusal('request_too_large', `The body is larger than ${limit / 1024} KiB. Send a smaller one.`)
+    if (size > limit) {
+      throw new Refusal('request_too_large', `The body is larger than ${limit / 1024} KiB. Send a smaller one.`)
+    }
+    look(guard, chunk)
     chunks.push(chunk)
   }
   if (size === 0) return undefined
@@ -118,18 +147,35 @@ async function readJson (req: IncomingMessage, limit: number): Promise<unknown> 
     throw new Refusal('invalid_request', 'The body is not JSON in UTF-8. Send a JSON object.', { cause })
   }
   const twice = repeatedKey(text)
-  if (twice !== undefined) throw new Refusal('invalid_request', `The body has the key ${JSON.stringify(twice.slice(0, 80))} twice. Send it once.`)
+  if (twice !== undefined) {
+    throw new Refusal('invalid_request',
+      `The body has the key ${JSON.stringify(twice.slice(0, 80))} twice. Send it once.`)
+  }
   return body
+}
+
+/** The limits of a client's body: eight megabytes of "[" take seconds to parse. @throws {Refusal} */
+function look (guard: JsonGuard, chunk: Buffer): void {
+  try {
+    guard.push(chunk)
+  } catch (cause) {
+    if (!isGatewayError(cause)) throw cause
+    throw new Refusal('invalid_request', cause.message, { cause })
+  }
 }
 
 function shape (thrown: unknown, id: string, { log }: Services): Answer {
   if (thrown instanceof Refusal) {
-    if (thrown.cause !== undefined && thrown.status >= 500) log.error({ err: thrown.cause, request_id: id }, 'a change through the admin API may be lost')
+    if (thrown.cause !== undefined && thrown.status >= 500) {
+      log.error({ err: thrown.cause, request_id: id }, 'a change through the admin API may be lost')
+    }
     return { ...asJson(refusalBody(thrown, id), thrown.status), headers: thrown.headers }
   }
   const error = toGatewayError(thrown)
-  if (error.row === 'server_error') log.error({ err: error.cause ?? error, request_id: id }, 'the admin listener failed')
-  const { status, headers, body } = shapeError(error, 'chat', id)
+  if (error.row === 'server_error') {
+    log.error({ err: error.cause ?? error, request_id: id }, 'the admin listener failed')
+  }
+  const { status, headers, body } = shapeError(error, commonStyle, id)
   return { ...asJson(body, status), headers }
 }
 

@@ -4,7 +4,8 @@ type Row = Readonly<Record<string, unknown>>
 
 /** @returns lines with columns that stand below each other */
 export function table (rows: readonly Row[], columns: readonly string[]): string {
-  const cells = [columns.map((name) => name.toUpperCase().replace(/_USD$/, ' USD').replaceAll('_', ' ')), ...rows.map((row) => columns.map((name) => cell(row[name])))]
+  const cells = [columns.map((name) => name.toUpperCase().replace(/_USD$/, ' USD').replaceAll('_', ' ')),
+    ...rows.map((row) => columns.map((name) => cell(row[name])))]
   const widths = columns.map((_, i) => Math.max(...cells.map((line) => line[i]!.length)))
   return cells.map((line) => line.map((text, i) => text.padEnd(widths[i]!)).join('  ').trimEnd() + '\n').join('')
 }
@@ -18,5 +19,9 @@ export function card (row: Row): string {
 
 function cell (value: unknown): string {
   if (value === undefined || value === null) return '-'
-  return Array.isArray(value) ? value.map(cell).join(', ') : typeof value === 'object' ? JSON.stringify(value) : String(value)
+  return Array.isArray(value)
+    ? value.map(cell).join(', ')
+    : typeof value === 'object'
+    ? JSON.stringify(value)
+    : String(value)
 }

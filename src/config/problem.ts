@@ -17,10 +17,14 @@ export interface Problem {
 /** `file:line:column path message (hint)`: one line, as editors and terminals make links of it. */
 export function formatProblem (problem: Problem): string {
   const hint = problem.hint === undefined ? '' : ` (${problem.hint})`
-  return `${problem.file}:${problem.line}:${problem.column} ${problem.path === '' ? '' : problem.path + ' '}${problem.message}${hint}`
+  return `${problem.file}:${problem.line}:${problem.column} ` +
+    `${problem.path === '' ? '' : problem.path + ' '}${problem.message}${hint}`
 }
 
-/** A part of the configuration that could be read and not be put to use, named by its path: whoever knows the places adds the line. */
+/**
+ * A part of the configuration that could be read and not be put to use, named by its path: whoever knows the places
+ * adds the line.
+ */
 export class PartError extends Error {
   /** JSON pointer, as in Problem */
   readonly path: string
@@ -48,5 +52,7 @@ export class ConfigError extends Error {
 /** As one reads: the main file first, then the others by name, each from top to bottom. */
 export function sortProblems (problems: readonly Problem[], main = ''): Problem[] {
   return [...problems].sort((a, b) =>
-    Number(b.file === main) - Number(a.file === main) || a.file.localeCompare(b.file) || a.line - b.line || a.column - b.column)
+    Number(b.file === main) - Number(a.file === main) || a.file.localeCompare(b.file) || a.line - b.line ||
+    a.column - b.column
+  )
 }

@@ -1,6 +1,6 @@
 // The configuration as it may be shown: every secret is ***, and an absent one stays visible as absent.
 import type { Config } from './config.ts'
-import { isMap, parsePointer } from './place.ts'
+import { isMap, parsePointer } from './yaml/position.ts'
 
 const HIDDEN = '***'
 
@@ -12,7 +12,10 @@ function hide (value: unknown): unknown {
   return HIDDEN
 }
 
-/** @param secrets JSON pointers of more values to hide: options of plugins that are marked, or came from outside the file */
+/**
+ * @param secrets JSON pointers of more values to hide: options of plugins that are marked, or came from outside the
+ * file
+ */
 export function redact (config: Config, secrets: readonly string[] = []): Config {
   const { token } = config.server.admin
   let shown: Config = {
@@ -27,7 +30,13 @@ export function redact (config: Config, secrets: readonly string[] = []): Config
     upstreams: Object.fromEntries(Object.entries(config.upstreams).map(([name, upstream]) => [name, {
       ...upstream,
       headers: hide(upstream.headers) as Record<string, string>,
-      ...(upstream.credentials !== undefined && { credentials: upstream.credentials.map(({ id, headers }) => ({ id, headers: hide(headers) as Record<string, string> })) }),
+      ...(upstream.credentials !== undefined &&
+        {
+          credentials: upstream.credentials.map(({ id, headers }) => ({
+            id,
+            headers: hide(headers) as Record<string, string>
+          }))
+        }),
       ...(upstream.tls?.key !== undefined && { tls: { ...upstream.tls, key: hide(upstream.tls.key) as string } }),
       // where it is stays visible; who we are there does not
       ...(upstream.proxy !== undefined && { proxy: upstream.proxy.replace(/\/\/.*@/, `//${HIDDEN}@`) })
@@ -40,7 +49,9 @@ export function redact (config: Config, secrets: readonly string[] = []): Config
 
 function hideAt (value: unknown, [step, ...rest]: readonly string[]): unknown {
   if (step === undefined) return hide(value)
-  if (Array.isArray(value)) return value.map((child: unknown, index) => String(index) === step ? hideAt(child, rest) : child)
+  if (Array.isArray(value)) {
+    return value.map((child: unknown, index) => String(index) === step ? hideAt(child, rest) : child)
+  }
   if (!isMap(value) || !Object.hasOwn(value, step)) return value
   return { ...value, [step]: hideAt(value[step], rest) }
 }

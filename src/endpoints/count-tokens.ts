@@ -1,30 +1,36 @@
-// POST /v1/messages/count_tokens: asks the provider that would answer, where it can count, and estimates everywhere else. Costs nothing.
+// POST /v1/messages/count_tokens: asks the provider that would answer, where it can count, and estimates everywhere
+// else. Costs nothing.
 import type { IncomingHttpHeaders } from 'node:http'
-import { parseOr } from '../attempt.ts'
+import { parseOr } from '../base/json.ts'
 import { GatewayError, toGatewayError } from '../errors.ts'
-import type { Exchange } from '../exchange.ts'
-import { type Attempt, Plan } from '../facts.ts'
-import { nameFailure, settleHook } from '../hooks.ts'
-import type { UpstreamFailure, UpstreamRequest } from '../plugin.ts'
-import { json, type JsonReply } from '../reply.ts'
-import { admit } from '../upstream/admit.ts'
-import { UpstreamCall } from '../upstream/call.ts'
-import type { Pass } from '../upstream/pass.ts'
-import { textOf } from '../upstream/passed-body.ts'
+import type { Routed } from '../core/endpoint.ts'
+import { type Attempt, Plan } from '../core/facts.ts'
+import { nameFailure, callHook, unwaited } from '../core/hooks.ts'
+import type { UpstreamFailure, UpstreamRequest } from '../core/plugin.ts'
+import { json, type JsonReply } from '../core/reply.ts'
+import { admit } from '../upstream/limits/acquire.ts'
+import { UpstreamCall } from '../upstream/transport/call.ts'
+import type { Pass } from '../upstream/limits/permit.ts'
+import { dialectOf } from '../upstream/dialects/index.ts'
+import { textOf } from '../upstream/dialects/passed-body.ts'
+import { upstreamsOf } from '../upstream/pool.ts'
 import { estimateInputTokens } from './input-tokens.ts'
 
 /** Bytes of an answer; a count has twenty, an error some hundred. */
 const REPLY_LIMIT = 64 * 1024
 
 /** The header `x-gateway-count` says who counted. */
-export async function countTokens (exchange: Exchange): Promise<JsonReply> {
-  if (!Array.isArray(exchange.request.body['messages'])) throw new GatewayError('invalid_request', { message: 'The field "messages" must be an array of messages.', param: 'messages' })
-  // The time of an endpoint is that of a hook: a provider that is slow leaves enough of it for an estimate.
-  const limit = exchange.snapshot.config.hook_timeout
+export async function countTokens (exchange: Routed): Promise<JsonReply> {
+  if (!Array.isArray(exchange.request.body['messages'])) {
+    throw new GatewayError('invalid_request', { message: 'The field "messages" must be an array of messages.',
+      param: 'messages' })
+  }
   const attempt = exchange.find(Plan)?.attempts[0]
-  const provided = attempt === undefined ? undefined : await passOn(exchange, attempt, limit / 2)
+  // The time of an endpoint is that of a hook: a provider that is slow leaves enough of it for an estimate.
+  const limit = exchange.snapshot.config.hook_timeout / 2
+  const provided = attempt === undefined ? undefined : await passOn(exchange, attempt, limit)
   return provided === undefined
-    ? json({ input_tokens: await estimateInputTokens(exchange, limit / 4) }, { 'x-gateway-count': 'estimated' })
+    ? json({ input_tokens: await estimateInputTokens(exchange, attempt) }, { 'x-gateway-count': 'estimated' })
     : json({ input_tokens: provided }, { 'x-gateway-count': 'provider' })
 }
 
@@ -32,24 +38,28 @@ export async function countTokens (exchange: Exchange): Promise<JsonReply> {
  * Undefined: the provider does not count, or could not now.
  * @throws {GatewayError} the request itself is wrong, or the client has left
  */
-async function passOn (exchange: Exchange, attempt: Attempt, ms: number): Promise<number | undefined> {
-  const { upstreams, services: { upstreams: { gates, health } } } = exchange.snapshot
+async function passOn (exchange: Routed, attempt: Attempt, ms: number): Promise<number | undefined> {
+  const { upstreams, services } = exchange.snapshot
+  const { gates, health } = upstreamsOf(services)
   const upstream = upstreams.get(attempt.upstream)!
-  const { countTokens: dialect } = upstream.dialect
+  const { countTokens: dialect } = dialectOf(upstream)
   if (!upstream.config.count_tokens || dialect === undefined) return undefined
-  // A count is not worth a wait, and must not take the place of a message that finds out whether the target answers again.
+  // A count is not worth a wait, and must not take the place of a message that finds out whether the target answers
+  // again.
   if (!gates.hasRoom(upstream) || !health.isWell(upstream, attempt.model)) return undefined
   const pass = await admit(exchange, upstream, attempt.model)
   if (pass === undefined) return undefined
   try {
     const request = dialect.encode(exchange, attempt, pass.upstream)
     for (const { plugin, call } of exchange.route.hooks.perAttempt) {
-      const told = settleHook(call(attempt, exchange).onUpstreamRequest?.(request), plugin, exchange)
+      const own = unwaited(call(attempt, exchange), exchange)
+      const told = callHook(own.onUpstreamRequest?.(request), plugin, exchange)
       if (told !== undefined) await told
     }
     exchange.throwIfAborted()
-    if (exchange.attempts++ === 0) exchange.times.dispatched = performance.now()
-    exchange.tried = attempt
+    const { record } = exchange
+    if (record.attempts++ === 0) record.dispatched_at = performance.now()
+    exchange.lastAttempt = attempt
     exchange.credential = pass.credential
     return await ask(exchange, pass, request, dialect.decode, ms)
   } catch (thrown) {
@@ -62,7 +72,13 @@ async function passOn (exchange: Exchange, attempt: Attempt, ms: number): Promis
 }
 
 /** @throws {GatewayError} as error-normalize names it */
-function ask (exchange: Exchange, pass: Pass, request: UpstreamRequest, decode: (body: unknown) => number, ms: number): Promise<number> {
+function ask (
+  exchange: Routed,
+  pass: Pass,
+  request: UpstreamRequest,
+  decode: (body: unknown) => number,
+  ms: number
+): Promise<number> {
   const { upstream } = pass
   const { promise, resolve, reject } = Promise.withResolvers<number>()
   let call: UpstreamCall | undefined = undefined             // a request that can't be sent fails before it is there
@@ -72,7 +88,7 @@ function ask (exchange: Exchange, pass: Pass, request: UpstreamRequest, decode: 
   let size = 0
 
   function end (): void {
-    exchange.times.upstreamEnd = performance.now()
+    exchange.record.upstream_end_at = performance.now()
     clearTimeout(timer)
     exchange.offAbort(leave)
     call?.abort()
@@ -102,8 +118,10 @@ function ask (exchange: Exchange, pass: Pass, request: UpstreamRequest, decode: 
     resolve(tokens)
   }
 
-  const body = exchange.blobs.join(textOf(request))           // may throw: before anything waits
-  const timer = setTimeout(() => { fail({ kind: 'first_byte_timeout', cause: new Error(`the upstream had not counted after ${ms} ms`) }) }, ms)
+  const body = exchange.blobs.join(textOf(request)) // may throw: before anything waits
+  const timer = setTimeout(() => {
+    fail({ kind: 'first_byte_timeout', cause: new Error(`the upstream had not counted after ${ms} ms`) })
+  }, ms)
   exchange.onAbort(leave)
   call = new UpstreamCall(upstream, { ...request, body }, {
     onHead (itsStatus, itsHeaders) { status = itsStatus; headers = itsHeaders },

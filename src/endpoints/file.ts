@@ -1,8 +1,9 @@
-// GET /files/…: what a link to an image leads to. Whoever has the link may have the image; nobody else can know it exists.
+// GET /files/…: what a link to an image leads to. Whoever has the link may have the image; nobody else can know it
+// exists.
 import { Readable } from 'node:stream'
 import { GatewayError } from '../errors.ts'
-import type { Exchange } from '../exchange.ts'
-import type { BytesReply, Headers } from '../reply.ts'
+import type { Exchange } from '../core/exchange.ts'
+import type { BytesReply, Headers } from '../core/reply.ts'
 
 const PREFIX = '/files/'
 
@@ -10,7 +11,13 @@ const PREFIX = '/files/'
 export async function sendFile (exchange: Exchange): Promise<BytesReply> {
   const { received: { path, method, headers }, snapshot: { services: { links, now } } } = exchange
   const found = await links.find(path.slice(PREFIX.length))
-  if (found === undefined) throw new GatewayError('not_found', { message: 'There is no such file, or its link has expired. Links to images work for a limited time: save what you want to keep.' })
+  if (found === undefined) {
+    throw new GatewayError('not_found', {
+      message:
+        'There is no such file, or its link has expired. Links to images work for a limited time: ' +
+          'save what you want to keep.'
+    })
+  }
   const { name, file: { size, type, isRaster, read }, expires } = found
   const etag = `"${name}"`
   const about: Headers = {
@@ -24,21 +31,31 @@ export async function sendFile (exchange: Exchange): Promise<BytesReply> {
     'cross-origin-resource-policy': 'cross-origin',
     'access-control-allow-origin': '*'
   }
-  const reply = (status: number, more: Headers, bytes: Readable): BytesReply => ({ kind: 'bytes', status, headers: { ...about, ...more }, bytes })
+  const reply = (status: number, more: Headers, bytes: Readable): BytesReply => ({
+    kind: 'bytes',
+    status,
+    headers: { ...about, ...more },
+    bytes
+  })
   if (matches(headers['if-none-match'], etag)) return reply(304, {}, Readable.from([]))
   const ifRange = headers['if-range']
   const part = ifRange === undefined || ifRange === etag ? partOf(headers['range'], size) : undefined
-  if (part === 'none') return reply(416, { 'content-range': `bytes */${size}`, 'content-length': '0' }, Readable.from([]))
+  if (part === 'none') {
+    return reply(416, { 'content-range': `bytes */${size}`, 'content-length': '0' }, Readable.from([]))
+  }
   const { from, to } = part ?? { from: 0, to: size }
   return reply(part === undefined ? 200 : 206, {
     'content-type': type,
     'content-length': String(to - from),
-    'content-disposition': `${isRaster ? 'inline' : 'attachment'}; filename="image.${name.slice(name.lastIndexOf('.') + 1)}"`,
+    'content-disposition': `${isRaster ? 'inline' : 'attachment'}; ` +
+      `filename="image.${name.slice(name.lastIndexOf('.') + 1)}"`,
     ...(part !== undefined && { 'content-range': `bytes ${from}-${to - 1}/${size}` })
   }, method === 'HEAD' || to === from ? Readable.from([]) : closing(read(from, to), exchange))
 }
 
-/** It is open from here on, and who reads it may never begin: the client leaves, or a plugin throws or answers itself. */
+/**
+ * It is open from here on, and who reads it may never begin: the client leaves, or a plugin throws or answers itself.
+ */
 function closing (bytes: Readable, exchange: Exchange): Readable {
   bytes.on('error', () => {})                                 // whoever reads it hears of it too
   exchange.onFinish(() => { bytes.destroy() })
@@ -46,11 +63,15 @@ function closing (bytes: Readable, exchange: Exchange): Readable {
 }
 
 function matches (header: string | readonly string[] | undefined, etag: string): boolean {
-  return header !== undefined && String(header).split(',').some((one) => one.trim().replace(/^W\//, '') === etag || one.trim() === '*')
+  return header !== undefined &&
+    String(header).split(',').some((one) => one.trim().replace(/^W\//, '') === etag || one.trim() === '*')
 }
 
 /** One range; of several, or of what is none, the whole may be sent (RFC 9110 14.2). */
-function partOf (header: string | readonly string[] | undefined, size: number): { readonly from: number, readonly to: number } | 'none' | undefined {
+function partOf (
+  header: string | readonly string[] | undefined,
+  size: number
+): { readonly from: number, readonly to: number } | 'none' | undefined {
   const [, first = '', last = ''] = /^bytes=(\d{0,15})-(\d{0,15})$/.exec(String(header ?? '')) ?? []
   if (first === '' && last === '') return undefined
   const from = first === '' ? Math.max(0, size - Number(last)) : Number(first)

@@ -1,22 +1,17 @@
-// How many input tokens a request has, where no provider says it: the tokenizer's count of its text, and guesses for the rest.
-// An estimate that nobody is charged by; it leaves the event loop and the thread that counts tokens to whoever is.
+// How many input tokens a request has, where no provider says it: an estimate of its text, and guesses for the rest. No
+// charge is made by it.
 import { setImmediate } from 'node:timers/promises'
-import type { Blobs } from '../blobs.ts'
-import type { Exchange } from '../exchange.ts'
-import { clientTools, IMAGE } from '../money/bound.ts'
-import type { TokensThread } from '../money/tokens-thread.ts'
-import { within } from '../within.ts'
-import { isRecord } from '../json-value.ts'
+import type { Blobs } from '../core/large-strings.ts'
+import type { Exchange } from '../core/exchange.ts'
+import type { Attempt } from '../core/facts.ts'
+import { clientTools, IMAGE } from '../tokens/bound.ts'
+import { START_RATES, TextCount } from '../tokens/text-count.ts'
+import { isRecord } from '../base/json.ts'
 
-/** Characters that the thread is given at a time: 1.5 ms of prose, 100 ms of random Han characters (measured). */
+/** Characters that are counted at a time, which is a fraction of a millisecond: then others have their turn. */
 const CHUNK = 16 * 1024
 /** What reading a value costs, in characters: a million empty ones must not stop the loop either. */
 const VALUE = 8
-/**
- * Characters waiting for the thread beyond which it gets none of ours. It takes eight times as many and counts so many in half a
- * second at the worst, so what answers produced, which is money, never finds it full or late because of us.
- */
-const BUSY = 64 * 1024
 
 /** What the vendor adds of its own: around all, and around each turn. */
 const FRAME = 3
@@ -29,61 +24,37 @@ const PAGE = 2000
 const PAGE_BYTES = 64 * 1024
 
 /**
- * Text that the thread does not count in time is guessed by what it counted of the rest, or by four bytes a token.
- * @param ms how long it may count; a prompt of 200,000 tokens takes 80 ms (measured)
+ * @param attempt of the model that would answer: its tokens are counted
  * @throws {GatewayError} the client has left
  */
-export async function estimateInputTokens (exchange: Exchange, ms: number): Promise<number> {
-  const { tokens: counter } = exchange.snapshot.services
+export async function estimateInputTokens (exchange: Exchange, attempt: Attempt | undefined): Promise<number> {
   const prompt = new Prompt(exchange.blobs)
-  const until = performance.now() + ms
-  let counted = 0
-  let countedBytes = 0
-  let otherBytes = 0
-  for (const chunk of chunksOf(prompt.read(exchange.request.body))) {
-    exchange.throwIfAborted()
-    const bytes = Buffer.byteLength(chunk)
-    const tokens = await count(counter.thread, chunk, until - performance.now())
-    if (tokens === undefined) {
-      otherBytes += bytes
-      await setImmediate()
-    } else {
-      counted += tokens
-      countedBytes += bytes
-    }
-  }
-  const perByte = countedBytes === 0 ? 1 / 4 : counted / countedBytes
-  return prompt.allowance + counted + Math.ceil((otherBytes + prompt.hiddenBytes) * perByte)
-}
-
-async function count (thread: TokensThread | undefined, text: string, ms: number): Promise<number | undefined> {
-  if (text === '' || thread === undefined || thread.backlog > BUSY || ms <= 0) return undefined
-  return await within(thread.count(thread.newId(), text), ms, () => undefined).catch(() => undefined)
-}
-
-/** Short texts together, long ones in slices: none is more work than a chunk, and no text is copied as a whole. */
-function * chunksOf (texts: Iterable<string>): Generator<string> {
-  let held = ''
+  const text = new TextCount()
   let work = 0
-  for (const text of texts) {
-    if (work > 0 && work + text.length > CHUNK) {
-      yield held
-      held = ''
+  for (const piece of prompt.read(exchange.request.body)) {
+    for (let at = 0; at === 0 || at < piece.length; at += CHUNK) {
+      const part = piece.length <= CHUNK ? piece : piece.slice(at, at + CHUNK)
+      text.add(part)
+      work += part.length + VALUE
+      if (work < CHUNK) continue
       work = 0
+      await setImmediate()
+      exchange.throwIfAborted()
     }
-    let at = 0
-    for (; text.length - at > CHUNK; at += CHUNK) yield text.slice(at, at + CHUNK)
-    held += at === 0 ? text : text.slice(at)
-    work += text.length - at + VALUE
   }
-  yield held
+  text.addLetters(prompt.hiddenBytes)
+  const rates = attempt === undefined ? START_RATES : exchange.snapshot.services.tokenRates.of(attempt)
+  return prompt.allowance + text.tokens(rates)
 }
 
-/** What of a body in messages style becomes text for the model, and an empty text for each value. Takes anything: nobody need have checked it. */
+/**
+ * What of a body in messages style becomes text for the model, and an empty text for each value. Takes anything: nobody
+ * need have checked it.
+ */
 class Prompt {
   /** tokens of what is no text */
   allowance = FRAME
-  /** of text that stayed bytes (blobs.ts) */
+  /** of text that stayed bytes (large-strings.ts) */
   hiddenBytes = 0
   readonly #blobs: Blobs
 
@@ -96,8 +67,11 @@ class Prompt {
     if (Array.isArray(tools) && tools.length > 0) {
       this.allowance += TOOLS
       for (const tool of tools as readonly unknown[]) {
-        if (isRecord(tool) && typeof tool['type'] === 'string' && tool['type'] !== 'custom' && clientTools.test(tool['type'])) this.allowance += TYPED_TOOL
-        yield * this.#json(tool)
+        if (
+          isRecord(tool) && typeof tool['type'] === 'string' && tool['type'] !== 'custom' &&
+          clientTools.test(tool['type'])
+        ) this.allowance += TYPED_TOOL
+        yield* this.#json(tool)
       }
     }
     if (isRecord(output)) yield * this.#json(output['format'])

@@ -1,17 +1,19 @@
-// What images and videos cost, for everybody who looks: the price tables beside the list of text models, which keeps its shape (spec 2.7).
+// What images and videos cost, for everybody who looks: the price tables beside the list of text models, which keeps
+// its shape (src/README.md#model-list).
 import { hash } from 'node:crypto'
 import type { ChannelConfig, ChannelName, ModelConfig } from '../config/config.ts'
-import type { Snapshot } from '../config/snapshot.ts'
+import { isSoldByTokens, modalities } from '../config/sections/modalities.ts'
+import type { Snapshot } from '../core/snapshot.ts'
 import { GatewayError } from '../errors.ts'
-import type { Exchange } from '../exchange.ts'
+import type { Exchange } from '../core/exchange.ts'
 import { itemPriceOf } from '../money/item-price.ts'
-import { json, type JsonReply } from '../reply.ts'
+import { json, type JsonReply } from '../core/reply.ts'
 import { isKnown, readChannel } from './prices.ts'
 
 /** Says what stands in the catalogue, and nothing of keys or accounts: whoever asks is nobody. */
 export function publicMediaInfo ({ snapshot, received }: Exchange): JsonReply {
   const list = publicList(snapshot, readChannel(received.query))
-  if (list === 'off') throw new GatewayError('channel_unavailable')                       // as protocol.md K 4.4b
+  if (list === 'off') throw new GatewayError('channel_unavailable') // src/README.md#channel-off
   return json(list.body, {
     'access-control-allow-origin': '*',
     'cache-control': 'public, max-age=60',
@@ -35,7 +37,7 @@ function publicList (snapshot: Snapshot, channel: ChannelName): PublicList {
 
 function makeList ({ config }: Snapshot, channel: ChannelName): PublicList {
   const sold = config.models.flatMap((model) => {
-    const own = model.kind === 'text' ? undefined : model.channels[channel]
+    const own = isSoldByTokens(model.kind) ? undefined : model.channels[channel]
     return own === undefined ? [] : [{ model, own }]
   })
   const open = sold.filter(({ own }) => own.enabled)
@@ -45,15 +47,21 @@ function makeList ({ config }: Snapshot, channel: ChannelName): PublicList {
 }
 
 /** Rows in their order: the first that fits a request is its price, and what fits none is not sold in this channel. */
-function describe ({ id, name, kind, accepts, parameters = {} }: ModelConfig, sold: ChannelConfig): Readonly<Record<string, unknown>> {
+function describe (
+  { id, name, kind, accepts, parameters = {} }: ModelConfig,
+  sold: ChannelConfig
+): Readonly<Record<string, unknown>> {
   const price = itemPriceOf(sold)
-  const unit = kind === 'image' ? 'usd_per_image' : 'usd_per_second'
+  const unit = modalities[kind].item!.publicUnit
   return {
     id,
     display_name: name,
     kind,
     accepts_images: accepts.includes('image'),
-    parameters: Object.fromEntries(Object.entries(parameters).map(([parameter, { values, default: standard }]) => [parameter, { values, default: standard ?? null }])),
-    prices: price === 'free' ? [{ when: {}, [unit]: 0 }] : price.map(({ when = {}, usd, usd_per_second: perSecond }) => ({ when, [unit]: Number(usd ?? perSecond) }))
+    parameters: Object.fromEntries(Object.entries(parameters)
+      .map(([parameter, { values, default: standard }]) => [parameter, { values, default: standard ?? null }])),
+    prices: price === 'free'
+      ? [{ when: {}, [unit]: 0 }]
+      : price.map(({ when = {}, usd, usd_per_second: perSecond }) => ({ when, [unit]: Number(usd ?? perSecond) }))
   }
 }

@@ -1,18 +1,15 @@
-// The models that a key may call, in one shape that all official SDKs read (protocol.md G).
-import { mayCall } from '../allowed-models.ts'
-import { channelsFor } from '../channels.ts'
-import type { ChannelConfig, ModelConfig } from '../config/config.ts'
-import { nearest } from '../config/suggest.ts'
+// The models that a key may call, in one shape that all official SDKs read (src/README.md#model-list).
+import { callable, type CatalogEntry, soldTo } from '../catalog/offers.ts'
 import { catalogue, GatewayError } from '../errors.ts'
-import type { Exchange } from '../exchange.ts'
-import { ApiKey } from '../facts.ts'
-import { json, type JsonReply } from '../reply.ts'
+import type { Exchange } from '../core/exchange.ts'
+import { json, type JsonReply } from '../core/reply.ts'
 
 /** `limit`, `after_id` and `before_id` work only if given: one page has all, and nobody must turn pages. */
 export function listModels (exchange: Exchange): JsonReply {
   const all = callable(exchange)
   const query = new URLSearchParams(exchange.received.query)
-  const { page, hasMore } = pageOf(all, readLimit(query), query.get('after_id') || undefined, query.get('before_id') || undefined)
+  const { page, hasMore } = pageOf(all, readLimit(query), query.get('after_id') || undefined,
+    query.get('before_id') || undefined)
   return json({
     object: 'list',
     data: page.map(describe),
@@ -27,46 +24,15 @@ export function retrieveModel (exchange: Exchange): JsonReply {
   const { route, received, snapshot } = exchange
   const id = decode(received.path.slice(route.path.lastIndexOf('/') + 1).replace(/\/$/, ''))
   const model = id === undefined ? undefined : snapshot.modelOf(id)
-  if (model === undefined || soldTo(exchange, model, id) === undefined) throw new GatewayError('not_found', { message: catalogue.model_not_found.message })
+  if (model === undefined || soldTo(exchange, model, id) === undefined) {
+    throw new GatewayError('not_found', { message: catalogue.model_not_found.message })
+  }
   return json(describe({ id: id!, model }))
 }
 
-/** A model by a name that clients may send: its id, or an alias. */
-interface Named {
-  readonly id: string
-  readonly model: ModelConfig
-}
-
-/** Also what is in maintenance: it will be back, and a client that chooses among them must not forget it meanwhile. */
-function callable (exchange: Exchange): readonly Named[] {
-  const { snapshot, snapshot: { config: { models, aliases } } } = exchange
-  const all = [...models.map((model): Named => ({ id: model.id, model })), ...aliases.map(({ id }): Named => ({ id, model: snapshot.modelOf(id)! }))]
-  return all.filter(({ id, model }) => soldTo(exchange, model, id) !== undefined)
-}
-
-/**
- * What the key would be charged for first; undefined: it may not call the model.
- * Without auth in the route's pipeline there is no key, and the operator has opened the list.
- * @param asked the name under which it would
- */
-export function soldTo (exchange: Exchange, model: ModelConfig, asked?: string): ChannelConfig | undefined {
-  const apiKey = exchange.find(ApiKey)
-  if (apiKey === undefined) return model.channels.premium ?? model.channels.cheap
-  if (!mayCall(model, apiKey.key, asked)) return undefined
-  const channels = channelsFor(model, apiKey)
-  return channels.kind === 'open' ? model.channels[channels.first] : undefined
-}
-
-/** Every letter of each is looked at: a wrong id must stay cheap. */
-const COMPARED = 100
-
-/** The id that was meant, among those that the key may call: agents add a date, people mistype. */
-export function nearestModel (exchange: Exchange, id: string): string | undefined {
-  const known = callable(exchange).map((named) => named.id)
-  return known.filter((other) => id.startsWith(other)).toSorted((a, b) => b.length - a.length)[0] ?? nearest(id, known.slice(0, COMPARED))
-}
-
-function describe ({ id, model: { name, provider, created, context, max_output } }: Named): Readonly<Record<string, unknown>> {
+function describe (
+  { id, model: { name, provider, created, context, max_output } }: CatalogEntry
+): Readonly<Record<string, unknown>> {
   return {
     id,
     object: 'model',
@@ -95,21 +61,32 @@ function readLimit (query: URLSearchParams): number {
   const text = query.get('limit') || undefined
   if (text === undefined) return Infinity
   const limit = /^\d{1,4}$/.test(text) ? Number(text) : 0
-  if (limit < 1 || limit > LARGEST_PAGE) throw new GatewayError('invalid_request', { message: `"limit" must be a whole number from 1 to ${LARGEST_PAGE}.`, param: 'limit' })
+  if (limit < 1 || limit > LARGEST_PAGE) {
+    throw new GatewayError('invalid_request', { message: `"limit" must be a whole number from 1 to ${LARGEST_PAGE}.`,
+      param: 'limit' })
+  }
   return limit
 }
 
 /** As the vendor pages: `has_more` looks on in the direction of the cursor. */
-function pageOf (all: readonly Named[], limit: number, after: string | undefined, before: string | undefined): { page: readonly Named[], hasMore: boolean } {
+function pageOf (
+  all: readonly CatalogEntry[],
+  limit: number,
+  after: string | undefined,
+  before: string | undefined
+): { page: readonly CatalogEntry[], hasMore: boolean } {
   const from = after === undefined ? 0 : indexOf(all, after, 'after_id') + 1
   const to = before === undefined ? all.length : indexOf(all, before, 'before_id')
   const range = all.slice(from, to)
   const isBackward = before !== undefined && after === undefined
-  return { page: limit === Infinity ? range : isBackward ? range.slice(-limit) : range.slice(0, limit), hasMore: range.length > limit }
+  return { page: limit === Infinity ? range : isBackward ? range.slice(-limit) : range.slice(0, limit),
+    hasMore: range.length > limit }
 }
 
-function indexOf (all: readonly Named[], id: string, param: string): number {
+function indexOf (all: readonly CatalogEntry[], id: string, param: string): number {
   const index = all.findIndex((named) => named.id === id)
-  if (index === -1) throw new GatewayError('invalid_request', { message: `"${param}" names no model of this list.`, param })
+  if (index === -1) {
+    throw new GatewayError('invalid_request', { message: `"${param}" names no model of this list.`, param })
+  }
   return index
 }

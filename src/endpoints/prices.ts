@@ -1,12 +1,15 @@
-// What text models cost: for the holder of a key (spec 2.6), and for everybody who looks (spec 2.7). Never calls anybody.
+// What text models cost: for the holder of a key, and for everybody who looks (src/README.md#model-list). Never calls
+// anybody.
 import { hash } from 'node:crypto'
-import type { ChannelName, ModelConfig, Usd } from '../config/config.ts'
-import type { Snapshot } from '../config/snapshot.ts'
+import type { ChannelName, ModelConfig } from '../config/config.ts'
+import { isSoldByTokens } from '../config/sections/modalities.ts'
+import type { Usd } from '../money/nanos.ts'
+import type { Snapshot } from '../core/snapshot.ts'
 import { GatewayError } from '../errors.ts'
-import type { Exchange } from '../exchange.ts'
-import { priceAt, type PriceSpan } from '../money/price-in-force.ts'
-import { json, type JsonReply } from '../reply.ts'
-import { soldTo } from './models.ts'
+import type { Exchange } from '../core/exchange.ts'
+import { priceAt, type PriceSpan } from '../money/price-schedule.ts'
+import { json, type JsonReply } from '../core/reply.ts'
+import { soldTo } from '../catalog/offers.ts'
 
 /** Prices of the channel that the key would be charged for first, as they hold now. */
 export function modelsInfo (exchange: Exchange): JsonReply {
@@ -18,7 +21,8 @@ export function modelsInfo (exchange: Exchange): JsonReply {
       const most = model.max_output ?? model.context
       if (sold === undefined || most === undefined) return []
       const { input, output } = pricesOf(priceAt(sold, now))
-      return [{ id: model.id, name: model.name, provider: model.provider, max_tokens: most, input_price: input, output_price: output }]
+      return [{ id: model.id, name: model.name, provider: model.provider, max_tokens: most, input_price: input,
+        output_price: output }]
     })
   })
 }
@@ -27,15 +31,18 @@ export function modelsInfo (exchange: Exchange): JsonReply {
 export function publicModelsInfo ({ snapshot, received }: Exchange): JsonReply {
   const now = snapshot.services.now()
   const list = publicList(snapshot, readChannel(received.query), now)
-  if (list === 'off') throw new GatewayError('channel_unavailable')                       // protocol.md K 4.4b
+  if (list === 'off') throw new GatewayError('channel_unavailable') // src/README.md#channel-off
   return json(list.body, {
-    'access-control-allow-origin': '*',                                                   // protocol.md K 4.4d
+    'access-control-allow-origin': '*', // src/README.md#public-prices
     'cache-control': `public, max-age=${Math.min(60, Math.floor((list.until - now) / 1000))}`,
     etag: list.etag
-  }, isKnown(received.headers['if-none-match'], list.etag) ? 304 : 200)                    // node leaves out the body of a 304
+  }, isKnown(received.headers['if-none-match'], list.etag) ? 304 : 200) // node leaves out the body of a 304
 }
 
-/** @throws {GatewayError} a channel that there is not. An empty name is one too: who asked for some prices must not read others. */
+/**
+ * @throws {GatewayError} a channel that there is not. An empty name is one too: who asked for some prices must not read
+ * others.
+ */
 export function readChannel (query: string): ChannelName {
   const asked = new URLSearchParams(query).getAll('channel')
   if (asked.length === 0) return 'premium'
@@ -45,9 +52,14 @@ export function readChannel (query: string): ChannelName {
 }
 
 /** `off`: there are models in this channel, and it is switched off for all of them. */
-type PublicList = { readonly body: unknown, readonly etag: string, readonly from: number, readonly until: number } | 'off'
+type PublicList =
+  | { readonly body: unknown, readonly etag: string, readonly from: number, readonly until: number }
+  | 'off'
 
-/** Anybody may ask at any rate, and a catalogue may be long: it is made and hashed once for the time in which no price changes. */
+/**
+ * Anybody may ask at any rate, and a catalogue may be long: it is made and hashed once for the time in which no price
+ * changes.
+ */
 const lists = new WeakMap<Snapshot, Map<ChannelName, PublicList>>()
 
 function publicList (snapshot: Snapshot, channel: ChannelName, now: number): PublicList {
@@ -55,7 +67,9 @@ function publicList (snapshot: Snapshot, channel: ChannelName, now: number): Pub
   if (made === undefined) lists.set(snapshot, made = new Map())
   let list = made.get(channel)
   // A clock that was set back makes it as old as one that went on.
-  if (list === undefined || (list !== 'off' && (now < list.from || now >= list.until))) made.set(channel, list = makePublicList(snapshot, channel, now))
+  if (list === undefined || (list !== 'off' && (now < list.from || now >= list.until))) {
+    made.set(channel, list = makePublicList(snapshot, channel, now))
+  }
   return list
 }
 
@@ -66,8 +80,10 @@ function makePublicList (snapshot: Snapshot, channel: ChannelName, now: number):
   })
   const open = sold.filter(({ own }) => own.enabled)
   if (sold.length > 0 && open.length === 0) return 'off'
-  // A model without a context is left out: the field may be neither absent nor null, and a guess is no capacity (K 2.7b).
-  const body = { data: open.flatMap(({ model, price }) => model.context === undefined ? [] : [describe(model, model.context, price)]) }
+  // A model without a context is left out: the field may be neither absent nor null, and a guess is no capacity.
+  const body = {
+    data: open.flatMap(({ model, price }) => model.context === undefined ? [] : [describe(model, model.context, price)])
+  }
   return {
     body,
     etag: `"${hash('sha256', JSON.stringify(body)).slice(0, 32)}"`,
@@ -103,21 +119,28 @@ const free: Prices = { input: 0, output: 0, cache_read: 0, cache_write: 0 }
 function pricesOf ({ written }: PriceSpan): Prices {
   if (written === 'free') return free
   const { input, output, cache_read: read, cache_write_5m: write = written.cache_write } = written
-  return { input: toNumber(input), output: toNumber(output), cache_read: read === undefined ? null : toNumber(read), cache_write: write === undefined ? null : toNumber(write) }
+  return { input: toNumber(input), output: toNumber(output), cache_read: read === undefined ? null : toNumber(read),
+    cache_write: write === undefined ? null : toNumber(write) }
 }
 
-/** JSON prints the shortest decimal that is this double: up to 15 digits that is what was written, but for zeros at its ends. */
+/**
+ * JSON prints the shortest decimal that is this double: up to 15 digits that is what was written, but for zeros at its
+ * ends.
+ */
 function toNumber (usd: Usd): number {
   return Number(usd)
 }
 
-/** The models whose prices are per token (protocol.md K 2.6). */
+/** The models whose prices are per token (src/README.md#model-list). */
 function textModels ({ config }: Snapshot): readonly ModelConfig[] {
-  return config.models.filter(({ kind }) => kind === 'text')
+  return config.models.filter(({ kind }) => isSoldByTokens(kind))
 }
 
 /** RFC 9110 13.1.2: a list, compared weakly. */
 export function isKnown (header: string | readonly string[] | undefined, etag: string): boolean {
   if (header === undefined) return false
-  return String(header).split(',').some((one) => { const tag = one.trim(); return tag === '*' || tag.replace(/^W\//, '') === etag })
+  return String(header).split(',').some((one) => {
+    const tag = one.trim()
+    return tag === '*' || tag.replace(/^W\//, '') === etag
+  })
 }

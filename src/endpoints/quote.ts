@@ -1,13 +1,14 @@
-// POST /v1/quote: what a request would cost at most, and what its key has left to pay it with. The request in the body goes through
-// the pipeline dry; the quote itself is a request like any other: known by its key, and counted. Calls nobody, costs nothing.
-import { suggest } from '../config/suggest.ts'
-import { viewCost, viewLimits, viewPrices } from '../cost-view.ts'
+// POST /v1/quote: what a request would cost at most, and what its key has left to pay it with. The request in the body
+// goes through the pipeline dry; the quote itself is a request like any other: known by its key, and counted. Calls
+// nobody, costs nothing.
+import { suggest } from '../config/check/suggest.ts'
+import { viewCost, viewLimits, viewPrices } from '../catalog/cost-view.ts'
 import { GatewayError } from '../errors.ts'
-import type { Exchange } from '../exchange.ts'
-import { ApiKey, Body, Model, WorstCase } from '../facts.ts'
-import { rehearse } from '../rehearse.ts'
-import { json, type JsonReply } from '../reply.ts'
-import { isGiven, isRecord } from '../json-value.ts'
+import type { Routed } from '../core/endpoint.ts'
+import { ApiKey, Body, Model, WorstCase } from '../core/facts.ts'
+import { rehearse } from '../pipeline/dry-run.ts'
+import { json, type JsonReply } from '../core/reply.ts'
+import { isGiven, isRecord } from '../base/json.ts'
 
 const FIELDS = ['path', 'body']
 
@@ -16,9 +17,10 @@ const OF_THIS_BODY = /^(?:content-|transfer-encoding$|expect$)/
 
 /**
  * Names no upstream.
- * @throws {GatewayError} what the request itself would be refused with, as long as its price is not known: then the refusal is part of the quote
+ * @throws {GatewayError} what the request itself would be refused with, as long as its price is not known: then the
+ * refusal is part of the quote
  */
-export async function quote (exchange: Exchange): Promise<JsonReply> {
+export async function quote (exchange: Routed): Promise<JsonReply> {
   const { path, body } = read(exchange.get(Body))
   const owner = exchange.find(ApiKey)
   // A pipeline without auth: nobody's prices could be told.
@@ -36,7 +38,10 @@ export async function quote (exchange: Exchange): Promise<JsonReply> {
     ...(reply === undefined ? viewCost(asked) : { max_cost_usd: '0' }),
     prices: reply === undefined ? viewPrices(asked) : [],
     allowed: error === undefined,
-    refusal: error === undefined ? null : { code: error.code, type: error.type, message: error.message, ...(error.retryAfter !== undefined && { retry_after: error.retryAfter }) },
+    refusal: error === undefined
+      ? null
+      : { code: error.code, type: error.type, message: error.message,
+        ...(error.retryAfter !== undefined && { retry_after: error.retryAfter }) },
     limits: await viewLimits(asked)
   })
 }
@@ -46,13 +51,26 @@ function read (question: Body): { readonly path: string, readonly body: Body | u
   const { path, body } = question
   const unknown = Object.keys(question).find((name) => !FIELDS.includes(name))
   if (path === undefined || unknown !== undefined) {
+    const name = (unknown ?? '').slice(0, 40)
+    const near = suggest(name, FIELDS) ?? ''
     throw new GatewayError('invalid_request', {
-      message: `A quote is asked for with "path" and "body", such as {"path": "/v1/messages", "body": {"model": …}}${path === undefined ? '' : `; there is no field ${JSON.stringify(unknown!.slice(0, 40))} (${suggest(unknown!.slice(0, 40), FIELDS) ?? ''})`}.`,
-      param: path === undefined ? 'path' : unknown!.slice(0, 40)
+      message: 'A quote is asked for with "path" and "body", such as {"path": "/v1/messages", "body": ' +
+        `{"model": …}}${path === undefined ? '' : `; there is no field ${JSON.stringify(name)} (${near})`}.`,
+      param: path === undefined ? 'path' : name
     })
   }
-  if (typeof path !== 'string' || !path.startsWith('/')) throw new GatewayError('invalid_request', { message: 'path must be the address of the request, such as "/v1/messages".', param: 'path' })
+  if (typeof path !== 'string' || !path.startsWith('/')) {
+    throw new GatewayError('invalid_request', {
+      message: 'path must be the address of the request, such as "/v1/messages".',
+      param: 'path'
+    })
+  }
   if (!isGiven(body)) return { path, body: undefined }
-  if (!isRecord(body)) throw new GatewayError('invalid_request', { message: 'body must be the JSON object that would be sent to that address.', param: 'body' })
+  if (!isRecord(body)) {
+    throw new GatewayError('invalid_request', {
+      message: 'body must be the JSON object that would be sent to that address.',
+      param: 'body'
+    })
+  }
   return { path, body }
 }

@@ -1,23 +1,24 @@
-// POST, GET and DELETE /v1/videos: tasks that upstreams work on after the request was answered (protocol.md E). What becomes of them
-// is found out by videos/watcher.ts; here they are made and shown. To anybody but its account a task does not exist.
+// POST, GET and DELETE /v1/videos: tasks that upstreams work on after the request was answered. What becomes of them is
+// found out by media/video-poller.ts; here they are made and shown. To anybody but its account a task does not exist.
 import { GatewayError } from '../errors.ts'
-import type { Exchange } from '../exchange.ts'
-import { Accepted, ApiKey, type Attempt, Model, Variant } from '../facts.ts'
+import type { Exchange } from '../core/exchange.ts'
+import { Accepted, ApiKey, type Attempt, Model, Variant } from '../core/facts.ts'
 import { itemPrice, rateOf } from '../money/item-price.ts'
-import { json, type JsonReply } from '../reply.ts'
-import { createRequestId } from '../request-id.ts'
-import type { Download } from '../routes.ts'
+import { json, type JsonReply } from '../core/reply.ts'
+import { createRequestId } from '../base/request-id.ts'
+import type { Download, Routed } from '../core/endpoint.ts'
 import type { Task } from '../store/tasks.ts'
-import { ask } from '../upstream/ask.ts'
-import { aboutTask, contentPath, createdId, readReport } from '../upstream/dialects/videos.ts'
-import { saidIn } from '../upstream/failed-attempt.ts'
-import { secretsOf } from '../upstream/secrets.ts'
-import { describe, isOver, type Report, type Video, videoOf } from '../videos/video.ts'
-import { upstreamOf } from '../videos/watcher.ts'
+import { ask } from '../upstream/transport/fetch-json.ts'
+import { aboutTask, contentPath, createdId, readReport } from '../upstream/dialects/videos/index.ts'
+import { saidIn } from '../core/failed-attempt.ts'
+import { secretsOf } from '../core/upstream-secrets.ts'
+import type { TaskReport } from '../core/task-report.ts'
+import { describe, isOver, type Video, videoOf } from '../media/video.ts'
+import { upstreamOf } from '../media/video-poller.ts'
 
 /**
- * An upstream has accepted the task. The client gets an id of ours; billing-meter records it with the hold before the answer is
- * written, and a kill until then leaves nothing: no task, no charge.
+ * An upstream has accepted the task. The client gets an id of ours; billing-meter records it with the hold before the
+ * answer is written, and a kill until then leaves nothing: no task, no charge.
  */
 export function acceptVideo (exchange: Exchange, reply: JsonReply, attempt: Attempt): JsonReply {
   const { config, services } = exchange.snapshot
@@ -42,7 +43,8 @@ export function acceptVideo (exchange: Exchange, reply: JsonReply, attempt: Atte
   const id = `video_${createRequestId().slice('req_'.length)}`
   exchange.set(Accepted, { id, created, text: JSON.stringify(video) })
   const report = reportIn(reply.body)
-  // Recorded or not: it is watched where it was. A client that heard of a failure has no video, whatever the upstream made: that one is taken back.
+  // Recorded or not: it is watched where it was. A client that heard of a failure has no video, whatever the upstream
+  // made: that one is taken back.
   exchange.onFinish(({ kind }) => {
     if (report === undefined || kind === 'failed') services.videos.watch(id)
     else void services.videos.hear(id, report)
@@ -51,7 +53,7 @@ export function acceptVideo (exchange: Exchange, reply: JsonReply, attempt: Atte
 }
 
 /** What the upstream said of a task when it accepted it, if that is more than its id: it may be over by then. */
-function reportIn (body: unknown): Report | undefined {
+function reportIn (body: unknown): TaskReport | undefined {
   try {
     return readReport(body)
   } catch {
@@ -59,11 +61,12 @@ function reportIn (body: unknown): Report | undefined {
   }
 }
 
-/** The header tells pollers when there may be something new (protocol.md E). */
+/** The header tells pollers when there may be something new (src/README.md#video-states). */
 export async function retrieveVideo (exchange: Exchange): Promise<JsonReply> {
   const task = await findOwn(exchange)
   const video = videoOf(task)
-  return json(describe(task, video), isOver(video) ? {} : { 'openai-poll-after-ms': String(exchange.snapshot.services.videos.pollAfter(task)) })
+  return json(describe(task, video),
+    isOver(video) ? {} : { 'openai-poll-after-ms': String(exchange.snapshot.services.videos.pollAfter(task)) })
 }
 
 const LARGEST_PAGE = 100
@@ -73,12 +76,17 @@ export async function listVideos (exchange: Exchange): Promise<JsonReply> {
   const query = new URLSearchParams(exchange.received.query)
   const limit = readLimit(query.get('limit') || undefined)
   const order = query.get('order') || 'desc'
-  if (order !== 'asc' && order !== 'desc') throw new GatewayError('invalid_request', { message: '"order" must be asc or desc.', param: 'order' })
+  if (order !== 'asc' && order !== 'desc') {
+    throw new GatewayError('invalid_request', { message: '"order" must be asc or desc.', param: 'order' })
+  }
   const after = query.get('after') || undefined
   const { account } = exchange.get(ApiKey)
   // One more: it tells whether there is another page.
-  const found = await exchange.snapshot.services.tasks.tasks(account.id, { limit: limit + 1, order, ...(after !== undefined && { after }) })
-  if (found === undefined) throw new GatewayError('invalid_request', { message: '"after" names no video of this list.', param: 'after' })
+  const found = await exchange.snapshot.services.tasks.tasks(account.id, { limit: limit + 1, order,
+    ...(after !== undefined && { after }) })
+  if (found === undefined) {
+    throw new GatewayError('invalid_request', { message: '"after" names no video of this list.', param: 'after' })
+  }
   const page = found.slice(0, limit)
   return json({
     object: 'list',
@@ -90,26 +98,40 @@ export async function listVideos (exchange: Exchange): Promise<JsonReply> {
 }
 
 /** Only what is over: a running task can't be stopped, and would cost what it costs. */
-export async function deleteVideo (exchange: Exchange): Promise<JsonReply> {
+export async function deleteVideo (exchange: Routed): Promise<JsonReply> {
   const task = await findOwn(exchange)
   const video = videoOf(task)
-  if (task.is_open) throw new GatewayError('invalid_state', { message: `The video is ${saying(video)}, and can only be deleted when it is completed or has failed.` })
+  if (task.is_open) {
+    throw new GatewayError('invalid_state', {
+      message: `The video is ${saying(video)}, and can only be deleted when it is completed or has failed.`
+    })
+  }
   if (!await exchange.snapshot.services.tasks.removeTask(task.id)) throw notFound()
   void deleteFile(exchange, video)
   return json({ id: task.id, object: 'video.deleted', deleted: true })
 }
 
 /** Nobody waits for it: the client's video is gone, and the upstream forgets its own in time. Never rejects. */
-async function deleteFile ({ id, snapshot }: Exchange, video: Video): Promise<void> {
+async function deleteFile ({ id, snapshot }: Routed, video: Video): Promise<void> {
   snapshot.lease()
   try {
     const upstream = upstreamOf(snapshot, video)
     if (upstream === undefined || upstream.config.maintenance) return
     const told = await ask(upstream, aboutTask('DELETE', upstream, video.upstream_id), DELETE_MS)
-    const failed = 'kind' in told ? told.kind : told.status >= 300 && told.status !== 404 ? `status ${told.status}` : undefined
-    if (failed !== undefined) snapshot.services.log.warn({ request_id: id, upstream: video.upstream, upstream_id: video.upstream_id, why: failed, said: 'kind' in told ? undefined : saidIn({ kind: 'status', ...told }, secretsOf(upstream.config)) }, 'a deleted video could not be deleted at its upstream')
+    const failed = 'kind' in told
+      ? told.kind
+      : told.status >= 300 && told.status !== 404
+      ? `status ${told.status}`
+      : undefined
+    if (failed !== undefined) {
+      snapshot.services.log.warn({ request_id: id, upstream: video.upstream, upstream_id: video.upstream_id,
+        why: failed,
+        said: 'kind' in told ? undefined : saidIn({ kind: 'status', ...told }, secretsOf(upstream.config)) },
+        'a deleted video could not be deleted at its upstream')
+    }
   } catch (err) {
-    snapshot.services.log.error({ request_id: id, err, upstream: video.upstream, upstream_id: video.upstream_id }, 'a deleted video could not be deleted at its upstream')
+    snapshot.services.log.error({ request_id: id, err, upstream: video.upstream, upstream_id: video.upstream_id },
+      'a deleted video could not be deleted at its upstream')
   } finally {
     snapshot.release()
   }
@@ -117,7 +139,7 @@ async function deleteFile ({ id, snapshot }: Exchange, video: Video): Promise<vo
 
 const DELETE_MS = 30_000
 
-/** @throws {GatewayError} not_found always: no upstream that is known here can do it (protocol.md K 4.7c) */
+/** @throws {GatewayError} not_found always: no upstream that is known here can do it (src/README.md#video-states) */
 export async function remixVideo (exchange: Exchange): Promise<never> {
   await findOwn(exchange)
   throw new GatewayError('not_found', { message: 'The provider of this video can\'t remix it. Create another one.' })
@@ -131,14 +153,32 @@ export async function locateVideo (exchange: Exchange): Promise<Download> {
   const { snapshot, received } = exchange
   const task = await findOwn(exchange)
   const video = videoOf(task)
-  if (video.error !== undefined) throw new GatewayError('invalid_state', { message: `The video has failed: ${video.error.message}` })
-  if (video.status !== 'completed') throw new GatewayError('invalid_state', { message: `The video is ${saying(video)}. Ask GET /v1/videos/${task.id} until it is completed.` })
+  if (video.error !== undefined) {
+    throw new GatewayError('invalid_state', { message: `The video has failed: ${video.error.message}` })
+  }
+  if (video.status !== 'completed') {
+    throw new GatewayError('invalid_state', {
+      message: `The video is ${saying(video)}. Ask GET /v1/videos/${task.id} until it is completed.`
+    })
+  }
   if (snapshot.services.now() >= video.expires!) throw expired()
   const variant = new URLSearchParams(received.query).get('variant') || 'video'
-  if (!Object.hasOwn(ENDINGS, variant)) throw new GatewayError('invalid_request', { message: `"variant" must be one of ${Object.keys(ENDINGS).join(', ')}.`, param: 'variant' })
+  if (!Object.hasOwn(ENDINGS, variant)) {
+    throw new GatewayError('invalid_request', { message: `"variant" must be one of ${Object.keys(ENDINGS).join(', ')}.`,
+      param: 'variant' })
+  }
   const upstream = upstreamOf(snapshot, video)
-  if (upstream === undefined) throw new GatewayError('service_unavailable', { message: 'The provider of this video is not reachable through this gateway at the moment.', retryAfter: 60 })
-  if (upstream.config.maintenance) throw new GatewayError('maintenance', { message: 'The provider of this video is under maintenance. Try again in {wait}.' })
+  if (upstream === undefined) {
+    throw new GatewayError('service_unavailable', {
+      message: 'The provider of this video is not reachable through this gateway at the moment.',
+      retryAfter: 60
+    })
+  }
+  if (upstream.config.maintenance) {
+    throw new GatewayError('maintenance', {
+      message: 'The provider of this video is under maintenance. Try again in {wait}.'
+    })
+  }
   const headers: Record<string, string> = { 'accept-encoding': 'identity' }
   for (const name of ASKED) {
     const value = received.headers[name]
@@ -146,7 +186,8 @@ export async function locateVideo (exchange: Exchange): Promise<Download> {
   }
   return {
     upstream: video.upstream,
-    own: { path: contentPath(upstream, video.upstream_id) + (variant === 'video' ? '' : `?variant=${variant}`), headers, ...(video.credential !== undefined && { credential: video.credential }) },
+    own: { path: contentPath(upstream, video.upstream_id) + (variant === 'video' ? '' : `?variant=${variant}`), headers,
+      ...(video.credential !== undefined && { credential: video.credential }) },
     reply: (bytes) => ({
       ...bytes,
       headers: {
@@ -163,7 +204,9 @@ export async function locateVideo (exchange: Exchange): Promise<Download> {
 }
 
 function mediaType (said: string | undefined): string {
-  return said !== undefined && /^(?:video\/[\w.+-]+|image\/(?:webp|jpeg|png|gif|avif))\s*(?:;|$)/i.test(said) ? said : 'application/octet-stream'
+  return said !== undefined && /^(?:video\/[\w.+-]+|image\/(?:webp|jpeg|png|gif|avif))\s*(?:;|$)/i.test(said)
+    ? said
+    : 'application/octet-stream'
 }
 
 /** The upstream has no such file any more. */
@@ -202,6 +245,9 @@ function notFound (): GatewayError {
 function readLimit (text: string | undefined): number {
   if (text === undefined) return STANDARD_PAGE
   const limit = /^\d{1,3}$/.test(text) ? Number(text) : 0
-  if (limit < 1 || limit > LARGEST_PAGE) throw new GatewayError('invalid_request', { message: `"limit" must be a whole number from 1 to ${LARGEST_PAGE}.`, param: 'limit' })
+  if (limit < 1 || limit > LARGEST_PAGE) {
+    throw new GatewayError('invalid_request', { message: `"limit" must be a whole number from 1 to ${LARGEST_PAGE}.`,
+      param: 'limit' })
+  }
   return limit
 }

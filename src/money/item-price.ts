@@ -1,7 +1,23 @@
-// What a channel asks for one image, or for a second of video: the first row of its table that fits the request's parameters.
-// Exact; rounded once per charge.
-import type { ChannelConfig, ItemPrice, PriceRow } from '../config/config.ts'
-import { formatPrice, parsePrice, type Nanos, type Price } from './nanos.ts'
+// What a channel asks for one image, or for a second of video: the first row of its table that fits the request's
+// parameters. Exact; rounded once per charge.
+import { formatPrice, parsePrice, type Nanos, type Price, type Usd } from './nanos.ts'
+import type { Priced } from './price-schedule.ts'
+
+/** A variant of an image or video model, and what it costs: exactly one of the two prices. */
+export interface PriceRow {
+  /** values of parameters; a parameter that is not named may have any value. Absent: fits everything */
+  readonly when?: Readonly<Record<string, string>>
+  /** of an image model: per delivered image */
+  readonly usd?: Usd
+  /** of a video model */
+  readonly usd_per_second?: Usd
+}
+
+/**
+ * Of a channel of an image or video model: the first row that fits the request. What fits none is not sold in this
+ * channel.
+ */
+export type ItemPrice = readonly PriceRow[] | 'free'
 
 /** Values of a model's parameters by name, as a request has them after defaults: what decides the price. */
 export type Variant = Readonly<Record<string, string>>
@@ -23,36 +39,40 @@ interface Row extends ItemRate {
 /** The rows in the order of the file. */
 export interface CompiledItemPrice {
   readonly rows: readonly Row[]
-  /** `price: free` was written out (lesson 28) */
-  readonly isFree: boolean
 }
 
-const free: CompiledItemPrice = Object.freeze({ rows: [{ when: [], each: 0n, perSecond: 0n, version: 'free' }], isFree: true })
+/** `price: free` was written out (src/README.md#no-unpriced) */
+const free: CompiledItemPrice = Object.freeze({ rows: [{ when: [], each: 0n, perSecond: 0n, version: 'free' }] })
 
-/** The price of a channel of an image or video model. The type of `price` is a text model's: the kind decides, and rules/models.ts has checked it. */
-export function itemPriceOf (sold: ChannelConfig): ItemPrice {
+/**
+ * The price of a channel of an image or video model. The type of `price` is a text model's: the kind decides, and
+ * rules/models.ts has checked it.
+ */
+export function itemPriceOf (sold: Priced): ItemPrice {
   return sold.price as unknown as ItemPrice
 }
 
 /** @throws {RangeError} a price that is no plain decimal of at most 12 decimals */
 export function compileItemPrice (price: ItemPrice): CompiledItemPrice {
   if (price === 'free') return free
-  return Object.freeze({ rows: price.map(compileRow), isFree: false })
+  return Object.freeze({ rows: price.map(compileRow) })
 }
 
 function compileRow ({ when, usd, usd_per_second: perSecond }: PriceRow): Row {
   const fits = Object.entries(when ?? {})
-  const price = perSecond === undefined ? `image=${formatPrice(parsePrice(usd ?? '0'))}` : `second=${formatPrice(parsePrice(perSecond))}`
+  const price = perSecond === undefined
+    ? `image=${formatPrice(parsePrice(usd ?? '0'))}`
+    : `second=${formatPrice(parsePrice(perSecond))}`
   return {
     when: fits, each: parsePrice(usd ?? '0'), perSecond: parsePrice(perSecond ?? '0'),
     version: [price, ...fits.map(([name, value]) => `${name}=${value}`)].join(' ')
   }
 }
 
-const compiled = new WeakMap<ChannelConfig, CompiledItemPrice>()
+const compiled = new WeakMap<Priced, CompiledItemPrice>()
 
 /** As above, compiled once per channel of a snapshot. */
-export function itemPrice (sold: ChannelConfig): CompiledItemPrice {
+export function itemPrice (sold: Priced): CompiledItemPrice {
   let price = compiled.get(sold)
   if (price === undefined) compiled.set(sold, price = compileItemPrice(itemPriceOf(sold)))
   return price

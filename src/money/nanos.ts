@@ -1,5 +1,8 @@
 // Money: integers of nano-dollars (1 USD = 1,000,000,000). Never a float.
 
+/** A decimal of US dollars exactly as written, such as "0.0125". */
+export type Usd = string
+
 /** An amount of money in nano-dollars. */
 export type Nanos = bigint
 

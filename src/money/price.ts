@@ -1,7 +1,17 @@
 // What a channel's price makes of usage: exact, in nano-dollars. The only place where money is rounded.
-import type { TokenPrice } from '../config/config.ts'
-import { formatPrice, parsePrice, type Nanos, type Price } from './nanos.ts'
+import { formatPrice, parsePrice, type Nanos, type Price, type Usd } from './nanos.ts'
 import type { Usage } from './usage.ts'
+
+/** USD per 1M tokens by class; `extras` are USD per use. */
+export interface TokenPrice {
+  readonly input: Usd
+  readonly output: Usd
+  readonly cache_read?: Usd
+  readonly cache_write?: Usd
+  readonly cache_write_5m?: Usd
+  readonly cache_write_1h?: Usd
+  readonly extras?: Readonly<Record<string, Usd>>
+}
 
 /** Rates in pico-dollars per 1M tokens; extras in pico-dollars per 1M uses, so that all of them add up in one unit. */
 export interface CompiledPrice {
@@ -13,7 +23,7 @@ export interface CompiledPrice {
   readonly extras: ReadonlyMap<string, bigint>
   /** the highest rate that a token of input can have, whatever its class */
   readonly dearestInput: bigint
-  /** `price: free` was written out: what has no rate costs nothing on purpose (lesson 28) */
+  /** `price: free` was written out: what has no rate costs nothing on purpose (src/README.md#no-unpriced) */
   readonly isFree: boolean
   /** what the ledger keeps with each charge */
   readonly version: string
@@ -28,12 +38,20 @@ const MILLION = 1_000_000n
 const UNIT = 1_000_000_000n
 
 const free: CompiledPrice = Object.freeze({
-  input: 0n, cache_read: 0n, cache_write_5m: 0n, cache_write_1h: 0n, output: 0n, extras: new Map(), dearestInput: 0n, isFree: true, version: 'free'
+  input: 0n,
+  cache_read: 0n,
+  cache_write_5m: 0n,
+  cache_write_1h: 0n,
+  output: 0n,
+  extras: new Map(),
+  dearestInput: 0n,
+  isFree: true,
+  version: 'free'
 })
 
 /**
  * Compiles a price as written in gateway.yaml. A cache class without its own price costs what an uncached token costs
- * (protocol.md K 1.3); a cache write of a certain life falls back to `cache_write` first.
+ * (src/README.md#cache-prices); a cache write of a certain life falls back to `cache_write` first.
  * @throws {RangeError} a price that is no plain decimal of at most 12 decimals
  */
 export function compilePrice (price: TokenPrice | 'free'): CompiledPrice {
@@ -55,18 +73,26 @@ export function compilePrice (price: TokenPrice | 'free'): CompiledPrice {
     extras: new Map(extras.map(([name, each]) => [name, each * MILLION])),
     dearestInput: [input, cacheRead, cacheWrite5m, cacheWrite1h].reduce((a, b) => a > b ? a : b),
     isFree: false,
-    version: versionOf({ input, output, cache_read: cacheRead, cache_write_5m: cacheWrite5m, cache_write_1h: cacheWrite1h }, extras)
+    version: versionOf({ input, output, cache_read: cacheRead, cache_write_5m: cacheWrite5m,
+      cache_write_1h: cacheWrite1h }, extras)
   })
 }
 
 /**
- * The price itself, such as "input=3 output=15 cache_read=0.3 extras.web_search=0.01": US dollars per 1M tokens, extras per use. A class
- * of input that is not named costs what input does. No hash: whoever reads an entry years later has no configuration of that day to look it up in.
- * One price has one version, whatever its spelling, its model and the day from which it holds.
+ * The price itself, such as "input=3 output=15 cache_read=0.3 extras.web_search=0.01": US dollars per 1M tokens, extras
+ * per use. A class of input that is not named costs what input does. No hash: whoever reads an entry years later has no
+ * configuration of that day to look it up in. One price has one version, whatever its spelling, its model and the day
+ * from which it holds.
  */
-function versionOf ({ input, output, ...caches }: Readonly<Record<'input' | 'output' | 'cache_read' | 'cache_write_5m' | 'cache_write_1h', Price>>, extras: readonly (readonly [name: string, price: Price])[]): string {
+function versionOf (
+  { input, output, ...caches }: Readonly<
+    Record<'input' | 'output' | 'cache_read' | 'cache_write_5m' | 'cache_write_1h', Price>
+  >,
+  extras: readonly (readonly [name: string, price: Price])[]
+): string {
   const named = extras.toSorted(([a], [b]) => a < b ? -1 : 1).map(([name, price]) => [`extras.${name}`, price] as const)
-  const parts = [['input', input], ['output', output], ...Object.entries(caches).filter(([, price]) => price !== input), ...named] as const
+  const parts = [['input', input], ['output', output], ...Object.entries(caches).filter(([, price]) => price !== input),
+    ...named] as const
   return parts.map(([name, price]) => `${name}=${formatPrice(price)}`).join(' ')
 }
 
@@ -100,8 +126,15 @@ function costOfUses (uses: Uses, price: CompiledPrice): bigint {
   return sum
 }
 
-/** The most that so many tokens and uses can cost. Rounded as `cost` is, so that no charge within the bounds is larger. */
-export function worstCase (inputTokens: number, outputTokens: number, price: CompiledPrice, uses: Uses = noUses): Nanos {
+/**
+ * The most that so many tokens and uses can cost. Rounded as `cost` is, so that no charge within the bounds is larger.
+ */
+export function worstCase (
+  inputTokens: number,
+  outputTokens: number,
+  price: CompiledPrice,
+  uses: Uses = noUses
+): Nanos {
   return wholeCost(dearestAmount(inputTokens, price), outputTokens, price, uses)
 }
 
@@ -117,7 +150,7 @@ export function outputCovered (nanos: Nanos, input: bigint, price: CompiledPrice
   return left < 0n ? 0 : Number(left / price.output)
 }
 
-/** Extras that were used and have no row in the price: given away unless somebody is told (lesson 28). */
+/** Extras that were used and have no row in the price: given away unless the operator is told. */
 export function unpricedExtras (usage: Usage, price: CompiledPrice): readonly string[] {
   if (price.isFree) return []
   return Object.keys(usage.extras).filter((name) => usage.extras[name] !== 0 && !price.extras.has(name))

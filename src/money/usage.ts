@@ -1,5 +1,6 @@
-// Usage in disjoint classes: a token is counted in exactly one of them. Lesson 11: vendors differ on what includes what.
-import { isRecord } from '../json-value.ts'
+// Usage in disjoint classes: a token is counted in exactly one of them. Lesson 11: vendors differ on what includes
+// what.
+import { isRecord } from '../base/json.ts'
 
 export interface Usage {
   /** input tokens that were neither read from nor written to a cache */
@@ -16,11 +17,12 @@ export interface Usage {
 /** Who counted: the provider, or we (after a cut). */
 export type UsageSource = 'provider' | 'estimated'
 
-export const noUsage: Usage = Object.freeze({ input: 0, cache_read: 0, cache_write_5m: 0, cache_write_1h: 0, output: 0, extras: Object.freeze({}) })
+export const noUsage: Usage = Object.freeze({ input: 0, cache_read: 0, cache_write_5m: 0, cache_write_1h: 0, output: 0,
+  extras: Object.freeze({}) })
 
 /**
  * What a provider has said so far, field by field as it said it. A field that is absent was never reported;
- * a reported zero is a zero (lesson 3).
+ * a reported zero is a zero (src/README.md#zero-is-zero).
  */
 export interface ReportedUsage {
   readonly input?: number
@@ -42,12 +44,15 @@ export interface Believed {
 }
 
 /**
- * Marks a `usage` that no provider said: we guessed it, because clients want numbers where it says none, or before it does. Under a
- * symbol, so that it is never written. What is billed is not taken from it.
+ * Marks a `usage` that no provider said: we guessed it, because clients want numbers where it says none, or before it
+ * does. Under a symbol, so that it is never written. What is billed is not taken from it.
  */
 export const guessed = Symbol('guessed usage')
 
-/** Marks a `usage` of which the provider said all but `output_tokens`: what it had said of those before is not the last of it. */
+/**
+ * Marks a `usage` of which the provider said all but `output_tokens`: what it had said of those before is not the last
+ * of it.
+ */
 export const guessedOutput = Symbol('guessed output')
 
 /** The same of `input_tokens`. */
@@ -71,15 +76,23 @@ const anything: Believed = Object.freeze({ input: ABSURD, output: ABSURD })
 /** No answer uses a tool so often. */
 export const MOST_USES = 1000
 
-/** `usage.server_tool_use` by the name of its price in `extras:`. A list, so that an upstream cannot grow our ledger with names. */
+/**
+ * `usage.server_tool_use` by the name of its price in `extras:`. A list, so that an upstream cannot grow our ledger
+ * with names.
+ */
 const EXTRAS = [['web_search_requests', 'web_search'], ['web_fetch_requests', 'web_fetch']] as const
 
 /**
- * Reads a `usage` object of messages style, where `input_tokens` EXCLUDES what came from or went into a cache (protocol.md A5).
- * Per field, what is said later overwrites what was said earlier (lesson 12: input may grow between message_start and
- * message_delta). Null, negative and fractional numbers are as good as absent; so are those that are not believed, and `isAbsurd` says so.
+ * Reads a `usage` object of messages style, where `input_tokens` EXCLUDES what came from or went into a cache. Per
+ * field, what is said later overwrites what was said earlier (input may grow between message_start and message_delta).
+ * Null, negative and fractional numbers are as good as absent; so are those that are not believed, and `isAbsurd` says
+ * so.
  */
-export function readUsage (vendorUsage: unknown, previous: ReportedUsage = nothingReported, { input, output }: Believed = anything): ReportedUsage {
+export function readUsage (
+  vendorUsage: unknown,
+  previous: ReportedUsage = nothingReported,
+  { input, output }: Believed = anything
+): ReportedUsage {
   if (!isRecord(vendorUsage)) return previous
   const lives = isRecord(vendorUsage['cache_creation']) ? vendorUsage['cache_creation'] : undefined
   const next: Mutable<ReportedUsage> = { ...previous }
@@ -108,9 +121,9 @@ export function extraOf (tool: unknown): string | undefined {
 }
 
 /**
- * Input, cache reads and cache writes as reported, in disjoint classes; what was not reported is 0.
- * Writes are conserved: what the total has beyond its parts has an unknown life, and counts as 5 minutes (the cheaper one).
- * A total smaller than its parts is the older of the two, for the vendor's counters only grow.
+ * Input, cache reads and cache writes as reported, in disjoint classes; what was not reported is 0. Writes are
+ * conserved: what the total has beyond its parts has an unknown life, and counts as 5 minutes (the cheaper one). A
+ * total smaller than its parts is the older of the two, for the vendor's counters only grow.
  */
 export function reportedInput (reported: ReportedUsage): Usage {
   const oneHour = reported.cache_write_1h ?? 0

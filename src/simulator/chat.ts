@@ -1,9 +1,10 @@
-// The dialect `chat`: POST /v1/chat/completions, JSON and chunks, as OpenAI speaks it, and as those do who speak it a little differently
-// (protocol.md B2 and B6): each of their habits is a directive.
-import { SseEvent } from '../sse.ts'
+// The dialect `chat`: POST /v1/chat/completions, JSON and chunks, as OpenAI speaks it, and as those do who speak it a
+// little differently (src/README.md#chat-upstream): each of their habits is a directive.
+import { SseEvent } from '../core/sse.ts'
 import { checkChat, checkKey, toModel } from './chat-body.ts'
 import { compose, token24, type Composition, type Part } from './composition.ts'
-import { isObject, VendorError, type Answer, type Dialect, type Emission, type Endpoint, type ReportedUsage } from './dialect.ts'
+import { isObject, VendorError, type Answer, type Dialect, type Emission, type Endpoint,
+  type ReportedUsage } from './dialect.ts'
 import type { Faults } from './faults.ts'
 import { textOf, type Block, type MessagesBody } from './messages-body.ts'
 import { countInput } from './prompt-cache.ts'
@@ -31,9 +32,13 @@ export function chatDialect (options: ChatOptions): Dialect {
       const chat = checkChat(asked)
       const body = toModel(chat)
       checkContext(body, faults)
-      if (faults.content_policy === true) throw new VendorError(400, 'The response was filtered due to the prompt triggering our content management policy.')
+      if (faults.content_policy === true) {
+        throw new VendorError(400,
+          'The response was filtered due to the prompt triggering our content management policy.')
+      }
       const composition = compose(body, faults)
-      const head = { id: `chatcmpl-${token24()}`, created: Math.floor(options.now() / 1000), model: body.model, system_fingerprint: 'fp_simulated' }
+      const head = { id: `chatcmpl-${token24()}`, created: Math.floor(options.now() / 1000), model: body.model,
+        system_fingerprint: 'fp_simulated' }
       const usage = usageOf(countInput(body), composition, faults)
       if (chat['stream'] !== true) return toJson(head, composition, usage, faults)
       const isAsked = isObject(chat['stream_options']) && chat['stream_options']['include_usage'] === true
@@ -46,7 +51,9 @@ export function chatDialect (options: ChatOptions): Dialect {
     prompt: () => '',
     answer ({ headers }) {
       checkKey(headers, options.key)
-      return { kind: 'json', status: 200, body: { object: 'list', data: [{ id: 'simulated', object: 'model', created: 1_700_000_000, owned_by: 'simulator' }] } }
+      return { kind: 'json', status: 200,
+        body: { object: 'list',
+          data: [{ id: 'simulated', object: 'model', created: 1_700_000_000, owned_by: 'simulator' }] } }
     }
   }
 
@@ -54,13 +61,23 @@ export function chatDialect (options: ChatOptions): Dialect {
   function checkContext (body: MessagesBody, faults: Faults): void {
     const limit = options.contextTokens
     const input = faults.context === true ? Math.max(countInput(body), limit + 1) : countInput(body)
-    if (input > limit) throw new VendorError(400, `This model's maximum context length is ${limit} tokens. However, your messages resulted in ${input} tokens. Please reduce the length of the messages.`)
+    if (input > limit) {
+      throw new VendorError(400,
+        `This model's maximum context length is ${limit} tokens. However, your messages resulted in ${input} ` +
+        'tokens. Please reduce the length of the messages.')
+    }
   }
 
   return {
     endpoints: { 'POST /v1/chat/completions': completions, 'GET /v1/models': models },
-    errorBody: ({ status, message }) => ({ error: { message, type: errorType(status), param: null, code: errorCode(status, message) } }),
-    errorEvent: (type) => chunkOf({ error: { message: type === 'overloaded_error' ? 'Overloaded' : 'Internal server error', type, param: null, code: null } }),
+    errorBody: ({ status, message }) => ({
+      error: { message, type: errorType(status), param: null, code: errorCode(status, message) }
+    }),
+    errorEvent: (type) =>
+      chunkOf({
+        error: { message: type === 'overloaded_error' ? 'Overloaded' : 'Internal server error', type, param: null,
+          code: null }
+      }),
     brokenEvent: () => ({ event: new SseEvent('', '{"id":"chatcmpl-0","object":"chat.completion.chunk","cho') }),
     unknownEvent: () => chunkOf({ object: 'future.chunk', reason: 'the vendor may add types at any time' })
   }
@@ -79,13 +96,24 @@ function errorCode (status: number, message: string): string | null {
 /** Runs before the body is checked, so it takes anything. */
 function prompt (body: unknown): string {
   const messages = isObject(body) && Array.isArray(body['messages']) ? body['messages'] : []
-  const turn = messages.slice(messages.findLastIndex((message) => isObject(message) && message['role'] === 'assistant') + 1)
-  const content = (turn.findLast((message) => isObject(message) && message['role'] === 'user') as Fields | undefined)?.['content']
-  return typeof content === 'string' ? content : Array.isArray(content) ? textOf(content.filter(isObject) as unknown as Block[]) : ''
+  const turn = messages.slice(
+    messages.findLastIndex((message) => isObject(message) && message['role'] === 'assistant') + 1
+  )
+  const content = (turn.findLast((message) => isObject(message) && message['role'] === 'user') as Fields | undefined)
+    ?.['content']
+  return typeof content === 'string'
+    ? content
+    : Array.isArray(content)
+    ? textOf(content.filter(isObject) as unknown as Block[])
+    : ''
 }
 
 /** The prompt with what was cached, the completion with what was thought, and the sum. */
-function usageOf (input: number, { outputTokens, thinkingTokens }: Composition, faults: Faults): ReportedUsage | undefined {
+function usageOf (
+  input: number,
+  { outputTokens, thinkingTokens }: Composition,
+  faults: Faults
+): ReportedUsage | undefined {
   if (faults.usage_missing === true) return undefined
   const count = (tokens: number): number => faults.usage_zero === true ? 0 : tokens
   return {
@@ -98,7 +126,8 @@ function usageOf (input: number, { outputTokens, thinkingTokens }: Composition, 
 }
 
 function toJson (head: object, composition: Composition, usage: ReportedUsage | undefined, faults: Faults): Answer {
-  const said = (kind: Part['kind']): string => composition.parts.filter((part) => part.kind === kind).map(({ tokens }) => tokens.join('')).join('')
+  const said = (kind: Part['kind']): string =>
+    composition.parts.filter((part) => part.kind === kind).map(({ tokens }) => tokens.join('')).join('')
   const calls = composition.parts.filter((part) => part.kind === 'tool_use')
   const thought = said('thinking')
   const text = said('text')
@@ -114,7 +143,14 @@ function toJson (head: object, composition: Composition, usage: ReportedUsage | 
           role: 'assistant',
           content: text === '' && calls.length > 0 ? null : text,
           ...(thought !== '' && { [faults.reasoning_name ?? 'reasoning_content']: thought }),
-          ...(calls.length > 0 && { tool_calls: calls.map((call) => ({ ...(faults.tool_no_id !== true && { id: callId(call.id) }), type: 'function', function: { name: call.name, arguments: call.tokens.join('') } })) })
+          ...(calls.length > 0 &&
+            {
+              tool_calls: calls.map((call) => ({
+                ...(faults.tool_no_id !== true && { id: callId(call.id) }),
+                type: 'function',
+                function: { name: call.name, arguments: call.tokens.join('') }
+              }))
+            })
         },
         ...ending(composition, faults)
       }],
@@ -128,7 +164,8 @@ function toJson (head: object, composition: Composition, usage: ReportedUsage | 
 
 /** vLLM tells which sequence it was. */
 function ending ({ stopReason, stopSequence }: Composition, faults: Faults): object {
-  return { finish_reason: faults.finish_null === true ? null : FINISH[stopReason], ...(stopSequence !== null && { stop_reason: stopSequence }) }
+  return { finish_reason: faults.finish_null === true ? null : FINISH[stopReason],
+    ...(stopSequence !== null && { stop_reason: stopSequence }) }
 }
 
 function callId (id: string): string {
@@ -159,7 +196,15 @@ class Chunks {
     const calls = parts.filter((part) => part.kind === 'tool_use')
     const chunks = [
       this.#chunk({ role: 'assistant', content: '' }, undefined, undefined, this.#early()),
-      ...parts.flatMap((part) => part.kind === 'tool_use' ? [] : part.tokens.map((text) => this.#chunk({ [part.kind === 'text' ? 'content' : this.#faults.reasoning_name ?? 'reasoning_content']: text }, text))),
+      ...parts.flatMap((part) =>
+        part.kind === 'tool_use'
+          ? []
+          : part.tokens.map((text) =>
+            this.#chunk({
+              [part.kind === 'text' ? 'content' : this.#faults.reasoning_name ?? 'reasoning_content']: text
+            }, text)
+          )
+      ),
       ...this.#calls(calls),
       ...this.#end(),
       { event: new SseEvent('', '[DONE]') }
@@ -175,11 +220,15 @@ class Chunks {
   #chunk (delta: object, text?: string, end: object = { finish_reason: null }, usage?: ReportedUsage): Emission {
     if (text !== undefined) this.#produced++
     const { usage_null: isNull, usage_each: isEach } = this.#faults
-    const soFar = isEach === true && this.#usage !== undefined ? { ...this.#usage, completion_tokens: this.#produced } : undefined
+    const soFar = isEach === true && this.#usage !== undefined
+      ? { ...this.#usage, completion_tokens: this.#produced }
+      : undefined
     const reported = usage ?? soFar
     return chunkOf(
-      { ...this.#head, choices: [{ index: 0, delta, ...end }], ...(reported !== undefined ? { usage: reported } : isNull === true && { usage: null }) },
-      { ...(text !== undefined && { text }), ...(reported !== undefined && { usage: reported }) })
+      { ...this.#head, choices: [{ index: 0, delta, ...end }],
+        ...(reported !== undefined ? { usage: reported } : isNull === true && { usage: null }) },
+      { ...(text !== undefined && { text }), ...(reported !== undefined && { usage: reported }) }
+    )
   }
 
   #calls (calls: readonly (Part & { readonly kind: 'tool_use' })[]): Emission[] {
@@ -194,7 +243,11 @@ class Chunks {
     return Array.from({ length: longest }, (_, at) => streams.flatMap((stream) => stream[at] ?? [])).flat()
   }
 
-  #piece (at: number, text: string, first?: { readonly name: string, readonly id: string, readonly type: string }): Emission {
+  #piece (
+    at: number,
+    text: string,
+    first?: { readonly name: string, readonly id: string, readonly type: string }
+  ): Emission {
     const { tool_no_index: noIndex, tool_no_id: noId, tool_same_index: sameIndex } = this.#faults
     const { name, id, type } = first ?? {}
     const call = {
@@ -209,8 +262,14 @@ class Chunks {
     const end = ending(this.#composition, this.#faults)
     const { finish_twice: isTwice, usage_with_finish: isTogether, usage_each: isEach } = this.#faults
     const usage = this.#usage
-    if (isTwice === true) return [this.#chunk({}, undefined, end), this.#chunk({ role: 'assistant', content: '' }, undefined, end, usage)]
-    if (isTogether === true || isEach === true || usage === undefined) return [this.#chunk({}, undefined, end, usage)]
+    if (isTwice === true) {
+      return [this.#chunk({}, undefined, end), this.#chunk({ role: 'assistant', content: '' }, undefined, end, usage)]
+    }
+    if (isTogether === true || isEach === true || usage === undefined) {
+      return [
+        this.#chunk({}, undefined, end, usage)
+      ]
+    }
     return [this.#chunk({}, undefined, end), chunkOf({ ...this.#head, choices: [], usage }, { usage })]
   }
 
@@ -218,7 +277,9 @@ class Chunks {
   #between (): Emission[] {
     return [
       ...(this.#faults.empty_frames === true ? [{ event: new SseEvent('', '') }, chunkOf({})] : []),
-      ...(this.#faults.noise === true ? [{ event: new SseEvent('', ': PROCESSING') }, { event: new SseEvent('', 'keepalive') }] : [])
+      ...(this.#faults.noise === true
+        ? [{ event: new SseEvent('', ': PROCESSING') }, { event: new SseEvent('', 'keepalive') }]
+        : [])
     ]
   }
 }

@@ -1,4 +1,5 @@
-// What the simulated model says: the same request gets the same answer, token by token. Knows nothing of events or sockets.
+// What the simulated model says: the same request gets the same answer, token by token. Knows nothing of events or
+// sockets.
 import { createHmac, randomBytes } from 'node:crypto'
 import { isObject, VendorError } from './dialect.ts'
 import { withoutDirectives, type Faults } from './faults.ts'
@@ -8,7 +9,8 @@ import { tokensOf } from './tokens.ts'
 
 /** A block of the answer, in the pieces in which it is streamed; each piece is one output token. */
 export type Part =
-  | { readonly kind: 'thinking', readonly tokens: readonly string[], readonly signature: string, readonly isShown: boolean }
+  | { readonly kind: 'thinking', readonly tokens: readonly string[], readonly signature: string,
+    readonly isShown: boolean }
   | { readonly kind: 'text', readonly tokens: readonly string[] }
   | { readonly kind: 'tool_use', readonly tokens: readonly string[], readonly id: string, readonly name: string }
 
@@ -31,12 +33,18 @@ export function compose (body: MessagesBody, faults: Faults): Composition {
     // A forced call has no words before it, at the vendor too.
     const isForced = body.tool_choice?.type === 'any' || body.tool_choice?.type === 'tool'
     const words = isForced ? [] : [text(`I will call ${tools.map(({ name }) => name).join(' and ')}.`)]
-    const calls = tools.map((tool): Part => ({ kind: 'tool_use', tokens: tokensOf(JSON.stringify(exampleOf(tool.input_schema, promptOf(turn)))), id: `toolu_${token24()}`, name: tool.name }))
+    const calls = tools.map((tool): Part => ({
+      kind: 'tool_use',
+      tokens: tokensOf(JSON.stringify(exampleOf(tool.input_schema, promptOf(turn)))),
+      id: `toolu_${token24()}`,
+      name: tool.name
+    }))
     return limit([...thinking, ...words, ...calls], 'tool_use', null, body.max_tokens)
   }
 
   const { said, stopSequence } = untilStop(sayTo(body, turn, faults), body.stop_sequences ?? [])
-  return limit([...thinking, text(said)], stopSequence === null ? 'end_turn' : 'stop_sequence', stopSequence, body.max_tokens)
+  return limit([...thinking, text(said)], stopSequence === null ? 'end_turn' : 'stop_sequence', stopSequence,
+    body.max_tokens)
 }
 
 /** Six base64url letters per 4 bytes and more: what the vendor's ids look like. */
@@ -45,7 +53,7 @@ export function token24 (): string {
 }
 
 /**
- * Thinking must come back as it was sent, or the vendor refuses the turn (lesson 18).
+ * Thinking must come back as it was sent, or the vendor refuses the turn (src/README.md#signatures).
  * @throws {VendorError}
  */
 export function checkSignatures (body: MessagesBody): void {
@@ -72,9 +80,11 @@ function think (body: MessagesBody, turn: readonly Block[]): Part[] {
   const type = body.thinking?.type ?? 'disabled'
   const hasResults = turn.some((block) => block.type === 'tool_result')
   if (type === 'disabled' || (type === 'between_tools' && !hasResults)) return []
-  const thought = `The user says “${shorten(promptOf(turn))}”. ${hasResults ? 'The tool has answered, so I can too.' : 'I answer in a sentence or two.'}`
+  const thought = `The user says “${shorten(promptOf(turn))}”. ` +
+    `${hasResults ? 'The tool has answered, so I can too.' : 'I answer in a sentence or two.'}`
   const isShown = body.thinking?.display !== 'omitted'
-  return [{ kind: 'thinking', tokens: tokensOf(thought), signature: isShown ? sign(thought) : omitted + sign(thought), isShown }]
+  return [{ kind: 'thinking', tokens: tokensOf(thought), signature: isShown ? sign(thought) : omitted + sign(thought),
+    isShown }]
 }
 
 /** Calls tools if it must, if a directive says so, or if the words of the prompt suggest one and no result came yet. */
@@ -84,7 +94,9 @@ function toolsToCall (body: MessagesBody, turn: readonly Block[], faults: Faults
   const [first] = tools
   if (first === undefined || choice?.type === 'none') return []
   if (choice?.type === 'tool') return tools.filter(({ name }) => name === choice.name).slice(0, 1)
-  if (faults.tool_calls !== undefined) return Array.from({ length: faults.tool_calls }, (_, index) => tools[index % tools.length] ?? first)
+  if (faults.tool_calls !== undefined) {
+    return Array.from({ length: faults.tool_calls }, (_, index) => tools[index % tools.length] ?? first)
+  }
   if (choice?.type === 'any') return [first]
   if (turn.some((block) => block.type === 'tool_result')) return []
   const prompt = textOf(turn).toLowerCase()
@@ -94,7 +106,9 @@ function toolsToCall (body: MessagesBody, turn: readonly Block[], faults: Faults
 }
 
 function sayTo (body: MessagesBody, turn: readonly Block[], faults: Faults): string {
-  if (faults.tokens !== undefined) return Array.from({ length: faults.tokens }, (_, index) => filler[index % filler.length]).join(' ')
+  if (faults.tokens !== undefined) {
+    return Array.from({ length: faults.tokens }, (_, index) => filler[index % filler.length]).join(' ')
+  }
   const schema = body.output_config?.format?.schema
   if (schema !== undefined) return JSON.stringify(exampleOf(schema, promptOf(turn)))
 
@@ -107,7 +121,10 @@ function sayTo (body: MessagesBody, turn: readonly Block[], faults: Faults): str
     const answer = typeof content === 'string' ? content : textOf((content ?? []) as readonly Block[])
     sentences.push(`The tool ${result['is_error'] === true ? 'failed' : 'answered'}: “${shorten(answer)}”.`)
   }
-  sentences.push('I am the simulator that is built into this gateway: this answer came word by word, like a real one, but no model was asked and no provider charges for it.')
+  sentences.push(
+    'I am the simulator that is built into this gateway: this answer came word by word, like a real one, but no ' +
+    'model was asked and no provider charges for it.'
+  )
   return sentences.join(' ')
 }
 
@@ -123,12 +140,17 @@ function shorten (words: string, limit = 200): string {
   return characters.length <= limit ? characters.join('') : characters.slice(0, limit).join('') + '…'
 }
 
-function untilStop (words: string, sequences: readonly string[]): { readonly said: string, readonly stopSequence: string | null } {
+function untilStop (
+  words: string,
+  sequences: readonly string[]
+): { readonly said: string, readonly stopSequence: string | null } {
   const [first] = sequences
     .map((sequence) => ({ sequence, at: words.indexOf(sequence) }))
     .filter(({ at }) => at !== -1)
     .toSorted((a, b) => a.at - b.at)
-  return first === undefined ? { said: words, stopSequence: null } : { said: words.slice(0, first.at), stopSequence: first.sequence }
+  return first === undefined
+    ? { said: words, stopSequence: null }
+    : { said: words.slice(0, first.at), stopSequence: first.sequence }
 }
 
 function text (words: string): Part {
@@ -136,7 +158,12 @@ function text (words: string): Part {
 }
 
 /** Ends the answer where max_tokens are used up. */
-function limit (parts: readonly Part[], stopReason: Composition['stopReason'], stopSequence: string | null, maxTokens: number): Composition {
+function limit (
+  parts: readonly Part[],
+  stopReason: Composition['stopReason'],
+  stopSequence: string | null,
+  maxTokens: number
+): Composition {
   const kept: Part[] = []
   let left = maxTokens
   for (const part of parts) {
@@ -150,7 +177,11 @@ function limit (parts: readonly Part[], stopReason: Composition['stopReason'], s
   return finish(kept, stopReason, stopSequence)
 }
 
-function finish (parts: readonly Part[], stopReason: Composition['stopReason'], stopSequence: string | null): Composition {
+function finish (
+  parts: readonly Part[],
+  stopReason: Composition['stopReason'],
+  stopSequence: string | null
+): Composition {
   return {
     parts: parts.filter((part) => part.tokens.length > 0),
     stopReason,

@@ -44,7 +44,10 @@ interface Page {
 
 function pageOf (faults: Faults, url: string): Page | undefined {
   if (faults.html !== undefined) {
-    return { status: faults.html, headers: { 'content-type': 'text/html; charset=UTF-8' }, body: `<html>\n<head><title>${faults.html}</title></head>\n<body><center><h1>${faults.html}</h1></center><hr><center>cloudflare</center></body>\n</html>\n` }
+    return { status: faults.html, headers: { 'content-type': 'text/html; charset=UTF-8' },
+      body:
+        `<html>\n<head><title>${faults.html}</title></head>\n<body><center><h1>${faults.html}</h1></center><hr>` +
+        '<center>cloudflare</center></body>\n</html>\n' }
   }
   if (faults.redirect === true) return { status: 302, headers: { location: `${url}/v1/echo` }, body: '' }
   if (faults.empty_body === true) return { status: 200, headers: { 'content-type': 'application/json' }, body: '' }
@@ -52,19 +55,37 @@ function pageOf (faults: Faults, url: string): Page | undefined {
 }
 
 /** The faults of a stream that are other events, not other bytes. */
-export function spoil (emissions: readonly Emission[], faults: Faults, dialect: Dialect, requestId: string): { readonly emissions: readonly Emission[], readonly ending: Ending } {
+export function spoil (
+  emissions: readonly Emission[],
+  faults: Faults,
+  dialect: Dialect,
+  requestId: string
+): { readonly emissions: readonly Emission[], readonly ending: Ending } {
   const errorAfter = faults.error_event_first === true ? 0 : faults.error_event_after
   if (errorAfter !== undefined) {
-    return { emissions: [...emissions.slice(0, errorAfter), dialect.errorEvent(faults.error_type ?? 'overloaded_error', requestId)], ending: 'error' }
+    return {
+      emissions: [...emissions.slice(0, errorAfter),
+        dialect.errorEvent(faults.error_type ?? 'overloaded_error', requestId)],
+      ending: 'error'
+    }
   }
-  if (faults.malformed !== undefined) return { emissions: [...emissions.slice(0, faults.malformed), dialect.brokenEvent()], ending: 'error' }
-  if (faults.end_after !== undefined && faults.end_after < emissions.length) return { emissions: emissions.slice(0, faults.end_after), ending: 'cut' }
+  if (faults.malformed !== undefined) {
+    return { emissions: [...emissions.slice(0, faults.malformed), dialect.brokenEvent()], ending: 'error' }
+  }
+  if (faults.end_after !== undefined && faults.end_after < emissions.length) {
+    return { emissions: emissions.slice(0, faults.end_after), ending: 'cut' }
+  }
   if (faults.no_terminal === true) return { emissions: emissions.slice(0, -1), ending: 'cut' }
-  if (faults.unknown_event === true) return { emissions: emissions.toSpliced(1, 0, dialect.unknownEvent()), ending: 'complete' }
+  if (faults.unknown_event === true) {
+    return { emissions: emissions.toSpliced(1, 0, dialect.unknownEvent()), ending: 'complete' }
+  }
   return { emissions, ending: 'complete' }
 }
 
-export async function deliverEvents (emissions: readonly Emission[], { wire, log, record, faults, firstDelayMs, tokenDelayMs, headers }: Delivery): Promise<'whole' | 'cut'> {
+export async function deliverEvents (
+  emissions: readonly Emission[],
+  { wire, log, record, faults, firstDelayMs, tokenDelayMs, headers }: Delivery
+): Promise<'whole' | 'cut'> {
   let held: Emission[] = []
   async function flush (): Promise<void> {
     const sending = held
@@ -109,7 +130,10 @@ export async function deliverEvents (emissions: readonly Emission[], { wire, log
   return 'whole'
 }
 
-export async function deliverJson (answer: Extract<Answer, { kind: 'json' }>, { wire, log, record, faults, firstDelayMs, tokenDelayMs, headers }: Delivery): Promise<'whole' | 'cut' | 'broken'> {
+export async function deliverJson (
+  answer: Extract<Answer, { kind: 'json' }>,
+  { wire, log, record, faults, firstDelayMs, tokenDelayMs, headers }: Delivery
+): Promise<'whole' | 'cut' | 'broken'> {
   const whole = Buffer.from(JSON.stringify(answer.body))
   const half = whole.subarray(0, whole.length >> 1)
   const isBroken = faults.malformed !== undefined && answer.status < 400
@@ -119,10 +143,12 @@ export async function deliverJson (answer: Extract<Answer, { kind: 'json' }>, { 
   const bytes = isBroken || isCut || isStalled ? half : whole
   const length = (isBroken ? half.length : whole.length) + (isOversize ? OVERSIZE : 0)
 
-  // A model that streams a token every 20 ms needs as long for them when it sends them in one piece. An error comes at once.
+  // A model that streams a token every 20 ms needs as long for them when it sends them in one piece. An error comes at
+  // once.
   if (answer.status < 400) await wire.wait(firstDelayMs + (answer.tokens ?? 0) * tokenDelayMs)
   record.status = answer.status
-  wire.head(answer.status, { ...headers, ...answer.headers, 'content-type': 'application/json', 'content-length': String(length) })
+  wire.head(answer.status, { ...headers, ...answer.headers, 'content-type': 'application/json',
+    'content-length': String(length) })
   if (isOversize) await swell(wire)
   await write(bytes, wire, faults)
   if (isStalled) await wire.silence()
@@ -140,7 +166,11 @@ export async function deliverJson (answer: Extract<Answer, { kind: 'json' }>, { 
 const SLICE = 64 * 1024
 
 /** In pieces, each when the socket has taken the one before: a file of any size takes no memory. */
-export async function deliverFile ({ type, size, etag, range, ifRange, cutAfter, read }: FileAnswer, method: string, { wire, record, faults, firstDelayMs, headers }: Delivery): Promise<Ending> {
+export async function deliverFile (
+  { type, size, etag, range, ifRange, cutAfter, read }: FileAnswer,
+  method: string,
+  { wire, record, faults, firstDelayMs, headers }: Delivery
+): Promise<Ending> {
   const part = ifRange === undefined || ifRange === etag ? partOf(range, size) : 'whole'
   const about = { ...headers, etag, 'accept-ranges': 'bytes', 'content-disposition': 'attachment; filename="download"' }
   await wire.wait(firstDelayMs)
@@ -152,7 +182,8 @@ export async function deliverFile ({ type, size, etag, range, ifRange, cutAfter,
   }
   const { from, to } = part === 'whole' ? { from: 0, to: size } : part
   record.status = part === 'whole' ? 200 : 206
-  wire.head(record.status, { ...about, 'content-type': type, 'content-length': String(to - from), ...(part !== 'whole' && { 'content-range': `bytes ${from}-${to - 1}/${size}` }) })
+  wire.head(record.status, { ...about, 'content-type': type, 'content-length': String(to - from),
+    ...(part !== 'whole' && { 'content-range': `bytes ${from}-${to - 1}/${size}` }) })
   for (let at = from; method !== 'HEAD' && at < to;) {
     const end = Math.min(to, at + SLICE, from + (cutAfter ?? Infinity))
     await write(read(at, end - at), wire, faults)
@@ -166,7 +197,10 @@ export async function deliverFile ({ type, size, etag, range, ifRange, cutAfter,
 }
 
 /** One range; of several, or what is none, the whole may be sent (RFC 9110 14.2). */
-function partOf (range: string | undefined, size: number): { readonly from: number, readonly to: number } | 'whole' | 'none' {
+function partOf (
+  range: string | undefined,
+  size: number
+): { readonly from: number, readonly to: number } | 'whole' | 'none' {
   const [, first = '', last = ''] = /^bytes=(\d*)-(\d*)$/.exec(range ?? '') ?? []
   if (first === '' && last === '') return 'whole'
   const from = first === '' ? Math.max(0, size - Number(last)) : Number(first)

@@ -1,6 +1,6 @@
 // What a vendor's API is to the simulator: requests in, answers out, no socket. One sibling file per dialect.
 import type { IncomingHttpHeaders } from 'node:http'
-import type { SseEvent } from '../sse.ts'
+import type { SseEvent } from '../core/sse.ts'
 import type { Faults } from './faults.ts'
 
 /** Everything is read: the head, and the body as far as the endpoint wants it. */
@@ -18,7 +18,10 @@ export interface Asked {
   readonly faults: Faults
 }
 
-/** Usage as the vendor spells it, field by field; a later value of a field replaces an earlier one (lesson 12). */
+/**
+ * Usage as the vendor spells it, field by field; a later value of a field replaces an earlier one
+ * (src/README.md#last-usage-wins).
+ */
 export type ReportedUsage = Readonly<Record<string, unknown>>
 
 /** An event, and what it is to a bill. */
@@ -30,7 +33,8 @@ export interface Emission {
 }
 
 export type Answer =
-  | { readonly kind: 'json', readonly status: number, readonly headers?: Readonly<Record<string, string>>, readonly body: unknown, readonly text?: string, readonly usage?: ReportedUsage, readonly tokens?: number }
+  | { readonly kind: 'json', readonly status: number, readonly headers?: Readonly<Record<string, string>>,
+    readonly body: unknown, readonly text?: string, readonly usage?: ReportedUsage, readonly tokens?: number }
   | { readonly kind: 'events', readonly emissions: readonly Emission[] }
   | FileAnswer
 

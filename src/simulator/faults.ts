@@ -1,5 +1,5 @@
-// The faults that the simulator can be told to have, and how it is told: by options, by the model's name, or in the prompt.
-// The only list of them: `simulate --help` prints it, the parser reads it, the type is made from it.
+// The faults that the simulator can be told to have, and how it is told: by options, by the model's name, or in the
+// prompt. The only list of them: `simulate --help` prints it, the parser reads it, the type is made from it.
 
 interface Directive {
   readonly takes: 'nothing' | 'number' | 'word'
@@ -15,7 +15,8 @@ export const directives = {
   tokens: { takes: 'number', does: 'the text has exactly so many tokens (max_tokens still ends it)' },
   tool_calls: { takes: 'number', preset: 1, does: 'calls so many of the request\'s tools in parallel' },
 
-  status: { takes: 'number', does: 'an error with this status, in the vendor\'s words; 401 and 403 name an organization and a key' },
+  status: { takes: 'number',
+    does: 'an error with this status, in the vendor\'s words; 401 and 403 name an organization and a key' },
   retry_after: { takes: 'number', does: 'with status: a retry-after header of so many seconds' },
   html: { takes: 'number', preset: 502, does: 'an HTML page with this status, as a load balancer writes it' },
   redirect: { takes: 'nothing', does: '302 to /v1/echo of this simulator' },
@@ -24,24 +25,28 @@ export const directives = {
   refuse: { takes: 'nothing', does: 'an answer with stop_reason refusal' },
 
   stall: { takes: 'nothing', does: 'silent before the head, until the client leaves' },
-  stall_after: { takes: 'number', does: 'silent after so many events (JSON: after half of the body), until the client leaves' },
+  stall_after: { takes: 'number',
+    does: 'silent after so many events (JSON: after half of the body), until the client leaves' },
   cut: { takes: 'nothing', does: 'closes the connection before the head' },
   cut_after: { takes: 'number', does: 'closes the connection after so many events (JSON: after half of the body)' },
-  cut_mid_event: { takes: 'number', does: 'closes the connection in the middle of the event after so many (JSON: of the body)' },
+  cut_mid_event: { takes: 'number',
+    does: 'closes the connection in the middle of the event after so many (JSON: of the body)' },
   end_after: { takes: 'number', does: 'ends the stream cleanly after so many events' },
   no_terminal: { takes: 'nothing', does: 'ends the stream cleanly without message_stop (chat: without [DONE])' },
 
   empty: { takes: 'nothing', does: 'a whole answer with no content' },
   empty_body: { takes: 'nothing', does: '200 with no byte in the body' },
   malformed: { takes: 'number', preset: 0, does: 'broken JSON: in the event after so many, or the body' },
-  oversize: { takes: 'number', preset: 0, does: 'the event after so many (JSON: the body) has 200 MiB, nearly all of it white space' },
+  oversize: { takes: 'number', preset: 0,
+    does: 'the event after so many (JSON: the body) has 200 MiB, nearly all of it white space' },
   error_event_first: { takes: 'nothing', does: 'the stream begins with an error event (JSON: status 529)' },
   error_event_after: { takes: 'number', does: 'an error event after so many events (JSON: status 529)' },
   error_type: { takes: 'word', does: 'with error_event_*: its type; overloaded_error otherwise' },
   unknown_event: { takes: 'nothing', does: 'an event of a type that nobody knows yet, after message_start' },
 
   usage_zero: { takes: 'nothing', does: 'all counters of usage are 0' },
-  usage_late: { takes: 'nothing', does: 'message_start (chat: the first chunk) reports fewer input tokens than the last usage' },
+  usage_late: { takes: 'nothing',
+    does: 'message_start (chat: the first chunk) reports fewer input tokens than the last usage' },
   usage_missing: { takes: 'nothing', does: 'no usage anywhere' },
 
   cached: { takes: 'number', does: 'chat: so many tokens of the prompt were read from a cache' },
@@ -87,7 +92,9 @@ export type FaultName = keyof typeof directives
 
 /** What one request suffers. */
 export type Faults = {
-  readonly [Name in FaultName]?: (typeof directives)[Name]['takes'] extends 'nothing' ? true : (typeof directives)[Name]['takes'] extends 'word' ? string : number
+  readonly [Name in FaultName]?: (typeof directives)[Name]['takes'] extends 'nothing' ? true
+    : (typeof directives)[Name]['takes'] extends 'word' ? string
+    : number
 }
 
 /** A directive that says nothing we know; the message tells what would be understood. */
@@ -100,7 +107,10 @@ const marker = /\[\[sim:([^\]]*)\]\]/g
  * @throws {UnknownDirective}
  */
 export function faultsInText (text: string): Faults {
-  return Array.from(text.matchAll(marker)).reduce<Faults>((faults, match) => ({ ...faults, ...parseFaults(match[1] ?? '') }), {})
+  return Array.from(text.matchAll(marker)).reduce<Faults>(
+    (faults, match) => ({ ...faults, ...parseFaults(match[1] ?? '') }),
+    {}
+  )
 }
 
 export function withoutDirectives (text: string): string {
@@ -127,7 +137,11 @@ export function parseFaults (words: string): Faults {
   for (const word of words.split(/[\s,]+/)) {
     if (word === '') continue
     const [name = '', value] = word.split('=', 2)
-    if (!isName(name)) throw new UnknownDirective(`the simulator does not know the directive "${name}"; it knows ${Object.keys(directives).join(', ')}`)
+    if (!isName(name)) {
+      throw new UnknownDirective(
+        `the simulator does not know the directive "${name}"; it knows ${Object.keys(directives).join(', ')}`
+      )
+    }
     faults[name] = readValue(name, value)
   }
   return faults as Faults
@@ -144,9 +158,13 @@ function readValue (name: FaultName, value: string | undefined): string | number
     return value
   }
   if (value === undefined && directive.preset !== undefined) return directive.preset
-  if (value === undefined || !/^\d{1,9}$/.test(value)) throw new UnknownDirective(`the directive "${name}" needs a whole number: ${name}=3`)
+  if (value === undefined || !/^\d{1,9}$/.test(value)) {
+    throw new UnknownDirective(`the directive "${name}" needs a whole number: ${name}=3`)
+  }
   const number = Number(value)
-  if ((name === 'status' || name === 'html' || name === 'poll_status') && (number < 400 || number > 599)) throw new UnknownDirective(`the directive "${name}" needs a status from 400 to 599`)
+  if (
+    (name === 'status' || name === 'html' || name === 'poll_status') && (number < 400 || number > 599)
+  ) throw new UnknownDirective(`the directive "${name}" needs a status from 400 to 599`)
   if (name === 'chunk' && number === 0) throw new UnknownDirective('the directive "chunk" needs at least 1 byte')
   return number
 }
@@ -158,7 +176,13 @@ function isName (name: string): name is FaultName {
 /** For `simulate --help`. */
 export function directiveTable (): string {
   const rows = Object.entries(directives).map(([name, directive]: [string, Directive]) => {
-    const value = directive.takes === 'nothing' ? '' : directive.takes === 'word' ? '=WORD' : directive.preset === undefined ? '=N' : `[=N]`
+    const value = directive.takes === 'nothing'
+      ? ''
+      : directive.takes === 'word'
+      ? '=WORD'
+      : directive.preset === undefined
+      ? '=N'
+      : `[=N]`
     const preset = directive.preset === undefined ? '' : ` (N: ${directive.preset})`
     return [name + value, directive.does + preset] as const
   })

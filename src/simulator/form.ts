@@ -1,4 +1,5 @@
-// A multipart/form-data body as an object: fields as text, of files what a test wants to know. Small and whole in memory: a vendor of its own.
+// A multipart/form-data body as an object: fields as text, of files what a test wants to know. Small and whole in
+// memory: a vendor of its own.
 import { createHash } from 'node:crypto'
 
 /** What arrived as a file. */
@@ -10,8 +11,11 @@ export interface FormFile {
 }
 
 /** @returns undefined: it is no form, or a broken one */
-export function parseForm (contentType: string | undefined, body: Buffer): Readonly<Record<string, unknown>> | undefined {
-  const [, quoted, plain] = /^multipart\/form-data\s*;.*?boundary=(?:"([^"]+)"|([^\s;]+))/i.exec(contentType ?? '') ?? []
+export function parseForm (
+  contentType: string | undefined, body: Buffer
+): Readonly<Record<string, unknown>> | undefined {
+  const [, quoted, plain] =
+    /^multipart\/form-data\s*;.*?boundary=(?:"([^"]+)"|([^\s;]+))/i.exec(contentType ?? '') ?? []
   const boundary = quoted ?? plain
   if (boundary === undefined) return undefined
   const fields: Record<string, unknown> = {}
@@ -35,7 +39,10 @@ function add (fields: Record<string, unknown>, head: string, value: Buffer): voi
   const name = /\bname="([^"]*)"/i.exec(head)?.[1] ?? ''
   const filename = /\bfilename="([^"]*)"/i.exec(head)?.[1]
   const read: string | FormFile = filename === undefined ? value.toString('utf8') : {
-    filename, content_type: /^content-type: *(\S+)/im.exec(head)?.[1] ?? '', bytes: value.length, sha256: createHash('sha256').update(value).digest('hex')
+    filename,
+    content_type: /^content-type: *(\S+)/im.exec(head)?.[1] ?? '',
+    bytes: value.length,
+    sha256: createHash('sha256').update(value).digest('hex')
   }
   if (!name.endsWith('[]')) { fields[name] = read; return }
   const list = fields[name]

@@ -32,7 +32,8 @@ export interface MessagesBody {
   readonly system?: string | readonly Block[]
   readonly stream?: boolean
   readonly stop_sequences?: readonly string[]
-  readonly thinking?: { readonly type: 'enabled' | 'adaptive' | 'between_tools' | 'disabled', readonly budget_tokens?: number, readonly display?: string | null }
+  readonly thinking?: { readonly type: 'enabled' | 'adaptive' | 'between_tools' | 'disabled',
+    readonly budget_tokens?: number, readonly display?: string | null }
   readonly tools?: readonly Tool[]
   readonly tool_choice?: { readonly type: 'auto' | 'any' | 'tool' | 'none', readonly name?: string }
   readonly output_config?: { readonly format?: { readonly type: string, readonly schema?: unknown } | null }
@@ -40,14 +41,40 @@ export interface MessagesBody {
 }
 
 const fields = new Set([
-  'model', 'max_tokens', 'messages', 'system', 'metadata', 'stop_sequences', 'stream', 'temperature', 'top_p', 'top_k', 'thinking', 'tools', 'tool_choice',
-  'output_config', 'cache_control', 'service_tier', 'speed', 'container', 'inference_geo', 'diagnostics', 'mcp_servers', 'context_management', 'fallbacks', 'thread'
+  'model',
+  'max_tokens',
+  'messages',
+  'system',
+  'metadata',
+  'stop_sequences',
+  'stream',
+  'temperature',
+  'top_p',
+  'top_k',
+  'thinking',
+  'tools',
+  'tool_choice',
+  'output_config',
+  'cache_control',
+  'service_tier',
+  'speed',
+  'container',
+  'inference_geo',
+  'diagnostics',
+  'mcp_servers',
+  'context_management',
+  'fallbacks',
+  'thread'
 ])
 const versions = ['2023-01-01', '2023-06-01', '2026-10-21']
 const mediaTypes = ['image/jpeg', 'image/png', 'image/gif', 'image/webp']
 
 /** @throws {VendorError} */
-export function checkHeaders (headers: Readonly<Record<string, string | readonly string[] | undefined>>, key: string | undefined, betas: readonly string[] | undefined): void {
+export function checkHeaders (
+  headers: Readonly<Record<string, string | readonly string[] | undefined>>,
+  key: string | undefined,
+  betas: readonly string[] | undefined
+): void {
   // With both headers the vendor looks at x-api-key only.
   const given = headers['x-api-key'] ?? /^Bearer +(.+)$/i.exec(String(headers['authorization'] ?? ''))?.[1]
   if (given === undefined || given === '') throw new VendorError(401, 'x-api-key header is required')
@@ -58,7 +85,9 @@ export function checkHeaders (headers: Readonly<Record<string, string | readonly
   if (!versions.includes(String(version))) refuse(`anthropic-version: "${version}" is not a valid version`)
   if (betas === undefined) return
   for (const beta of String(headers['anthropic-beta'] ?? '').split(',').map((name) => name.trim())) {
-    if (beta !== '' && !betas.includes(beta)) refuse(`Unexpected value(s) \`${beta}\` for the \`anthropic-beta\` header.`)
+    if (beta !== '' && !betas.includes(beta)) {
+      refuse(`Unexpected value(s) \`${beta}\` for the \`anthropic-beta\` header.`)
+    }
   }
 }
 
@@ -70,9 +99,13 @@ export function checkBody (body: unknown, version: string, endpoint: 'messages' 
   if (endpoint === 'messages') {
     const limit = body['max_tokens']
     if (limit === undefined) refuse('max_tokens: Field required')
-    if (!Number.isInteger(limit) || (limit as number) < 0) refuse('max_tokens: Input should be greater than or equal to 0')
+    if (!Number.isInteger(limit) || (limit as number) < 0) {
+      refuse('max_tokens: Input should be greater than or equal to 0')
+    }
   }
-  if (body['stream'] !== undefined && typeof body['stream'] !== 'boolean') refuse('stream: Input should be a valid boolean')
+  if (body['stream'] !== undefined && typeof body['stream'] !== 'boolean') {
+    refuse('stream: Input should be a valid boolean')
+  }
   checkSampling(body, version)
   checkStopSequences(body['stop_sequences'])
   checkTools(body['tools'], body['tool_choice'])
@@ -114,9 +147,15 @@ function checkTools (tools: unknown, choice: unknown): void {
     if (isCustom && !isObject(tool['input_schema'])) refuse(`tools.${index}.custom.input_schema: Field required`)
   }
   if (choice === undefined) return
-  if (!isObject(choice) || !['auto', 'any', 'tool', 'none'].includes(String(choice['type']))) refuse('tool_choice: Input tag is none of \'auto\', \'any\', \'tool\', \'none\'')
-  if (list.length === 0 && choice['type'] !== 'none') refuse('tool_choice: tool_choice may only be specified while providing tools')
-  if (choice['type'] === 'tool' && !list.some((tool) => isObject(tool) && tool['name'] === choice['name'])) refuse(`Tool '${choice['name']}' not found in provided tools`)
+  if (!isObject(choice) || !['auto', 'any', 'tool', 'none'].includes(String(choice['type']))) {
+    refuse('tool_choice: Input tag is none of \'auto\', \'any\', \'tool\', \'none\'')
+  }
+  if (list.length === 0 && choice['type'] !== 'none') {
+    refuse('tool_choice: tool_choice may only be specified while providing tools')
+  }
+  if (choice['type'] === 'tool' && !list.some((tool) => isObject(tool) && tool['name'] === choice['name'])) {
+    refuse(`Tool '${choice['name']}' not found in provided tools`)
+  }
 }
 
 function checkThinking (body: Readonly<Record<string, unknown>>): void {
@@ -129,11 +168,19 @@ function checkThinking (body: Readonly<Record<string, unknown>>): void {
   if (thinking['type'] === 'enabled') {
     const budget = thinking['budget_tokens']
     if (budget === undefined) refuse('thinking.enabled.budget_tokens: Field required')
-    if (!Number.isInteger(budget) || (budget as number) < 1024) refuse('thinking.enabled.budget_tokens: Input should be greater than or equal to 1024')
-    if (limit !== undefined && (limit as number) <= (budget as number)) refuse('`max_tokens` must be greater than `thinking.budget_tokens`.')
+    if (!Number.isInteger(budget) || (budget as number) < 1024) {
+      refuse('thinking.enabled.budget_tokens: Input should be greater than or equal to 1024')
+    }
+    if (limit !== undefined && (limit as number) <= (budget as number)) {
+      refuse('`max_tokens` must be greater than `thinking.budget_tokens`.')
+    }
   }
-  if (temperature !== undefined && temperature !== 1) refuse('`temperature` may only be set to 1 when thinking is enabled.')
-  if (isObject(choice) && (choice['type'] === 'any' || choice['type'] === 'tool')) refuse('Thinking may not be enabled when tool_choice forces tool use.')
+  if (temperature !== undefined && temperature !== 1) {
+    refuse('`temperature` may only be set to 1 when thinking is enabled.')
+  }
+  if (isObject(choice) && (choice['type'] === 'any' || choice['type'] === 'tool')) {
+    refuse('Thinking may not be enabled when tool_choice forces tool use.')
+  }
 }
 
 function checkMessages (messages: unknown): void {
@@ -142,11 +189,15 @@ function checkMessages (messages: unknown): void {
   if (messages.length === 0) refuse('messages: at least one message is required')
   for (const [index, message] of messages.entries()) {
     const at = `messages.${index}`
-    if (!isObject(message) || !['user', 'assistant', 'system'].includes(String(message['role']))) refuse(`${at}.role: Input should be 'user', 'assistant' or 'system'`)
+    if (!isObject(message) || !['user', 'assistant', 'system'].includes(String(message['role']))) {
+      refuse(`${at}.role: Input should be 'user', 'assistant' or 'system'`)
+    }
     const { content } = message
     if (typeof content === 'string') {
-      if (content === '') refuse(`${at}: all messages must have non-empty content except for the optional final assistant message`)
-    } else checkBlocks(content, `${at}.content`)
+      if (content === '') {
+        refuse(`${at}: all messages must have non-empty content except for the optional final assistant message`)
+      }
+    } else { checkBlocks(content, `${at}.content`) }
   }
   checkToolPairs(messages as Message[])
 }
@@ -160,36 +211,62 @@ function checkBlocks (blocks: unknown, at: string): void {
       if (block['text'].trim() === '') refuse('messages: text content blocks must be non-empty')
     }
     if (block['type'] === 'image') checkImage(block['source'], `${at}.${index}.image.source`)
-    if (block['type'] === 'thinking' && typeof block['signature'] !== 'string') refuse(`${at}.${index}.thinking.signature: Field required`)
+    if (block['type'] === 'thinking' && typeof block['signature'] !== 'string') {
+      refuse(`${at}.${index}.thinking.signature: Field required`)
+    }
   }
 }
 
 function checkImage (source: unknown, at: string): void {
   if (!isObject(source)) refuse(`${at}: Field required`)
   if (source['type'] === 'base64') {
-    if (!mediaTypes.includes(String(source['media_type']))) refuse(`${at}.base64.media_type: Input should be 'image/jpeg', 'image/png', 'image/gif' or 'image/webp'`)
+    if (!mediaTypes.includes(String(source['media_type']))) {
+      refuse(`${at}.base64.media_type: Input should be 'image/jpeg', 'image/png', 'image/gif' or 'image/webp'`)
+    }
     if (typeof source['data'] !== 'string' || source['data'] === '') refuse(`${at}.base64.data: Field required`)
   } else if (source['type'] === 'url') {
     if (typeof source['url'] !== 'string') refuse(`${at}.url.url: Field required`)
-  } else if (source['type'] !== 'file') refuse(`${at}: Input tag '${source['type']}' is none of 'base64', 'url', 'file'`)
+  } else if (source['type'] !== 'file') {
+    refuse(`${at}: Input tag '${source['type']}' is none of 'base64', 'url', 'file'`)
+  }
 }
 
 function checkToolPairs (messages: readonly Message[]): void {
   let asked: string[] = []
   for (const [index, message] of messages.entries()) {
-    const results = blocksOf(message).filter((block) => block.type === 'tool_result').map((block) => String(block['tool_use_id']))
+    const results = blocksOf(message).filter((block) => block.type === 'tool_result').map((block) =>
+      String(block['tool_use_id'])
+    )
     const missing = asked.filter((id) => !results.includes(id))
-    if (missing.length > 0) refuse(`messages.${index - 1}: \`tool_use\` ids were found without \`tool_result\` blocks immediately after: ${missing.join(', ')}. Each \`tool_use\` block must have a corresponding \`tool_result\` block in the next message.`)
+    if (missing.length > 0) {
+      refuse(
+        `messages.${index - 1}: \`tool_use\` ids were found without \`tool_result\` blocks immediately after: ` +
+        `${missing.join(', ')}. Each \`tool_use\` block must have a corresponding \`tool_result\` block in the next ` +
+        'message.'
+      )
+    }
     const unasked = results.find((id) => !asked.includes(id))
-    if (unasked !== undefined) refuse(`messages.${index}: unexpected \`tool_use_id\` found in \`tool_result\` blocks: ${unasked}. Each \`tool_result\` block must have a corresponding \`tool_use\` block in the previous message.`)
+    if (unasked !== undefined) {
+      refuse(
+        `messages.${index}: unexpected \`tool_use_id\` found in \`tool_result\` blocks: ${unasked}. Each ` +
+        `\`tool_result\` block must have a corresponding \`tool_use\` block in the previous message.`
+      )
+    }
     asked = blocksOf(message).filter((block) => block.type === 'tool_use').map((block) => String(block['id']))
   }
-  if (asked.length > 0) refuse(`messages.${messages.length - 1}: \`tool_use\` ids were found without \`tool_result\` blocks immediately after: ${asked.join(', ')}.`)
+  if (asked.length > 0) {
+    refuse(
+      `messages.${messages.length - 1}: \`tool_use\` ids were found without \`tool_result\` blocks immediately ` +
+      `after: ${asked.join(', ')}.`
+    )
+  }
 }
 
 function countCacheMarks (body: MessagesBody): number {
   const system = typeof body.system === 'string' ? [] : body.system ?? []
-  const marked = [...body.tools ?? [], ...system, ...body.messages.flatMap(blocksOf)].filter((block) => isObject(block.cache_control))
+  const marked = [...body.tools ?? [], ...system, ...body.messages.flatMap(blocksOf)].filter((block) =>
+    isObject(block.cache_control)
+  )
   return marked.length + (isObject(body.cache_control) ? 1 : 0)
 }
 

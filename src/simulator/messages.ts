@@ -1,7 +1,9 @@
-// The dialect `messages`: POST /v1/messages and its token counter, JSON and events, as the vendor speaks them (protocol A2-A7, A9).
-import { SseEvent } from '../sse.ts'
+// The dialect `messages`: POST /v1/messages and its token counter, JSON and events, as the vendor speaks them (protocol
+// A2-A7, A9).
+import { SseEvent } from '../core/sse.ts'
 import { checkSignatures, compose, token24, type Composition, type Part } from './composition.ts'
-import { isObject, VendorError, type Answer, type Dialect, type Emission, type Endpoint, type ReportedUsage } from './dialect.ts'
+import { isObject, VendorError, type Answer, type Dialect, type Emission, type Endpoint,
+  type ReportedUsage } from './dialect.ts'
 import type { Faults } from './faults.ts'
 import { checkBody, checkHeaders, lastTurn, textOf, type MessagesBody } from './messages-body.ts'
 import { countInput, PromptCache, type InputTokens } from './prompt-cache.ts'
@@ -31,7 +33,9 @@ export function messagesDialect (options: MessagesOptions): Dialect {
       const composition = compose(body, asked.faults)
       const usage = usageOf(cache.count(body), composition, asked.faults)
       const id = `msg_${token24()}`
-      return body.stream === true ? { kind: 'events', emissions: toEvents(id, body.model, composition, usage) } : toJson(id, body.model, composition, usage)
+      return body.stream === true
+        ? { kind: 'events', emissions: toEvents(id, body.model, composition, usage) }
+        : toJson(id, body.model, composition, usage)
     }
   }
 
@@ -51,23 +55,45 @@ export function messagesDialect (options: MessagesOptions): Dialect {
     const input = faults.context === true ? Math.max(countInput(body), limit - body.max_tokens + 1) : countInput(body)
     if (input + body.max_tokens <= limit) return
     // Claude Code reads the numbers in this sentence, and asks again with fewer max_tokens (protocol A10).
-    throw new VendorError(400, `input length and \`max_tokens\` exceed context limit: ${input} + ${body.max_tokens} > ${limit}, decrease input length or \`max_tokens\` and try again`)
+    throw new VendorError(400,
+      `input length and \`max_tokens\` exceed context limit: ${input} + ${body.max_tokens} > ${limit}, decrease ` +
+      `input length or \`max_tokens\` and try again`)
   }
 
   return {
     endpoints: { 'POST /v1/messages': messages, 'POST /v1/messages/count_tokens': countTokens },
-    errorBody: (error, requestId) => ({ type: 'error', error: { type: errorType(error.status), message: error.message }, request_id: requestId }),
-    errorEvent: (type, requestId) => ({ event: SseEvent.of('error', { type: 'error', error: { type, message: type === 'overloaded_error' ? 'Overloaded' : 'Internal server error' }, request_id: requestId }) }),
-    brokenEvent: () => ({ event: new SseEvent('content_block_start', '{"type":"content_block_start","index":0,"content_bl') }),
-    unknownEvent: () => ({ event: SseEvent.of('future_event', { type: 'future_event', reason: 'the vendor may add types at any time' }) })
+    errorBody: (error, requestId) => ({
+      type: 'error',
+      error: { type: errorType(error.status), message: error.message },
+      request_id: requestId
+    }),
+    errorEvent: (type, requestId) => ({
+      event: SseEvent.of('error', { type: 'error',
+        error: { type, message: type === 'overloaded_error' ? 'Overloaded' : 'Internal server error' },
+        request_id: requestId })
+    }),
+    brokenEvent: () => ({
+      event: new SseEvent('content_block_start', '{"type":"content_block_start","index":0,"content_bl')
+    }),
+    unknownEvent: () => ({
+      event: SseEvent.of('future_event', { type: 'future_event', reason: 'the vendor may add types at any time' })
+    })
   }
 }
 
 /** protocol A7 */
 export function errorType (status: number): string {
   const types: Readonly<Record<number, string>> = {
-    401: 'authentication_error', 402: 'billing_error', 403: 'permission_error', 404: 'not_found_error', 409: 'conflict_error', 413: 'request_too_large',
-    429: 'rate_limit_error', 504: 'timeout_error', 503: 'overloaded_error', 529: 'overloaded_error'
+    401: 'authentication_error',
+    402: 'billing_error',
+    403: 'permission_error',
+    404: 'not_found_error',
+    409: 'conflict_error',
+    413: 'request_too_large',
+    429: 'rate_limit_error',
+    504: 'timeout_error',
+    503: 'overloaded_error',
+    529: 'overloaded_error'
   }
   return types[status] ?? (status < 500 ? 'invalid_request_error' : 'api_error')
 }
@@ -75,7 +101,11 @@ export function errorType (status: number): string {
 /** Runs before the body is checked, so it takes anything. */
 function prompt (body: unknown): string {
   if (!isObject(body) || !Array.isArray(body['messages'])) return ''
-  const turns = body['messages'].filter((message) => isObject(message) && (typeof message['content'] === 'string' || (Array.isArray(message['content']) && message['content'].every(isObject))))
+  const turns = body['messages'].filter((message) =>
+    isObject(message) &&
+    (typeof message['content'] === 'string' ||
+      (Array.isArray(message['content']) && message['content'].every(isObject)))
+  )
   return textOf(lastTurn({ ...body, messages: turns } as unknown as MessagesBody))
 }
 
@@ -93,7 +123,8 @@ function usageOf (input: InputTokens, { outputTokens, thinkingTokens }: Composit
     input_tokens: count(input.uncached),
     cache_creation_input_tokens: count(input.written5m + input.written1h),
     cache_read_input_tokens: count(input.read),
-    cache_creation: { ephemeral_5m_input_tokens: count(input.written5m), ephemeral_1h_input_tokens: count(input.written1h) }
+    cache_creation: { ephemeral_5m_input_tokens: count(input.written5m),
+      ephemeral_1h_input_tokens: count(input.written1h) }
   }
   const details = thinkingTokens > 0 ? { output_tokens_details: { thinking_tokens: count(thinkingTokens) } } : {}
   return {
@@ -130,7 +161,9 @@ function toJson (id: string, model: string, composition: Composition, usage: Usa
 function contentOf (part: Part): unknown {
   const whole = part.tokens.join('')
   if (part.kind === 'text') return { type: 'text', text: whole }
-  if (part.kind === 'thinking') return { type: 'thinking', thinking: part.isShown ? whole : '', signature: part.signature }
+  if (part.kind === 'thinking') {
+    return { type: 'thinking', thinking: part.isShown ? whole : '', signature: part.signature }
+  }
   return { type: 'tool_use', id: part.id, name: part.name, input: inputOf(whole) }
 }
 
@@ -156,13 +189,15 @@ function stopDetails ({ stopReason }: Composition): object {
 }
 
 function toEvents (id: string, model: string, composition: Composition, usage: Usage): readonly Emission[] {
-  const start = { ...envelope(id, model), content: [], stop_reason: null, stop_sequence: null, ...(usage.first === undefined ? {} : { usage: usage.first }) }
+  const start = { ...envelope(id, model), content: [], stop_reason: null, stop_sequence: null,
+    ...(usage.first === undefined ? {} : { usage: usage.first }) }
   return [
     emission('message_start', { message: start }, { usage: usage.first }),
     emission('ping', {}),
     ...composition.parts.flatMap(blockEvents),
     emission('message_delta', {
-      delta: { stop_reason: composition.stopReason, stop_sequence: composition.stopSequence, ...stopDetails(composition) },
+      delta: { stop_reason: composition.stopReason, stop_sequence: composition.stopSequence,
+        ...stopDetails(composition) },
       ...(usage.last === undefined ? {} : { usage: usage.last })
     }, { usage: usage.last }),
     emission('message_stop', {})
@@ -186,14 +221,20 @@ function emptyBlock (part: Part): object {
 function deltasOf (part: Part): readonly { readonly delta: object, readonly text?: string }[] {
   if (part.kind === 'text') return part.tokens.map((text) => ({ delta: { type: 'text_delta', text }, text }))
   if (part.kind === 'thinking') {
-    const thoughts = part.isShown ? part.tokens.map((text) => ({ delta: { type: 'thinking_delta', thinking: text }, text })) : []
+    const thoughts = part.isShown
+      ? part.tokens.map((text) => ({ delta: { type: 'thinking_delta', thinking: text }, text }))
+      : []
     return [...thoughts, { delta: { type: 'signature_delta', signature: part.signature } }]
   }
   // The vendor begins the input of a call with an empty piece.
   return ['', ...part.tokens].map((text) => ({ delta: { type: 'input_json_delta', partial_json: text }, text }))
 }
 
-function emission (type: string, fields: object, worth: { readonly text?: string | undefined, readonly usage?: ReportedUsage | undefined } = {}): Emission {
+function emission (
+  type: string,
+  fields: object,
+  worth: { readonly text?: string | undefined, readonly usage?: ReportedUsage | undefined } = {}
+): Emission {
   return {
     event: SseEvent.of(type, { type, ...fields }),
     ...(worth.text === undefined ? {} : { text: worth.text }),

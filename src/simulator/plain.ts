@@ -1,6 +1,6 @@
 // Two endpoints that are no dialect of text: what a forward route can be pointed at to see what arrives.
 import { createHash } from 'node:crypto'
-import { SseEvent } from '../sse.ts'
+import { SseEvent } from '../core/sse.ts'
 import { isObject, VendorError, type Dialect, type Endpoint } from './dialect.ts'
 import { withoutDirectives } from './faults.ts'
 import { countTokens } from './tokens.ts'
@@ -11,13 +11,23 @@ const embeddings: Endpoint = {
   keepsBody: true,
   prompt: (body) => isObject(body) ? inputsOf(body['input']).join('\n') : '',
   answer ({ headers, body }) {
-    if (headers['authorization'] === undefined && headers['x-api-key'] === undefined) throw new VendorError(401, 'You didn\'t provide an API key.')
-    if (!isObject(body) || typeof body['model'] !== 'string') throw new VendorError(400, 'you must provide a model parameter')
+    if (headers['authorization'] === undefined && headers['x-api-key'] === undefined) {
+      throw new VendorError(401, 'You didn\'t provide an API key.')
+    }
+    if (!isObject(body) || typeof body['model'] !== 'string') {
+      throw new VendorError(400, 'you must provide a model parameter')
+    }
     const inputs = inputsOf(body['input'])
-    if (inputs.length === 0) throw new VendorError(400, '\'input\' must be a string or a list of strings, and not empty')
+    if (inputs.length === 0) {
+      throw new VendorError(400, '\'input\' must be a string or a list of strings, and not empty')
+    }
     const tokens = inputs.reduce((sum, input) => sum + countTokens(input), 0)
     const usage = { prompt_tokens: tokens, total_tokens: tokens }
-    const data = inputs.map((input, index) => ({ object: 'embedding', index, embedding: vectorOf(withoutDirectives(input)) }))
+    const data = inputs.map((input, index) => ({
+      object: 'embedding',
+      index,
+      embedding: vectorOf(withoutDirectives(input))
+    }))
     return { kind: 'json', status: 200, body: { object: 'list', data, model: body['model'], usage }, usage }
   }
 }
@@ -26,9 +36,11 @@ const embeddings: Endpoint = {
 const echo: Endpoint = {
   keepsBody: false,
   prompt: () => '',
-  answer: ({ method, path, query, headers, bodyBytes, bodySha256 }) => (
-    { kind: 'json', status: 200, body: { method, path, query, headers, body: { bytes: bodyBytes, sha256: bodySha256 } } }
-  )
+  answer: ({ method, path, query, headers, bodyBytes, bodySha256 }) => ({
+    kind: 'json',
+    status: 200,
+    body: { method, path, query, headers, body: { bytes: bodyBytes, sha256: bodySha256 } }
+  })
 }
 
 export const plainDialect: Dialect = {

@@ -22,8 +22,8 @@ interface Segment {
 const lifeMs = { '5m': 5 * 60_000, '1h': 60 * 60_000 }
 
 /**
- * Remembers the prefixes that were marked with cache_control, by hash. Unlike the vendor's it caches prefixes of any length
- * (the vendor wants some 1,000 tokens), so that a short demo shows what a long prompt does.
+ * Remembers the prefixes that were marked with cache_control, by hash. Unlike the vendor's it caches prefixes of any
+ * length (the vendor wants some 1,000 tokens), so that a short demo shows what a long prompt does.
  */
 export class PromptCache {
   /** hash of a prefix -> when it is forgotten */
@@ -53,7 +53,9 @@ export class PromptCache {
         tokens[mark?.ttl === '1h' ? 'written1h' : 'written5m'] += segment.tokens
       }
     }
-    for (const [index, { mark }] of segments.entries()) if (mark !== undefined) this.#remember(hashes[index] ?? '', mark.ttl ?? '5m')
+    for (const [index, { mark }] of segments.entries()) {
+      if (mark !== undefined) this.#remember(hashes[index] ?? '', mark.ttl ?? '5m')
+    }
     return tokens
   }
 
@@ -83,20 +85,29 @@ export function countInput (body: MessagesBody): number {
 
 /** In the order of the vendor's cache: tools, system, messages. */
 function segmentsOf (body: MessagesBody): Segment[] {
-  const system: readonly Block[] = typeof body.system === 'string' ? [{ type: 'text', text: body.system }] : body.system ?? []
+  const system: readonly Block[] = typeof body.system === 'string'
+    ? [{ type: 'text', text: body.system }]
+    : body.system ?? []
   const segments = [
-    ...(body.tools ?? []).map((tool) => segment('tool', tool, countTokens(JSON.stringify({ ...tool, cache_control: undefined })))),
+    ...(body.tools ?? []).map((tool) =>
+      segment('tool', tool, countTokens(JSON.stringify({ ...tool, cache_control: undefined })))
+    ),
     ...system.map((block) => segment('system', block, tokensInBlock(block))),
-    ...body.messages.flatMap((message) => blocksOf(message).map((block) => segment(message.role, block, tokensInBlock(block))))
+    ...body.messages.flatMap((message) =>
+      blocksOf(message).map((block) => segment(message.role, block, tokensInBlock(block)))
+    )
   ]
   // A mark at the top level is one at the last block.
   const last = segments.at(-1)
-  if (isObject(body.cache_control) && last !== undefined) segments[segments.length - 1] = { ...last, mark: body.cache_control }
+  if (isObject(body.cache_control) && last !== undefined) {
+    segments[segments.length - 1] = { ...last, mark: body.cache_control }
+  }
   return segments
 }
 
 function segment (place: string, part: { readonly cache_control?: CacheControl | null }, tokens: number): Segment {
-  return { key: place + JSON.stringify({ ...part, cache_control: undefined }), tokens, mark: part.cache_control ?? undefined }
+  return { key: place + JSON.stringify({ ...part, cache_control: undefined }), tokens,
+    mark: part.cache_control ?? undefined }
 }
 
 function prefixHashes (model: string, segments: readonly Segment[]): string[] {

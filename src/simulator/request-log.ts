@@ -68,8 +68,23 @@ export class RequestLog {
 
   open (id: string, at: number, method: string, path: string, headers: IncomingHttpHeaders): RequestRecord {
     const record: RequestRecord = {
-      id, at, method, path, headers, body: undefined, body_bytes: 0, body_sha256: '', model: undefined, faults: {}, stream: false,
-      status: 0, events_sent: 0, text_sent: '', usage: undefined, ended: undefined, failure: undefined
+      id,
+      at,
+      method,
+      path,
+      headers,
+      body: undefined,
+      body_bytes: 0,
+      body_sha256: '',
+      model: undefined,
+      faults: {},
+      stream: false,
+      status: 0,
+      events_sent: 0,
+      text_sent: '',
+      usage: undefined,
+      ended: undefined,
+      failure: undefined
     }
     this.requests.push(record)
     if (this.requests.length > this.#keep) this.requests.shift()

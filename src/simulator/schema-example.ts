@@ -1,7 +1,10 @@
 // A value that fits a JSON Schema, made from the words of a prompt: the input of a tool call, a structured answer.
 import { isObject } from './dialect.ts'
 
-/** Follows type, enum, const, default, properties, items, anyOf; of the rest it knows nothing. The same words give the same value. */
+/**
+ * Follows type, enum, const, default, properties, items, anyOf; of the rest it knows nothing. The same words give the
+ * same value.
+ */
 export function exampleOf (schema: unknown, words: string, name = '', depth = 0): unknown {
   if (!isObject(schema) || depth > 8) return {}
   if ('const' in schema) return schema['const']
@@ -17,7 +20,9 @@ export function exampleOf (schema: unknown, words: string, name = '', depth = 0)
   if (type === 'null') return null
   if (type === 'array') return 'items' in schema ? [exampleOf(schema['items'], words, name, depth + 1)] : []
   const properties = isObject(schema['properties']) ? schema['properties'] : {}
-  return Object.fromEntries(Object.entries(properties).map(([key, value]) => [key, exampleOf(value, words, key, depth + 1)]))
+  return Object.fromEntries(
+    Object.entries(properties).map(([key, value]) => [key, exampleOf(value, words, key, depth + 1)])
+  )
 }
 
 /** "What is the weather in Oslo?" has a city. */

@@ -1,5 +1,5 @@
-// A model vendor that is not one: a real HTTP server that speaks a vendor's dialects, has a vendor's faults, and keeps a log.
-// To try the gateway without an account, to test it, and to rehearse what a bad day of a vendor does to it.
+// A model vendor that is not one: a real HTTP server that speaks a vendor's dialects, has a vendor's faults, and keeps
+// a log. To try the gateway without an account, to test it, and to rehearse what a bad day of a vendor does to it.
 import { createHash } from 'node:crypto'
 import { once, type EventEmitter } from 'node:events'
 import { createServer, type IncomingMessage, type ServerResponse } from 'node:http'
@@ -39,7 +39,10 @@ export interface SimulatorOptions {
   readonly errorRate?: number
   /** the statuses to choose from */
   readonly errorStatuses?: readonly number[]
-  /** milliseconds without faults, then as many with them, in turn; with no others, connections are closed before the head then */
+  /**
+   * milliseconds without faults, then as many with them, in turn; with no others, connections are closed before the
+   * head then
+   */
   readonly flapMs?: number
   /** of all that is left to chance: the same seed and order of requests, the same faults */
   readonly seed?: number
@@ -77,8 +80,19 @@ const bodyLimit = 32 * 1024 * 1024
 
 /** @throws {UnknownDirective} `faults` is not understood */
 export async function startSimulator (options: SimulatorOptions = {}): Promise<Simulator> {
-  const { host = '127.0.0.1', port = 0, firstDelayMs = 200, tokenDelayMs = 20, faultRate = 1, errorRate = 0, errorStatuses = [429, 500, 503, 529], now = Date.now } = options
-  const ownFaults = [options.faults ?? (options.flapMs === undefined || errorRate > 0 ? '' : 'cut')].flat().map(parseFaults)
+  const {
+    host = '127.0.0.1',
+    port = 0,
+    firstDelayMs = 200,
+    tokenDelayMs = 20,
+    faultRate = 1,
+    errorRate = 0,
+    errorStatuses = [429, 500, 503, 529],
+    now = Date.now
+  } = options
+  const ownFaults = [options.faults ?? (options.flapMs === undefined || errorRate > 0 ? '' : 'cut')].flat().map(
+    parseFaults
+  )
   const startedAt = now()
   const random = seededRandom(options.seed ?? 1)
   const log = new RequestLog(options.keepRequests ?? 10_000)
@@ -125,10 +139,12 @@ export async function startSimulator (options: SimulatorOptions = {}): Promise<S
       if (typeof body['model'] === 'string') record.model = body['model']
       record.stream = body['stream'] === true
     }
-    const delivery: Delivery = { wire, log, record, faults: {}, firstDelayMs, tokenDelayMs, headers: vendorHeaders(requestId), url }
+    const delivery: Delivery = { wire, log, record, faults: {}, firstDelayMs, tokenDelayMs,
+      headers: vendorHeaders(requestId), url }
 
     async function refuse (error: VendorError): Promise<Ending> {
-      await deliverJson({ kind: 'json', status: error.status, headers: error.headers, body: dialect.errorBody(error, requestId) }, { ...delivery, faults: {} })
+      await deliverJson({ kind: 'json', status: error.status, headers: error.headers,
+        body: dialect.errorBody(error, requestId) }, { ...delivery, faults: {} })
       return 'error'
     }
 
@@ -142,7 +158,8 @@ export async function startSimulator (options: SimulatorOptions = {}): Promise<S
     }
     record.faults = faults
     log.read(record)
-    const faulty: Delivery = { ...delivery, faults, firstDelayMs: faults.first_delay === undefined ? firstDelayMs : 0, tokenDelayMs: faults.delay ?? tokenDelayMs }
+    const faulty: Delivery = { ...delivery, faults, firstDelayMs: faults.first_delay === undefined ? firstDelayMs : 0,
+      tokenDelayMs: faults.delay ?? tokenDelayMs }
 
     const misbehaved = await misbehave(faulty)
     if (misbehaved !== undefined) return misbehaved
@@ -152,10 +169,13 @@ export async function startSimulator (options: SimulatorOptions = {}): Promise<S
       if (endpoint === undefined) throw new VendorError(404, 'Not found')
       if (read.bytes > bodyLimit && endpoint.keepsBody) throw vendorError(413)
       if (endpoint.keepsBody && body === undefined) throw new VendorError(400, 'The request body is not valid JSON')
-      const asked = { requestId, method, path, query, headers, body, bodyBytes: read.bytes, bodySha256: read.sha256, faults }
+      const asked = { requestId, method, path, query, headers, body, bodyBytes: read.bytes, bodySha256: read.sha256,
+        faults }
       made = endpoint.answer(asked)
       // There is no stream whose first event could be an error.
-      if (made.kind === 'json' && (faults.error_event_first === true || faults.error_event_after !== undefined)) throw vendorError(529)
+      if (
+        made.kind === 'json' && (faults.error_event_first === true || faults.error_event_after !== undefined)
+      ) throw vendorError(529)
     } catch (error) {
       if (error instanceof VendorError) return await refuse(error)
       throw error
@@ -171,17 +191,25 @@ export async function startSimulator (options: SimulatorOptions = {}): Promise<S
   }
 
   /** @throws {UnknownDirective} */
-  function chooseFaults (endpoint: Endpoint | undefined, body: unknown, model: string | undefined, query: string): Faults {
+  function chooseFaults (
+    endpoint: Endpoint | undefined,
+    body: unknown,
+    model: string | undefined,
+    query: string
+  ): Faults {
     // Drawn for every request, wanted or not: what one request gets does not depend on how others were told to fail.
     const draws = { error: random(), status: random(), fault: random() }
     const told = options.directives === false
       ? {}
-      : { ...faultsInModel(model ?? ''), ...faultsInText(endpoint?.prompt(body) ?? ''), ...parseFaults(new URLSearchParams(query).get('sim') ?? '') }
+      : { ...faultsInModel(model ?? ''), ...faultsInText(endpoint?.prompt(body) ?? ''),
+        ...parseFaults(new URLSearchParams(query).get('sim') ?? '') }
     if (isUp()) return told
     const status = errorStatuses[Math.floor(draws.status * errorStatuses.length)]
     return {
       ...(draws.fault < faultRate ? ownFaults[Math.floor(draws.fault / faultRate * ownFaults.length)] : {}),
-      ...(draws.error < errorRate && status !== undefined ? { status, ...(status === 429 ? { retry_after: 1 } : {}) } : {}),
+      ...(draws.error < errorRate && status !== undefined
+        ? { status, ...(status === 429 ? { retry_after: 1 } : {}) }
+        : {}),
       ...told
     }
   }
@@ -205,9 +233,14 @@ export async function startSimulator (options: SimulatorOptions = {}): Promise<S
   }
 }
 
-function findEndpoint (dialects: readonly Dialect[], method: string, path: string): { readonly dialect: Dialect, readonly endpoint?: Endpoint } {
+function findEndpoint (
+  dialects: readonly Dialect[],
+  method: string,
+  path: string
+): { readonly dialect: Dialect, readonly endpoint?: Endpoint } {
   for (const dialect of dialects) {
-    const endpoint = dialect.endpoints[`${method} ${path}`] ?? dialect.endpoints[`* ${path}`] ?? dialect.find?.(method, path)
+    const endpoint = dialect.endpoints[`${method} ${path}`] ?? dialect.endpoints[`* ${path}`] ??
+      dialect.find?.(method, path)
     if (endpoint !== undefined) return { dialect, endpoint }
   }
   const [first] = dialects
@@ -216,7 +249,10 @@ function findEndpoint (dialects: readonly Dialect[], method: string, path: strin
 }
 
 /** Reads to the end even what it refuses, so that an answer is not overtaken by a reset of the connection. */
-async function readBody (request: IncomingMessage, keeps: boolean): Promise<{ readonly kept: Buffer, readonly bytes: number, readonly sha256: string }> {
+async function readBody (
+  request: IncomingMessage,
+  keeps: boolean
+): Promise<{ readonly kept: Buffer, readonly bytes: number, readonly sha256: string }> {
   const hash = createHash('sha256')
   let chunks: Buffer[] = []
   let bytes = 0

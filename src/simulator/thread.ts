@@ -16,10 +16,14 @@ export type ThreadOptions = Omit<SimulatorOptions, 'now'>
  * @param onDeath told once if the thread dies later without being closed; its url refuses connections then
  * @throws the thread's own error, if it does not start
  */
-export async function startSimulatorThread (options: ThreadOptions = {}, onDeath: (error: Error) => void = () => {}): Promise<SimulatorThread> {
+export async function startSimulatorThread (
+  options: ThreadOptions = {},
+  onDeath: (error: Error) => void = () => {}
+): Promise<SimulatorThread> {
   // From a checkout the file is worker.ts, from the packed build worker.js: as this one.
   // The flags of the process are not for it (`--input-type` alone would stop it).
-  const worker = new Worker(new URL(`./worker${extname(import.meta.url)}`, import.meta.url), { workerData: options, execArgv: [] })
+  const worker = new Worker(new URL(`./worker${extname(import.meta.url)}`, import.meta.url), { workerData: options,
+    execArgv: [] })
   let isClosing = false
   const url = await new Promise<string>((resolve, reject) => {
     let isReady = false

@@ -1,7 +1,7 @@
 // What the simulator calls a token. Not a real tokenizer: a rule that a test or a person can count by hand.
 
-// A word with the white space before it; a word of more than 8 characters is cut into pieces of 8, as real tokenizers cut
-// long words. `u`: a piece never ends inside a surrogate pair.
+// A word with the white space before it; a word of more than 8 characters is cut into pieces of 8, as real tokenizers
+// cut long words. `u`: a piece never ends inside a surrogate pair.
 const piece = /\s*\S{1,8}|\s+$/gu
 
 /** The tokens of a text; joined they are the text again. The simulator streams one per event. */

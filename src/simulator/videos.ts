@@ -1,7 +1,7 @@
-// The dialect `videos` (OpenAI's video tasks, protocol.md E): POST answers at once, the task is done after a while, and its file can
+// The dialect `videos` (OpenAI's video tasks): POST answers at once, the task is done after a while, and its file can
 // be of any size, because nobody has it in memory: each of its bytes follows from where it stands.
 import { randomBytes } from 'node:crypto'
-import { SseEvent } from '../sse.ts'
+import { SseEvent } from '../core/sse.ts'
 import { isObject, VendorError, type Answer, type Asked, type Dialect, type Endpoint } from './dialect.ts'
 import { withoutDirectives, type Faults } from './faults.ts'
 
@@ -47,12 +47,27 @@ export function videosDialect ({ now, videoMs, videoBytes }: VideosOptions): Dia
     answer (asked) {
       checkKey(asked)
       const { model, prompt, seconds = SECONDS[0], size = SIZES[0] } = asBody(asked)
-      if (typeof prompt !== 'string' || prompt === '') throw new VendorError(400, 'Missing required parameter: \'prompt\'.')
+      if (typeof prompt !== 'string' || prompt === '') {
+        throw new VendorError(400, 'Missing required parameter: \'prompt\'.')
+      }
       if (typeof model !== 'string') throw new VendorError(400, 'Missing required parameter: \'model\'.')
       // As the vendor: a text, not a number.
-      if (typeof seconds !== 'string' || !SECONDS.includes(seconds)) throw new VendorError(400, `Invalid value: ${JSON.stringify(seconds)}. Supported values are: ${SECONDS.map((one) => `'${one}'`).join(', ')}.`)
-      if (typeof size !== 'string' || !SIZES.includes(size)) throw new VendorError(400, `Invalid value: ${JSON.stringify(size)}. Supported values are: ${SIZES.map((one) => `'${one}'`).join(', ')}.`)
-      if (asked.faults.content_policy === true) throw new VendorError(400, 'Your request was blocked by our moderation system.')
+      if (typeof seconds !== 'string' || !SECONDS.includes(seconds)) {
+        throw new VendorError(
+          400,
+          `Invalid value: ${JSON.stringify(seconds)}. Supported values are: ` +
+          `${SECONDS.map((one) => `'${one}'`).join(', ')}.`
+        )
+      }
+      if (typeof size !== 'string' || !SIZES.includes(size)) {
+        throw new VendorError(
+          400,
+          `Invalid value: ${JSON.stringify(size)}. Supported values are: ${SIZES.map((one) => `'${one}'`).join(', ')}.`
+        )
+      }
+      if (asked.faults.content_policy === true) {
+        throw new VendorError(400, 'Your request was blocked by our moderation system.')
+      }
       return json(shown(begin({ model, prompt, seconds, size, faults: asked.faults, remixOf: null })))
     }
   }
@@ -63,7 +78,9 @@ export function videosDialect ({ now, videoMs, videoBytes }: VideosOptions): Dia
       checkKey(asked)
       const { model, seconds, size, id } = find(asked)
       const { prompt } = asBody(asked)
-      if (typeof prompt !== 'string' || prompt === '') throw new VendorError(400, 'Missing required parameter: \'prompt\'.')
+      if (typeof prompt !== 'string' || prompt === '') {
+        throw new VendorError(400, 'Missing required parameter: \'prompt\'.')
+      }
       return json(shown(begin({ model, prompt, seconds, size, faults: asked.faults, remixOf: id })))
     }
   }
@@ -71,7 +88,9 @@ export function videosDialect ({ now, videoMs, videoBytes }: VideosOptions): Dia
   const retrieve = about((task) => {
     task.asked++
     const { poll_status: status, poll_errors: errors } = task.faults
-    if (status !== undefined && task.asked <= (errors ?? Infinity)) throw new VendorError(status, 'The server had an error while processing your request.')
+    if (status !== undefined && task.asked <= (errors ?? Infinity)) {
+      throw new VendorError(status, 'The server had an error while processing your request.')
+    }
     return json(shown(task))
   })
 
@@ -82,18 +101,25 @@ export function videosDialect ({ now, videoMs, videoBytes }: VideosOptions): Dia
     const from = after === null ? 0 : all.findIndex(({ id }) => id === after) + 1
     const limit = Number(query.get('limit') ?? 20)
     const page = all.slice(from, from + limit)
-    return json({ object: 'list', data: page.map(shown), first_id: page[0]?.id ?? null, last_id: page.at(-1)?.id ?? null, has_more: all.length > from + limit })
+    return json({ object: 'list', data: page.map(shown), first_id: page[0]?.id ?? null,
+      last_id: page.at(-1)?.id ?? null, has_more: all.length > from + limit })
   })
 
   const remove = about((task) => {
-    if (statusOf(task) === 'queued' || statusOf(task) === 'in_progress') throw new VendorError(400, 'A video that is in progress cannot be deleted.')
+    if (statusOf(task) === 'queued' || statusOf(task) === 'in_progress') {
+      throw new VendorError(400, 'A video that is in progress cannot be deleted.')
+    }
     tasks.delete(task.id)
     return json({ id: task.id, object: 'video.deleted', deleted: true })
   })
 
   const content = about((task, { query, headers, faults }) => {
-    if (statusOf(task) !== 'completed') throw new VendorError(400, 'Video is not ready yet, use GET /v1/videos/{video_id} to check status.')
-    if (task.faults.file_expired === true || now() >= endOf(task) + FILE_LIFE_MS) throw new VendorError(404, `Video ${task.id} has expired.`)
+    if (statusOf(task) !== 'completed') {
+      throw new VendorError(400, 'Video is not ready yet, use GET /v1/videos/{video_id} to check status.')
+    }
+    if (task.faults.file_expired === true || now() >= endOf(task) + FILE_LIFE_MS) {
+      throw new VendorError(404, `Video ${task.id} has expired.`)
+    }
     const variant = new URLSearchParams(query).get('variant') ?? 'video'
     const isVideo = variant === 'video'
     return {
@@ -109,7 +135,8 @@ export function videosDialect ({ now, videoMs, videoBytes }: VideosOptions): Dia
   })
 
   function begin (told: Pick<Task, 'model' | 'prompt' | 'seconds' | 'size' | 'faults' | 'remixOf'>): Task {
-    const task: Task = { id: `video_${randomBytes(16).toString('hex')}`, created: now(), takes: told.faults.task_time ?? videoMs, asked: 0, ...told }
+    const task: Task = { id: `video_${randomBytes(16).toString('hex')}`, created: now(),
+      takes: told.faults.task_time ?? videoMs, asked: 0, ...told }
     tasks.set(task.id, task)
     if (tasks.size > KEPT) tasks.delete(tasks.keys().next().value!)
     return task
@@ -133,7 +160,11 @@ export function videosDialect ({ now, videoMs, videoBytes }: VideosOptions): Dia
 
   function statusOf (task: Task): string {
     const { created, takes, faults } = task
-    if (now() >= created + takes && faults.task_stalls !== true) return faults.task_fails === true ? 'failed' : faults.task_status ?? 'completed'
+    if (now() >= created + takes && faults.task_stalls !== true) {
+      return faults.task_fails === true
+        ? 'failed'
+        : faults.task_status ?? 'completed'
+    }
     return now() < created + takes / 10 ? 'queued' : 'in_progress'
   }
 
@@ -154,7 +185,9 @@ export function videosDialect ({ now, videoMs, videoBytes }: VideosOptions): Dia
       size: task.size,
       seconds: task.seconds,
       remixed_from_video_id: task.remixOf,
-      error: status === 'failed' ? { code: 'video_generation_failed', message: 'The video could not be generated.' } : null
+      error: status === 'failed'
+        ? { code: 'video_generation_failed', message: 'The video could not be generated.' }
+        : null
     }
   }
 
@@ -177,7 +210,10 @@ export function videosDialect ({ now, videoMs, videoBytes }: VideosOptions): Dia
   return {
     endpoints: { 'POST /v1/videos': create, 'GET /v1/videos': list },
     find: (method, path) => below.find(([pattern]) => pattern.test(`${method} ${path}`))?.[1],
-    errorBody: ({ status, message }) => ({ error: { message, type: status < 500 ? 'invalid_request_error' : 'server_error', param: null, code: /moderation/.test(message) ? 'moderation_blocked' : null } }),
+    errorBody: ({ status, message }) => ({
+      error: { message, type: status < 500 ? 'invalid_request_error' : 'server_error', param: null,
+        code: /moderation/.test(message) ? 'moderation_blocked' : null }
+    }),
     errorEvent: (type) => ({ event: SseEvent.of('error', { error: { type } }) }),
     brokenEvent: () => ({ event: new SseEvent('', '{"object":"vi') }),
     unknownEvent: () => ({ event: SseEvent.of('future_event', {}) })
@@ -190,7 +226,9 @@ function json (body: unknown): Answer {
 
 /** @throws {VendorError} */
 function checkKey ({ headers }: Asked): void {
-  if (headers['authorization'] === undefined && headers['x-api-key'] === undefined) throw new VendorError(401, 'You didn\'t provide an API key.')
+  if (headers['authorization'] === undefined && headers['x-api-key'] === undefined) {
+    throw new VendorError(401, 'You didn\'t provide an API key.')
+  }
 }
 
 function asBody ({ body }: Asked): Readonly<Record<string, unknown>> {

@@ -38,7 +38,9 @@ export class Wire {
     for (let at = 0; at < bytes.length; at += atATime) {
       await this.wait(everyMs)
       await this.#orLeft(new Promise<void>((resolve, reject) => {
-        this.#response.write(bytes.subarray(at, at + atATime), (error) => { error ? reject(new ClientLeft()) : resolve() })
+        this.#response.write(bytes.subarray(at, at + atATime), (error) => {
+          error ? reject(new ClientLeft()) : resolve()
+        })
       }))
       if (atATime < bytes.length) await setImmediate()
     }
@@ -54,7 +56,9 @@ export class Wire {
     return await this.#orLeft(new Promise<never>(() => {}))
   }
 
-  /** Closes the connection in the middle of it all. What was written before arrives: no reset, which could overtake it. */
+  /**
+   * Closes the connection in the middle of it all. What was written before arrives: no reset, which could overtake it.
+   */
   cut (): void {
     this.#response.destroy()
   }

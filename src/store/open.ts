@@ -1,26 +1,40 @@
-// Opens the store that the configuration names.
+// Opens the store that the configuration names: by the name of its driver, which stands nowhere outside this room and
+// the choices of `store:` in src/config.
 import type { Logger } from 'pino'
 import type { StoreConfig } from '../config/config.ts'
-import { EmbeddedStore } from './embedded.ts'
-import { fillFolder } from './embedded/fill.ts'
-import { MemoryStore } from './memory.ts'
-import { RedisStore } from './redis.ts'
-import { fillRedis } from './redis/fill.ts'
+import { drivers } from '../config/sections/drivers.ts'
+import type { Driver, OpenStore } from './driver.ts'
+import { MemoryStore } from './local/memory.ts'
 import { refuseUndelivered } from './redis/undelivered.ts'
-import type { Row } from './moving.ts'
-import type { Records, Store } from './store.ts'
-import type { Answers, Movable, Tasks } from './tasks.ts'
-import { steady } from './windows.ts'
+import type { Row } from './transfer.ts'
+
+export type { OpenStore } from './driver.ts'
+
+/** as this file's: .ts, or .js in the package */
+const extension = import.meta.url.slice(import.meta.url.lastIndexOf('.'))
+
+/** When it is used: a gateway without Redis has no client of Redis. */
+async function load ({ driver: name }: StoreConfig): Promise<Driver> {
+  const { driver } = await import(`./${name}/driver${extension}`) as { readonly driver: Driver }
+  return driver
+}
+
+/** What must be known of a driver before it is opened. */
+export function traitsOf ({ driver }: StoreConfig): typeof drivers[StoreConfig['driver']] {
+  return drivers[driver]
+}
 
 /**
+ * Opens the store that the configuration names.
  * @param folder the data folder, absolute
- * @throws {Error} the data folder or Redis can't be used: says why, in words for the operator
+ * @throws {Error} the data folder or the server can't be used: says why, in words for the operator
  */
-export async function openStore (config: StoreConfig, folder: string, log: Logger, now: () => number): Promise<Store & Records & Tasks & Answers & Movable> {
-  const { driver, fsync_interval, windows } = config
-  if (driver !== 'redis') await refuseUndelivered(folder, log)
-  if (driver === 'redis') return await RedisStore.open({ config, folder, log, ...(now !== Date.now && { now: steady(now) }) })
-  return driver === 'memory' ? new MemoryStore(now) : await EmbeddedStore.open({ folder, log, now, fsync_interval, windows })
+export async function openStore (
+  config: StoreConfig, folder: string, log: Logger, now: () => number
+): Promise<OpenStore> {
+  if (!traitsOf(config).isShared) await refuseUndelivered(folder, log)
+  const driver = await load(config)
+  return await driver.open(config, folder, log, now)
 }
 
 /**
@@ -28,9 +42,26 @@ export async function openStore (config: StoreConfig, folder: string, log: Logge
  * @param folder the data folder, absolute
  * @throws {Error} it is not empty, or can't take them: then nothing is in it
  */
-export async function fillStore (config: StoreConfig, folder: string, log: Logger, rows: AsyncIterable<Row>): Promise<void> {
-  if (config.driver === 'memory') throw new Error('what store.driver: memory keeps ends with its process')
-  if (config.driver === 'redis') { await fillRedis(config, log, rows); return }
-  await refuseUndelivered(folder, log)
-  await fillFolder(folder, rows)
+export async function fillStore (
+  config: StoreConfig, folder: string, log: Logger, rows: AsyncIterable<Row>
+): Promise<void> {
+  const { isLasting, isShared } = traitsOf(config)
+  if (isLasting && !isShared) await refuseUndelivered(folder, log)
+  const driver = await load(config)
+  await driver.fill(config, folder, log, rows)
+}
+
+/**
+ * What is left of a ledger that is lost gets other names, so that the next start begins a new one.
+ * @param folder the data folder, absolute
+ * @returns those; undefined: none is lost
+ */
+export async function acceptLoss (config: StoreConfig, folder: string): Promise<readonly string[] | undefined> {
+  const driver = await load(config)
+  return driver.acceptLoss?.(folder)
+}
+
+/** For what nobody pays for: a check, a test. It ends with its process. */
+export function scratchStore (): OpenStore {
+  return new MemoryStore()
 }

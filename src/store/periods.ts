@@ -1,12 +1,17 @@
-// Which days and months the stores keep the sums of, and by what name. Limits only ask for the present ones; the ledger keeps all.
-import { daysBefore, monthOf } from '../money/period.ts'
+// Which days and months the stores keep the sums of, and by what name. Limits only ask for the present ones; the ledger
+// keeps all.
+import { daysBefore, monthOf } from '../money/calendar.ts'
 
 /**
- * So many days before the newest that something was charged to, and those of their months, are kept. It may be a day later in one
- * zone than in another, and requests begin and end within minutes: the rest is margin, for keys that change their zone.
+ * So many days before the newest that something was charged to, and those of their months, are kept. It may be a day
+ * later in one zone than in another, and requests begin and end within minutes: the rest is margin, for keys that
+ * change their zone.
  */
 const KEPT_DAYS = 4
-/** Days before the present one in UTC that `verify` compares: fewer than are kept, wherever a day begins, and while it runs. */
+/**
+ * Days before the present one in UTC that `verify` compares: fewer than are kept, wherever a day begins, and while it
+ * runs.
+ */
 const COMPARED_DAYS = 2
 
 /** @param newest a day */

@@ -3,10 +3,9 @@
 // balance = sum of entries; one settlement per request; a hold that is settled or released is gone.
 // An account that was never credited has a balance of zero; nothing has to be opened first.
 // A driver may answer at once or with a promise; whoever calls must take both.
+import type { Awaitable } from '../base/awaitable.ts'
 import type { Nanos } from '../money/nanos.ts'
 import type { Usage, UsageSource } from '../money/usage.ts'
-
-type Awaitable<T> = T | Promise<T>
 
 export interface HoldRequest {
   readonly request_id: string
@@ -18,7 +17,10 @@ export interface HoldRequest {
   readonly least?: Nanos
   /** total that the key may spend, ever; absent: no limit */
   readonly usage_limit?: Nanos
-  /** the calendar day that the charge belongs to, such as "2026-11-21", whenever it is settled; absent: it counts for no day and no month */
+  /**
+   * the calendar day that the charge belongs to, such as "2026-11-21", whenever it is settled; absent: it counts for no
+   * day and no month
+   */
   readonly day?: string
   /** what the key may spend on that day; absent: no limit */
   readonly usage_limit_day?: Nanos
@@ -26,21 +28,21 @@ export interface HoldRequest {
   readonly usage_limit_month?: Nanos
   /** While the balance is below this, who pays holds one at a time; absent: 0 */
   readonly low_balance?: Nanos
-  /** true: it is only asked what the answer would be now, and nothing changes */
-  readonly dry?: boolean
 }
 
 /**
- * Refusals carry the numbers that were compared (lesson 9), in nano-dollars: `needed` is more than `available`, which
- * is what `held_by_others` leaves of the balance, or of the key's limit. So waiting for those others can help where
- * `needed` is at most both together. Where several refuse, one that waiting cannot help is named: the balance first, then the key's
- * limit in total, that per month, that per day. `period` tells the latter two from the first.
- * By `low_balance`: the balance is below it, and another hold is open; `available` is what that one leaves.
+ * Refusals carry the numbers that were compared (src/README.md#say-numbers), in nano-dollars: `needed` is more than
+ * `available`, which is what `held_by_others` leaves of the balance, or of the key's limit. So waiting for those others
+ * can help where `needed` is at most both together. Where several refuse, one that waiting cannot help is named: the
+ * balance first, then the key's limit in total, that per month, that per day. `period` tells the latter two from the
+ * first. By `low_balance`: the balance is below it, and another hold is open; `available` is what that one leaves.
  */
 export type HoldResult =
   /** `nanos`: of this request, all together */
   | { readonly kind: 'held', readonly nanos: Nanos }
-  | { readonly kind: 'refused', readonly by: 'balance' | 'usage_limit' | 'low_balance', readonly period?: 'day' | 'month', readonly needed: Nanos, readonly available: Nanos, readonly held_by_others: Nanos }
+  | { readonly kind: 'refused', readonly by: 'balance' | 'usage_limit' | 'low_balance',
+    readonly period?: 'day' | 'month', readonly needed: Nanos, readonly available: Nanos,
+    readonly held_by_others: Nanos }
 
 export interface Settlement {
   readonly request_id: string
@@ -56,7 +58,9 @@ export interface Settlement {
   readonly price_version?: string
 }
 
-/** Requests in any 60 seconds, whatever begins them: never more than `limit` are admitted (design.md part 7). */
+/**
+ * Requests in any 60 seconds, whatever begins them: never more than `limit` are admitted (src/README.md#strict-window).
+ */
 export interface WindowLimit {
   /** of what is counted, such as "key:acme-dev" */
   readonly name: string
@@ -75,8 +79,6 @@ export interface Admission {
   readonly windows: readonly WindowLimit[]
   /** taken until `leave` */
   readonly slot?: SlotLimit
-  /** true: it is only asked what the answer would be now, and nothing changes; `windows` is as it is without this request */
-  readonly dry?: boolean
 }
 
 export interface WindowState {
@@ -91,13 +93,14 @@ export interface WindowState {
 }
 
 /**
- * `windows` is as it is after the admission, in the order of the question. A refusal has changed nothing. It names a window
- * before a slot, and of several windows the one that opens last; `taken` is how many hold the slots now.
+ * `windows` is as it is after the admission, in the order of the question. A refusal has changed nothing. It names a
+ * window before a slot, and of several windows the one that opens last; `taken` is how many hold the slots now.
  */
 export type AdmissionResult =
   | { readonly kind: 'admitted', readonly windows: readonly WindowState[] }
   | { readonly kind: 'refused', readonly by: 'window', readonly name: string, readonly windows: readonly WindowState[] }
-  | { readonly kind: 'refused', readonly by: 'slot', readonly name: string, readonly taken: number, readonly windows: readonly WindowState[] }
+  | { readonly kind: 'refused', readonly by: 'slot', readonly name: string, readonly taken: number,
+    readonly windows: readonly WindowState[] }
 
 /** What an operator does to a balance: money comes in, is given back, or is taken. */
 export type BookingKind = 'credit' | 'refund' | 'debit'
@@ -115,7 +118,10 @@ export interface Booking {
   readonly reason?: string
 }
 
-/** `known`: the reference was booked before; `short`: a debit of more than is there beside open holds. Both have changed nothing. */
+/**
+ * `known`: the reference was booked before; `short`: a debit of more than is there beside open holds. Both have changed
+ * nothing.
+ */
 export type Booked = 'new' | 'known' | 'short'
 
 export interface Entry {
@@ -126,7 +132,10 @@ export interface Entry {
   readonly key?: string
   /** request id, or the reference of a credit, refund or debit; unique together with `kind` */
   readonly reference: string
-  /** signed change of the balance in nano-dollars, so that the balance is the sum of all entries without exception; 0 in a shortfall */
+  /**
+   * signed change of the balance in nano-dollars, so that the balance is the sum of all entries without exception; 0 in
+   * a shortfall
+   */
   readonly nanos: Nanos
   /** only in a shortfall: what the answer cost beyond its hold, which the operator bears */
   readonly shortfall?: Nanos
@@ -138,7 +147,10 @@ export interface Entry {
   readonly usage_source?: UsageSource
   /** of the price that it was computed with */
   readonly price_version?: string
-  /** the calendar day that its hold was taken on, in the key's time zone, such as "2026-11-21": it counts for that day, and for its month */
+  /**
+   * the calendar day that its hold was taken on, in the key's time zone, such as "2026-11-21": it counts for that day,
+   * and for its month
+   */
   readonly day?: string
   /** of a booking */
   readonly reason?: string
@@ -194,41 +206,55 @@ export interface StoreHealth {
 export interface Store {
   /** absent: it is in this process */
   readonly health?: StoreHealth
-  /** why `hold` refuses everything at this moment: what it will cost could not be recorded; undefined: it could, as far as is known */
+  /**
+   * why `hold` refuses everything at this moment: what it will cost could not be recorded; undefined: it could, as far
+   * as is known
+   */
   readonly trouble?: Error | undefined
   /**
-   * Adds money to a balance or takes it, once per reference. What comes in can be spent when this has answered; what is taken
-   * is there, beside what open holds may need: no balance goes below zero, and no request that runs is cut for it.
-   * What keys have spent stays as it is. When it has answered, a kill of this process loses it no more.
+   * Adds money to a balance or takes it, once per reference. What comes in can be spent when this has answered; what is
+   * taken is there, beside what open holds may need: no balance goes below zero, and no request that runs is cut for
+   * it. What keys have spent stays as it is. When it has answered, a kill of this process loses it no more.
    * @throws {RangeError} a negative amount, or a balance of more than 2^63 - 1 nano-dollars
-   * @throws {GatewayError} service_unavailable: it can't be recorded at this moment; `book` it again, with the same reference
+   * @throws {GatewayError} service_unavailable: it can't be recorded at this moment; `book` it again, with the same
+   * reference
    */
   book (booking: Booking): Awaitable<Booked>
-  /** Books a credit. @returns false when the reference was credited before (nothing changes) @throws {RangeError} as `book` */
+  /**
+   * Books a credit.
+   * @returns false when the reference was credited before (nothing changes)
+   * @throws {RangeError} as `book`
+   */
   credit (account: string, reference: string, nanos: Nanos): Awaitable<boolean>
   /** What was credited under a reference; undefined: nothing yet. @throws {Error} it can't be read at this moment */
   creditOf (reference: string): Awaitable<Nanos | undefined>
   /**
    * Takes a hold against the account's balance and the key's usage limit, both or none.
-   * @throws {GatewayError} service_unavailable: what it will cost could not be recorded at this moment; auth_unavailable: the store is away
+   * @throws {GatewayError} service_unavailable: what it will cost could not be recorded at this moment;
+   * auth_unavailable: the store is away
    * @throws {Error} the request id has an open hold or a settlement
    * @throws {RangeError} a negative amount
    */
   hold (request: HoldRequest): Awaitable<HoldResult>
+  /** What `hold` would answer now, or throw. Changes nothing. */
+  wouldHold (request: HoldRequest): Awaitable<HoldResult>
   /**
-   * Adds to an open hold, by the balance and by the limits that the hold was taken with. In a refusal
-   * `needed` is the hold as it would be, and `held_by_others` is without it: so up to `available` it can be made larger.
-   * @param least where there is not so much, but this, all that there is is added; absent: `nanos`, all of it or nothing
+   * Adds to an open hold, by the balance and by the limits that the hold was taken with. In a refusal `needed` is the
+   * hold as it would be, and `held_by_others` is without it: so up to `available` it can be made larger.
+   * @param least where there is not so much, but this, all that there is is added; absent: `nanos`, all of it or
+   * nothing
    * @throws {GatewayError} service_unavailable, as `hold`
    * @throws {Error} there is no open hold
    * @throws {RangeError} a negative amount
    */
   extend (requestId: string, nanos: Nanos, least?: Nanos): Awaitable<HoldResult>
   /**
-   * Turns the hold into an entry: `settle` of at most what was held, and a `shortfall` for the rest. Idempotent by request id:
-   * a repetition changes nothing, whatever it says. When it has answered, a kill of this process loses it no more.
+   * Turns the hold into an entry: `settle` of at most what was held, and a `shortfall` for the rest. Idempotent by
+   * request id: a repetition changes nothing, whatever it says. When it has answered, a kill of this process loses it
+   * no more.
    * @returns what the client was charged, the first time; 0 once that was given back
-   * @throws {GatewayError} service_unavailable: it can't be recorded, so nothing is charged and the hold is open, of what would have been
+   * @throws {GatewayError} service_unavailable: it can't be recorded, so nothing is charged and the hold is open, of
+   * what would have been
    * @throws {Error} there is neither an open hold nor an earlier settlement
    * @throws {RangeError} a negative amount
    */
@@ -236,31 +262,34 @@ export interface Store {
   /** Gives a hold back. Nothing happens when there is none (settled, released, never taken). */
   release (requestId: string): Awaitable<void>
   /**
-   * The client was told that nothing is charged: gives back the hold, and what a settlement that was begun takes after all. That one is
-   * withdrawn and rejects, or it is given back by an `adjust`, once; then a settlement repeated answers 0. For what has begun to settle a
-   * moment ago: nothing happens to what was settled long ago (thousands of settlements), or given back before.
-   * When it has answered, a kill of this process takes nothing of that back; it waits for a disk that takes nothing.
+   * The client was told that nothing is charged: gives back the hold, and what a settlement that was begun takes after
+   * all. That one is withdrawn and rejects, or it is given back by an `adjust`, once; then a settlement repeated
+   * answers 0. For what has begun to settle a moment ago: nothing happens to what was settled long ago (thousands of
+   * settlements), or given back before. When it has answered, a kill of this process takes nothing of that back; it
+   * waits for a disk that takes nothing.
    */
   refund (requestId: string): Awaitable<void>
   /**
-   * Notes what a running request would be charged by now. If it never ends, because this process is killed, it is charged that,
-   * as an estimate. Kept at most every few seconds for each request, and not before it has run for as long; nothing
-   * happens without an open hold.
+   * Notes what a running request would be charged by now. If it never ends, because this process is killed, it is
+   * charged that, as an estimate. Kept at most every few seconds for each request, and not before it has run for as
+   * long; nothing happens without an open hold.
    * @throws {RangeError} a negative amount
    */
   progress (soFar: Settlement): Awaitable<void>
   /**
-   * Counts a request and takes its slot, if no limit would be passed: all or nothing. The slot belongs to the request id: a
-   * request has at most one, and may be counted several times.
+   * Counts a request and takes its slot, if no limit would be passed: all or nothing. The slot belongs to the request
+   * id: a request has at most one, and may be counted several times.
    * @throws {GatewayError} auth_unavailable: the store is away
    */
   admit (admission: Admission): Awaitable<AdmissionResult>
+  /** What `admit` would answer now, or throw; `windows` is as it is without this request. Changes nothing. */
+  wouldAdmit (admission: Admission): Awaitable<AdmissionResult>
   /** Gives the slot back. Nothing happens when there is none. What was counted stays counted. */
   leave (requestId: string): Awaitable<void>
   balance (account: string): Awaitable<Balance>
   /** @param period a day such as "2026-11-21" or a month such as "2026-11", of the last few days; absent: ever */
   keyUsage (key: string, period?: string): Awaitable<KeyUsage>
-  /** of all accounts: what must be zero when nothing runs (lesson 6) */
+  /** of all accounts: what must be zero when nothing runs (src/README.md#settle-once) */
   openHolds (): Awaitable<number>
   /**
    * All entries, oldest first; those that are written meanwhile may be missing.
@@ -316,7 +345,10 @@ export interface ReadRecords {
 
 export interface Records {
   records (): Awaitable<readonly StoredRecord[]>
-  /** Where several processes share the store: what has changed since a mark, or all where that is not known any more. @param mark '' at first */
+  /**
+   * Where several processes share the store: what has changed since a mark, or all where that is not known any more.
+   * @param mark '' at first
+   */
   recordsSince? (mark: string): Promise<ReadRecords>
   /**
    * The record and the line that tells of it, both or none.
@@ -325,7 +357,10 @@ export interface Records {
   change (change: Change): Awaitable<boolean>
   /** The audit log after a line, oldest first: it is append-only. */
   changes (after: number, limit: number): Awaitable<readonly AuditLine[]>
-  /** Where several processes share the store: calls back when another may have changed a record, within a second. @returns ends that */
+  /**
+   * Where several processes share the store: calls back when another may have changed a record, within a second.
+   * @returns ends that
+   */
   watchRecords? (onChange: () => void): () => void
   /** Where several processes share the store: one of them lives, for so long from now. 0: it has ended. */
   beat? (id: string, life_ms: number, text?: string): Awaitable<void>

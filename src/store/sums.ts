@@ -1,6 +1,6 @@
 // What entries add up to: the balance of each account, and what each key has spent, ever and in each period.
 import type { Nanos } from '../money/nanos.ts'
-import { monthOf } from '../money/period.ts'
+import { monthOf } from '../money/calendar.ts'
 import { isOver, nameOf } from './periods.ts'
 
 export class Sums {
@@ -24,7 +24,9 @@ export class Sums {
     if (key == null) return
     plus(this.keys, key, -nanos)
     if (day == null) return
-    for (const period of [day, monthOf(day)]) if (!isOver(period, this.#oldest)) plus(this.periods, nameOf(period, key), -nanos)
+    for (const period of [day, monthOf(day)]) {
+      if (!isOver(period, this.#oldest)) plus(this.periods, nameOf(period, key), -nanos)
+    }
   }
 
   addAll ({ accounts, keys, periods, entries }: Sums): void {

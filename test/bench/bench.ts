@@ -1,17 +1,20 @@
-// `npm run bench`: how fast the gateway is beside nothing, beside bare http-proxy-3, and beside the least that a translating
-// gateway on undici must do. Not a test: it prints tables and says which speed goals hold.
+// `npm run bench`: how fast the gateway is beside nothing, beside bare http-proxy-3, and beside the least that a
+// translating gateway on undici must do. Not a test: it prints tables and says which speed goals hold.
 //
-// To repeat: `npm ci && npm run bench` on a quiet machine with two cores (about 8 minutes; `npm run bench -- --quick`, under one).
-// Contenders are processes pinned to core 0; the load generator and the simulated upstream are this process, on core 1.
-// Each experiment takes turns: round by round every contender gets one burst, the order rotating; ratios are made
-// within a round, and shown as their median with min and max.
+// To repeat: `npm ci && npm run bench` on a quiet machine with two cores (about 8 minutes; `npm run bench -- --quick`,
+// under one). Contenders are processes pinned to core 0; the load generator and the simulated upstream are this
+// process, on core 1. Each experiment takes turns: round by round every contender gets one burst, the order rotating;
+// ratios are made within a round, and shown as their median with min and max.
 //
 //   --quick              3 short bursts, 500 open streams: to try, not to quote
-//   --only a,b           these experiments: json, sse, sse-flat, latency, memory, bodies, delay, stalls, gaps, outage, fairness, redis
-//   --contenders a,b     these contenders: direct, http-proxy-3, undici, gateway, embedded (the gateway with the embedded store),
+// --only a,b           these experiments: json, sse, sse-flat, latency, memory, bodies, delay, stalls, gaps, outage,
+// fairness, redis, starts
+// --contenders a,b     these contenders: direct, http-proxy-3, undici, gateway, embedded (the gateway with the embedded
+// store),
 //                        redis (with Redis), workers (two of those)
 //   --dialect NAME       what the client speaks: chat (default), translated to messages, or messages
 //   --json FILE          raw numbers, burst by burst
+//   --page               writes what it prints between the marks of test/bench/README.md: of a whole run only
 //   --profile FOLDER     V8 CPU profiles of all contenders (all, or the ratios would lie)
 //   --strict             exit 1 if a goal is missed; else only if something broke
 import { mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
@@ -19,23 +22,42 @@ import { cpus, tmpdir } from 'node:os'
 import { join, resolve } from 'node:path'
 import { parseArgs } from 'node:util'
 import { pinningProblem, pinOurselves, startForeignMeter } from './children.ts'
-import { contenderNames, isGateway, isShared, launch, whatIsMissing, type ContenderName, type Instance, type LaunchOptions } from './contenders.ts'
+import { contenderNames, isGateway, isShared, launch, whatIsMissing, type ContenderName, type Instance,
+  type LaunchOptions } from './contenders.ts'
 import { experiments, type Bench, type Experiment, type Goal, type Results, type Sample } from './experiments.ts'
 import { ask, sleep } from './load.ts'
 import { dialects, prompt, publicModel, toWire, type DialectName } from './payloads.ts'
-import { goalList, table, valuesOf } from './report.ts'
+import { goalList, table, valuesOf, withFigures } from './report.ts'
 import { startUpstream, type Upstream } from './upstream.ts'
 
 const longestRunMs = 10 * 60_000
+const page = new URL('README.md', import.meta.url)
 
 const { values: flags } = parseArgs({
   options: {
-    quick: { type: 'boolean', default: false }, strict: { type: 'boolean', default: false }, only: { type: 'string' }, contenders: { type: 'string' },
-    dialect: { type: 'string', default: 'chat' }, json: { type: 'string' }, profile: { type: 'string' }
+    quick: { type: 'boolean', default: false },
+    strict: { type: 'boolean', default: false },
+    only: { type: 'string' },
+    contenders: { type: 'string' },
+    dialect: { type: 'string', default: 'chat' },
+    json: { type: 'string' },
+    profile: { type: 'string' },
+    page: { type: 'boolean', default: false }
   }
 })
 
-function choose<Name extends string> (wanted: string | undefined, known: readonly Name[], what: string): readonly Name[] {
+const said: string[] = []
+/** To standard output, and to the page at the end. */
+function say (text: string): void {
+  said.push(text)
+  console.log(text)
+}
+
+function choose<Name extends string> (
+  wanted: string | undefined,
+  known: readonly Name[],
+  what: string
+): readonly Name[] {
   if (wanted === undefined) return known
   return wanted.split(',').map((name) => {
     const found = known.find((one) => one === name)
@@ -52,7 +74,7 @@ function fail (message: string): never {
 const broken: string[] = []
 function breaks (who: string, error: unknown): void {
   broken.push(who)
-  console.log(`**${who} broke**: ${error instanceof Error ? error.message : String(error)}\n`)
+  say(`**${who} broke**: ${error instanceof Error ? error.message : String(error)}\n`)
 }
 
 /** What a reader needs who was not there. */
@@ -60,19 +82,28 @@ async function explain (who: string, error: unknown, { child }: Instance): Promi
   breaks(who, error)
   if (child === undefined) return
   await sleep(500)    // its sockets are closed before we are told that it ended
-  console.log(`${child.state()} The end of its log, without what went well:\n\n${child.logTail()}\n`)
+  say(`${child.state()} The end of its log, without what went well:\n\n${child.logTail()}\n`)
 }
 
 /** One request before all others: a contender that answers nonsense must not be fast at it. */
 async function tryOnce ({ dialect }: Bench, { name, port }: Instance): Promise<void> {
-  const reply = JSON.parse(await ask(port, toWire(dialect.path, dialect.request({ stream: false, content: prompt })))) as { model?: unknown }
+  const reply = JSON.parse(
+    await ask(port, toWire(dialect.path, dialect.request({ stream: false, content: prompt })))
+  ) as { model?: unknown }
   const mustRename = name === 'undici' || isGateway(name)
   if (mustRename && reply.model !== publicModel) throw new Error(`answers for the model ${String(reply.model)}`)
 }
 
-async function run (experiment: Experiment, bench: Bench, running: Map<ContenderName, Instance>, options: LaunchOptions): Promise<Results> {
+async function run (
+  experiment: Experiment,
+  bench: Bench,
+  running: Map<ContenderName, Instance>,
+  options: LaunchOptions
+): Promise<Results> {
   const results = new Map<ContenderName, Sample[]>()
-  const names = [...running.keys()].filter((name) => experiment.only?.includes(name) ?? !(isShared(name) || (experiment.skips ?? []).includes(name)))
+  const names = [...running.keys()].filter((name) =>
+    experiment.only?.includes(name) ?? !(isShared(name) || (experiment.skips ?? []).includes(name))
+  )
   const out = new Set<ContenderName>()
   const ms = experiment.lasts(bench)
 
@@ -109,7 +140,10 @@ async function run (experiment: Experiment, bench: Bench, running: Map<Contender
       }
     }
   }
-  return new Map(names.flatMap((name) => { const samples = results.get(name); return samples === undefined ? [] : [[name, samples] as const] }))
+  return new Map(names.flatMap((name) => {
+    const samples = results.get(name)
+    return samples === undefined ? [] : [[name, samples] as const]
+  }))
 }
 
 function descriptorsAllowed (): number {
@@ -121,7 +155,15 @@ function descriptorsAllowed (): number {
 }
 
 async function compare (upstream: Upstream, targets: readonly Upstream[], folder: string): Promise<void> {
-  if (!(flags.dialect in dialects)) fail(`there is no dialect "${flags.dialect}"; there are: ${Object.keys(dialects).join(', ')}`)
+  if (!(flags.dialect in dialects)) {
+    fail(`there is no dialect "${flags.dialect}"; there are: ${Object.keys(dialects).join(', ')}`)
+  }
+  if (
+    flags.page &&
+    (flags.quick || flags.only !== undefined || flags.contenders !== undefined || flags.profile !== undefined)
+  ) {
+    fail('--page wants a whole run: without --quick, --only, --contenders and --profile')
+  }
   const chosen = choose(flags.only, experiments.map(({ name }) => name), 'experiment')
   const wanted = choose(flags.contenders, contenderNames, 'contender')
   const problem = pinningProblem()
@@ -135,19 +177,27 @@ async function compare (upstream: Upstream, targets: readonly Upstream[], folder
     openStreams: Math.min(streamsWanted, Math.floor((descriptorsAllowed() - 500) / 2))
   }
   const options: LaunchOptions = {
-    upstreamPort: upstream.port, targetPorts: targets.map(({ port }) => port), folder, isPinned: problem === undefined, ...(flags.profile !== undefined && { profileFolder: resolve(flags.profile) })
+    upstreamPort: upstream.port,
+    targetPorts: targets.map(({ port }) => port),
+    folder,
+    isPinned: problem === undefined,
+    ...(flags.profile !== undefined && { profileFolder: resolve(flags.profile) })
   }
 
-  console.log(`## Benchmark\n\nNode ${process.versions.node}, ${cpus().length} cores (${cpus()[0]?.model.trim() ?? 'unknown'}), dialect ${flags.dialect}${flags.quick ? ', quick: not to be quoted' : ''}\n`)
-  if (problem !== undefined) console.log(`Not pinned to cores: ${problem}. The ratios are less steady than they should be.\n`)
-  if (bench.openStreams < streamsWanted) console.log(`Only ${bench.openStreams} open streams instead of ${streamsWanted}: raise \`ulimit -n\`.\n`)
-  if (flags.profile !== undefined) console.log('Profiling: absolute numbers are worse than without.\n')
+  say(
+    `## Benchmark\n\nNode ${process.versions.node}, ${cpus().length} cores (${cpus()[0]?.model.trim() ?? 'unknown'}), dialect ${flags.dialect}${flags.quick ? ', quick: not to be quoted' : ''}\n`
+  )
+  if (problem !== undefined) say(`Not pinned to cores: ${problem}. The ratios are less steady than they should be.\n`)
+  if (bench.openStreams < streamsWanted) {
+    say(`Only ${bench.openStreams} open streams instead of ${streamsWanted}: raise \`ulimit -n\`.\n`)
+  }
+  if (flags.profile !== undefined) say('Profiling: absolute numbers are worse than without.\n')
 
   const running = new Map<ContenderName, Instance>()
   for (const name of wanted) {
     const missing = whatIsMissing(name)
     if (missing !== undefined) {
-      console.log(`${name}: ${missing}\n`)
+      say(`${name}: ${missing}\n`)
       continue
     }
     try {
@@ -159,7 +209,7 @@ async function compare (upstream: Upstream, targets: readonly Upstream[], folder
       const child = running.get(name)?.child
       running.delete(name)
       await child?.stop()    // which flushes its log
-      if (child !== undefined) console.log(`The end of its log:\n\n${child.logTail()}\n`)
+      if (child !== undefined) say(`The end of its log:\n\n${child.logTail()}\n`)
     }
   }
 
@@ -169,10 +219,12 @@ async function compare (upstream: Upstream, targets: readonly Upstream[], folder
     if (!chosen.includes(experiment.name)) continue
     const foreign = startForeignMeter([...running.values()].flatMap(({ child }) => child ?? []))
     const results = await run(experiment, bench, running, options)
-    console.log(table(experiment, results))
+    say(table(experiment, results))
     const shares = experiment.isFresh === true ? [] : foreign()
     if (shares.some((share) => share > 0.1)) {
-      console.log(`Not a quiet machine: others took ${shares.map((share, core) => `${(share * 100).toFixed(0)} % of core ${core}`).join(', ')}.\n`)
+      say(
+        `Not a quiet machine: others took ${shares.map((share, core) => `${(share * 100).toFixed(0)} % of core ${core}`).join(', ')}.\n`
+      )
     }
     raw[experiment.name] = Object.fromEntries(results)
     if (!results.has('gateway')) continue
@@ -180,12 +232,24 @@ async function compare (upstream: Upstream, targets: readonly Upstream[], folder
     goals.push(...experiment.goals((name, key) => valuesOf(results, name, key), bench))
   }
   for (const { child } of running.values()) await child?.stop()
-  console.log(goals.length > 0 ? goalList(goals) : '### Goals\n\nNone decided: the gateway did not run.\n')
+  say(goals.length > 0 ? goalList(goals) : '### Goals\n\nNone decided: the gateway did not run.\n')
   if (flags.json !== undefined) {
     writeFileSync(flags.json, JSON.stringify({
-      at: new Date().toISOString(), node: process.versions.node, cpu: cpus()[0]?.model, cores: cpus().length,
-      pinned: problem === undefined, quick: flags.quick, dialect: flags.dialect, open_streams: bench.openStreams, experiments: raw, goals, broken
+      at: new Date().toISOString(),
+      node: process.versions.node,
+      cpu: cpus()[0]?.model,
+      cores: cpus().length,
+      pinned: problem === undefined,
+      quick: flags.quick,
+      dialect: flags.dialect,
+      open_streams: bench.openStreams,
+      experiments: raw,
+      goals,
+      broken
     }, null, 2) + '\n')
+  }
+  if (flags.page && broken.length === 0) {
+    writeFileSync(page, withFigures(readFileSync(page, 'utf8'), said.join('\n'), new Date()))
   }
   if (broken.length > 0 || (flags.strict && goals.some(({ isMet }) => !isMet))) process.exitCode = 1
 }

@@ -51,14 +51,18 @@ export interface ChildOptions {
 
 export function startChild (options: ChildOptions): Child {
   const { collectedFile, profile } = options
-  const nodeArgs = ['--import', fileURLToPath(new URL('preload.ts', import.meta.url))]
+  const nodeArgs = ['--import', fileURLToPath(new URL('./preload.ts', import.meta.url))]
   if (collectedFile !== undefined) nodeArgs.push('--expose-gc')
-  if (profile !== undefined) nodeArgs.push('--cpu-prof', '--cpu-prof-dir', profile.folder, '--cpu-prof-name', profile.name)
+  if (profile !== undefined) {
+    nodeArgs.push('--cpu-prof', '--cpu-prof-dir', profile.folder, '--cpu-prof-name', profile.name)
+  }
   const command = [process.execPath, ...nodeArgs, ...options.args]
   if (options.isPinned) command.unshift('taskset', '-c', '0')    // it execs: the pid is node's
   const log = openSync(options.logFile, 'a')
   const child = spawn(command[0] ?? '', command.slice(1), {
-    cwd: options.cwd, stdio: ['pipe', log, log], env: { ...process.env, ...(collectedFile !== undefined && { BENCH_COLLECTED: collectedFile }) }
+    cwd: options.cwd,
+    stdio: ['pipe', log, log],
+    env: { ...process.env, ...(collectedFile !== undefined && { BENCH_COLLECTED: collectedFile }) }
   })
   closeSync(log)
   running.add(child)
@@ -92,8 +96,14 @@ export function startChild (options: ChildOptions): Child {
       return { rss, heap: heapUsed + external }
     },
     hasExited,
-    state: () => !hasExited() ? 'It is still running.' : `It has ended, ${child.signalCode !== null ? `by ${child.signalCode}` : `with code ${child.exitCode}`}.`,
-    logTail: () => readFileSync(options.logFile, 'utf8').split('\n').filter((line) => !line.includes('"outcome":"completed"')).slice(-15).join('\n'),
+    state: () =>
+      !hasExited()
+        ? 'It is still running.'
+        : `It has ended, ${child.signalCode !== null ? `by ${child.signalCode}` : `with code ${child.exitCode}`}.`,
+    logTail: () =>
+      readFileSync(options.logFile, 'utf8').split('\n').filter((line) => !line.includes('"outcome":"completed"')).slice(
+        -15
+      ).join('\n'),
     async stop () {
       if (hasExited()) return
       const exit = once(child, 'exit')
@@ -112,9 +122,15 @@ export function startChild (options: ChildOptions): Child {
 export function startForeignMeter (children: readonly Child[]): () => number[] {
   const read = (): number[] => {
     try {
-      const ours = [children.reduce((sum, child) => sum + (child.hasExited() ? 0 : child.cpuNs()), 0) / 1e9, process.cpuUsage().user / 1e6 + process.cpuUsage().system / 1e6]
+      const ours = [children.reduce((sum, child) => sum + (child.hasExited() ? 0 : child.cpuNs()), 0) / 1e9,
+        process.cpuUsage().user / 1e6 + process.cpuUsage().system / 1e6]
       return ours.map((seconds, core) => {
-        const [user = 0, nice = 0, system = 0, _idle, _wait, irq = 0, softirq = 0, steal = 0] = new RegExp(`^cpu${core} (.*)$`, 'm').exec(readFileSync('/proc/stat', 'utf8'))?.[1]?.split(' ').map(Number) ?? []
+        const [user = 0, nice = 0, system = 0, _idle, _wait, irq = 0, softirq = 0, steal = 0] = new RegExp(
+          `^cpu${core} (.*)$`, 'm'
+        ).exec(readFileSync('/proc/stat', 'utf8'))?.[1]?.split(
+          ' '
+        )
+          .map(Number) ?? []
         return (user + nice + system + irq + softirq + steal) / 100 - seconds
       })
     } catch {
@@ -123,7 +139,8 @@ export function startForeignMeter (children: readonly Child[]): () => number[] {
   }
   const before = read()
   const start = performance.now()
-  return () => read().map((seconds, core) => Math.max(0, (seconds - (before[core] ?? NaN)) / (performance.now() - start) * 1000))
+  return () =>
+    read().map((seconds, core) => Math.max(0, (seconds - (before[core] ?? NaN)) / (performance.now() - start) * 1000))
 }
 
 // schedstat counts nanoseconds where stat counts ticks of 10 ms: a burst of a second needs the former.
@@ -133,7 +150,9 @@ function cpuNs (pid: number): number {
     let sum = 0
     for (const task of readdirSync(`/proc/${pid}/task`)) {
       sum += Number(readFileSync(`/proc/${pid}/task/${task}/schedstat`, 'utf8').split(' ')[0])
-      for (const child of readFileSync(`/proc/${pid}/task/${task}/children`, 'utf8').split(' ').filter(Boolean)) sum += cpuNs(Number(child))
+      for (const child of readFileSync(`/proc/${pid}/task/${task}/children`, 'utf8').split(' ').filter(Boolean)) {
+        sum += cpuNs(Number(child))
+      }
     }
     return sum
   } catch {

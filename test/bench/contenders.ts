@@ -1,11 +1,12 @@
-// Who is compared, and how each is started: direct, bare http-proxy-3, bare undici translation, and the gateway with each store.
+// Who is compared, and how each is started: direct, bare http-proxy-3, bare undici translation, and the gateway with
+// each store.
 import { existsSync, mkdtempSync, readFileSync, writeFileSync } from 'node:fs'
 import { connect, createServer, type AddressInfo } from 'node:net'
 import { once } from 'node:events'
 import { basename, join } from 'node:path'
 import { fileURLToPath } from 'node:url'
 import { parse, stringify } from 'yaml'
-import { redisServer, type RedisServer } from '../redis-server.ts'
+import { redisServer, type RedisServer } from '../support/redis-server.ts'
 import { startChild, type Child } from './children.ts'
 import { sleep } from './load.ts'
 import { apiKey, outageModel, publicModel, sharedModel, sharers, thinkPath, upstreamModel } from './payloads.ts'
@@ -32,7 +33,7 @@ export interface LaunchOptions {
 }
 
 const main = fileURLToPath(new URL('../../src/main.ts', import.meta.url))
-const launcher = fileURLToPath(new URL('../../src/gateway.js', import.meta.url))
+const launcher = fileURLToPath(new URL('../../src/launcher.js', import.meta.url))
 const shippedConfig = new URL('../../gateway.yaml', import.meta.url)
 
 /** @returns why this one can't run, or undefined */
@@ -40,7 +41,9 @@ export function whatIsMissing (name: ContenderName): string | undefined {
   return isGateway(name) && !(existsSync(launcher) && existsSync(main)) ? 'not built yet' : undefined
 }
 
-/** The gateway: `gateway` with the memory store, `workers` two of them with Redis, the others by the name of the store. */
+/**
+ * The gateway: `gateway` with the memory store, `workers` two of them with Redis, the others by the name of the store.
+ */
 export function isGateway (name: ContenderName): boolean {
   return ['gateway', 'embedded', 'redis', 'workers'].includes(name)
 }
@@ -67,8 +70,12 @@ export async function launch (name: ContenderName, options: LaunchOptions): Prom
   const logFile = join(folder, 'log')
   const [port, publicPort, adminPort] = await Promise.all([freePort(), freePort(), freePort()])
   const args = isGateway(name)
-    ? [launcher, 'start', '--config', writeConfig(folder, { api: port, public: publicPort, admin: adminPort }, upstreamPort, targetPorts, isShared(name) ? { driver: 'redis', path: './data', url: await redisUrl(), prefix: basename(folder), timeout: '10s' } : { driver: name === 'embedded' ? 'embedded' : 'memory', path: './data' }, name === 'workers' ? 2 : 1)]
-    : [fileURLToPath(new URL(name === 'undici' ? 'translation.ts' : 'pass-through.ts', import.meta.url)), String(port), String(upstreamPort)]
+    ? [launcher, 'start', '--config',
+      writeConfig(folder, { api: port, public: publicPort, admin: adminPort }, upstreamPort, targetPorts, isShared(name)
+        ? { driver: 'redis', path: './data', url: await redisUrl(), prefix: basename(folder), timeout: '10s' }
+        : { driver: name === 'embedded' ? 'embedded' : 'memory', path: './data' }, name === 'workers' ? 2 : 1)]
+    : [fileURLToPath(new URL(name === 'undici' ? 'translation.ts' : 'pass-through.ts', import.meta.url)), String(port),
+      String(upstreamPort)]
   const child = startChild({
     args, cwd: folder, logFile, isPinned,
     ...(options.collectsGarbage === true && { collectedFile: join(folder, 'collected') }),
@@ -123,9 +130,21 @@ export const outageTimes = { first_byte: 250, window: 1000, open: 500, max_open:
 /** Requests at a time that the shared upstream takes. */
 export const sharedConcurrency = 8
 
-/** Our upstream and its model, a model with several targets, one that accounts share, much money, and the pipeline that ships. */
-function writeConfig (folder: string, ports: Readonly<Record<'api' | 'public' | 'admin', number>>, upstreamPort: number, targetPorts: readonly number[], store: object, workers: number): string {
-  const shipped = existsSync(shippedConfig) ? (parse(readFileSync(shippedConfig, 'utf8')) as { pipeline?: unknown }).pipeline : undefined
+/**
+ * Our upstream and its model, a model with several targets, one that accounts share, much money, and the pipeline that
+ * ships.
+ */
+function writeConfig (
+  folder: string,
+  ports: Readonly<Record<'api' | 'public' | 'admin', number>>,
+  upstreamPort: number,
+  targetPorts: readonly number[],
+  store: object,
+  workers: number
+): string {
+  const shipped = existsSync(shippedConfig)
+    ? (parse(readFileSync(shippedConfig, 'utf8')) as { pipeline?: unknown }).pipeline
+    : undefined
   const pipeline = shipped ?? ['auth', 'channel-router', 'billing-meter', 'error-normalize']
   const isLimited = JSON.stringify(pipeline).includes('rate-limit')
   const secrets = [apiKey, ...sharers]
@@ -133,7 +152,9 @@ function writeConfig (folder: string, ports: Readonly<Record<'api' | 'public' | 
   writeFileSync(file, stringify({
     server: {
       workers,
-      api: { listen: `127.0.0.1:${ports.api}` }, public: { listen: `127.0.0.1:${ports.public}` }, admin: { listen: `127.0.0.1:${ports.admin}` }
+      api: { listen: `127.0.0.1:${ports.api}` },
+      public: { listen: `127.0.0.1:${ports.public}` },
+      admin: { listen: `127.0.0.1:${ports.admin}` }
     },
     store,
     log: { level: 'info' },
@@ -144,13 +165,20 @@ function writeConfig (folder: string, ports: Readonly<Record<'api' | 'public' | 
       ...Object.fromEntries(targetPorts.map((port, i) => [`target-${i}`, {
         ...upstream(port),
         timeouts: { first_byte: `${outageTimes.first_byte}ms` },
-        breaker: { window: `${outageTimes.window}ms`, open: `${outageTimes.open}ms`, max_open: `${outageTimes.max_open}ms` }
+        breaker: { window: `${outageTimes.window}ms`, open: `${outageTimes.open}ms`,
+          max_open: `${outageTimes.max_open}ms` }
       }]))
     },
-    models: [model(publicModel, ['bench']), model(sharedModel, ['shared']), model(outageModel, targetPorts.map((_, i) => `target-${i}`))],
+    models: [model(publicModel, ['bench']), model(sharedModel, ['shared']),
+      model(outageModel, targetPorts.map((_, i) => `target-${i}`))],
     accounts: secrets.map((_, i) => ({ id: `bench-${i}`, name: 'Bench', opening_balance_usd: 1_000_000 })),
     // The limits are counted, and never reached: 0 would take their work out of the measurement.
-    keys: secrets.map((secret, i) => ({ id: `bench-${i}`, account: `bench-${i}`, secret, ...(isLimited && { rate_limit: 1_000_000_000, concurrency: 100_000 }) }))
+    keys: secrets.map((secret, i) => ({
+      id: `bench-${i}`,
+      account: `bench-${i}`,
+      secret,
+      ...(isLimited && { rate_limit: 1_000_000_000, concurrency: 100_000 })
+    }))
   }))
   return file
 }
@@ -161,7 +189,14 @@ function upstream (port: number, path = ''): object {
 
 function model (id: string, upstreams: readonly string[]): object {
   return {
-    id, name: 'Bench', provider: 'bench', kind: 'text', created: '2025-09-29', context: 200_000, max_output: 64_000, accepts: ['text', 'image'],
+    id,
+    name: 'Bench',
+    provider: 'bench',
+    kind: 'text',
+    created: '2025-09-29',
+    context: 200_000,
+    max_output: 64_000,
+    accepts: ['text', 'image'],
     channels: { premium: {
       enabled: true,
       price: { input: 3, output: 15, cache_read: 0.30, cache_write: 3.75 },

@@ -4,6 +4,7 @@ import { ask, longestWait, openStreams, runOpenLoop, sleep, startClosedLoop, typ
 import { nasties } from './nasty.ts'
 import { outageModel, prompt, publicModel, sharedModel, sharers, thinkMs, toWire, type Dialect } from './payloads.ts'
 import { median, pairs, quantile, seededRandom } from './statistics.ts'
+import { starts } from './starts.ts'
 import { flood, pace, type Mood, type Upstream } from './upstream.ts'
 
 export type Sample = Readonly<Record<string, number>>
@@ -50,7 +51,8 @@ const rampMs = 100
 const streamEveryMs = 5
 const streamCount = 50
 
-const smallRequest = (dialect: Dialect, stream: boolean): Buffer => toWire(dialect.path, dialect.request({ stream, content: prompt }))
+const smallRequest = (dialect: Dialect, stream: boolean): Buffer =>
+  toWire(dialect.path, dialect.request({ stream, content: prompt }))
 
 // A base64 image of 5 MB: random bytes, since a run of one letter would be kinder to caches than a picture is.
 let largeBase64 = ''
@@ -59,22 +61,31 @@ function largeRequest (dialect: Dialect): Buffer {
     const random = seededRandom(5)
     largeBase64 = Buffer.from(Uint8Array.from({ length: 5_000_000 / 4 * 3 }, () => random() * 256)).toString('base64')
   }
-  return toWire(dialect.path, dialect.request({ stream: false, content: [dialect.image(largeBase64), { type: 'text', text: 'What is this?' }] }))
+  return toWire(dialect.path,
+    dialect.request({ stream: false, content: [dialect.image(largeBase64), { type: 'text', text: 'What is this?' }] }))
 }
 
 /** Between two moments: wall time, the contender's CPU, our own. */
-function startMeter (instance: Instance): () => { readonly seconds: number, readonly cpuUs: number, readonly loadBusy: number } {
+function startMeter (
+  instance: Instance
+): () => { readonly seconds: number, readonly cpuUs: number, readonly loadBusy: number } {
   const cpuNs = instance.child?.cpuNs() ?? NaN
   const own = process.cpuUsage()
   const start = performance.now()
   return () => {
     const seconds = (performance.now() - start) / 1000
     const { user, system } = process.cpuUsage(own)
-    return { seconds, cpuUs: ((instance.child?.cpuNs() ?? NaN) - cpuNs) / 1000, loadBusy: (user + system) / 1e6 / seconds * 100 }
+    return { seconds, cpuUs: ((instance.child?.cpuNs() ?? NaN) - cpuNs) / 1000,
+      loadBusy: (user + system) / 1e6 / seconds * 100 }
   }
 }
 
-async function measureClosedLoop (instance: Instance, request: Buffer, connections: number, ms: number): Promise<{ perSecond: number, cpuUs: number, loadBusy: number }> {
+async function measureClosedLoop (
+  instance: Instance,
+  request: Buffer,
+  connections: number,
+  ms: number
+): Promise<{ perSecond: number, cpuUs: number, loadBusy: number }> {
   const loop = startClosedLoop(instance.port, request, connections)
   await sleep(rampMs)
   const stop = startMeter(instance)
@@ -88,7 +99,12 @@ async function measureClosedLoop (instance: Instance, request: Buffer, connectio
 }
 
 /** Opens streams, lets `body` use them, ends them, and makes sure that no event was lost. */
-async function withStreams<T> ({ upstream, dialect }: Bench, instance: Instance, count: number, body: (streams: ClientStreams) => Promise<T>): Promise<T> {
+async function withStreams<T> (
+  { upstream, dialect }: Bench,
+  instance: Instance,
+  count: number,
+  body: (streams: ClientStreams) => Promise<T>
+): Promise<T> {
   const sentBefore = upstream.sentEvents()
   const streams = await openStreams(instance.port, smallRequest(dialect, true), count, dialect.terminal)
   try {
@@ -113,17 +129,20 @@ async function measureEvents (instance: Instance, streams: ClientStreams, ms: nu
   const { seconds, cpuUs, loadBusy } = stop()
   const delays = streams.takeDelays()
   if (events === 0) throw new Error(`no event within ${ms} ms`)
-  return { perSecond: events / seconds, cpuUs: cpuUs / events, p50: quantile(delays, 0.5), p99: quantile(delays, 0.99), loadBusy }
+  return { perSecond: events / seconds, cpuUs: cpuUs / events, p50: quantile(delays, 0.5), p99: quantile(delays, 0.99),
+    loadBusy }
 }
 
 const format = (value: number, digits: number): string => value.toFixed(digits)
-const ratios = (ours: readonly number[], theirs: readonly number[]): number => median(pairs(ours, theirs, (a, b) => a / b))
+const ratios = (ours: readonly number[], theirs: readonly number[]): number =>
+  median(pairs(ours, theirs, (a, b) => a / b))
 const busy: Column = { key: 'loadBusy', title: 'load core busy %', digits: 0 }
 
 const json: Experiment = {
   name: 'json',
   title: 'JSON requests of 1 KB, 32 connections, closed loop',
-  columns: [{ key: 'perSecond', title: 'requests/s', digits: 0 }, { key: 'cpuUs', title: 'CPU µs/request', digits: 1 }, busy],
+  columns: [{ key: 'perSecond', title: 'requests/s', digits: 0 }, { key: 'cpuUs', title: 'CPU µs/request', digits: 1 },
+    busy],
   ratio: { key: 'perSecond', to: 'http-proxy-3' },
   rounds: ({ isQuick }) => isQuick ? 3 : 10,
   lasts: ({ isQuick }) => isQuick ? 400 : 900,
@@ -141,13 +160,17 @@ const json: Experiment = {
 /** What durability costs. */
 function embeddedGoals (of: (name: ContenderName, key: string) => readonly number[]): Goal[] {
   if (of('embedded', 'perSecond').length === 0) return []
-  return ([['http-proxy-3', 1.1, 'bare http-proxy-3'], ['gateway', 0.8, 'the memory store']] as const).map(([name, least, title]) => {
-    const ratio = ratios(of('embedded', 'perSecond'), of(name, 'perSecond'))
-    return { text: `the same with the embedded store: at least ${least}x the requests/s of ${title}`, isMet: ratio >= least, found: `${format(ratio, 2)}x` }
-  })
+  return ([['http-proxy-3', 1.1, 'bare http-proxy-3'], ['gateway', 0.8, 'the memory store']] as const).map(
+    ([name, least, title]) => {
+      const ratio = ratios(of('embedded', 'perSecond'), of(name, 'perSecond'))
+      return { text: `the same with the embedded store: at least ${least}x the requests/s of ${title}`,
+        isMet: ratio >= least, found: `${format(ratio, 2)}x` }
+    }
+  )
 }
 
-const eventColumns: readonly Column[] = [{ key: 'perSecond', title: 'events/s', digits: 0 }, { key: 'cpuUs', title: 'CPU µs/event', digits: 1 }]
+const eventColumns: readonly Column[] = [{ key: 'perSecond', title: 'events/s', digits: 0 }, { key: 'cpuUs',
+  title: 'CPU µs/event', digits: 1 }]
 
 function eventGoal (of: (name: ContenderName, key: string) => readonly number[], kind: string): Goal[] {
   const ratio = ratios(of('gateway', 'cpuUs'), of('undici', 'cpuUs'))
@@ -162,7 +185,8 @@ const paced: Experiment = {
   name: 'sse',
   skips: ['embedded'],
   title: `SSE, ${streamCount} streams, an event every ${streamEveryMs} ms each, one event per write`,
-  columns: [...eventColumns, { key: 'p50', title: 'delay p50 ms', digits: 3 }, { key: 'p99', title: 'delay p99 ms', digits: 2 }, busy],
+  columns: [...eventColumns, { key: 'p50', title: 'delay p50 ms', digits: 3 }, { key: 'p99', title: 'delay p99 ms',
+    digits: 2 }, busy],
   ratio: { key: 'cpuUs', to: 'undici' },
   rounds: ({ isQuick }) => isQuick ? 3 : 10,
   lasts: ({ isQuick }) => isQuick ? 400 : 1000,
@@ -237,7 +261,9 @@ const memory: Experiment = {
   name: 'memory',
   title: 'Memory per open stream, after a garbage collection',
   columns: [
-    { key: 'kb', title: 'KB/stream', digits: 1 }, { key: 'rssKb', title: 'by RSS', digits: 1 }, { key: 'heapKb', title: 'by heap and buffers', digits: 1 },
+    { key: 'kb', title: 'KB/stream', digits: 1 },
+    { key: 'rssKb', title: 'by RSS', digits: 1 },
+    { key: 'heapKb', title: 'by heap and buffers', digits: 1 },
     { key: 'baseMb', title: 'RSS before MB', digits: 0 }
   ],
   ratio: { key: 'kb', to: 'undici' },
@@ -279,7 +305,8 @@ const bodies: Experiment = {
   name: 'bodies',
   skips: ['embedded'],
   title: 'Bodies of 5 MB (one base64 image), 4 connections, closed loop',
-  columns: [{ key: 'perSecond', title: 'requests/s', digits: 1 }, { key: 'cpuMs', title: 'CPU ms/request', digits: 1 }, busy],
+  columns: [{ key: 'perSecond', title: 'requests/s', digits: 1 }, { key: 'cpuMs', title: 'CPU ms/request', digits: 1 },
+    busy],
   ratio: { key: 'perSecond', to: 'undici' },
   rounds: ({ isQuick }) => isQuick ? 3 : 10,
   lasts: ({ isQuick }) => isQuick ? 400 : 800,
@@ -336,8 +363,10 @@ const bystanders: Experiment = {
 
 const settling: Experiment = {
   name: 'gaps',
-  title: '20 streams, an event every 10 ms each, while 300 JSON requests/s are answered and settled on other connections',
-  columns: [{ key: 'p99', title: 'event p99 ms', digits: 2 }, { key: 'max', title: 'longest gap beyond 10 ms, ms', digits: 1 }],
+  title:
+    '20 streams, an event every 10 ms each, while 300 JSON requests/s are answered and settled on other connections',
+  columns: [{ key: 'p99', title: 'event p99 ms', digits: 2 }, { key: 'max', title: 'longest gap beyond 10 ms, ms',
+    digits: 1 }],
   skips: ['direct', 'http-proxy-3'],
   rounds: ({ isQuick }) => isQuick ? 3 : 10,
   lasts: ({ isQuick }) => isQuick ? 500 : 1000,
@@ -367,7 +396,8 @@ const stalls: Experiment = {
   name: 'stalls',
   title: 'The longest wait of a small JSON request beside each of the nastiest bodies, ms',
   skips: ['direct', 'http-proxy-3', 'undici', 'embedded'],
-  columns: [{ key: 'worst', title: 'the worst', digits: 0 }, ...nasties.map(({ name }) => ({ key: name, title: name, digits: 0 }))],
+  columns: [{ key: 'worst', title: 'the worst', digits: 0 },
+    ...nasties.map(({ name }) => ({ key: name, title: name, digits: 0 }))],
   rounds: () => 1,
   lasts: () => 0,
   async burst ({ dialect }, { port }) {
@@ -375,29 +405,40 @@ const stalls: Experiment = {
     for (const { name, request } of nasties) {
       const whole = request()
       // Refused or answered: either is an end.
-      const answered = ask(port, whole).catch((error: Error) => { if (!/^answered 4\d\d/.test(error.message)) throw error })
+      const answered = ask(port, whole).catch((error: Error) => {
+        if (!/^answered 4\d\d/.test(error.message)) throw error
+      })
       waits[name] = await longestWait(port, smallRequest(dialect, false), answered)
     }
     return { worst: Math.max(...Object.values(waits)), ...waits }
   },
   goals (of) {
     const worst = median(of('gateway', 'worst'))
-    return [{ text: `none of ${nasties.length} nasty bodies makes others wait for more than 1.2 s`, isMet: worst <= 1200, found: `${format(worst, 0)} ms` }]
+    return [{ text: `none of ${nasties.length} nasty bodies makes others wait for more than 1.2 s`,
+      isMet: worst <= 1200, found: `${format(worst, 0)} ms` }]
   }
 }
 
 /** How bad the one is, and for how long in turn with being good; undefined: all the time. */
-const outages: Readonly<Record<string, { readonly mood: Mood, readonly flapsMs?: number }>> = { dead: { mood: 'dead' }, hanging: { mood: 'hanging' }, flapping: { mood: 'dead', flapsMs: 300 } }
+const outages: Readonly<Record<string, { readonly mood: Mood, readonly flapsMs?: number }>> = { dead: { mood: 'dead' },
+  hanging: { mood: 'hanging' }, flapping: { mood: 'dead', flapsMs: 300 } }
 const outageRate = 300
 /** Milliseconds in which a target's share is looked at, and how long it may take to have it again. */
 const shareMs = 100
 const returnMs = 10_000
 
 /** Requests at a rate, some of which may fail. */
-async function bombard ({ dialect }: Bench, { port }: Instance, arrivals: readonly number[]): Promise<{ readonly p50: number, readonly p99: number, readonly errors: number }> {
+async function bombard (
+  { dialect }: Bench,
+  { port }: Instance,
+  arrivals: readonly number[]
+): Promise<{ readonly p50: number, readonly p99: number, readonly errors: number }> {
   let errors = 0
-  const request = toWire(dialect.path, dialect.request({ stream: false, content: prompt }).replace(publicModel, outageModel))
-  const latencies = await runOpenLoop(port, request, arrivals, () => { errors++ })
+  const request = toWire(dialect.path,
+    dialect.request({ stream: false, content: prompt }).replace(publicModel, outageModel))
+  const latencies = await runOpenLoop(port, request, arrivals, () => {
+    errors++
+  })
   return { p50: quantile(latencies, 0.5), p99: quantile(latencies, 0.99), errors }
 }
 
@@ -420,7 +461,12 @@ async function harm (target: Upstream, { mood, flapsMs }: (typeof outages)[strin
 }
 
 /** @returns seconds until the target gets half of its third again, under the same load */
-async function shareComesBack (bench: Bench, instance: Instance, target: Upstream, count: (one: { readonly errors: number }) => void): Promise<number> {
+async function shareComesBack (
+  bench: Bench,
+  instance: Instance,
+  target: Upstream,
+  count: (one: { readonly errors: number }) => void
+): Promise<number> {
   const slice = Array.from({ length: outageRate * shareMs / 1000 }, (_, i) => i * 1000 / outageRate)
   const healed = performance.now()
   for (;;) {
@@ -434,10 +480,20 @@ async function shareComesBack (bench: Bench, instance: Instance, target: Upstrea
 
 const outage: Experiment = {
   name: 'outage',
-  title: `JSON requests of 1 KB to a model of three targets, ${outageRate} arrivals/s: all good, then one dead (refuses), hanging (first_byte ${outageTimes.first_byte} ms) or flapping (refuses for 0.3 s in turn)`,
+  title:
+    `JSON requests of 1 KB to a model of three targets, ${outageRate} arrivals/s: all good, then one dead (refuses), hanging (first_byte ${outageTimes.first_byte} ms) or flapping (refuses for 0.3 s in turn)`,
   columns: [
-    { key: 'errors', title: 'failed requests', digits: 0 }, { key: 'goodP50', title: 'all good p50 ms', digits: 2 }, { key: 'goodP99', title: 'p99 ms', digits: 1 },
-    ...Object.keys(outages).flatMap((name) => [{ key: `${name}P50`, title: `${name}: p50 ÷ good`, digits: 2 }, { key: `${name}P99`, title: 'p99 ÷ good', digits: 2 }, { key: `${name}Back`, title: 'share back, s', digits: 1 }])
+    { key: 'errors', title: 'failed requests', digits: 0 }, { key: 'goodP50', title: 'all good p50 ms', digits: 2 }, {
+      key: 'goodP99',
+      title: 'p99 ms',
+      digits: 1
+    },
+    ...Object.keys(outages)
+      .flatMap((name) => [
+        { key: `${name}P50`, title: `${name}: p50 ÷ good`, digits: 2 },
+        { key: `${name}P99`, title: 'p99 ÷ good', digits: 2 },
+        { key: `${name}Back`, title: 'share back, s', digits: 1 }
+      ])
   ],
   skips: ['direct', 'http-proxy-3', 'undici', 'embedded'],
   rounds: ({ isQuick }) => isQuick ? 1 : 3,
@@ -467,13 +523,18 @@ const outage: Experiment = {
     const errors = of('gateway', 'errors').reduce((sum, value) => sum + value, 0)
     const back = Math.max(...Object.keys(outages).flatMap((name) => of('gateway', `${name}Back`)))
     return [
-      { text: 'one of three targets dead, hanging or flapping: no request fails', isMet: errors === 0, found: `${errors} failed` },
-      { text: `such a target has its share again within breaker.max_open (${outageTimes.max_open / 1000} s)`, isMet: back * 1000 <= outageTimes.max_open + shareMs, found: `${format(back, 1)} s at most` }
+      { text: 'one of three targets dead, hanging or flapping: no request fails', isMet: errors === 0,
+        found: `${errors} failed` },
+      { text: `such a target has its share again within breaker.max_open (${outageTimes.max_open / 1000} s)`,
+        isMet: back * 1000 <= outageTimes.max_open + shareMs, found: `${format(back, 1)} s at most` }
     ]
   }
 }
 
-/** Requests per second that are an account's share of the upstream. With so many accounts the noise is little for the gateway itself: not its CPU is shared here. */
+/**
+ * Requests per second that are an account's share of the upstream. With so many accounts the noise is little for the
+ * gateway itself: not its CPU is shared here.
+ */
 const accountShare = sharedConcurrency * 1000 / thinkMs / sharers.length
 /** Until the queue of the noisy one is full. */
 const noiseMs = 600
@@ -482,8 +543,14 @@ const fairness: Experiment = {
   name: 'fairness',
   title: `${sharers.length} accounts share an upstream that takes ${sharedConcurrency} requests at a time, ${thinkMs} ms each: ${sharers.length - 1} of them ask for half of their share, without and with one that asks for 50 times its own (${50 * accountShare} requests/s)`,
   columns: [
-    { key: 'p50Without', title: 'p50 ms without', digits: 1 }, { key: 'p99Without', title: 'p99 ms', digits: 1 }, { key: 'p50With', title: 'p50 ms with', digits: 1 }, { key: 'p99With', title: 'p99 ms', digits: 1 },
-    { key: 'p50Ratio', title: 'p50 with ÷ without', digits: 2 }, { key: 'p99Ratio', title: 'p99 with ÷ without', digits: 2 }, { key: 'noisyServed', title: 'the noisy one\'s, served', digits: 0 }, { key: 'noisyRefused', title: 'refused', digits: 0 }
+    { key: 'p50Without', title: 'p50 ms without', digits: 1 },
+    { key: 'p99Without', title: 'p99 ms', digits: 1 },
+    { key: 'p50With', title: 'p50 ms with', digits: 1 },
+    { key: 'p99With', title: 'p99 ms', digits: 1 },
+    { key: 'p50Ratio', title: 'p50 with ÷ without', digits: 2 },
+    { key: 'p99Ratio', title: 'p99 with ÷ without', digits: 2 },
+    { key: 'noisyServed', title: 'the noisy one\'s, served', digits: 0 },
+    { key: 'noisyRefused', title: 'refused', digits: 0 }
   ],
   skips: ['direct', 'http-proxy-3', 'undici', 'embedded'],
   rounds: ({ isQuick }) => isQuick ? 3 : 10,
@@ -491,7 +558,8 @@ const fairness: Experiment = {
   async burst ({ dialect }, { port }, ms) {
     const body = dialect.request({ stream: false, content: prompt }).replace(publicModel, sharedModel)
     const [noisy, ...quiet] = sharers.map((key) => toWire(dialect.path, body, key)) as [Buffer, ...Buffer[]]
-    const ask = async (): Promise<readonly number[]> => await runOpenLoop(port, quiet, poisson(ms, quiet.length * accountShare / 2))
+    const ask = async (): Promise<readonly number[]> =>
+      await runOpenLoop(port, quiet, poisson(ms, quiet.length * accountShare / 2))
     const without = await ask()
     let noisyRefused = 0
     const noise = runOpenLoop(port, noisy, poisson(noiseMs + ms, 50 * accountShare), () => { noisyRefused++ })
@@ -499,8 +567,10 @@ const fairness: Experiment = {
     await sleep(noiseMs)
     const beside = await ask()
     const noisyServed = (await noise).length
-    const [p50Without, p99Without, p50With, p99With] = [quantile(without, 0.5), quantile(without, 0.99), quantile(beside, 0.5), quantile(beside, 0.99)]
-    return { p50Without, p99Without, p50With, p99With, p50Ratio: p50With / p50Without, p99Ratio: p99With / p99Without, noisyServed, noisyRefused }
+    const [p50Without, p99Without, p50With, p99With] = [quantile(without, 0.5), quantile(without, 0.99),
+      quantile(beside, 0.5), quantile(beside, 0.99)]
+    return { p50Without, p99Without, p50With, p99With, p50Ratio: p50With / p50Without, p99Ratio: p99With / p99Without,
+      noisyServed, noisyRefused }
   },
   goals (of) {
     const ratio = median(of('gateway', 'p99Ratio'))
@@ -512,12 +582,16 @@ const fairness: Experiment = {
   }
 }
 
-/** By CPU, since Redis has the core of the load generator, and two workers have one core: what sharing costs, not what it gains. */
+/**
+ * By CPU, since Redis has the core of the load generator, and two workers have one core: what sharing costs, not what
+ * it gains.
+ */
 const shared: Experiment = {
   name: 'redis',
   only: ['embedded', 'redis', 'workers'],
   title: 'The same JSON requests with Redis, and with two workers on one core',
-  columns: [{ key: 'perSecond', title: 'requests/s', digits: 0 }, { key: 'cpuUs', title: 'CPU µs/request', digits: 1 }, { key: 'perCore', title: 'requests/s per core', digits: 0 }, busy],
+  columns: [{ key: 'perSecond', title: 'requests/s', digits: 0 }, { key: 'cpuUs', title: 'CPU µs/request', digits: 1 },
+    { key: 'perCore', title: 'requests/s per core', digits: 0 }, busy],
   ratio: { key: 'cpuUs', to: 'embedded' },
   rounds: ({ isQuick }) => isQuick ? 3 : 10,
   lasts: ({ isQuick }) => isQuick ? 400 : 900,
@@ -528,4 +602,5 @@ const shared: Experiment = {
   goals: () => []
 }
 
-export const experiments: readonly Experiment[] = [json, paced, flatOut, latency, memory, bodies, bystanders, stalls, settling, outage, fairness, shared]
+export const experiments: readonly Experiment[] = [json, paced, flatOut, latency, memory, bodies, bystanders, stalls,
+  settling, outage, fairness, shared, starts]

@@ -80,7 +80,9 @@ export const sleep = (ms: number): Promise<void> => new Promise((resolve) => { s
 /** A promise that would never settle fails instead: every loop of the benchmark is bounded. */
 export async function within<T> (promise: Promise<T>, ms: number, what: string): Promise<T> {
   let timer: NodeJS.Timeout | undefined
-  const late = new Promise<never>((_resolve, reject) => { timer = setTimeout(() => reject(new Error(`${what} took more than ${ms} ms`)), ms) })
+  const late = new Promise<never>((_resolve, reject) => {
+    timer = setTimeout(() => reject(new Error(`${what} took more than ${ms} ms`)), ms)
+  })
   try {
     return await Promise.race([promise, late])
   } finally {
@@ -115,7 +117,8 @@ export async function longestWait (port: number, request: Buffer, work: Promise<
   try {
     while (isOn) {
       const from = performance.now()
-      await within(new Promise<void>((resolve, reject) => connection.send(request, { end: resolve, fail: reject })), patienceMs, 'one request beside others')
+      await within(new Promise<void>((resolve, reject) => connection.send(request, { end: resolve, fail: reject })),
+        patienceMs, 'one request beside others')
       longest = Math.max(longest, performance.now() - from)
     }
   } finally {
@@ -162,11 +165,17 @@ export function startClosedLoop (port: number, request: Buffer, connections: num
 }
 
 /**
- * Sends a request at each of the given times (ms from now), whatever became of those before; of several each in its turn.
+ * Sends a request at each of the given times (ms from now), whatever became of those before; of several each in its
+ * turn.
  * @param tolerate told of each request that fails; absent: the first ends it
  * @returns milliseconds from each sending to the last byte of its answer
  */
-export async function runOpenLoop (port: number, request: Buffer | readonly Buffer[], arrivals: readonly number[], tolerate?: (error: Error) => void): Promise<number[]> {
+export async function runOpenLoop (
+  port: number,
+  request: Buffer | readonly Buffer[],
+  arrivals: readonly number[],
+  tolerate?: (error: Error) => void
+): Promise<number[]> {
   const requests: readonly Buffer[] = Buffer.isBuffer(request) ? [request] : request
   const idle = Array.from({ length: 16 }, () => new Connection(port))
   const all = [...idle]
@@ -224,7 +233,12 @@ export interface ClientStreams {
 }
 
 /** Opens streams, 50 at a time; ready when each one has its first event. */
-export async function openStreams (port: number, request: Buffer, count: number, terminal: string): Promise<ClientStreams> {
+export async function openStreams (
+  port: number,
+  request: Buffer,
+  count: number,
+  terminal: string
+): Promise<ClientStreams> {
   const connections: Connection[] = []
   const ends: Array<Promise<void>> = []
   let delivered = 0
@@ -268,7 +282,8 @@ export async function openStreams (port: number, request: Buffer, count: number,
   const destroy = (): void => { for (const connection of connections) connection.destroy() }
   try {
     for (let opened = 0; opened < count; opened += 50) {
-      await within(Promise.all(Array.from({ length: Math.min(50, count - opened) }, openOne)), patienceMs, 'opening streams')
+      await within(Promise.all(Array.from({ length: Math.min(50, count - opened) }, openOne)), patienceMs,
+        'opening streams')
     }
   } catch (error) {
     destroy()

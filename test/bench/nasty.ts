@@ -1,4 +1,5 @@
-// Bodies that are small to send and much to read: what one client may make the gateway do before everybody else has a turn.
+// Bodies that are small to send and much to read: what one client may make the gateway do before everybody else has a
+// turn.
 import { gzipSync } from 'node:zlib'
 import { dialects, publicModel, toWire } from './payloads.ts'
 
@@ -38,34 +39,77 @@ function names (count: number, first = 0): string {
 export const nasties: readonly Nasty[] = [
   { name: '990,000 keys in one object', request: () => messages(`"x":{${names(990_000)}}`) },
   { name: '990,000 fields of a body', request: () => messages(names(990_000)) },
-  { name: '990,000 fields of a tool', request: () => chat(`"tools":[{"type":"function","function":{"name":"t","parameters":{${names(990_000)}}}}]`) },
+  { name: '990,000 fields of a tool',
+    request: () => chat(`"tools":[{"type":"function","function":{"name":"t","parameters":{${names(990_000)}}}}]`) },
   { name: '9,900 fields of a body', request: () => messages(names(9900)) },
-  { name: '49 objects of 10,000 keys', request: () => messages(`"x":[${list(49, (i) => `{${names(10_000, i * 10_000)}}`)}]`) },
-  { name: '480 tools of 1,000 properties', request: () => chat(`"tools":[${list(480, (i) => `{"type":"function","function":{"name":"t${i}","strict":true,"parameters":{"type":"object","properties":{${names(1000, i * 1000)}}}}}`)}]`) },
+  {
+    name: '49 objects of 10,000 keys',
+    request: () => messages(`"x":[${list(49, (i) => `{${names(10_000, i * 10_000)}}`)}]`)
+  },
+  {
+    name: '480 tools of 1,000 properties',
+    request: () => chat(
+      `"tools":[${list(480, (i) => `{"type":"function","function":{"name":"t${i}","strict":true,"parameters":{"type":"object","properties":{${names(1000, i * 1000)}}}}}`)}]`
+    )
+  },
   { name: '30 MB of \\"', request: () => messages(said(`"${'\\"'.repeat(15 * MEGABYTE)}"`)) },
   { name: '30 MB of \\" for chat', request: () => chat(said(`"${'\\"'.repeat(15 * MEGABYTE)}"`)) },
   { name: '30 MB of \\u escapes', request: () => messages(said(`"${'\\u0416'.repeat(5 * MEGABYTE)}"`)) },
   { name: '30 MB of words', request: () => messages(said(`"${'a '.repeat(15 * MEGABYTE)}"`)) },
   { name: 'a number of 30 MB', request: () => messages(`"x":{"user_id":1${'0'.repeat(30 * MEGABYTE)}}`) },
   { name: '30 MB of spaces, in gzip', request: () => packed(messages(said(`"${' '.repeat(30 * MEGABYTE)}"`))) },
-  { name: '300,000 content blocks', request: () => messages(said(`[${list(300_000, () => '{"type":"text","text":"a"}')}]`)) },
-  { name: '240,000 content blocks', request: () => messages(said(`[${list(240_000, () => '{"type":"text","text":"a"}')}]`)) },
-  { name: '240,000 content blocks for chat', request: () => chat(said(`[${list(240_000, () => '{"type":"text","text":"a"}')}]`)) },
-  { name: '100,000 messages', request: () => messages(`"messages":[${list(100_000, (i) => `{"role":"${i % 2 === 0 ? 'user' : 'assistant'}","content":"a"}`)}]`) },
-  { name: '100,000 messages for chat', request: () => chat(`"messages":[${list(100_000, (i) => `{"role":"${i % 2 === 0 ? 'user' : 'assistant'}","content":"a"}`)}]`) },
-  { name: '45,000 calls and results', request: () => chat(`"messages":[${list(45_000, (i) => `{"role":"assistant","tool_calls":[{"id":"c${i}","type":"function","function":{"name":"t","arguments":"{}"}}]},{"role":"tool","tool_call_id":"c${i}","content":"a"}`)}]`) },
-  { name: '16,000 nests of 55', request: () => messages(`"x":[${list(16_000, () => '['.repeat(55) + ']'.repeat(55))}]`) },
-  { name: '12,000 nests of objects', request: () => messages(`"x":[${list(12_000, () => '{"a":'.repeat(40) + '1' + '}'.repeat(40))}]`) },
+  {
+    name: '300,000 content blocks',
+    request: () => messages(said(`[${list(300_000, () => '{"type":"text","text":"a"}')}]`))
+  },
+  {
+    name: '240,000 content blocks',
+    request: () => messages(said(`[${list(240_000, () => '{"type":"text","text":"a"}')}]`))
+  },
+  {
+    name: '240,000 content blocks for chat',
+    request: () => chat(said(`[${list(240_000, () => '{"type":"text","text":"a"}')}]`))
+  },
+  {
+    name: '100,000 messages',
+    request: () => messages(
+      `"messages":[${list(100_000, (i) => `{"role":"${i % 2 === 0 ? 'user' : 'assistant'}","content":"a"}`)}]`
+    )
+  },
+  {
+    name: '100,000 messages for chat',
+    request: () => chat(
+      `"messages":[${list(100_000, (i) => `{"role":"${i % 2 === 0 ? 'user' : 'assistant'}","content":"a"}`)}]`
+    )
+  },
+  {
+    name: '45,000 calls and results',
+    request: () => chat(
+      `"messages":[${list(45_000, (i) => `{"role":"assistant","tool_calls":[{"id":"c${i}","type":"function","function":{"name":"t","arguments":"{}"}}]},{"role":"tool","tool_call_id":"c${i}","content":"a"}`)}]`
+    )
+  },
+  {
+    name: '16,000 nests of 55',
+    request: () => messages(`"x":[${list(16_000, () => '['.repeat(55) + ']'.repeat(55))}]`)
+  },
+  {
+    name: '12,000 nests of objects',
+    request: () => messages(`"x":[${list(12_000, () => '{"a":'.repeat(40) + '1' + '}'.repeat(40))}]`)
+  },
   { name: '990,000 values', request: () => messages(`"x":[${list(990_000, () => '1')}]`) },
-  { name: '100,000 tools', request: () => messages(`"tools":[${list(100_000, (i) => `{"name":"t${i}","input_schema":{"type":"object"}}`)}]`) },
-  { name: '100,000 tools for chat', request: () => chat(`"tools":[${list(100_000, (i) => `{"type":"function","function":{"name":"t${i}"}}`)}]`) },
+  { name: '100,000 tools',
+    request: () => messages(`"tools":[${list(100_000, (i) => `{"name":"t${i}","input_schema":{"type":"object"}}`)}]`) },
+  { name: '100,000 tools for chat',
+    request: () => chat(`"tools":[${list(100_000, (i) => `{"type":"function","function":{"name":"t${i}"}}`)}]`) },
   { name: '900,000 stop sequences', request: () => messages(`"stop_sequences":[${list(900_000, () => '"a"')}]`) },
-  { name: 'a wrong last message of 100,000', request: () => messages(`"messages":[${list(100_000, () => '{"role":"user","content":"a"}')},{"role":"user"}]`) }
+  { name: 'a wrong last message of 100,000',
+    request: () => messages(`"messages":[${list(100_000, () => '{"role":"user","content":"a"}')},{"role":"user"}]`) }
 ]
 
 function packed (request: Buffer): Buffer {
   const at = request.indexOf('\r\n\r\n') + 4
   const body = gzipSync(request.subarray(at))
-  const head = request.toString('latin1', 0, at).replace(/content-length: \d+/, `content-encoding: gzip\r\ncontent-length: ${body.length}`)
+  const head = request.toString('latin1', 0, at).replace(/content-length: \d+/,
+    `content-encoding: gzip\r\ncontent-length: ${body.length}`)
   return Buffer.concat([Buffer.from(head, 'latin1'), body])
 }

@@ -1,4 +1,5 @@
-// What travels: requests, replies and events of the benchmark, in the two client dialects. Strings are ASCII, so length is bytes.
+// What travels: requests, replies and events of the benchmark, in the two client dialects. Strings are ASCII, so length
+// is bytes.
 
 export type DialectName = 'messages' | 'chat'
 
@@ -30,7 +31,8 @@ export interface Dialect {
   readonly terminal: string
 }
 
-const words = 'the quick brown fox jumps over the lazy dog while a gateway counts every token of it and bills none twice '
+const words =
+  'the quick brown fox jumps over the lazy dog while a gateway counts every token of it and bills none twice '
 
 /** About 1 KB of request on the wire. */
 export const prompt = words.repeat(7)
@@ -57,21 +59,34 @@ const message = {
 export const dialects: Readonly<Record<DialectName, Dialect>> = {
   messages: {
     path: '/v1/messages',
-    request: ({ stream, content }) => JSON.stringify({
-      model: publicModel, max_tokens: 1024, stream, system: 'Answer in short sentences.', messages: [{ role: 'user', content }], temperature: 0.7
-    }),
+    request: ({ stream, content }) =>
+      JSON.stringify({
+        model: publicModel,
+        max_tokens: 1024,
+        stream,
+        system: 'Answer in short sentences.',
+        messages: [{ role: 'user', content }],
+        temperature: 0.7
+      }),
     image: (base64) => ({ type: 'image', source: { type: 'base64', media_type: 'image/png', data: base64 } }),
     reply: JSON.stringify({
-      ...message, content: [{ type: 'text', text: words.repeat(4) }], stop_reason: 'end_turn', usage: { ...message.usage, output_tokens: 96 }
+      ...message,
+      content: [{ type: 'text', text: words.repeat(4) }],
+      stop_reason: 'end_turn',
+      usage: { ...message.usage, output_tokens: 96 }
     }),
     opening: [
       sse({ type: 'message_start', message: { ...message, content: [] } } as { type: string }),
       sse({ type: 'content_block_start', index: 0, content_block: { type: 'text', text: '' } } as { type: string })
     ],
-    event: (text) => sse({ type: 'content_block_delta', index: 0, delta: { type: 'text_delta', text } } as { type: string }),
+    event: (text) =>
+      sse({ type: 'content_block_delta', index: 0, delta: { type: 'text_delta', text } } as { type: string }),
     closing: [
       sse({ type: 'content_block_stop', index: 0 } as { type: string }),
-      sse({ type: 'message_delta', delta: { stop_reason: 'end_turn', stop_sequence: null }, usage: { output_tokens: 96 } } as { type: string }),
+      sse(
+        { type: 'message_delta', delta: { stop_reason: 'end_turn', stop_sequence: null },
+          usage: { output_tokens: 96 } } as { type: string }
+      ),
       sse({ type: 'message_stop' })
     ],
     terminal: '"message_stop"'
@@ -84,8 +99,12 @@ export const dialects: Readonly<Record<DialectName, Dialect>> = {
     }),
     image: (base64) => ({ type: 'image_url', image_url: { url: `data:image/png;base64,${base64}` } }),
     reply: JSON.stringify({
-      id: 'chatcmpl-1', object: 'chat.completion', created: 1760000000, model: upstreamModel,
-      choices: [{ index: 0, message: { role: 'assistant', content: words.repeat(4), refusal: null }, logprobs: null, finish_reason: 'stop' }],
+      id: 'chatcmpl-1',
+      object: 'chat.completion',
+      created: 1760000000,
+      model: upstreamModel,
+      choices: [{ index: 0, message: { role: 'assistant', content: words.repeat(4), refusal: null }, logprobs: null,
+        finish_reason: 'stop' }],
       usage: { prompt_tokens: 244, completion_tokens: 96, total_tokens: 340 }
     }),
     opening: [chunk({ choices: [{ index: 0, delta: { role: 'assistant', content: '' }, finish_reason: null }] })],
@@ -99,5 +118,7 @@ export const dialects: Readonly<Record<DialectName, Dialect>> = {
 export function toWire (path: string, body: string, key = apiKey): Buffer {
   return Buffer.from(
     `POST ${path} HTTP/1.1\r\nhost: 127.0.0.1\r\nx-api-key: ${key}\r\nanthropic-version: 2023-06-01\r\n` +
-    `user-agent: gateway-bench\r\naccept: */*\r\ncontent-type: application/json\r\ncontent-length: ${body.length}\r\n\r\n${body}`, 'latin1')
+      `user-agent: gateway-bench\r\naccept: */*\r\ncontent-type: application/json\r\ncontent-length: ${body.length}\r\n\r\n${body}`,
+    'latin1'
+  )
 }

@@ -4,8 +4,13 @@ import type { Experiment, Goal, Results } from './experiments.ts'
 import { median, pairs } from './statistics.ts'
 
 const titles: Readonly<Record<ContenderName, string>> = {
-  direct: 'direct (the ceiling)', 'http-proxy-3': 'bare http-proxy-3 pass-through', undici: 'bare undici translation', gateway: '**this gateway**', embedded: '**… with the embedded store**',
-  redis: '**… with Redis**', workers: '**… with Redis, two workers**'
+  direct: 'direct (the ceiling)',
+  'http-proxy-3': 'bare http-proxy-3 pass-through',
+  undici: 'bare undici translation',
+  gateway: '**this gateway**',
+  embedded: '**… with the embedded store**',
+  redis: '**… with Redis**',
+  workers: '**… with Redis, two workers**'
 }
 
 /** @returns the values of one number, burst by burst */
@@ -20,20 +25,43 @@ function summary (values: readonly number[], digits: number): string {
 }
 
 export function table ({ title, columns, ratio, name: experiment }: Experiment, results: Results): string {
-  const ratioTitle = ratio === undefined ? [] : [`${columns.find((column) => column.key === ratio.key)?.title ?? ratio.key} ÷ ${ratio.to}`]
+  const ratioTitle = ratio === undefined
+    ? []
+    : [`${columns.find((column) => column.key === ratio.key)?.title ?? ratio.key} ÷ ${ratio.to}`]
   const heads = ['', ...columns.map((column) => column.title), ...ratioTitle]
   const rows = [...results.keys()].map((name) => [
     titles[name],
     ...columns.map(({ key, digits }) => summary(valuesOf(results, name, key), digits)),
-    ...(ratio === undefined ? [] : [summary(pairs(valuesOf(results, name, ratio.key), valuesOf(results, ratio.to, ratio.key), (a, b) => a / b), 2)])
+    ...(ratio === undefined
+      ? []
+      : [
+        summary(pairs(valuesOf(results, name, ratio.key), valuesOf(results, ratio.to, ratio.key), (a, b) => a / b), 2)
+      ])
   ])
   const bursts = Math.max(0, ...[...results.values()].map((samples) => samples.length))
   return [
-    `### ${experiment}: ${title}`, '', `${bursts} interleaved bursts; median (min–max)`, '',
-    ...[heads, heads.map((_head, column) => column === 0 ? '---' : '---:'), ...rows].map((cells) => `| ${cells.join(' | ')} |`), ''
+    `### ${experiment}: ${title}`,
+    '',
+    `${bursts} interleaved bursts; median (min–max)`,
+    '',
+    ...[heads, heads.map((_head, column) => column === 0 ? '---' : '---:'), ...rows].map((cells) =>
+      `| ${cells.join(' | ')} |`
+    ),
+    ''
   ].join('\n')
 }
 
 export function goalList (goals: readonly Goal[]): string {
-  return ['### Goals', '', ...goals.map(({ text, isMet, found }) => `- ${isMet ? 'PASS' : 'MISS'} ${text}: ${found}`), ''].join('\n')
+  return ['### Goals', '', ...goals.map(({ text, isMet, found }) => `- ${isMet ? 'PASS' : 'MISS'} ${text}: ${found}`),
+    ''].join('\n')
+}
+
+const FIGURES = /(?<=<!-- figures -->\n)[^]*(?=<!-- \/figures -->)/
+
+/** @param text what the bench has printed @throws {Error} the page has no marks */
+export function withFigures (page: string, text: string, at: Date): string {
+  if (!FIGURES.test(page)) throw new Error('the page has nothing between <!-- figures --> and <!-- /figures -->')
+  const figures = text.replace(/^## .*\n+/m, '').trimEnd()
+  return page.replace(FIGURES,
+    () => `Written by \`npm run bench -- --page\` on ${at.toISOString().slice(0, 10)}.\n\n${figures}\n`)
 }

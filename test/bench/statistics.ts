@@ -12,8 +12,15 @@ export function median (values: readonly number[]): number {
   return sorted.length % 2 === 1 ? sorted[middle] ?? NaN : ((sorted[middle - 1] ?? NaN) + (sorted[middle] ?? NaN)) / 2
 }
 
-/** Values of two contenders, round by round: interleaved bursts share the machine's mood, so pairs are steadier than medians. */
-export function pairs (ours: readonly number[], theirs: readonly number[], join: (a: number, b: number) => number): number[] {
+/**
+ * Values of two contenders, round by round: interleaved bursts share the machine's mood, so pairs are steadier than
+ * medians.
+ */
+export function pairs (
+  ours: readonly number[],
+  theirs: readonly number[],
+  join: (a: number, b: number) => number
+): number[] {
   return ours.slice(0, theirs.length).map((value, round) => join(value, theirs[round] ?? NaN))
 }
 

@@ -1,7 +1,7 @@
 // Contender: the least that a translating gateway does, on undici. It reads and parses the body, translates it (chat to
-// messages) or only renames the model (messages), calls, parses the reply or each event, renames or translates it back, encodes
-// it and writes it: one write per upstream chunk, as we do. No keys, no limits, no money, no metrics, no log, no failover.
-// Arguments: our port, the upstream's port.
+// messages) or only renames the model (messages), calls, parses the reply or each event, renames or translates it back,
+// encodes it and writes it: one write per upstream chunk, as we do. No keys, no limits, no money, no metrics, no log,
+// no failover. Arguments: our port, the upstream's port.
 import { createServer, type IncomingMessage, type ServerResponse } from 'node:http'
 import { Pool } from 'undici'
 import { publicModel, upstreamModel } from './payloads.ts'
@@ -29,9 +29,12 @@ interface MessageEvent {
 const [port, upstreamPort] = process.argv.slice(2).map(Number)
 const pool = new Pool(`http://127.0.0.1:${upstreamPort}`)
 
-const partFromChat = (part: Part): object => part.image_url === undefined ? part : {
-  type: 'image', source: { type: 'base64', media_type: 'image/png', data: part.image_url.url.slice(part.image_url.url.indexOf(',') + 1) }
-}
+const partFromChat = (part: Part): object =>
+  part.image_url === undefined ? part : {
+    type: 'image',
+    source: { type: 'base64', media_type: 'image/png',
+      data: part.image_url.url.slice(part.image_url.url.indexOf(',') + 1) }
+  }
 
 const requestFromChat = ({ max_tokens, stream, temperature, messages }: ClientRequest): object => ({
   model: upstreamModel, max_tokens, stream, temperature,
@@ -42,14 +45,22 @@ const requestFromChat = ({ max_tokens, stream, temperature, messages }: ClientRe
 })
 
 const replyToChat = ({ id, content, usage }: MessageReply): object => ({
-  id, object: 'chat.completion', created: 1760000000, model: publicModel,
-  choices: [{ index: 0, message: { role: 'assistant', content: content.map(({ text }) => text).join('') }, finish_reason: 'stop' }],
+  id,
+  object: 'chat.completion',
+  created: 1760000000,
+  model: publicModel,
+  choices: [{ index: 0, message: { role: 'assistant', content: content.map(({ text }) => text).join('') },
+    finish_reason: 'stop' }],
   usage: { prompt_tokens: usage.input_tokens, completion_tokens: usage.output_tokens }
 })
 
 function eventToChat (name: string, { delta }: MessageEvent): string {
   const chunk = (delta: object, reason: string | null): string => `data: ${JSON.stringify({
-    id: 'chatcmpl-1', object: 'chat.completion.chunk', created: 1760000000, model: publicModel, choices: [{ index: 0, delta, finish_reason: reason }]
+    id: 'chatcmpl-1', object: 'chat.completion.chunk', created: 1760000000, model: publicModel, choices: [{
+      index: 0,
+      delta,
+      finish_reason: reason
+    }]
   })}\n\n`
   if (name === 'message_start') return chunk({ role: 'assistant', content: '' }, null)
   if (name === 'content_block_delta') return chunk({ content: delta?.text }, null)
@@ -90,7 +101,8 @@ function call (res: ServerResponse, body: string, isChat: boolean): void {
   let isStream = false
   let rest = ''
   let hasEnded = false
-  pool.dispatch({ method: 'POST', path: '/v1/messages', headers: { 'content-type': 'application/json', 'x-api-key': 'bench' }, body }, {
+  pool.dispatch({ method: 'POST', path: '/v1/messages',
+    headers: { 'content-type': 'application/json', 'x-api-key': 'bench' }, body }, {
     onRequestStart (controller) {
       res.on('close', () => { if (!hasEnded) controller.abort(new Error('the client left')) })
       res.on('drain', () => controller.resume())

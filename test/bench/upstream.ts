@@ -64,11 +64,15 @@ export async function startUpstream (): Promise<Upstream> {
     socket.on('close', leave)
     streams.push(stream)
     socket.write('HTTP/1.1 200 OK\r\ncontent-type: text/event-stream; charset=utf-8\r\ncache-control: no-cache\r\n' +
-      'request-id: req_upstream\r\ntransfer-encoding: chunked\r\n\r\n' + dialect.opening.map(frame).join('') + frame(event()), 'latin1')
+      'request-id: req_upstream\r\ntransfer-encoding: chunked\r\n\r\n' + dialect.opening.map(frame).join('') +
+      frame(event()), 'latin1')
   }
 
-  const replies = new Map(Object.values(dialects).map((dialect) => [dialect, 'HTTP/1.1 200 OK\r\ncontent-type: application/json\r\n' +
-    `request-id: req_upstream\r\ncontent-length: ${dialect.reply.length}\r\n\r\n${dialect.reply}`]))
+  const replies = new Map(
+    Object.values(dialects).map((dialect) => [dialect, 'HTTP/1.1 200 OK\r\ncontent-type: application/json\r\n' +
+      `request-id: req_upstream\r\ncontent-length: ${dialect.reply.length}\r\n\r\n${dialect.reply}`]
+    )
+  )
 
   const server = createServer({ noDelay: true }, (socket) => {
     let dialect = dialects.messages
@@ -156,7 +160,11 @@ export function pace (upstream: Upstream, everyMs: number): () => void {
  * or the sockets' buffers would hold seconds of work when the burst is over.
  * @returns the function that stops it
  */
-export function flood (upstream: Upstream, delivered: () => number, { perWrite, inFlight }: { readonly perWrite: number, readonly inFlight: number }): () => void {
+export function flood (
+  upstream: Upstream,
+  delivered: () => number,
+  { perWrite, inFlight }: { readonly perWrite: number, readonly inFlight: number }
+): () => void {
   const limit = upstream.sentEvents() - delivered() + inFlight
   let next = 0
   let isOn = true

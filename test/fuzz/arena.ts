@@ -1,5 +1,6 @@
-// Where the inputs go: a real gateway in a process of its own, with the embedded store, in front of a simulator and of an upstream that
-// says whatever it was told; and a second gateway, that has nothing to do but to be given configurations.
+// Where the inputs go: a real gateway in a process of its own, with the embedded store, in front of a simulator and of
+// an upstream that says whatever it was told; and a second gateway, that has nothing to do but to be given
+// configurations.
 import { type ChildProcess, spawn } from 'node:child_process'
 import { once } from 'node:events'
 import { mkdtempSync, rmSync, writeFileSync } from 'node:fs'
@@ -7,10 +8,10 @@ import { createServer, type AddressInfo, type Socket } from 'node:net'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { setTimeout as pause } from 'node:timers/promises'
-import { packageRoot } from '../../src/package-root.ts'
+import { packageRoot } from '../../src/base/package.ts'
 import { startSimulator } from '../../src/simulator/simulator.ts'
-import { EmbeddedStore } from '../../src/store/embedded.ts'
-import { newcomersEnvironment, untapped } from '../newcomer.ts'
+import { openEmbedded } from '../../src/store/embedded/store.ts'
+import { newcomersEnvironment, untapped } from '../support/newcomer.ts'
 
 export const KEY = 'sk-gw-' + 'f'.repeat(32)
 export const TOKEN = 'admin-token-of-the-fuzz'
@@ -34,7 +35,8 @@ export interface Arena {
 
 function arenaYaml (simulator: string, hostile: string): string {
   const dialects = ['messages', 'chat', 'images', 'videos']
-  const calm = 'retries: { attempts: 0, max_backoff: 1ms }, breaker: { failures: 1000000 }, headers: { x-api-key: secret, authorization: "Bearer secret" }'
+  const calm =
+    'retries: { attempts: 0, max_backoff: 1ms }, breaker: { failures: 1000000 }, headers: { x-api-key: secret, authorization: "Bearer secret" }'
   const upstreams = dialects.flatMap((dialect) => [
     `  good-${dialect}: { url: "${simulator}", dialect: ${dialect}, ${calm} }`,
     `  bad-${dialect}: { url: "${hostile}", dialect: ${dialect}, ${calm}, timeouts: { first_byte: 2s, idle: 2s, total: 20s } }`
@@ -44,7 +46,8 @@ function arenaYaml (simulator: string, hostile: string): string {
   const text = '{ input: 3, output: 15, cache_read: 0.3, cache_write: 3.75 }'
   const tokens = 'context: 200000, max_output: 4096, thinking: budget, structured_outputs: true, '
   const picture = 'parameters: { size: { values: [1024x1024, 512x512], default: 1024x1024 } }, '
-  const film = 'parameters: { size: { values: [1280x720], default: 1280x720 }, seconds: { values: [4, 8], default: 4 } }, '
+  const film =
+    'parameters: { size: { values: [1280x720], default: 1280x720 }, seconds: { values: [4, 8], default: 4 } }, '
   return `
 server:
   api: { listen: "127.0.0.1:0", timeouts: { headers: 3s, body_idle: 3s, write_stall: 10s, hold_head: 2s } }
@@ -59,8 +62,12 @@ pipeline: [auth, key-policy, rate-limit: { default_rpm: 0, default_concurrency: 
 upstreams:
 ${upstreams.join('\n')}
 models:${['good', 'bad'].map((who) => [
-  model(`${who}-text`, `${who}-messages`, 'text', text, tokens), model(`${who}-chat`, `${who}-chat`, 'text', text, tokens),
-  model(`${who}-image`, `${who}-images`, 'image', '[{ usd: 0.04 }]', picture), model(`${who}-clip`, `${who}-videos`, 'video', '[{ usd_per_second: 0.1 }]', film)
+  model(`${who}-text`, `${who}-messages`, 'text', text, tokens), model(
+    `${who}-chat`, `${who}-chat`, 'text', text, tokens
+  ),
+  model(`${who}-image`, `${who}-images`, 'image', '[{ usd: 0.04 }]', picture), model(
+    `${who}-clip`, `${who}-videos`, 'video', '[{ usd_per_second: 0.1 }]', film
+  )
 ].join('')).join('')}
 routes:
   - { match: "GET,POST /v1/raw/*", forward: bad-chat, price: { usd: 0.001 } }
@@ -82,8 +89,19 @@ interface Running {
 
 /** @throws {Error} it does not start: with what it said */
 async function start (folder: string, onLine: (line: string) => void): Promise<Running> {
-  const [command, args] = untapped(process.execPath, ['--import', new URL('../probe.ts', import.meta.url).href, join(packageRoot, 'src/gateway.js'), 'start', '--config', join(folder, 'gateway.yaml')])
-  const child = spawn(command, args, { cwd: folder, env: newcomersEnvironment(), stdio: ['ignore', 'pipe', 'pipe', 'ipc'] })
+  const [command, args] = untapped(
+    process.execPath,
+    [
+      '--import',
+      new URL('../support/probe.ts', import.meta.url).href,
+      join(packageRoot, 'src/launcher.js'),
+      'start',
+      '--config',
+      join(folder, 'gateway.yaml')
+    ]
+  )
+  const child = spawn(command, args, { cwd: folder, env: newcomersEnvironment(),
+    stdio: ['ignore', 'pipe', 'pipe', 'ipc'] })
   let begun = ''
   child.stdout!.setEncoding('utf8').on('data', (chunk: string) => {
     const lines = (begun + chunk).split('\n')              // not by readline, to which U+2028 is an end too
@@ -97,20 +115,25 @@ async function start (folder: string, onLine: (line: string) => void): Promise<R
       const found = /API +(http:\S+?)\/v1\n[^]*admin +(http:\S+)/.exec(said)
       if (found !== null) resolve([found[1]!, found[2]!])
     })
-    child.once('error', reject).once('exit', (code, signal) => { reject(new Error(`the gateway ended with ${code ?? signal}:\n${said}`)); onLine(JSON.stringify({ level: 'error', msg: `the process has ended with ${code ?? signal}`, said })) })
+    child.once('error', reject).once('exit', (code, signal) => {
+      reject(new Error(`the gateway ended with ${code ?? signal}:\n${said}`))
+      onLine(JSON.stringify({ level: 'error', msg: `the process has ended with ${code ?? signal}`, said }))
+    })
   })
   return { child, api: urls[0], admin: urls[1] }
 }
 
 /** What an upstream that lies leads to, and a configuration that is refused. */
-const EXPECTED = /an answer cost more than was held for it|extras without a price were given away|an upstream has lost a video task|nobody knows what became of a video task|was refused; generation \d+ stays live/
+const EXPECTED =
+  /an answer cost more than was held for it|an upstream reported more than its model can have|an upstream went on far beyond max_tokens|extras without a price were given away|an upstream has lost a video task|nobody knows what became of a video task|was refused; generation \d+ stays live/
 
 export async function startArena (): Promise<Arena> {
   const folder = mkdtempSync(join(tmpdir(), 'gateway-fuzz-'))
   const second = mkdtempSync(join(tmpdir(), 'gateway-fuzz-'))
   const answers = new Map<string, readonly Buffer[]>()
   const wrong: string[] = []
-  const simulator = await startSimulator({ firstDelayMs: 0, tokenDelayMs: 0, videoMs: 500, keepRequests: 10, keepBodyBytes: 0 })
+  const simulator = await startSimulator({ firstDelayMs: 0, tokenDelayMs: 0, videoMs: 500, keepRequests: 10,
+    keepBodyBytes: 0 })
   const hostile = await startHostile(answers)
   writeFileSync(join(folder, 'gateway.yaml'), arenaYaml(simulator.url, hostile.url))
   writeFileSync(join(second, 'gateway.yaml'), PLAIN_YAML)
@@ -122,9 +145,13 @@ export async function startArena (): Promise<Arena> {
   const first = await start(folder, look('gateway'))
   const other = await start(second, look('the reloaded gateway'))
 
-  async function stateOfOther (): Promise<{ readonly at: string, readonly ok: boolean, readonly problems: readonly { readonly message: string }[] }> {
-    const response = await fetch(`${other.admin}/admin/v1/config`, { headers: { authorization: `Bearer ${TOKEN}` }, signal: AbortSignal.timeout(PATIENCE_MS) })
-    const { last_reload: last, problems } = await response.json() as { last_reload: { at: string, ok: boolean }, problems: readonly { message: string }[] }
+  async function stateOfOther (): Promise<
+    { readonly at: string, readonly ok: boolean, readonly problems: readonly { readonly message: string }[] }
+  > {
+    const response = await fetch(`${other.admin}/admin/v1/config`, { headers: { authorization: `Bearer ${TOKEN}` },
+      signal: AbortSignal.timeout(PATIENCE_MS) })
+    const { last_reload: last, problems } = await response.json() as { last_reload: { at: string, ok: boolean },
+      problems: readonly { message: string }[] }
     return { ...last, problems }
   }
 
@@ -135,13 +162,18 @@ export async function startArena (): Promise<Arena> {
     for (const limit = Date.now() + PATIENCE_MS; Date.now() < limit; await pause(20)) {
       const now = await stateOfOther()
       if (now.at === before.at) continue
-      if (now.problems.some(({ message }) => message.includes('could not be checked'))) throw new Error(`the checker threw: ${JSON.stringify(now.problems).slice(0, 2000)}`)
+      if (now.problems.some(({ message }) => message.includes('could not be checked'))) {
+        throw new Error(`the checker threw: ${JSON.stringify(now.problems).slice(0, 2000)}`)
+      }
       return now.ok ? 'live' : 'refused'
     }
     throw new Error('a configuration was neither taken nor refused')
   }
 
-  const dead = (): readonly string[] => [first, other].filter(({ child }) => child.exitCode !== null || child.signalCode !== null).map(({ child }) => `a gateway has ended with ${child.exitCode ?? child.signalCode}`)
+  const dead = (): readonly string[] =>
+    [first, other].filter(({ child }) => child.exitCode !== null || child.signalCode !== null).map(({ child }) =>
+      `a gateway has ended with ${child.exitCode ?? child.signalCode}`
+    )
 
   return {
     api: first.api, admin: first.admin, answers, wrong, reload,
@@ -171,7 +203,9 @@ async function lookAtBooks ({ admin }: Running): Promise<string[]> {
     if (open === '0 holds, 0 videos') break
   }
   if (open !== '0 holds, 0 videos') wrong.push(`still open: ${open}`)
-  const verified = await (await fetch(`${admin}/admin/v1/ledger/verify`, { method: 'POST', headers })).json() as { readonly ok?: boolean }
+  const verified = await (await fetch(`${admin}/admin/v1/ledger/verify`, { method: 'POST', headers })).json() as {
+    readonly ok?: boolean
+  }
   if (verified.ok !== true) wrong.push(`ledger verify: ${JSON.stringify(verified)}`)
   return wrong
 }
@@ -180,7 +214,7 @@ async function lookAtBooks ({ admin }: Running): Promise<string[]> {
 async function addUp (folder: string): Promise<string[]> {
   const wrong: string[] = []
   const note = (): void => {}
-  const store = await EmbeddedStore.open({ folder, log: { info: note, warn: note, error: note } as never })
+  const store = await openEmbedded({ folder, log: { info: note, warn: note, error: note } as never })
   try {
     const sums = new Map<string, bigint>()
     const settled = new Set<string>()
@@ -192,7 +226,9 @@ async function addUp (folder: string): Promise<string[]> {
     }
     for (const [account, sum] of sums) {
       const { balance, held, open_holds: holds } = store.balance(account)
-      if (balance !== sum || held !== 0n || holds !== 0) wrong.push(`${account}: its entries are ${sum}, its balance ${balance}, and ${held} in ${holds} holds`)
+      if (balance !== sum || held !== 0n || holds !== 0) {
+        wrong.push(`${account}: its entries are ${sum}, its balance ${balance}, and ${held} in ${holds} holds`)
+      }
     }
     if (settled.size === 0) wrong.push('nothing was charged: nothing was tried')
   } finally {
@@ -211,10 +247,16 @@ async function stop (child: ChildProcess): Promise<string[]> {
   return code === 0 ? [] : [`a gateway that was told to drain has ended with ${code ?? signal}`]
 }
 
-/** On bare sockets. It reads a request whole, so that what it says comes when it may; a video that it is asked for has failed. */
-async function startHostile (answers: ReadonlyMap<string, readonly Buffer[]>): Promise<{ readonly url: string, close (): Promise<void> }> {
+/**
+ * On bare sockets. It reads a request whole, so that what it says comes when it may; a video that it is asked for has
+ * failed.
+ */
+async function startHostile (
+  answers: ReadonlyMap<string, readonly Buffer[]>
+): Promise<{ readonly url: string, close(): Promise<void> }> {
   const sockets = new Set<Socket>()
-  const failed = JSON.stringify({ id: 'video_1', object: 'video', status: 'failed', error: { code: 'no', message: 'no' } })
+  const failed = JSON.stringify({ id: 'video_1', object: 'video', status: 'failed',
+    error: { code: 'no', message: 'no' } })
   const server = createServer((socket) => {
     sockets.add(socket)
     socket.on('error', () => {}).on('close', () => { sockets.delete(socket) })
@@ -232,7 +274,12 @@ async function startHostile (answers: ReadonlyMap<string, readonly Buffer[]>): P
     })
   })
   async function say (socket: Socket, answer: readonly Buffer[] | undefined): Promise<void> {
-    if (answer === undefined) { socket.end(`HTTP/1.1 200 OK\r\ncontent-type: application/json\r\nconnection: close\r\ncontent-length: ${failed.length}\r\n\r\n${failed}`); return }
+    if (answer === undefined) {
+      socket.end(
+        `HTTP/1.1 200 OK\r\ncontent-type: application/json\r\nconnection: close\r\ncontent-length: ${failed.length}\r\n\r\n${failed}`
+      )
+      return
+    }
     for (const piece of answer) {
       if (socket.destroyed) return
       socket.write(piece)

@@ -43,7 +43,9 @@ export class Chance {
   }
 }
 
-const SPLINTERS = ['', '\0', '\r\n', '\n', '\r', '\r\n\r\n', '--', '"', '\\', ';', ':', '=', ',', '{', '}', '[', ']', '%', '\uFEFF', '\uD800', 'é', '🎩', '\u2028', '{}', 'null', '0', '-1', '9'.repeat(20), 'A'.repeat(300), '../../etc/passwd', '__proto__', '${HOME}', '\x1b[31m'].map((text) => Buffer.from(text))
+const SPLINTERS = ['', '\0', '\r\n', '\n', '\r', '\r\n\r\n', '--', '"', '\\', ';', ':', '=', ',', '{', '}', '[', ']',
+  '%', '\uFEFF', '\uD800', 'é', '🎩', '\u2028', '{}', 'null', '0', '-1', '9'.repeat(20), 'A'.repeat(300),
+  '../../etc/passwd', '__proto__', '${HOME}', '\x1b[31m'].map((text) => Buffer.from(text))
 
 /** One to four wounds: bits turned, pieces cut out, doubled, moved, or put in. */
 export function wound (chance: Chance, bytes: Buffer): Buffer {
@@ -71,12 +73,18 @@ export function wound (chance: Chance, bytes: Buffer): Buffer {
 export function pieces (chance: Chance, bytes: Buffer): Buffer[] {
   if (chance.is(0.5)) return [bytes]
   const cuts = chance.times(chance.between(1, 4), () => chance.below(bytes.length + 1)).sort((a, b) => a - b)
-  return [0, ...cuts].map((from, i) => bytes.subarray(from, cuts[i] ?? bytes.length)).filter((piece) => piece.length > 0)
+  return [0, ...cuts].map((from, i) => bytes.subarray(from, cuts[i] ?? bytes.length)).filter((piece) =>
+    piece.length > 0
+  )
 }
 
 const LONG = 'x'.repeat(70_000)
 /** As JSON text, because some of them no value of JavaScript becomes. */
-const ODD = ['null', 'true', 'false', '0', '-0', '-1', '1e400', '1e-400', '0.1', '99999999999999999999999', '9007199254740993', '""', '" "', '"\\u0000"', '"\\ud800"', '"a"', '[]', '{}', '[[]]', '[{}]', '[null]', '{"":""}', '{"__proto__":{"a":1}}', '{"constructor":1}', '{"type":null}', '{"a":1,"a":2}', '{"toJSON":1,"then":1}', '"[[sim: nonsense]]"', '"data:image/png;base64,AAAA"', '"data:,"', '"https://[::1]/"', JSON.stringify(LONG), `[${'0,'.repeat(2000)}0]`, '['.repeat(40) + ']'.repeat(40), '{"a":'.repeat(70) + '1' + '}'.repeat(70)]
+const ODD = ['null', 'true', 'false', '0', '-0', '-1', '1e400', '1e-400', '0.1', '99999999999999999999999',
+  '9007199254740993', '""', '" "', '"\\u0000"', '"\\ud800"', '"a"', '[]', '{}', '[[]]', '[{}]', '[null]', '{"":""}',
+  '{"__proto__":{"a":1}}', '{"constructor":1}', '{"type":null}', '{"a":1,"a":2}', '{"toJSON":1,"then":1}',
+  '"[[sim: nonsense]]"', '"data:image/png;base64,AAAA"', '"data:,"', '"https://[::1]/"', JSON.stringify(LONG),
+  `[${'0,'.repeat(2000)}0]`, '['.repeat(40) + ']'.repeat(40), '{"a":'.repeat(70) + '1' + '}'.repeat(70)]
 
 type Json = null | boolean | number | string | Json[] | { [name: string]: Json }
 
@@ -91,15 +99,35 @@ export function spoilJson (chance: Chance, value: unknown, wounds = chance.mostl
     const own = owner as { [name: string]: Json }
     const mark = (text: string): string => `\uE000${marks.push(text) - 1}\uE001`
     const doings = [
-      () => { own[name] = mark(chance.of(ODD)) },
-      () => { own[name] = mark(chance.of(ODD)) },
-      () => { if (Array.isArray(owner)) owner.splice(Number(name), 1); else delete own[name] },
-      () => { own[name] = [own[name]!] },
-      () => { own[name] = { value: own[name]! } },
-      () => { own[name] = String(own[name]) },
-      () => { own[chance.of(['__proto__x', 'type', 'id', 'model', 'stream', 'role', 'content', 'n', ''])] = own[name]! },
-      () => { const [other, from] = chance.of(spots); own[name] = structuredClone((other as { [name: string]: Json })[from] ?? null) },
-      () => { if (Array.isArray(owner)) owner.push(...structuredClone(owner).slice(0, 20)) }
+      () => {
+        own[name] = mark(chance.of(ODD))
+      },
+      () => {
+        own[name] = mark(chance.of(ODD))
+      },
+      () => {
+        if (Array.isArray(owner)) owner.splice(Number(name), 1)
+        else delete own[name]
+      },
+      () => {
+        own[name] = [own[name]!]
+      },
+      () => {
+        own[name] = { value: own[name]! }
+      },
+      () => {
+        own[name] = String(own[name])
+      },
+      () => {
+        own[chance.of(['__proto__x', 'type', 'id', 'model', 'stream', 'role', 'content', 'n', ''])] = own[name]!
+      },
+      () => {
+        const [other, from] = chance.of(spots)
+        own[name] = structuredClone((other as { [name: string]: Json })[from] ?? null)
+      },
+      () => {
+        if (Array.isArray(owner)) owner.push(...structuredClone(owner).slice(0, 20))
+      }
     ]
     chance.of(doings)()
   }

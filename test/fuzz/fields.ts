@@ -1,4 +1,5 @@
-// Every documented field of every route, in one request that has them all, and what may stand in its place that is of another type.
+// Every documented field of every route, in one request that has them all, and what may stand in its place that is of
+// another type.
 
 export type JsonType = 'null' | 'boolean' | 'number' | 'string' | 'array' | 'object'
 
@@ -6,7 +7,10 @@ export interface Route {
   readonly path: string
   /** valid, and with every documented field that it can have at once */
   readonly body: object
-  /** by the path of a field, such as "messages[].content": the types that it may have, where it is not just the one that it has there */
+  /**
+   * by the path of a field, such as "messages[].content": the types that it may have, where it is not just the one that
+   * it has there
+   */
   readonly takes: Readonly<Record<string, readonly JsonType[]>>
   /** paths of fields that must be there, with indices where it depends on what is around them */
   readonly required: readonly string[]
@@ -26,7 +30,8 @@ export interface Field {
 const OPEN: ReadonlySet<string> = new Set(['input', 'input_schema', 'parameters', 'schema'])
 
 const TEXT_OR_PARTS: readonly JsonType[] = ['string', 'array']
-const SCHEMA = { type: 'object', properties: { where: { type: 'string' } }, required: ['where'], additionalProperties: false }
+const SCHEMA = { type: 'object', properties: { where: { type: 'string' } }, required: ['where'],
+  additionalProperties: false }
 const CACHED = { cache_control: { type: 'ephemeral', ttl: '5m' } }
 const PNG = 'iVBORw0KGgo='
 /** By the simulator, for "hm". */
@@ -43,8 +48,16 @@ const about = {
       { type: 'document', source: { type: 'content', content: [{ type: 'text', text: 'more' }] } },
       { type: 'search_result', source: 'https://example.com', title: 'A', content: [{ type: 'text', text: 'found' }] }
     ] },
-    { role: 'assistant', content: [{ type: 'thinking', thinking: 'hm', signature: SIGNED }, { type: 'redacted_thinking', data: 'x' }, { type: 'tool_use', id: 'toolu_1', name: 'look', input: { where: 'here' } }] },
-    { role: 'user', content: [{ type: 'tool_result', tool_use_id: 'toolu_1', is_error: false, content: [{ type: 'text', text: 'nothing' }] }] }
+    { role: 'assistant',
+      content: [{ type: 'thinking', thinking: 'hm', signature: SIGNED }, { type: 'redacted_thinking', data: 'x' }, {
+        type: 'tool_use',
+        id: 'toolu_1',
+        name: 'look',
+        input: { where: 'here' }
+      }] },
+    { role: 'user',
+      content: [{ type: 'tool_result', tool_use_id: 'toolu_1', is_error: false,
+        content: [{ type: 'text', text: 'nothing' }] }] }
   ],
   system: [{ type: 'text', text: 'Be brief', ...CACHED }],
   thinking: { type: 'enabled', budget_tokens: 1024 },
@@ -53,18 +66,52 @@ const about = {
   output_config: { effort: 'low', format: { type: 'json_schema', schema: SCHEMA } }
 }
 
-const aboutTakes: Route['takes'] = { 'messages[].content': TEXT_OR_PARTS, 'messages[].content[].content': TEXT_OR_PARTS, 'messages[].content[].source.content': TEXT_OR_PARTS, system: TEXT_OR_PARTS }
+const aboutTakes: Route['takes'] = { 'messages[].content': TEXT_OR_PARTS, 'messages[].content[].content': TEXT_OR_PARTS,
+  'messages[].content[].source.content': TEXT_OR_PARTS, system: TEXT_OR_PARTS }
 const aboutRequires = [
-  'model', 'messages', 'messages[].role', 'messages[1].content', 'messages[2].content', 'messages[3].content', 'messages[].content[].type', 'messages[].content[].text', 'messages[].content[].source', 'messages[].content[].source.type',
-  'messages[].content[].source.media_type', 'messages[].content[].source.data', 'messages[].content[].source.url', 'messages[].content[].source.content', 'messages[].content[].source.content[].type', 'messages[].content[].source.content[].text',
-  'messages[1].content[5].title', 'messages[1].content[5].content', 'messages[].content[].content[].type', 'messages[].content[].content[].text', 'messages[].content[].thinking', 'messages[].content[].data',
-  'messages[].content[].id', 'messages[].content[].name', 'messages[].content[].input', 'messages[].content[].tool_use_id', 'messages[].content[].cache_control.type', 'system[].type', 'system[].text', 'system[].cache_control.type',
-  'thinking.type', 'thinking.budget_tokens', 'tools[].name', 'tools[].input_schema', 'tools[].cache_control.type', 'tool_choice.type', 'output_config.format.type'
+  'model',
+  'messages',
+  'messages[].role',
+  'messages[1].content',
+  'messages[2].content',
+  'messages[3].content',
+  'messages[].content[].type',
+  'messages[].content[].text',
+  'messages[].content[].source',
+  'messages[].content[].source.type',
+  'messages[].content[].source.media_type',
+  'messages[].content[].source.data',
+  'messages[].content[].source.url',
+  'messages[].content[].source.content',
+  'messages[].content[].source.content[].type',
+  'messages[].content[].source.content[].text',
+  'messages[1].content[5].title',
+  'messages[1].content[5].content',
+  'messages[].content[].content[].type',
+  'messages[].content[].content[].text',
+  'messages[].content[].thinking',
+  'messages[].content[].data',
+  'messages[].content[].id',
+  'messages[].content[].name',
+  'messages[].content[].input',
+  'messages[].content[].tool_use_id',
+  'messages[].content[].cache_control.type',
+  'system[].type',
+  'system[].text',
+  'system[].cache_control.type',
+  'thinking.type',
+  'thinking.budget_tokens',
+  'tools[].name',
+  'tools[].input_schema',
+  'tools[].cache_control.type',
+  'tool_choice.type',
+  'output_config.format.type'
 ]
 
 const call = { name: 'look', arguments: '{"where":"here"}' }
 
-const picture = { model: 'image', prompt: 'a cat', n: 1, resolution: '1K', size: '512x512', tier: 'lite', response_format: 'url', user: 'u', stream: false, partial_images: 0 }
+const picture = { model: 'image', prompt: 'a cat', n: 1, resolution: '1K', size: '512x512', tier: 'lite',
+  response_format: 'url', user: 'u', stream: false, partial_images: 0 }
 /** Numbers are taken for what a price depends on: vendors' clients write seconds so. */
 const priced: readonly JsonType[] = ['string', 'number']
 const pictureTakes: Route['takes'] = { resolution: priced, size: priced, tier: priced }
@@ -72,70 +119,137 @@ const pictureTakes: Route['takes'] = { resolution: priced, size: priced, tier: p
 export const ROUTES: readonly Route[] = [
   {
     path: '/v1/messages',
-    body: { ...about, model: 'text', max_tokens: 2000, stream: false, stop_sequences: ['END'], metadata: { user_id: 'u' } },
+    body: { ...about, model: 'text', max_tokens: 2000, stream: false, stop_sequences: ['END'],
+      metadata: { user_id: 'u' } },
     takes: { ...aboutTakes, stop_sequences: TEXT_OR_PARTS },
     required: [...aboutRequires, 'max_tokens']
   },
-  { path: '/v1/messages', body: { model: 'text', max_tokens: 20, temperature: 0.5, messages: [{ role: 'user', content: 'Hello' }] }, takes: aboutTakes, required: ['model', 'max_tokens', 'messages', 'messages[].role', 'messages[].content'] },
-  { path: '/v1/messages', body: { model: 'text', max_tokens: 20, top_p: 0.9, top_k: 5, messages: [{ role: 'user', content: 'Hello' }] }, takes: aboutTakes, required: ['model', 'max_tokens', 'messages', 'messages[].role', 'messages[].content'] },
+  { path: '/v1/messages',
+    body: { model: 'text', max_tokens: 20, temperature: 0.5, messages: [{ role: 'user', content: 'Hello' }] },
+    takes: aboutTakes, required: ['model', 'max_tokens', 'messages', 'messages[].role', 'messages[].content'] },
+  { path: '/v1/messages',
+    body: { model: 'text', max_tokens: 20, top_p: 0.9, top_k: 5, messages: [{ role: 'user', content: 'Hello' }] },
+    takes: aboutTakes, required: ['model', 'max_tokens', 'messages', 'messages[].role', 'messages[].content'] },
   { path: '/v1/messages/count_tokens', body: { ...about, model: 'text' }, takes: aboutTakes, required: aboutRequires },
   ...['text', 'chat'].map((model): Route => ({
     path: '/v1/chat/completions',
     body: {
-      model, max_tokens: 2000, max_completion_tokens: 2000, temperature: 0.5, top_p: 0.9, stream: false, stream_options: { include_usage: true }, stop: ['END'], n: 1,
+      model,
+      max_tokens: 2000,
+      max_completion_tokens: 2000,
+      temperature: 0.5,
+      top_p: 0.9,
+      stream: false,
+      stream_options: { include_usage: true },
+      stop: ['END'],
+      n: 1,
       messages: [
         { role: 'system', content: 'Be brief' }, { role: 'developer', content: [{ type: 'text', text: 'and kind' }] },
         { role: 'user', content: [
-          { type: 'text', text: 'Hello', ...CACHED }, { type: 'image_url', image_url: { url: `data:image/png;base64,${PNG}` } }, { type: 'image_url', image_url: 'https://example.com/a.png' },
+          { type: 'text', text: 'Hello', ...CACHED },
+          { type: 'image_url', image_url: { url: `data:image/png;base64,${PNG}` } },
+          { type: 'image_url', image_url: 'https://example.com/a.png' },
           { type: 'file', file: { filename: 'a.txt', file_data: 'data:text/plain;base64,aGk=' } }
         ] },
-        { role: 'assistant', content: [{ type: 'text', text: 'x' }, { type: 'refusal', refusal: 'no' }], refusal: 'no' },
+        { role: 'assistant', content: [{ type: 'text', text: 'x' }, { type: 'refusal', refusal: 'no' }],
+          refusal: 'no' },
         { role: 'user', content: 'again' },
-        { role: 'assistant', content: 'x', tool_calls: [{ id: 'call_1', type: 'function', function: call }, { id: 'call_2', type: 'custom', custom: { name: 'free', input: 'x' } }] },
-        { role: 'tool', tool_call_id: 'call_1', content: [{ type: 'text', text: 'nothing' }] }, { role: 'tool', tool_call_id: 'call_2', content: 'nothing' },
-        { role: 'user', content: 'again' }, { role: 'assistant', content: 'x', function_call: call }, { role: 'function', name: 'look', content: 'nothing' }
+        { role: 'assistant', content: 'x',
+          tool_calls: [{ id: 'call_1', type: 'function', function: call }, { id: 'call_2', type: 'custom',
+            custom: { name: 'free', input: 'x' } }] },
+        { role: 'tool', tool_call_id: 'call_1', content: [{ type: 'text', text: 'nothing' }] },
+        { role: 'tool', tool_call_id: 'call_2', content: 'nothing' },
+        { role: 'user', content: 'again' },
+        { role: 'assistant', content: 'x', function_call: call },
+        { role: 'function', name: 'look', content: 'nothing' }
       ],
       tools: [
         { type: 'function', function: { name: 'look', description: 'looks', parameters: SCHEMA, strict: true } },
-        { type: 'custom', custom: { name: 'free', description: 'takes words', format: { type: 'grammar', grammar: { syntax: 'lark', definition: 'start: "a"' } } } }
+        { type: 'custom',
+          custom: { name: 'free', description: 'takes words',
+            format: { type: 'grammar', grammar: { syntax: 'lark', definition: 'start: "a"' } } } }
       ],
       functions: [{ name: 'old', description: 'is old', parameters: SCHEMA }],
       tool_choice: 'auto', function_call: 'auto', parallel_tool_calls: false, reasoning_effort: 'none',
       response_format: { type: 'json_schema', json_schema: { name: 'r', strict: true, schema: SCHEMA } },
       modalities: ['text'], user: 'u', safety_identifier: 'u', thinking: { type: 'disabled' }, top_k: 5
     },
-    takes: { 'messages[].content': TEXT_OR_PARTS, 'messages[].content[].image_url': ['string', 'object'], stop: TEXT_OR_PARTS, tool_choice: ['string', 'object'], function_call: ['string', 'object'] },
+    takes: { 'messages[].content': TEXT_OR_PARTS, 'messages[].content[].image_url': ['string', 'object'],
+      stop: TEXT_OR_PARTS, tool_choice: ['string', 'object'], function_call: ['string', 'object'] },
     required: [
-      'model', 'messages', 'messages[].role', ...[0, 1, 2, 4, 8].map((i) => `messages[${i}].content`), 'messages[].content[].type', 'messages[].content[].text', 'messages[].content[].refusal', 'messages[].content[].image_url', 'messages[].content[].image_url.url', 'messages[].content[].file',
-      'messages[].content[].file.file_data', 'messages[].content[].cache_control.type', 'messages[].tool_calls[].id', 'messages[].tool_calls[].function', 'messages[].tool_calls[].function.name', 'messages[].tool_calls[].custom', 'messages[].tool_calls[].custom.name',
-      'messages[].tool_calls[].custom.input', 'messages[].function_call.name', 'messages[].name', 'messages[].tool_call_id', 'tools[].function', 'tools[].function.name', 'tools[].custom', 'tools[].custom.name', 'tools[].custom.format.grammar.syntax',
-      'tools[].custom.format.grammar.definition', 'functions[].name', 'response_format.type', 'response_format.json_schema', 'thinking.type'
+      'model',
+      'messages',
+      'messages[].role',
+      ...[0, 1, 2, 4, 8].map((i) => `messages[${i}].content`),
+      'messages[].content[].type',
+      'messages[].content[].text',
+      'messages[].content[].refusal',
+      'messages[].content[].image_url',
+      'messages[].content[].image_url.url',
+      'messages[].content[].file',
+      'messages[].content[].file.file_data',
+      'messages[].content[].cache_control.type',
+      'messages[].tool_calls[].id',
+      'messages[].tool_calls[].function',
+      'messages[].tool_calls[].function.name',
+      'messages[].tool_calls[].custom',
+      'messages[].tool_calls[].custom.name',
+      'messages[].tool_calls[].custom.input',
+      'messages[].function_call.name',
+      'messages[].name',
+      'messages[].tool_call_id',
+      'tools[].function',
+      'tools[].function.name',
+      'tools[].custom',
+      'tools[].custom.name',
+      'tools[].custom.format.grammar.syntax',
+      'tools[].custom.format.grammar.definition',
+      'functions[].name',
+      'response_format.type',
+      'response_format.json_schema',
+      'thinking.type'
     ]
   })),
   { path: '/v1/images/generations', body: picture, takes: pictureTakes, required: ['model', 'prompt'] },
   {
     path: '/v1/images/edits',
-    body: { ...picture, images: [{ image_url: `data:image/png;base64,${PNG}` }], mask: { image_url: 'https://example.com/m.png' } },
-    takes: { ...pictureTakes, images: ['array', 'object', 'string'], 'images[]': ['object', 'string'], 'images[].image_url': ['string', 'object'], mask: ['array', 'object', 'string'], 'mask.image_url': ['string', 'object'] },
+    body: { ...picture, images: [{ image_url: `data:image/png;base64,${PNG}` }],
+      mask: { image_url: 'https://example.com/m.png' } },
+    takes: { ...pictureTakes, images: ['array', 'object', 'string'], 'images[]': ['object', 'string'],
+      'images[].image_url': ['string', 'object'], mask: ['array', 'object', 'string'],
+      'mask.image_url': ['string', 'object'] },
     required: ['model', 'prompt', 'images', 'images[]', 'images[].image_url', 'mask.image_url']
   },
   {
     path: '/v1/videos',
-    body: { model: 'clip', prompt: 'a cat', seconds: '4', size: '1280x720', input_reference: { image_url: `data:image/png;base64,${PNG}` }, stream: false },
+    body: { model: 'clip', prompt: 'a cat', seconds: '4', size: '1280x720',
+      input_reference: { image_url: `data:image/png;base64,${PNG}` }, stream: false },
     takes: { seconds: priced, size: priced },
     required: ['model', 'prompt', 'input_reference.image_url']
   },
-  { path: '/v1/quote', body: { path: '/v1/messages', body: { model: 'text', max_tokens: 20, messages: [{ role: 'user', content: 'Hello' }] } }, takes: { 'body.messages[].content': TEXT_OR_PARTS }, required: ['path', 'body.model', 'body.max_tokens', 'body.messages', 'body.messages[].role', 'body.messages[].content'] }
+  {
+    path: '/v1/quote',
+    body: { path: '/v1/messages',
+      body: { model: 'text', max_tokens: 20, messages: [{ role: 'user', content: 'Hello' }] } },
+    takes: { 'body.messages[].content': TEXT_OR_PARTS },
+    required: ['path', 'body.model', 'body.max_tokens', 'body.messages', 'body.messages[].role',
+      'body.messages[].content']
+  }
 ]
 
-/** Of each type, what a client may send that is careless, or means harm: what a program of JavaScript asks of any value is there, and is no function. */
+/**
+ * Of each type, what a client may send that is careless, or means harm: what a program of JavaScript asks of any value
+ * is there, and is no function.
+ */
 export const VALUES: Readonly<Record<JsonType, readonly unknown[]>> = {
   null: [null],
   boolean: [true, false],
   number: [0, 5, -1, 0.5, 1e308, Number.MAX_SAFE_INTEGER],
   string: ['', 'x', '5', 'true', '\u0000', '\ud800', 'constructor', '__proto__', 'x'.repeat(1000)],
   array: [[], [[]], [null], [5], ['x'], [{}]],
-  object: [{}, { toString: 1, valueOf: 1 }, { toJSON: 1, then: 1, length: 1e9 }, { constructor: { prototype: null } }, { type: { toString: null } }, JSON.parse('{"__proto__": {"type": "text"}}')]
+  object: [{}, { toString: 1, valueOf: 1 }, { toJSON: 1, then: 1, length: 1e9 }, { constructor: { prototype: null } }, {
+    type: { toString: null }
+  }, JSON.parse('{"__proto__": {"type": "text"}}')]
 }
 
 export function typeOf (value: unknown): JsonType {
@@ -153,7 +267,8 @@ export function fieldsOf ({ body, takes, required }: Route): readonly Field[] {
       const name = isList ? /(\w+)(?:\[\])*$/.exec(any)![1]! : key
       const here = [...at, isList ? Number(key) : key]
       // A member of a list is never just left out.
-      found.push({ at: here, path: own, name, isRequired: isList || required.includes(any) || required.includes(own), takes: takes[any] ?? [typeOf(below)] })
+      found.push({ at: here, path: own, name, isRequired: isList || required.includes(any) || required.includes(own),
+        takes: takes[any] ?? [typeOf(below)] })
       if (typeof below === 'object' && below !== null && !OPEN.has(key)) look(below, here, own)
     }
   }

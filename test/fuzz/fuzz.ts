@@ -38,7 +38,9 @@ function chanceOf (seed: number, kind: string, number: number): Chance {
   return new Chance(mixed)
 }
 
-export async function fuzz ({ seed, ms = Infinity, count = Infinity, only, from = 0, folder, say = () => {} }: FuzzOptions): Promise<Told> {
+export async function fuzz (
+  { seed, ms = Infinity, count = Infinity, only, from = 0, folder, say = () => {} }: FuzzOptions
+): Promise<Told> {
   const scratch = mkdtempSync(join(tmpdir(), 'gateway-fuzz-'))
   const chosen = kinds(scratch).filter(({ name }) => only === undefined || only.includes(name))
   const counts = new Map(chosen.map(({ name }) => [name, new Map<string, number>()]))
@@ -66,16 +68,22 @@ export async function fuzz ({ seed, ms = Infinity, count = Infinity, only, from 
       if (verdict.wrong !== undefined) report(name, input, verdict.wrong)
       if (arena.wrong.length > seen) {
         // Whoever runs now may have done it.
-        for (const line of arena.wrong.slice(seen)) wrong.push(`seed ${seed}: ${line}\n  what ran then is saved in ${folder} as ${seed}-suspect-…`)
+        for (const line of arena.wrong.slice(seen)) {
+          wrong.push(`seed ${seed}: ${line}\n  what ran then is saved in ${folder} as ${seed}-suspect-…`)
+        }
         seen = arena.wrong.length
-        for (const [other, suspect] of [[name, input] as const, ...running]) save(folder, seed, `suspect ${other}`, suspect)
+        for (const [other, suspect] of [[name, input] as const, ...running]) {
+          save(folder, seed, `suspect ${other}`, suspect)
+        }
         say(wrong.at(-1)!)
       }
     }
   }
   let seen = 0
 
-  const timer = setInterval(() => { say(`${Math.round((Date.now() - started) / 1000)} s  ${progress(counts)}`) }, SAY_EVERY_MS)
+  const timer = setInterval(() => {
+    say(`${Math.round((Date.now() - started) / 1000)} s  ${progress(counts)}`)
+  }, SAY_EVERY_MS)
   try {
     await Promise.all(chosen.flatMap((kind) => {
       const most = Math.ceil(count * (kind.share ?? 1))
@@ -88,12 +96,19 @@ export async function fuzz ({ seed, ms = Infinity, count = Infinity, only, from 
     rmSync(scratch, { recursive: true, force: true })
   }
   const atEnd = await arena.end()
-  for (const line of atEnd.filter((one) => !wrong.some((told) => told.includes(one)))) wrong.push(`at the end, seed ${seed}: ${line}`)
+  for (const line of atEnd.filter((one) => !wrong.some((told) => told.includes(one)))) {
+    wrong.push(`at the end, seed ${seed}: ${line}`)
+  }
   say(`${Math.round((Date.now() - started) / 1000)} s  ${progress(counts)}`)
   return { counts, wrong }
 }
 
-async function tryIt (kind: Kind, input: Input, number: number, arena: Arena): Promise<{ readonly what: string, readonly wrong?: string }> {
+async function tryIt (
+  kind: Kind,
+  input: Input,
+  number: number,
+  arena: Arena
+): Promise<{ readonly what: string, readonly wrong?: string }> {
   try {
     return await kind.run(input, number, arena)
   } catch (thrown) {
@@ -104,7 +119,9 @@ async function tryIt (kind: Kind, input: Input, number: number, arena: Arena): P
 function progress (counts: Told['counts']): string {
   return [...counts].map(([name, each]) => {
     const all = [...each.values()].reduce((sum, one) => sum + one, 0)
-    const most = [...each].toSorted(([, a], [, b]) => b - a).slice(0, 4).map(([what, one]) => `${what}: ${one}`).join(', ')
+    const most = [...each].toSorted(([, a], [, b]) => b - a).slice(0, 4).map(([what, one]) => `${what}: ${one}`).join(
+      ', '
+    )
     return `${name} ${all} (${most})`
   }).join('  ')
 }

@@ -1,7 +1,7 @@
 // What is tried: each kind makes an input of chance alone, and tries it.
 import { writeFileSync } from 'node:fs'
 import { join } from 'node:path'
-import { loadConfig } from '../../src/config/load.ts'
+import { loadConfig } from '../../src/config/load/load.ts'
 import { KEY, PATIENCE_MS, PLAIN_YAML, TOKEN, type Arena } from './arena.ts'
 import { pieces, spoilJson, wound, type Chance } from './chance.ts'
 import { formOf } from './forms.ts'
@@ -32,8 +32,15 @@ export interface Kind {
 /** A request as a client would send it. */
 export function request (line: string, headers: Readonly<Record<string, string>>, body: Buffer | string = ''): Buffer {
   const bytes = Buffer.from(body)
-  const all = { host: 'gateway', authorization: `Bearer ${KEY}`, ...headers, connection: 'close', ...(bytes.length > 0 && { 'content-length': String(bytes.length) }) }
-  return Buffer.concat([Buffer.from(`${line} HTTP/1.1\r\n${Object.entries(all).map(([name, value]) => `${name}: ${value}\r\n`).join('')}\r\n`, 'latin1'), bytes])
+  const all = { host: 'gateway', authorization: `Bearer ${KEY}`, ...headers, connection: 'close',
+    ...(bytes.length > 0 && { 'content-length': String(bytes.length) }) }
+  return Buffer.concat([
+    Buffer.from(
+      `${line} HTTP/1.1\r\n${Object.entries(all).map(([name, value]) => `${name}: ${value}\r\n`).join('')}\r\n`,
+      'latin1'
+    ),
+    bytes
+  ])
 }
 
 async function toApi ({ send, isTorn }: Input, arena: Arena, isOurs = true): Promise<Verdict> {
@@ -41,21 +48,90 @@ async function toApi ({ send, isTorn }: Input, arena: Arena, isOurs = true): Pro
 }
 
 const JSON_TYPE = { 'content-type': 'application/json' }
-const TOOL = { name: 'look', description: 'looks', input_schema: { type: 'object', properties: { where: { type: 'string' } }, required: ['where'] } }
+const TOOL = { name: 'look', description: 'looks',
+  input_schema: { type: 'object', properties: { where: { type: 'string' } }, required: ['where'] } }
 const CHAT_TOOL = { type: 'function', function: { name: 'look', parameters: TOOL.input_schema } }
 const IMAGE = { type: 'base64', media_type: 'image/png', data: 'iVBORw0KGgo=' }
 
 const BODIES: readonly (readonly [path: string, body: object])[] = [
   ['/v1/messages', { model: 'good-text', max_tokens: 20, messages: [{ role: 'user', content: 'Hello' }] }],
-  ['/v1/messages', { model: 'good-text', max_tokens: 50, stream: true, system: [{ type: 'text', text: 'Be brief', cache_control: { type: 'ephemeral' } }], messages: [{ role: 'user', content: [{ type: 'text', text: 'Hello' }, { type: 'image', source: IMAGE }] }, { role: 'assistant', content: [{ type: 'thinking', thinking: 'hm', signature: 'x' }, { type: 'tool_use', id: 'toolu_1', name: 'look', input: { where: 'here' } }] }, { role: 'user', content: [{ type: 'tool_result', tool_use_id: 'toolu_1', content: [{ type: 'text', text: 'nothing' }] }] }], tools: [TOOL], tool_choice: { type: 'auto' }, temperature: 0.5, top_p: 0.9, stop_sequences: ['END'], metadata: { user_id: 'u' } }],
-  ['/v1/messages', { model: 'good-chat', max_tokens: 20, stream: true, system: 'x', messages: [{ role: 'user', content: [{ type: 'document', source: { type: 'text', media_type: 'text/plain', data: 'words' } }, { type: 'text', text: 'x' }] }], tools: [TOOL], thinking: { type: 'enabled', budget_tokens: 1024 }, output_config: { effort: 'low' } }],
-  ['/v1/messages/count_tokens', { model: 'good-text', system: 'x', messages: [{ role: 'user', content: 'Hello' }], tools: [TOOL] }],
-  ['/v1/chat/completions', { model: 'good-text', stream: true, stream_options: { include_usage: true }, max_tokens: 20, messages: [{ role: 'system', content: 'x' }, { role: 'user', content: [{ type: 'text', text: 'Hello' }, { type: 'image_url', image_url: { url: 'data:image/png;base64,iVBORw0KGgo=', detail: 'low' } }, { type: 'file', file: { filename: 'a.pdf', file_data: 'data:application/pdf;base64,JVBERi0=' } }] }, { role: 'assistant', content: null, tool_calls: [{ id: 'call_1', type: 'function', function: { name: 'look', arguments: '{"where":"here"}' } }] }, { role: 'tool', tool_call_id: 'call_1', content: 'nothing' }], tools: [CHAT_TOOL, { type: 'custom', custom: { name: 'free', format: { type: 'grammar', grammar: { definition: 'x', syntax: 'lark' } } } }], tool_choice: 'auto', response_format: { type: 'json_schema', json_schema: { name: 'r', strict: true, schema: { type: 'object', properties: { a: { type: 'string' } }, required: ['a'], additionalProperties: false } } }, reasoning_effort: 'low', stop: ['a', 'b'] }],
-  ['/v1/chat/completions', { model: 'good-chat', max_completion_tokens: 20, n: 1, seed: 1, logit_bias: { 50256: -100 }, presence_penalty: 0.1, parallel_tool_calls: false, messages: [{ role: 'developer', content: 'x' }, { role: 'user', content: 'Hello', name: 'me' }], functions: [CHAT_TOOL.function], function_call: 'auto' }],
-  ['/v1/images/generations', { model: 'good-image', prompt: 'a cat', n: 2, size: '1024x1024', response_format: 'b64_json' }],
-  ['/v1/images/edits', { model: 'good-image', prompt: 'a hat', images: [{ image_url: 'data:image/png;base64,iVBORw0KGgo=' }], mask: { image_url: 'https://example.com/m.png' } }],
-  ['/v1/videos', { model: 'good-clip', prompt: 'a cat', seconds: '4', size: '1280x720', input_reference: { image_url: 'data:image/png;base64,iVBORw0KGgo=' } }],
-  ['/v1/quote', { path: '/v1/messages', body: { model: 'good-text', max_tokens: 20, messages: [{ role: 'user', content: 'Hello' }] } }]
+  ['/v1/messages', {
+    model: 'good-text',
+    max_tokens: 50,
+    stream: true,
+    system: [{ type: 'text', text: 'Be brief', cache_control: { type: 'ephemeral' } }],
+    messages: [{ role: 'user', content: [{ type: 'text', text: 'Hello' }, { type: 'image', source: IMAGE }] }, {
+      role: 'assistant',
+      content: [{ type: 'thinking', thinking: 'hm', signature: 'x' }, { type: 'tool_use', id: 'toolu_1', name: 'look',
+        input: { where: 'here' } }]
+    }, { role: 'user',
+      content: [{ type: 'tool_result', tool_use_id: 'toolu_1', content: [{ type: 'text', text: 'nothing' }] }] }],
+    tools: [TOOL],
+    tool_choice: { type: 'auto' },
+    temperature: 0.5,
+    top_p: 0.9,
+    stop_sequences: ['END'],
+    metadata: { user_id: 'u' }
+  }],
+  ['/v1/messages', {
+    model: 'good-chat',
+    max_tokens: 20,
+    stream: true,
+    system: 'x',
+    messages: [{ role: 'user',
+      content: [{ type: 'document', source: { type: 'text', media_type: 'text/plain', data: 'words' } }, { type: 'text',
+        text: 'x' }] }],
+    tools: [TOOL],
+    thinking: { type: 'enabled', budget_tokens: 1024 },
+    output_config: { effort: 'low' }
+  }],
+  ['/v1/messages/count_tokens', { model: 'good-text', system: 'x', messages: [{ role: 'user', content: 'Hello' }],
+    tools: [TOOL] }],
+  ['/v1/chat/completions', {
+    model: 'good-text',
+    stream: true,
+    stream_options: { include_usage: true },
+    max_tokens: 20,
+    messages: [{ role: 'system', content: 'x' }, { role: 'user',
+      content: [{ type: 'text', text: 'Hello' }, { type: 'image_url',
+        image_url: { url: 'data:image/png;base64,iVBORw0KGgo=', detail: 'low' } }, { type: 'file',
+        file: { filename: 'a.pdf', file_data: 'data:application/pdf;base64,JVBERi0=' } }] }, { role: 'assistant',
+      content: null,
+      tool_calls: [{ id: 'call_1', type: 'function', function: { name: 'look', arguments: '{"where":"here"}' } }] }, {
+      role: 'tool',
+      tool_call_id: 'call_1',
+      content: 'nothing'
+    }],
+    tools: [CHAT_TOOL, { type: 'custom',
+      custom: { name: 'free', format: { type: 'grammar', grammar: { definition: 'x', syntax: 'lark' } } } }],
+    tool_choice: 'auto',
+    response_format: { type: 'json_schema',
+      json_schema: { name: 'r', strict: true,
+        schema: { type: 'object', properties: { a: { type: 'string' } }, required: ['a'],
+          additionalProperties: false } } },
+    reasoning_effort: 'low',
+    stop: ['a', 'b']
+  }],
+  ['/v1/chat/completions', {
+    model: 'good-chat',
+    max_completion_tokens: 20,
+    n: 1,
+    seed: 1,
+    logit_bias: { 50256: -100 },
+    presence_penalty: 0.1,
+    parallel_tool_calls: false,
+    messages: [{ role: 'developer', content: 'x' }, { role: 'user', content: 'Hello', name: 'me' }],
+    functions: [CHAT_TOOL.function],
+    function_call: 'auto'
+  }],
+  ['/v1/images/generations', { model: 'good-image', prompt: 'a cat', n: 2, size: '1024x1024',
+    response_format: 'b64_json' }],
+  ['/v1/images/edits', { model: 'good-image', prompt: 'a hat',
+    images: [{ image_url: 'data:image/png;base64,iVBORw0KGgo=' }], mask: { image_url: 'https://example.com/m.png' } }],
+  ['/v1/videos', { model: 'good-clip', prompt: 'a cat', seconds: '4', size: '1280x720',
+    input_reference: { image_url: 'data:image/png;base64,iVBORw0KGgo=' } }],
+  ['/v1/quote', { path: '/v1/messages',
+    body: { model: 'good-text', max_tokens: 20, messages: [{ role: 'user', content: 'Hello' }] } }]
 ]
 
 /** Whole JSON of the wrong shape, now and then no JSON at all. */
@@ -69,7 +145,14 @@ const bodies: Kind = {
   lanes: 8,
   make (chance) {
     const [path, body] = chance.of(BODIES)
-    const type = chance.mostly(0.9, 'application/json', ['application/json; charset=utf-8', 'application/json; charset=latin1', 'text/plain', '', 'application/json;;', 'multipart/form-data; boundary=x'])
+    const type = chance.mostly(
+      0.9,
+      'application/json',
+      [
+        'application/json; charset=utf-8', 'application/json; charset=latin1', 'text/plain', '', 'application/json;;',
+        'multipart/form-data; boundary=x'
+      ]
+    )
     const more = chance.is(0.1) ? { 'idempotency-key': `k${chance.below(5)}` } : {}
     return { send: pieces(chance, request(`POST ${path}`, { 'content-type': type, ...more }, spoiled(chance, body))) }
   },
@@ -82,15 +165,25 @@ const forms: Kind = {
   make (chance) {
     const { path, type, body } = formOf(chance)
     let whole = request(`POST ${path}`, { 'content-type': type }, body)
-    if (chance.is(0.05)) whole = Buffer.from(whole.toString('latin1').replace('content-length', 'x-length').replace('\r\n\r\n', `\r\ntransfer-encoding: chunked\r\n\r\n${body.length.toString(16)}\r\n`) + '\r\n0\r\n\r\n', 'latin1')
+    if (chance.is(0.05)) {
+      whole = Buffer.from(
+        whole.toString('latin1').replace('content-length', 'x-length').replace('\r\n\r\n',
+          `\r\ntransfer-encoding: chunked\r\n\r\n${body.length.toString(16)}\r\n`) + '\r\n0\r\n\r\n',
+        'latin1'
+      )
+    }
     const isTorn = chance.is(0.05)
     return { send: pieces(chance, isTorn ? whole.subarray(0, chance.below(whole.length)) : whole), isTorn }
   },
   run: (input, _, arena) => toApi(input, arena)
 }
 
-const TARGETS = ['/v1/messages', '/v1/chat/completions', '/v1/models', '/v1/models/good-text', '/v1/models/info', '/v1/videos?limit=5', '/v1/videos/video_1/content', '/v1/raw/fuzz-x', '/healthz', '/', '*', '//', '/%00', '/v1/%2e%2e/v1/models', '/v1/models/' + 'x'.repeat(5000), 'http://other/v1/models', '/v1/messages?beta=true&beta=1', '/files/a.b.c/1-x', '\u00e9']
-const METHODS = ['POST', 'GET', 'HEAD', 'DELETE', 'OPTIONS', 'PUT', 'PATCH', 'CONNECT', 'TRACE', 'PRI', 'post', 'G', 'M-SEARCH', 'QUERY']
+const TARGETS = ['/v1/messages', '/v1/chat/completions', '/v1/models', '/v1/models/good-text', '/v1/models/info',
+  '/v1/videos?limit=5', '/v1/videos/video_1/content', '/v1/raw/fuzz-x', '/healthz', '/', '*', '//', '/%00',
+  '/v1/%2e%2e/v1/models', '/v1/models/' + 'x'.repeat(5000), 'http://other/v1/models', '/v1/messages?beta=true&beta=1',
+  '/files/a.b.c/1-x', '\u00e9']
+const METHODS = ['POST', 'GET', 'HEAD', 'DELETE', 'OPTIONS', 'PUT', 'PATCH', 'CONNECT', 'TRACE', 'PRI', 'post', 'G',
+  'M-SEARCH', 'QUERY']
 const FIELDS: readonly (readonly [name: string, values: readonly string[]])[] = [
   ['content-length', ['', '-1', '0x10', '5, 5', '99999999999999999999', '1e3', ' 5', '+5']],
   ['transfer-encoding', ['chunked', 'Chunked', 'gzip, chunked', 'chunked, chunked', 'identity', 'xchunked', '']],
@@ -109,7 +202,13 @@ const FIELDS: readonly (readonly [name: string, values: readonly string[]])[] = 
   ['idempotency-key', ['a', '', 'x'.repeat(300), '\u00e9']],
   ['host', ['gateway', '', 'a b', '[::1', 'x:99999']],
   ['traceparent', ['00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01', 'x']],
-  ['x-' + 'n'.repeat(500), ['v']], ['\u00e9', ['x']], ['a b', ['x']], ['', ['x']], ['cookie', ['a=b; c']], ['accept-encoding', ['gzip;q=0']], ['user-agent', ['\t', 'curl/8']]
+  ['x-' + 'n'.repeat(500), ['v']],
+  ['\u00e9', ['x']],
+  ['a b', ['x']],
+  ['', ['x']],
+  ['cookie', ['a=b; c']],
+  ['accept-encoding', ['gzip;q=0']],
+  ['user-agent', ['\t', 'curl/8']]
 ]
 const END_OF_LINE = ['\n', '\r', '\r\n ', '\r\n\r\n', '\0\r\n']
 
@@ -118,13 +217,29 @@ const heads: Kind = {
   lanes: 64,                                                // many wait until the gateway has waited long enough
   make (chance) {
     const line = () => chance.mostly(0.95, '\r\n', END_OF_LINE)
-    const body = chance.is(0.6) ? '' : chance.of(['{}', '{"model":"good-text","max_tokens":5,"messages":[{"role":"user","content":"x"}]}', '5\r\nhello\r\n0\r\n\r\n', 'x'.repeat(100)])
-    const fields = chance.times(chance.is(0.02) ? 1200 : chance.below(8), () => { const [name, values] = chance.of(FIELDS); return `${name}${chance.mostly(0.95, ': ', [':', ' : ', '', ':\t', ': \x01'])}${chance.of(values)}${line()}` })
+    const body = chance.is(0.6)
+      ? ''
+      : chance.of([
+        '{}',
+        '{"model":"good-text","max_tokens":5,"messages":[{"role":"user","content":"x"}]}',
+        '5\r\nhello\r\n0\r\n\r\n',
+        'x'.repeat(100)
+      ])
+    const fields = chance.times(chance.is(0.02) ? 1200 : chance.below(8), () => {
+      const [name, values] = chance.of(FIELDS)
+      return `${name}${chance.mostly(0.95, ': ', [':', ' : ', '', ':\t', ': \x01'])}${chance.of(values)}${line()}`
+    })
     const first = `${chance.mostly(0.6, 'POST', METHODS)}${chance.mostly(0.97, ' ', ['  ', '\t', ''])}${chance.of(TARGETS)} ${chance.mostly(0.9, 'HTTP/1.1', ['HTTP/1.0', 'HTTP/2.0', 'HTTP/1.2', 'http/1.1', 'HTTP/1.1 ', ''])}${line()}`
-    const own = chance.is(0.8) ? `host: x\r\n${chance.is(0.7) ? `x-api-key: ${KEY}\r\n` : ''}${chance.is(0.6) ? `content-length: ${Buffer.byteLength(body)}\r\n` : ''}` : ''
-    const whole = Buffer.from(`${first}${fields.slice(0, 4).join('')}${own}${fields.slice(4).join('')}\r\n${body}`, chance.mostly<BufferEncoding>(0.9, 'latin1', ['utf8']))
+    const own = chance.is(0.8)
+      ? `host: x\r\n${chance.is(0.7) ? `x-api-key: ${KEY}\r\n` : ''}${chance.is(0.6) ? `content-length: ${Buffer.byteLength(body)}\r\n` : ''}`
+      : ''
+    const whole = Buffer.from(
+      `${first}${fields.slice(0, 4).join('')}${own}${fields.slice(4).join('')}\r\n${body}`,
+      chance.mostly<BufferEncoding>(0.9, 'latin1', ['utf8'])
+    )
     const hurt = chance.is(0.2) ? wound(chance, whole) : whole
-    return { send: pieces(chance, chance.is(0.05) ? Buffer.concat(chance.times(20, () => hurt)) : hurt), isTorn: chance.is(0.1) }
+    return { send: pieces(chance, chance.is(0.05) ? Buffer.concat(chance.times(20, () => hurt)) : hurt),
+      isTorn: chance.is(0.1) }
   },
   run: (input, _, arena) => toApi(input, arena)
 }
@@ -139,13 +254,25 @@ const upstreams: Kind = {
     const vendor = chance.of(['messages', 'chat', 'images', 'videos', 'raw'] as const)
     const asked: Asked = { vendor, isStream: isStream && (vendor === 'messages' || vendor === 'chat') }
     const answer = answerOf(chance, asked)
-    const post = (path: string, body: object): Input => ({ send: [request(`POST ${path}`, JSON_TYPE, JSON.stringify(body))], answer })
-    if (vendor === 'raw') return chance.is(0.5) ? { send: [request(`GET /v1/raw/${words}`, {})], answer } : post(`/v1/raw/${words}`, {})
-    if (vendor === 'images') return post('/v1/images/generations', { model: 'bad-image', prompt: words, ...(chance.is(0.5) && { response_format: 'b64_json' }) })
+    const post = (path: string, body: object): Input => ({
+      send: [request(`POST ${path}`, JSON_TYPE, JSON.stringify(body))],
+      answer
+    })
+    if (vendor === 'raw') {
+      return chance.is(0.5)
+        ? { send: [request(`GET /v1/raw/${words}`, {})], answer }
+        : post(`/v1/raw/${words}`, {})
+    }
+    if (vendor === 'images') {
+      return post('/v1/images/generations', { model: 'bad-image', prompt: words,
+        ...(chance.is(0.5) && { response_format: 'b64_json' }) })
+    }
     if (vendor === 'videos') return post('/v1/videos', { model: 'bad-clip', prompt: words })
     const model = vendor === 'messages' ? 'bad-text' : 'bad-chat'
     const about = { model, max_tokens: 100, stream: isStream, messages: [{ role: 'user', content: words }] }
-    return style === 'messages' ? post('/v1/messages', about) : post('/v1/chat/completions', { ...about, ...(isStream && { stream_options: { include_usage: true } }) })
+    return style === 'messages'
+      ? post('/v1/messages', about)
+      : post('/v1/chat/completions', { ...about, ...(isStream && { stream_options: { include_usage: true } }) })
   },
   async run (input, number, arena) {
     arena.answers.set(String(number), input.answer!)
@@ -163,11 +290,36 @@ const CHANGES: readonly (readonly [line: string, body?: object])[] = [
   ['POST /admin/v1/accounts/victim/credits', { amount_usd: '12.50', reference: 'invoice-1' }],
   ['POST /admin/v1/accounts/victim/refunds', { amount_usd: '1.50', reference: 'ticket-1', reason: 'cut off' }],
   ['POST /admin/v1/accounts/victim/debits', { amount_usd: '0.50', reference: 'fee-1', reason: 'a fee' }],
-  ['POST /admin/v1/keys', { id: 'victim-key', account: 'victim', rate_limit: 60, concurrency: 10, usage_limit_usd: '5', usage_limit_day_usd: '1', time_zone: 'Europe/Berlin', allowed_models: ['good-*'], allowed_clients: ['curl'], ip_whitelist: ['10.0.0.0/8'], allowed_origins: ['https://a.example'], routing_mode: 'premium', channels: ['premium'], expires_at: '2027-01-31T00:00:00Z', frozen: false, streaming: true }],
+  ['POST /admin/v1/keys', {
+    id: 'victim-key',
+    account: 'victim',
+    rate_limit: 60,
+    concurrency: 10,
+    usage_limit_usd: '5',
+    usage_limit_day_usd: '1',
+    time_zone: 'Europe/Berlin',
+    allowed_models: ['good-*'],
+    allowed_clients: ['curl'],
+    ip_whitelist: ['10.0.0.0/8'],
+    allowed_origins: ['https://a.example'],
+    routing_mode: 'premium',
+    channels: ['premium'],
+    expires_at: '2027-01-31T00:00:00Z',
+    frozen: false,
+    streaming: true
+  }],
   ['PATCH /admin/v1/keys/victim-key', { rate_limit: null, frozen: true, allowed_models: null }],
   ['POST /admin/v1/keys/victim-key/rotate', { grace: '1h' }],
-  ['POST /admin/v1/explain', { key: 'acme-dev', route: 'POST /v1/messages', headers: { 'user-agent': 'x' }, ip: '127.0.0.1', body: { model: 'good-text', max_tokens: 5, messages: [{ role: 'user', content: 'x' }] } }],
-  ['DELETE /admin/v1/keys/victim-key'], ['GET /admin/v1/keys?limit=5&after=a'], ['GET /admin/v1/ledger?limit=5&account=victim'], ['GET /admin/v1/usage?limit=5'], ['GET /admin/v1/audit?after=0&limit=5'], ['GET /admin/v1/accounts/victim'], ['GET /admin/v1/upstreams'], ['GET /admin/v1/config']
+  ['POST /admin/v1/explain', { key: 'acme-dev', route: 'POST /v1/messages', headers: { 'user-agent': 'x' },
+    ip: '127.0.0.1', body: { model: 'good-text', max_tokens: 5, messages: [{ role: 'user', content: 'x' }] } }],
+  ['DELETE /admin/v1/keys/victim-key'],
+  ['GET /admin/v1/keys?limit=5&after=a'],
+  ['GET /admin/v1/ledger?limit=5&account=victim'],
+  ['GET /admin/v1/usage?limit=5'],
+  ['GET /admin/v1/audit?after=0&limit=5'],
+  ['GET /admin/v1/accounts/victim'],
+  ['GET /admin/v1/upstreams'],
+  ['GET /admin/v1/config']
 ]
 
 const admin: Kind = {
@@ -176,14 +328,19 @@ const admin: Kind = {
   make (chance) {
     const [line, body] = chance.of(CHANGES)
     const whole = request(chance.is(0.8) ? line : wound(chance, Buffer.from(line)).toString('latin1'), {
-      authorization: `Bearer ${chance.mostly(0.99, TOKEN, ['', 'x', KEY])}`, 'content-type': chance.mostly(0.95, 'application/json', ['text/plain', '']), ...(chance.is(0.1) && { 'if-match': chance.of(['"1"', '*', 'W/"1"', '"', '1']) })
+      authorization: `Bearer ${chance.mostly(0.99, TOKEN, ['', 'x', KEY])}`,
+      'content-type': chance.mostly(0.95, 'application/json', ['text/plain', '']),
+      ...(chance.is(0.1) && { 'if-match': chance.of(['"1"', '*', 'W/"1"', '"', '1']) })
     }, body === undefined ? '' : spoiled(chance, body))
     return { send: pieces(chance, whole) }
   },
   run: async ({ send }, _, arena) => judge(await talk(arena.admin, send))
 }
 
-const PIECES = ['"', "'", '“', ' ', '\u00a0', '\t', ':', ': ', '- ', '  ', '\n', '#', '&a ', '*a', '!!binary ', '!!js/function ', '<<: ', '{', '}', '[', ']', '|', '>', '?', '---\n', '...\n', '%YAML 9.9\n', '${X}', '${file:nothing}', '${X:-}', 'null', '~', 'yes', '0x1F', '1e999', '-1', '2026-13-45', '9'.repeat(30), 'include: [gateway.yaml]\n', 'a: &a [*a, *a]\n', '\0', '\uFEFF', '\u2028', '\r', 'é']
+const PIECES = ['"', '\'', '“', ' ', '\u00a0', '\t', ':', ': ', '- ', '  ', '\n', '#', '&a ', '*a', '!!binary ',
+  '!!js/function ', '<<: ', '{', '}', '[', ']', '|', '>', '?', '---\n', '...\n', '%YAML 9.9\n', '${X}',
+  '${file:nothing}', '${X:-}', 'null', '~', 'yes', '0x1F', '1e999', '-1', '2026-13-45', '9'.repeat(30),
+  'include: [gateway.yaml]\n', 'a: &a [*a, *a]\n', '\0', '\uFEFF', '\u2028', '\r', 'é']
 
 function configuration (chance: Chance): Buffer {
   const lines = PLAIN_YAML.split('\n')
@@ -193,14 +350,30 @@ function configuration (chance: Chance): Buffer {
     const column = chance.below(line.length + 1)
     const words = line.match(/[\w.-]+|[^\w\s]/g) ?? ['']
     const doings = [
-      () => { lines[at] = line.slice(0, column) + chance.of(PIECES) + line.slice(column) },
-      () => { lines[at] = line.slice(0, column) + line.slice(column + chance.between(1, 5)) },
-      () => { lines[at] = line.replace(chance.of(words), () => chance.of(PIECES)) },
-      () => { lines[at] = line.replace(chance.of(words), () => chance.of(chance.of(lines).match(/[\w.-]+/g) ?? ['x'])) },
-      () => { lines.splice(at, 1) },
-      () => { lines.splice(at, 0, ...lines.slice(at, at + chance.between(1, 10))) },
-      () => { lines[at] = ' '.repeat(chance.below(4)) + line },
-      () => { lines.splice(chance.below(lines.length), 0, line) }
+      () => {
+        lines[at] = line.slice(0, column) + chance.of(PIECES) + line.slice(column)
+      },
+      () => {
+        lines[at] = line.slice(0, column) + line.slice(column + chance.between(1, 5))
+      },
+      () => {
+        lines[at] = line.replace(chance.of(words), () => chance.of(PIECES))
+      },
+      () => {
+        lines[at] = line.replace(chance.of(words), () => chance.of(chance.of(lines).match(/[\w.-]+/g) ?? ['x']))
+      },
+      () => {
+        lines.splice(at, 1)
+      },
+      () => {
+        lines.splice(at, 0, ...lines.slice(at, at + chance.between(1, 10)))
+      },
+      () => {
+        lines[at] = ' '.repeat(chance.below(4)) + line
+      },
+      () => {
+        lines.splice(chance.below(lines.length), 0, line)
+      }
     ]
     chance.of(doings)()
   }
@@ -218,11 +391,17 @@ function yaml (folder: string): Kind {
     async run ({ send }) {
       const file = join(folder, 'gateway.yaml')
       writeFileSync(file, Buffer.concat(send))
-      const found = await loadConfig(file, { env: {}, pluginsUrl: new URL('../../plugins/index.ts', import.meta.url).href, timeoutMs: PATIENCE_MS })
+      const found = await loadConfig(file, { env: {},
+        pluginsUrl: new URL('../../plugins/index.ts', import.meta.url).href, timeoutMs: PATIENCE_MS })
       if (found.kind === 'valid') return { what: 'valid' }
       const lines = Buffer.concat(send).toString('utf8').split(/\r\n|[\r\n]/).length
-      const odd = found.problems.find(({ line, column, message }) => /could not be checked|^the thread that checks it/.test(message) || message === '' || line < 1 || column < 1 || line > lines)
-      return odd === undefined && found.problems.length > 0 ? { what: 'refused' } : { what: 'refused', wrong: `no problem at a place: ${JSON.stringify(odd ?? found.problems)}` }
+      const odd = found.problems.find(({ line, column, message }) =>
+        /could not be checked|^the thread that checks it/.test(message) || message === '' || line < 1 || column < 1 ||
+        line > lines
+      )
+      return odd === undefined && found.problems.length > 0
+        ? { what: 'refused' }
+        : { what: 'refused', wrong: `no problem at a place: ${JSON.stringify(odd ?? found.problems)}` }
     }
   }
 }

@@ -18,10 +18,13 @@ interface Answer {
   readonly isWhole: boolean
 }
 
-/** Until the other side closes, or the first answer is whole. @param isTorn the connection ends behind the last piece */
+/**
+ * Until the other side closes, or the first answer is whole.
+ * @param isTorn the connection ends behind the last piece
+ */
 export async function talk (url: string, send: readonly Buffer[], isTorn = false): Promise<Talk> {
   const { hostname, port } = new URL(url)
-  const isHead = /^\s*HEAD\b/.test(send[0]?.toString('latin1') ?? '')
+  const isHead = /^\s*HEAD\b/.test(Buffer.concat(send).toString('latin1', 0, 100)) // a piece may end within the word
   let text = ''
   return await new Promise((resolve) => {
     const socket = connect({ port: Number(port), host: hostname, noDelay: true })
@@ -57,7 +60,8 @@ function read (text: string, isHead: boolean): Answer | undefined {
   if (isHead || status === '204' || status === '304') return { status, fields, body: '', isWhole: true }
   if (/^transfer-encoding: chunked$/im.test(fields)) return { status, fields, ...unchunk(rest) }
   const length = /^content-length: (\d+)$/im.exec(fields)?.[1]
-  return { status, fields, body: rest.slice(0, length === undefined ? undefined : Number(length)), isWhole: length !== undefined && rest.length >= Number(length) }
+  return { status, fields, body: rest.slice(0, length === undefined ? undefined : Number(length)),
+    isWhole: length !== undefined && rest.length >= Number(length) }
 }
 
 export interface Verdict {
@@ -75,7 +79,10 @@ const STREAM_END = /(?:^|\n)event: (?:message_stop|error)\ndata: .*\n\n$|(?:^|\n
  * @param sent to the API, whose errors have an id, and the format of their address
  */
 export function judge ({ first, text, isHanging }: Talk, isOurs = true, sent?: Buffer): Verdict {
-  if (isHanging) return { what: 'hangs', wrong: `no end of the answer within ${PATIENCE_MS / 1000} s: ${JSON.stringify(text.slice(0, 500))}` }
+  if (isHanging) {
+    return { what: 'hangs',
+      wrong: `no end of the answer within ${PATIENCE_MS / 1000} s: ${JSON.stringify(text.slice(0, 500))}` }
+  }
   // Who was told to go on may have left instead.
   if (/^(?:HTTP\/1\.1 100 Continue\r\n\r\n)*$/.test(text)) return { what: 'closed' }
   if (first === undefined) return { what: 'no head', wrong: `no whole head: ${JSON.stringify(text.slice(0, 500))}` }
@@ -83,9 +90,15 @@ export function judge ({ first, text, isHanging }: Talk, isOurs = true, sent?: B
   if (!isOurs && status !== '500') return { what: status }
   if (status === '500') return { what: status, wrong: text.slice(0, 2000) }
   const isStream = /^content-type: text\/event-stream/im.test(fields)
-  if (isStream && !STREAM_END.test(body)) return { what: status, wrong: `a stream without its end: ${JSON.stringify(body.slice(-500))}` }
-  if (Number(status) >= 400 && body !== '' && /^content-type: application\/json$/im.test(fields) && !isError(body)) return { what: status, wrong: `an error of no shape: ${body.slice(0, 500)}` }
-  const odd = sent === undefined || Number(status) < 400 || !isWhole || isStream || body === '' ? undefined : oddity(first, sent)
+  if (isStream && !STREAM_END.test(body)) {
+    return { what: status, wrong: `a stream without its end: ${JSON.stringify(body.slice(-500))}` }
+  }
+  if (
+    Number(status) >= 400 && body !== '' && /^content-type: application\/json$/im.test(fields) && !isError(body)
+  ) return { what: status, wrong: `an error of no shape: ${body.slice(0, 500)}` }
+  const odd = sent === undefined || Number(status) < 400 || !isWhole || isStream || body === ''
+    ? undefined
+    : oddity(first, sent)
   if (odd !== undefined) return { what: status, wrong: `${odd}: ${text.slice(0, 1000)}` }
   return { what: isStream ? `${status} stream` : isWhole ? status : `${status} cut` }
 }
@@ -100,16 +113,24 @@ function isError (body: string): boolean {
 
 /** What is wrong with an error of the API, if anything. */
 function oddity ({ status, fields, body }: Answer, sent: Buffer): string | undefined {
-  const { type, error, request_id: outer } = JSON.parse(Buffer.from(body, 'latin1').toString('utf8')) as { readonly type?: string, readonly error: { readonly message: string, readonly request_id?: string }, readonly request_id?: string }
+  const { type, error, request_id: outer } = JSON.parse(Buffer.from(body, 'latin1').toString('utf8')) as {
+    readonly type?: string,
+    readonly error: { readonly message: string, readonly request_id?: string },
+    readonly request_id?: string
+  }
   const id = /^x-request-id: (\S+)$/im.exec(fields)?.[1]
   const isMessages = type === 'error'
-  if (id === undefined || (isMessages ? outer : error.request_id) !== id || !error.message.endsWith(` Request ID: ${id}`)) return 'its id is not where it belongs'
+  if (
+    id === undefined || (isMessages ? outer : error.request_id) !== id || !error.message.endsWith(` Request ID: ${id}`)
+  ) return 'its id is not where it belongs'
   const target = /^[A-Z-]+ (\S+) HTTP\/1\.[01]\r\n/.exec(sent.toString('latin1'))?.[1]
   if (target === undefined) return undefined
   const isBelow = /^(?:http:\/\/[^/?#]*)?\/v1\/messages(?:[/?]|$)/i.test(target) && !/\/V1|\/Messages/.test(target)
   // What can't be read has no address, and the format of all others.
   const isKnown = /^(?:401|402|403|404|405|413|417|422|429|502|503)$/.test(status)
-  return isMessages === isBelow || (!isMessages && !isKnown) ? undefined : `the ${isMessages ? 'messages' : 'chat'} format at ${target}`
+  return isMessages === isBelow || (!isMessages && !isKnown)
+    ? undefined
+    : `the ${isMessages ? 'messages' : 'chat'} format at ${target}`
 }
 
 function unchunk (text: string): Pick<Answer, 'body' | 'isWhole'> {

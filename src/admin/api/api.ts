@@ -1,7 +1,7 @@
-// The admin API behind its listener: finds the operation, checks the body's shape, answers. Knows no sockets: the commands ask it directly
-// where no gateway runs.
-import { version as gatewayVersion } from '../../package-root.ts'
-import { UnknownOutcome } from '../../directory.ts'
+// The admin API behind its listener: finds the operation, checks the body's shape, answers. Knows no sockets: the
+// commands ask it directly where no gateway runs.
+import { version as gatewayVersion } from '../../base/package.ts'
+import { UnknownOutcome } from '../../accounts/directory.ts'
 import { accountOperations } from './accounts.ts'
 import { bookOperations } from './books.ts'
 import { isBody, keyOperations } from './keys.ts'
@@ -23,7 +23,9 @@ export class AdminApi {
   readonly #routes: readonly Routed[]
 
   constructor (parts: ApiParts) {
-    const operations = [...keyOperations(parts), ...accountOperations(parts), ...bookOperations(parts), ...explainOperations(parts), ...fleetOperations(parts), ...(parts.upstreams === undefined ? [] : upstreamOperations(parts.upstreams))]
+    const operations = [...keyOperations(parts), ...accountOperations(parts), ...bookOperations(parts),
+      ...explainOperations(parts), ...fleetOperations(parts),
+      ...(parts.upstreams === undefined ? [] : upstreamOperations(parts.upstreams))]
     const document = openapi(operations, gatewayVersion)
     operations.push({
       method: 'GET', path: '/openapi.json', name: 'getOpenapi', summary: 'This document.',
@@ -31,7 +33,9 @@ export class AdminApi {
     })
     this.#routes = [...new Set(operations.map(({ path }) => path))].map((path) => ({
       pattern: (PREFIX + path).split('/'),
-      byMethod: new Map(operations.filter((operation) => operation.path === path).map((operation) => [operation.method, operation]))
+      byMethod: new Map(
+        operations.filter((operation) => operation.path === path).map((operation) => [operation.method, operation])
+      )
     }))
   }
 
@@ -47,7 +51,10 @@ export class AdminApi {
   /** @throws {Refusal} what is wrong, and what to do */
   async answer (request: ApiRequest): Promise<ApiAnswer> {
     const found = this.#find(request.path)
-    if (found === undefined) throw new Refusal('not_found', 'There is nothing at this address. GET /admin/v1/openapi.json lists what there is.')
+    if (found === undefined) {
+      throw new Refusal('not_found',
+        'There is nothing at this address. GET /admin/v1/openapi.json lists what there is.')
+    }
     const { route, id } = found
     const operation = route.byMethod.get(request.method === 'HEAD' ? 'GET' : request.method)
     if (operation === undefined) {
@@ -57,12 +64,17 @@ export class AdminApi {
     if (operation.query === undefined) readQuery(request.query, [])
     // A rotation without a body is one without grace.
     const body = operation.takes === undefined ? undefined : request.body ?? {}
-    if (operation.takes !== undefined && !isBody(body)) throw new Refusal('invalid_request', 'The body must be a JSON object.')
+    if (operation.takes !== undefined && !isBody(body)) {
+      throw new Refusal('invalid_request', 'The body must be a JSON object.')
+    }
     try {
       return await operation.answer({ ...request, body, id })
     } catch (thrown) {
       if (!(thrown instanceof UnknownOutcome)) throw thrown
-      throw new Refusal('outcome_unknown', `It is not known whether this was changed: ${thrown.message}. Read it again, and repeat the change if it is not there.`, { cause: thrown, headers: { 'retry-after': '2' } })
+      throw new Refusal('outcome_unknown',
+        `It is not known whether this was changed: ${thrown.message}. Read it again, ` +
+        'and repeat the change if it is not there.',
+        { cause: thrown, headers: { 'retry-after': '2' } })
     }
   }
 
@@ -71,7 +83,10 @@ export class AdminApi {
     for (const route of this.#routes) {
       const { pattern } = route
       let id = ''
-      if (pattern.length !== steps.length || !pattern.every((step, i) => step === '{id}' ? steps[i] !== '' : step === steps[i])) continue
+      if (
+        pattern.length !== steps.length ||
+        !pattern.every((step, i) => step === '{id}' ? steps[i] !== '' : step === steps[i])
+      ) continue
       const at = pattern.indexOf('{id}')
       if (at !== -1) {
         try { id = decodeURIComponent(steps[at]!) } catch { return undefined }

@@ -1,26 +1,38 @@
 // What can be read of the money and of who changed what: ledger, usage, audit log. Reads only, in bounded steps.
-import { viewUsage } from '../../key-limits.ts'
+import { viewUsage } from '../../accounts/key-limits.ts'
 import { formatUsd } from '../../money/nanos.ts'
 import type { Entry } from '../../store/store.ts'
 import { type ApiParts, type Operation, pageOf, readLimit, readQuery } from './operation.ts'
 import { Refusal } from './refusal.ts'
 
-/** Entries that one request looks at: who asks for an account with few gets a short page, and the place to go on from. */
+/**
+ * Entries that one request looks at: who asks for an account with few gets a short page, and the place to go on from.
+ */
 const LOOKED_AT = 20_000
 
 const LEDGER = ['account', 'key', 'after', 'limit']
 const USAGE = ['account', 'after', 'limit']
 
-export function bookOperations ({ services: { store, directory, now }, changes, config }: ApiParts): readonly Operation[] {
+export function bookOperations (
+  { services: { store, directory, now }, changes, config }: ApiParts
+): readonly Operation[] {
   return [
     {
-      method: 'GET', path: '/ledger', name: 'listEntries', summary: 'The entries of the ledger, oldest first. A page may be short, and even empty: it is the last when `next` is null.', query: LEDGER,
+      method: 'GET',
+      path: '/ledger',
+      name: 'listEntries',
+      summary:
+        'The entries of the ledger, oldest first. A page may be short, and even empty: ' +
+          'it is the last when `next` is null.',
+      query: LEDGER,
       async answer ({ query: sent }) {
         const query = readQuery(sent, LEDGER)
         const limit = readLimit(query)
         const [account, key, after] = [query.get('account'), query.get('key'), query.get('after')]
         // Of a driver of this process; of Redis, where the account is part of it.
-        if (after !== undefined && !/^(?:[0-9a-z]{17}|[0-9a-z]{19}-.+)$/s.test(after)) throw new Refusal('invalid_request', 'after must be the id of an entry, as `next` gave it.')
+        if (after !== undefined && !/^(?:[0-9a-z]{17}|[0-9a-z]{19}-.+)$/s.test(after)) {
+          throw new Refusal('invalid_request', 'after must be the id of an entry, as `next` gave it.')
+        }
         const data: unknown[] = []
         let looked = 0
         let next: string | null = null
@@ -28,41 +40,76 @@ export function bookOperations ({ services: { store, directory, now }, changes, 
           if (data.length === limit || looked === LOOKED_AT) return { status: 200, body: { data, next } }
           looked++
           next = entry.id
-          if ((account === undefined || entry.account === account) && (key === undefined || entry.key === key)) data.push(entryView(entry))
+          if ((account === undefined || entry.account === account) && (key === undefined || entry.key === key)) {
+            data.push(entryView(entry))
+          }
         }
         return { status: 200, body: { data, next: null } }
       }
     },
     {
-      method: 'POST', path: '/ledger/verify', name: 'verifyLedger', summary: 'Adds up all entries again and compares: `ok` is false where a balance is not the sum of its entries.',
+      method: 'POST',
+      path: '/ledger/verify',
+      name: 'verifyLedger',
+      summary: 'Adds up all entries again and compares: `ok` is false where a balance is not the sum of its entries.',
       async answer ({ query }) {
         readQuery(query, [])
         const { differences, ...counted } = await store.verify()
-        return { status: 200, body: { ok: differences.length === 0, ...counted, differences: differences.map(({ entries, kept, ...where }) => ({ ...where, entries_usd: formatUsd(entries), kept_usd: formatUsd(kept) })) } }
+        return { status: 200,
+          body: { ok: differences.length === 0, ...counted,
+            differences: differences.map(({ entries, kept, ...where }) => ({
+              ...where,
+              entries_usd: formatUsd(entries),
+              kept_usd: formatUsd(kept)
+            })) } }
       }
     },
     {
-      method: 'GET', path: '/usage', name: 'listUsage', summary: 'What each key has spent, holds, and may still spend: in total, and on this day and in this month of its time zone. A deleted key stays, with `deleted_at`.', query: USAGE,
+      method: 'GET',
+      path: '/usage',
+      name: 'listUsage',
+      summary:
+        'What each key has spent, holds, and may still spend: in total, and on this day and in this month of its ' +
+          'time zone. A deleted key stays, with `deleted_at`.',
+      query: USAGE,
       async answer ({ query: sent }) {
         const query = readQuery(sent, USAGE)
         const account = query.get('account')
         const ended = new Map(directory.deletedKeys().map(({ id, record }) => [id, record.deleted_at]))
-        const all = [...config().keys, ...[...directory.keptKeys(), ...directory.deletedKeys()].map(({ record }) => record.settings)].filter((key) => account === undefined || key.account === account)
+        const all = [...config().keys,
+          ...[...directory.keptKeys(), ...directory.deletedKeys()].map(({ record }) => record.settings)].filter((key) =>
+            account === undefined || key.account === account
+          )
         const { rows, next } = pageOf(all, query)
         const data = await Promise.all(rows.map(async (key) => {
-          const { id, account: payer, usage_limit_usd: ever = null, usage_limit_day_usd: day = null, usage_limit_month_usd: month = null, time_zone = 'UTC' } = key
-          return { key: id, account: payer, usage_limit_usd: ever, usage_limit_day_usd: day, usage_limit_month_usd: month, time_zone, ...await viewUsage(store, key, now()), ...(ended.has(id) && { deleted_at: ended.get(id) }) }
+          const {
+            id,
+            account: payer,
+            usage_limit_usd: ever = null,
+            usage_limit_day_usd: day = null,
+            usage_limit_month_usd: month = null,
+            time_zone = 'UTC'
+          } = key
+          return { key: id, account: payer, usage_limit_usd: ever, usage_limit_day_usd: day,
+            usage_limit_month_usd: month, time_zone, ...await viewUsage(store, key, now()),
+            ...(ended.has(id) && { deleted_at: ended.get(id) }) }
         }))
         return { status: 200, body: { data, next } }
       }
     },
     {
-      method: 'GET', path: '/audit', name: 'listChanges', summary: 'Who changed what through this API, oldest first.', query: ['after', 'limit'],
+      method: 'GET',
+      path: '/audit',
+      name: 'listChanges',
+      summary: 'Who changed what through this API, oldest first.',
+      query: ['after', 'limit'],
       async answer ({ query: sent }) {
         const query = readQuery(sent, ['after', 'limit'])
         const limit = readLimit(query)
         const after = query.get('after') ?? '0'
-        if (!/^\d{1,15}$/.test(after)) throw new Refusal('invalid_request', 'after must be the id of a line, as `next` gave it.')
+        if (!/^\d{1,15}$/.test(after)) {
+          throw new Refusal('invalid_request', 'after must be the id of a line, as `next` gave it.')
+        }
         const lines = await changes(Number(after), limit + 1)
         const data = lines.slice(0, limit).map(({ id, text }) => ({ seq: id, ...JSON.parse(text) as object }))
         return { status: 200, body: { data, next: lines.length > limit ? String(lines[limit - 1]!.id) : null } }
@@ -72,5 +119,6 @@ export function bookOperations ({ services: { store, directory, now }, changes, 
 }
 
 function entryView ({ nanos, shortfall, ...entry }: Entry): Readonly<Record<string, unknown>> {
-  return { ...entry, amount_usd: formatUsd(nanos), ...(shortfall !== undefined && { shortfall_usd: formatUsd(shortfall) }) }
+  return { ...entry, amount_usd: formatUsd(nanos),
+    ...(shortfall !== undefined && { shortfall_usd: formatUsd(shortfall) }) }
 }

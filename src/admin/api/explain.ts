@@ -1,18 +1,22 @@
-// What the gateway would do with a request, and why: each plugin's verdict, who would be asked, what it could cost. Nothing of it happens.
+// What the gateway would do with a request, and why: each plugin's verdict, who would be asked, what it could cost.
+// Nothing of it happens.
 import type { ChannelConfig } from '../../config/config.ts'
-import { suggest } from '../../config/suggest.ts'
-import { viewCost, viewLimits, viewPrices } from '../../cost-view.ts'
+import { suggest } from '../../config/check/suggest.ts'
+import { viewCost, viewLimits, viewPrices } from '../../catalog/cost-view.ts'
 import { type GatewayError, isGatewayError } from '../../errors.ts'
-import type { Exchange } from '../../exchange.ts'
-import { type ApiKey, type Body, Model, Plan, Variant, WorstCase } from '../../facts.ts'
+import type { Exchange } from '../../core/exchange.ts'
+import { type ApiKey, type Body, Model, Plan, Variant, WorstCase } from '../../core/facts.ts'
 import { itemPrice, rateOf } from '../../money/item-price.ts'
-import { priceAt } from '../../money/price-in-force.ts'
-import type { Rehearsal } from '../../rehearse.ts'
+import { priceAt } from '../../money/price-schedule.ts'
+import type { Rehearsal } from '../../pipeline/dry-run.ts'
 import type { ApiParts, Operation } from './operation.ts'
 import { Refusal, refuseMistakes } from './refusal.ts'
 import { judge, question } from './schemas.ts'
 
-/** An operator may ask about what a coding agent sends, with an image in it. Parsed on the event loop: 8 MiB stop it for 60 ms. */
+/**
+ * An operator may ask about what a coding agent sends, with an image in it. Parsed on the event loop: 8 MiB stop it for
+ * 60 ms.
+ */
 const BODY_LIMIT = 8 * 1024 * 1024
 
 interface Wanted {
@@ -29,8 +33,14 @@ export function explainOperations ({ services: { directory, now }, config, rehea
   const judgeQuestion = judge(question)
 
   return [{
-    method: 'POST', path: '/explain', name: 'explainRequest', takes: question, bodyLimit: BODY_LIMIT,
-    summary: 'What would happen to a request, and why: verdicts in the order of the plugins, targets in an order drawn by weight, the worst-case price, and what is left. Calls nobody, charges nothing, counts nothing.',
+    method: 'POST',
+    path: '/explain',
+    name: 'explainRequest',
+    takes: question,
+    bodyLimit: BODY_LIMIT,
+    summary:
+      'What would happen to a request, and why: verdicts in the order of the plugins, targets in an order drawn by ' +
+        'weight, the worst-case price, and what is left. Calls nobody, charges nothing, counts nothing.',
     async answer ({ body: sent }) {
       const asked = { ...sent as object }
       judgeQuestion(asked)
@@ -39,12 +49,14 @@ export function explainOperations ({ services: { directory, now }, config, rehea
       const { owner, state } = find(id)
       let rehearsal: Rehearsal
       try {
-        rehearsal = await rehearse({ owner: state === 'expired' ? undefined : owner, method, path, address: ip, body, headers: Object.fromEntries(Object.entries(headers).map(([name, value]) => [name.toLowerCase(), value])) })
+        rehearsal = await rehearse({ owner: state === 'expired' ? undefined : owner, method, path, address: ip, body,
+          headers: Object.fromEntries(Object.entries(headers).map(([name, value]) => [name.toLowerCase(), value])) })
       } catch (thrown) {
         if (isGatewayError(thrown)) refuseMistakes([{ path: '/route', message: thrown.message.replace(/\.$/, '') }])
         throw thrown
       }
-      return { status: 200, body: { key: id, key_state: state, account: owner?.account.id ?? null, ip, ...await view(rehearsal) } }
+      return { status: 200,
+        body: { key: id, key_state: state, account: owner?.account.id ?? null, ip, ...await view(rehearsal) } }
     }
   }]
 
@@ -54,7 +66,13 @@ export function explainOperations ({ services: { directory, now }, config, rehea
     const declared = keys.find((key) => key.id === id)
     const kept = directory.keptKey(id)?.record
     const settings = declared ?? (kept?.deleted_at === undefined ? kept?.settings : undefined)
-    if (settings === undefined) throw new Refusal('not_found', `There is no key ${JSON.stringify(id.slice(0, 100))}${hint(id, [...keys, ...directory.keptKeys()])}. GET /admin/v1/keys lists all.`)
+    if (settings === undefined) {
+      throw new Refusal(
+        'not_found',
+        `There is no key ${JSON.stringify(id.slice(0, 100))}${hint(id, [...keys, ...directory.keptKeys()])}. GET ` +
+        '/admin/v1/keys lists all.'
+      )
+    }
     const account = accounts.find((one) => one.id === settings.account) ?? directory.account(settings.account)
     const isExpired = declared === undefined && kept?.expires_at !== undefined && Date.parse(kept.expires_at) <= now()
     return {
@@ -73,7 +91,9 @@ async function view ({ exchange, steps, error, reply }: Rehearsal): Promise<View
   const { route, snapshot, answerHeaders } = exchange
   const { endpoint } = route
   const then = error !== undefined ? 'refused' : reply !== undefined ? 'answered by a plugin'
-    : endpoint.kind === 'model' ? 'sent to a target' : endpoint.kind === 'forward' ? 'forwarded' : 'answered by the gateway'
+    : endpoint.kind === 'model'
+      ? 'sent to a target'
+      : endpoint.kind === 'forward' ? 'forwarded' : 'answered by the gateway'
   return {
     route: route.name,
     config_generation: snapshot.generation,
@@ -96,7 +116,8 @@ function viewError ({ status, code, type, message, param, retryAfter, row, cause
   return {
     status, code, type, message, param, ...(retryAfter !== undefined && { retry_after: retryAfter }),
     // The client never hears it; whoever wrote the plugin must.
-    ...(row === 'server_error' && cause !== undefined && { cause: cause instanceof Error ? `${cause.name}: ${cause.message}` : String(cause) })
+    ...(row === 'server_error' && cause !== undefined &&
+      { cause: cause instanceof Error ? `${cause.name}: ${cause.message}` : String(cause) })
   }
 }
 
@@ -125,5 +146,10 @@ function drawnBy ({ targets }: ChannelConfig, upstream: string, model: string): 
 function leftOut (exchange: Exchange): readonly View[] {
   const { upstreams } = exchange.snapshot.config
   return Object.entries(exchange.find(Model)?.channels ?? {}).flatMap(([channel, { maintenance, targets }]) =>
-    targets.filter(({ upstream }) => maintenance || upstreams[upstream]!.maintenance).map(({ upstream, model }) => ({ channel, upstream, model })))
+    targets.filter(({ upstream }) => maintenance || upstreams[upstream]!.maintenance).map(({ upstream, model }) => ({
+      channel,
+      upstream,
+      model
+    }))
+  )
 }

@@ -1,15 +1,20 @@
-// An operation of the admin API: its address, what it takes, and the function that answers. A table of them routes and documents.
+// An operation of the admin API: its address, what it takes, and the function that answers. A table of them routes and
+// documents.
 import type { Config, KeyConfig } from '../../config/config.ts'
-import { suggest } from '../../config/suggest.ts'
-import type { FleetProcess } from '../../fleet.ts'
-import type { JsonSchema, Plugin } from '../../plugin.ts'
-import type { Question, Rehearsal } from '../../rehearse.ts'
-import type { Services } from '../../services.ts'
+import type { Directory } from '../../accounts/directory.ts'
+import { suggest } from '../../config/check/suggest.ts'
+import type { FleetProcess } from '../../cluster/heartbeat.ts'
+import type { Plugin } from '../../core/plugin.ts'
+import type { JsonSchema } from '../../config/plugin-descriptor.ts'
+import type { Question, Rehearsal } from '../../pipeline/dry-run.ts'
+import type { Services } from '../../core/services.ts'
+import type { Store } from '../../store/store.ts'
+import type { Upstream } from '../../core/upstream.ts'
+import type { UpstreamView } from '../../upstream/limits/status.ts'
 import { Refusal } from './refusal.ts'
-import type { UpstreamParts } from './upstreams.ts'
 
 export interface ApiParts {
-  readonly services: Pick<Services, 'store' | 'directory' | 'now'>
+  readonly services: Pick<Services, 'now'> & { readonly store: Store, readonly directory: Directory }
   /** the audit log */
   readonly changes: (after: number, limit: number) => Promise<readonly { readonly id: number, readonly text: string }[]>
   /** as it is live */
@@ -24,6 +29,13 @@ export interface ApiParts {
   readonly rehearse: (question: Question) => Promise<Rehearsal>
   /** As every plugin in use would see the key. @throws {PartError} one refuses it */
   readonly tryKey: (config: Config, key: KeyConfig) => void
+}
+
+/** Absent where no gateway runs: nobody is asked there. */
+export interface UpstreamParts {
+  /** with workers, all of theirs together */
+  readonly view: () => UpstreamView | Promise<UpstreamView>
+  readonly live: () => { readonly upstreams: ReadonlyMap<string, Upstream> }
 }
 
 export interface ApiRequest {
@@ -73,7 +85,13 @@ export const LONGEST_PAGE = 1000
 export function readQuery (query: URLSearchParams, known: readonly string[]): ReadonlyMap<string, string> {
   const read = new Map<string, string>()
   for (const [name, value] of query) {
-    if (!known.includes(name)) throw new Refusal('invalid_request', `There is no query parameter ${JSON.stringify(name.slice(0, 80))} here${known.length === 0 ? '' : `: ${suggest(name, known) ?? ''}`}.`)
+    if (!known.includes(name)) {
+      throw new Refusal(
+        'invalid_request',
+        `There is no query parameter ${JSON.stringify(name.slice(0, 80))} ` +
+        `here${known.length === 0 ? '' : `: ${suggest(name, known) ?? ''}`}.`
+      )
+    }
     if (read.has(name)) throw new Refusal('invalid_request', `The query parameter ${name} came twice. Send it once.`)
     read.set(name, value)
   }
@@ -84,12 +102,17 @@ export function readLimit (query: ReadonlyMap<string, string>): number {
   const text = query.get('limit')
   if (text === undefined) return PAGE
   const limit = /^\d{1,4}$/.test(text) ? Number(text) : 0
-  if (limit < 1 || limit > LONGEST_PAGE) throw new Refusal('invalid_request', `limit must be a whole number from 1 to ${LONGEST_PAGE}.`)
+  if (limit < 1 || limit > LONGEST_PAGE) {
+    throw new Refusal('invalid_request', `limit must be a whole number from 1 to ${LONGEST_PAGE}.`)
+  }
   return limit
 }
 
 /** One page of a list that is sorted by id. */
-export function pageOf<T extends { readonly id: string }> (all: readonly T[], query: ReadonlyMap<string, string>): { readonly rows: readonly T[], readonly next: string | null } {
+export function pageOf<T extends { readonly id: string }> (
+  all: readonly T[],
+  query: ReadonlyMap<string, string>
+): { readonly rows: readonly T[], readonly next: string | null } {
   const limit = readLimit(query)
   const after = query.get('after')
   const sorted = all.toSorted((a, b) => a.id < b.id ? -1 : 1)
@@ -101,6 +124,10 @@ export function pageOf<T extends { readonly id: string }> (all: readonly T[], qu
 
 /** @throws {Refusal} the client has read another version */
 export function checkVersion (ifMatch: string | undefined, version: number, what: string): void {
-  if (ifMatch === undefined || ifMatch.trim() === '*' || ifMatch.split(',').some((tag) => tag.trim() === `"${version}"`)) return
-  throw new Refusal('changed_meanwhile', `${what} is of version ${version} now, and If-Match names another. Read it again, then send the change with its new ETag.`)
+  if (
+    ifMatch === undefined || ifMatch.trim() === '*' || ifMatch.split(',').some((tag) => tag.trim() === `"${version}"`)
+  ) return
+  throw new Refusal('changed_meanwhile',
+    `${what} is of version ${version} now, and If-Match names another. Read it again, ` +
+    'then send the change with its new ETag.')
 }

@@ -1,4 +1,5 @@
-// What the admin API refuses, and how it says so: one shape for every error. Its codes are its own: API clients never see them.
+// What the admin API refuses, and how it says so: one shape for every error. Its codes are its own: API clients never
+// see them.
 
 const STATUS = {
   invalid_request: 400,
@@ -28,7 +29,12 @@ export class Refusal extends Error {
   readonly mistakes: readonly Mistake[]
   readonly headers: Readonly<Record<string, string>>
 
-  constructor (code: RefusalCode, message: string, more: { readonly mistakes?: readonly Mistake[], readonly headers?: Readonly<Record<string, string>>, readonly cause?: unknown } = {}) {
+  constructor (
+    code: RefusalCode,
+    message: string,
+    more: { readonly mistakes?: readonly Mistake[], readonly headers?: Readonly<Record<string, string>>,
+      readonly cause?: unknown } = {}
+  ) {
     super(message, { cause: more.cause })
     this.code = code
     this.status = STATUS[code]
@@ -39,11 +45,16 @@ export class Refusal extends Error {
 
 export function refuseMistakes (mistakes: readonly Mistake[]): void {
   if (mistakes.length === 0) return
-  const sentences = mistakes.map(({ path, message, hint }) => `${path === '' ? '' : path + ' '}${message}${hint === undefined ? '' : ` (${hint})`}`)
+  const sentences = mistakes.map(({ path, message, hint }) =>
+    `${path === '' ? '' : path + ' '}${message}${hint === undefined ? '' : ` (${hint})`}`
+  )
   throw new Refusal('invalid_request', `${sentences.join('; ')}. Nothing was changed.`, { mistakes })
 }
 
 /** The body of an error, as every client of the admin API reads it. */
 export function refusalBody ({ code, message, mistakes }: Refusal, requestId: string): unknown {
-  return { error: { message, type: code === 'outcome_unknown' ? 'api_error' : 'invalid_request_error', code, param: mistakes[0]?.path ?? null, mistakes, request_id: requestId } }
+  return {
+    error: { message, type: code === 'outcome_unknown' ? 'api_error' : 'invalid_request_error', code,
+      param: mistakes[0]?.path ?? null, mistakes, request_id: requestId }
+  }
 }

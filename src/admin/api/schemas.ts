@@ -1,19 +1,27 @@
-// What the admin API takes, as JSON Schemas: of accounts and keys those of gateway.yaml. Judges bodies; the OpenAPI document shows them.
-import { Ajv2020 } from 'ajv/dist/2020.js'
-import { addKeywords } from '../../config/keywords.ts'
-import { isMap, type Tree } from '../../config/place.ts'
-import { account, key } from '../../config/schema.ts'
-import { pointerOf, toSentences } from '../../config/sentence.ts'
-import type { JsonSchema } from '../../plugin.ts'
+// What the admin API takes, as JSON Schemas: of accounts and keys those of gateway.yaml. Judges bodies; the OpenAPI
+// document shows them.
+import { Ajv2020, type ValidateFunction } from 'ajv/dist/2020.js'
+import { addKeywords } from '../../config/check/keywords.ts'
+import { isMap, type Tree } from '../../config/yaml/position.ts'
+import { account } from '../../config/sections/accounts.ts'
+import { key } from '../../config/sections/keys.ts'
+import { pointerOf, toSentences } from '../../config/check/messages.ts'
+import type { JsonSchema } from '../../config/plugin-descriptor.ts'
 import { type Mistake, refuseMistakes } from './refusal.ts'
 
 type Properties = Readonly<Record<string, JsonSchema>>
 
-const { secret: _secret, ...keyProperties } = key.properties as Properties
-const { opening_balance_usd: _opening, ...accountProperties } = account.properties as Properties
+const { secret: _secret, ...keyProperties } = propertiesOf(key)
+const { opening_balance_usd: _opening, ...accountProperties } = propertiesOf(account)
+
+function propertiesOf (section: object): Properties {
+  return (section as { readonly properties: Properties }).properties
+}
 
 function body (description: string, properties: Properties, required: readonly string[] = []): JsonSchema {
-  return { description, type: 'object', additionalProperties: false, properties: Object.fromEntries(Object.entries(properties).map(([name, schema]) => [name, asText(schema)])), required }
+  return { description, type: 'object', additionalProperties: false,
+    properties: Object.fromEntries(Object.entries(properties).map(([name, schema]) => [name, asText(schema)])),
+    required }
 }
 
 /** Money is text: a number may have been rounded before it came here. */
@@ -22,11 +30,15 @@ function asText (schema: JsonSchema): JsonSchema {
 }
 
 const expiresAt: JsonSchema = {
-  description: 'From then on it is refused; absent: never.', type: 'string',
-  pattern: '^\\d{4}-\\d\\d-\\d\\dT\\d\\d:\\d\\d:\\d\\d(?:\\.\\d{1,3})?Z$', expected: 'a time in UTC such as 2027-01-31T00:00:00Z'
+  description: 'From then on it is refused; absent: never.',
+  type: 'string',
+  pattern: '^\\d{4}-\\d\\d-\\d\\dT\\d\\d:\\d\\d:\\d\\d(?:\\.\\d{1,3})?Z$',
+  expected: 'a time in UTC such as 2027-01-31T00:00:00Z'
 }
 
-export const newKey = body('A key; its secret is made here.', { ...keyProperties, id: { ...keyProperties['id'], description: 'Its name in log and ledger, for ever; absent: one is made.' }, expires_at: expiresAt }, ['account'])
+export const newKey = body('A key; its secret is made here.', { ...keyProperties,
+  id: { ...keyProperties['id'], description: 'Its name in log and ledger, for ever; absent: one is made.' },
+  expires_at: expiresAt }, ['account'])
 export const newAccount = body('Who pays.', accountProperties, ['id'])
 export const keyPatch = patch('What changes of a key; null: back to the standard.', newKey, ['id', 'account'])
 export const accountPatch = patch('What changes of an account; null: back to the standard.', newAccount, ['id'])
@@ -34,8 +46,10 @@ export const rotation = body('The end of the secret.', {
   grace: { description: 'How long the old secret works on beside the new one.', duration: { min: '0s' }, default: '0s' }
 })
 const amount: JsonSchema = { description: 'How much.', usd: 9 }
-const reference: JsonSchema = { type: 'string', pattern: '^[\\x21-\\x7e]{1,200}$', expected: '1 to 200 characters without spaces' }
-const reason: JsonSchema = { description: 'Why, in words for people: it stands in ledger and audit log.', type: 'string', pattern: '^(?=.*\\S)[^\\p{Cc}\\p{Cs}]{1,500}$', expected: '1 to 500 characters in one line' }
+const reference: JsonSchema = { type: 'string', pattern: '^[\\x21-\\x7e]{1,200}$',
+  expected: '1 to 200 characters without spaces' }
+const reason: JsonSchema = { description: 'Why, in words for people: it stands in ledger and audit log.',
+  type: 'string', pattern: '^(?=.*\\S)[^\\p{Cc}\\p{Cs}]{1,500}$', expected: '1 to 500 characters in one line' }
 
 export const credit = body('Money for an account.', {
   amount_usd: amount,
@@ -43,7 +57,10 @@ export const credit = body('Money for an account.', {
 }, ['amount_usd', 'reference'])
 export const refund = body('Money that an account is given back.', {
   amount_usd: amount,
-  reference: { description: 'Of the case, or the id of the request: refunded once per account, ever, however often it is sent.', ...reference },
+  reference: {
+    description: 'Of the case, or the id of the request: refunded once per account, ever, however often it is sent.',
+    ...reference
+  },
   reason
 }, ['amount_usd', 'reference', 'reason'])
 export const debit = body('Money that is taken from an account.', {
@@ -54,35 +71,76 @@ export const debit = body('Money that is taken from an account.', {
 
 export const question = body('A request, as its client would send it.', {
   key: { description: 'The id of its key: the secret is not needed.', type: 'string', minLength: 1 },
-  route: { description: 'Method and path.', type: 'string', pattern: '^(?:[A-Z]{1,20} )?/\\S*$', expected: 'a method and a path such as "POST /v1/messages"', default: 'POST /v1/messages' },
-  headers: { description: 'Those that plugins look at, such as user-agent and origin.', type: 'object', additionalProperties: { type: 'string' }, default: {} },
+  route: { description: 'Method and path.', type: 'string', pattern: '^(?:[A-Z]{1,20} )?/\\S*$',
+    expected: 'a method and a path such as "POST /v1/messages"', default: 'POST /v1/messages' },
+  headers: { description: 'Those that plugins look at, such as user-agent and origin.', type: 'object',
+    additionalProperties: { type: 'string' }, default: {} },
   ip: { description: 'The address of its socket.', type: 'string', minLength: 1, default: '127.0.0.1' },
   body: { description: 'What it sends.', type: 'object' }
 }, ['key'])
 
 /** Only shown: what a change makes of the whole is judged by the schema of the whole. */
 function patch (description: string, { properties }: JsonSchema, fixed: readonly string[]): JsonSchema {
-  const left = Object.entries(properties as Properties).filter(([name]) => !fixed.includes(name)).map(([name, { default: _default, ...schema }]) => [name, { anyOf: [schema, { type: 'null' }] }])
-  return { description, type: 'object', additionalProperties: false, properties: Object.fromEntries(left) as Properties }
+  const left = Object.entries(properties as Properties)
+    .filter(([name]) => !fixed.includes(name))
+    .map(([name, { default: _default, ...schema }]) => [name, { anyOf: [schema, { type: 'null' }] }])
+  return {
+    description,
+    type: 'object',
+    additionalProperties: false,
+    properties: Object.fromEntries(left) as Properties
+  }
 }
 
 /** What a change makes of the whole; a null takes a setting out, and what is no setting stays in, to be refused. */
-export function merge (before: Readonly<Record<string, unknown>>, change: Readonly<Record<string, unknown>>, { properties }: JsonSchema): Record<string, unknown> {
-  return Object.fromEntries(Object.entries({ ...before, ...change }).filter(([name, value]) => value !== null || !Object.hasOwn(properties as Properties, name)))
+export function merge (
+  before: Readonly<Record<string, unknown>>,
+  change: Readonly<Record<string, unknown>>,
+  { properties }: JsonSchema
+): Record<string, unknown> {
+  return Object.fromEntries(
+    Object.entries({ ...before, ...change }).filter(([name, value]) =>
+      value !== null || !Object.hasOwn(properties as Properties, name)
+    )
+  )
 }
 
 /** A body has no lines. */
-export const nowhere: Tree = { at: { file: { name: 'body', path: 'body', lines: { linePos: () => ({ line: 1, col: 1 }) } as unknown as Tree['at']['file']['lines'] }, offset: 0 } }
-
-/** @returns checks a value, fills in what is standard, and turns durations into milliseconds; changes the value in place */
-export function judge (schema: JsonSchema): (value: unknown) => void {
-  const ajv = new Ajv2020({ allErrors: true, useDefaults: true, verbose: true, ownProperties: true, strict: true, strictTypes: false, strictRequired: false, validateFormats: false })
-  addKeywords(ajv, () => undefined, () => {})
-  const validate = ajv.compile(schema)
-  return (value) => {
-    if (validate(value)) return
-    refuseMistakes(toSentences(validate.errors ?? [], nowhere).map((sentence): Mistake => ({ path: pointerOf(sentence), message: sentence.message, ...(sentence.hint !== undefined && { hint: sentence.hint }) })))
+export const nowhere: Tree = {
+  at: {
+    file: { name: 'body', path: 'body',
+      lines: { linePos: () => ({ line: 1, col: 1 }) } as unknown as Tree['at']['file']['lines'] },
+    offset: 0
   }
+}
+
+/**
+ * @returns checks a value, fills in what is standard, and turns durations into milliseconds; changes the value in
+ * place. Compiled when it is first asked: most gateways are asked nothing, and that our schemas are JSON Schemas says a
+ * test.
+ */
+export function judge (schema: JsonSchema): (value: unknown) => void {
+  let compiled: ValidateFunction | undefined
+  return (value) => {
+    const validate = compiled ??= compile(schema)
+    if (validate(value)) return
+    refuseMistakes(
+      toSentences(validate.errors ?? [], nowhere).map((sentence): Mistake => ({
+        path: pointerOf(sentence),
+        message: sentence.message,
+        ...(sentence.hint !== undefined && { hint: sentence.hint })
+      }))
+    )
+  }
+}
+
+function compile (schema: JsonSchema): ValidateFunction {
+  const ajv = new Ajv2020({
+    validateSchema: false, allErrors: true, useDefaults: true, verbose: true, ownProperties: true,
+    strict: true, strictTypes: false, strictRequired: false, validateFormats: false, code: { optimize: false }
+  })
+  addKeywords(ajv, () => undefined, () => {})
+  return ajv.compile(schema)
 }
 
 const USD = { type: 'string', pattern: '^\\d{1,15}(\\.\\d{1,9})?$' }
@@ -91,9 +149,15 @@ const DURATION = { type: 'string', pattern: '^\\d{1,9}(\\.\\d{1,3})?(ms|s|m|h)$'
 /** In words that every reader of JSON Schema knows. */
 export function toPlain (schema: JsonSchema): JsonSchema {
   const { usd, duration, expected: _expected, hint: _hint, secret: _secret, ...rest } = schema
-  const plain: Record<string, unknown> = { ...rest, ...(usd !== undefined && USD), ...(duration !== undefined && DURATION) }
-  if (isMap(rest.properties)) plain['properties'] = Object.fromEntries(Object.entries(rest.properties as Properties).map(([name, value]) => [name, toPlain(value)]))
+  const plain: Record<string, unknown> = { ...rest, ...(usd !== undefined && USD),
+    ...(duration !== undefined && DURATION) }
+  if (isMap(rest.properties)) {
+    plain['properties'] = Object.fromEntries(
+      Object.entries(rest.properties as Properties).map(([name, value]) => [name, toPlain(value)])
+    )
+  }
   if (Array.isArray(rest.anyOf)) plain['anyOf'] = (rest.anyOf as readonly JsonSchema[]).map(toPlain)
-  for (const word of ['items', 'additionalProperties', 'if', 'then', 'else'] as const) if (isMap(rest[word])) plain[word] = toPlain(rest[word])
+  for (const word of ['items', 'additionalProperties', 'if', 'then',
+    'else'] as const) { if (isMap(rest[word])) plain[word] = toPlain(rest[word]) }
   return plain
 }

@@ -1,7 +1,8 @@
-// Would every plugin in use take this key? Asks them as a snapshot of the configuration would, and throws the hooks away.
+// Would every plugin in use take this key? Asks them as a snapshot of the configuration would, and throws the hooks
+// away.
 import type { Config } from '../../config/config.ts'
-import type { Plugin } from '../../plugin.ts'
-import type { Services } from '../../services.ts'
+import type { Plugin } from '../../core/plugin.ts'
+import type { Services } from '../../core/services.ts'
 
 /** @throws {PartError} one refuses it */
 export function tryKeyOn (plugins: ReadonlyMap<string, Plugin>, services: Services): (config: Config) => void {

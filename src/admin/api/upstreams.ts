@@ -1,23 +1,21 @@
-// How upstreams fare, as the processes of this gateway see it: which targets are left alone, which credentials are put aside, and for
-// how long.
-import type { FailedAttempt } from '../../upstream/failed-attempt.ts'
-import type { UpstreamView } from '../../upstream/view.ts'
-import type { Upstream } from '../../upstream/upstream.ts'
-import { type Operation, pageOf, readQuery } from './operation.ts'
-
-/** Absent where no gateway runs: nobody is asked there. */
-export interface UpstreamParts {
-  /** with workers, all of theirs together */
-  readonly view: () => UpstreamView | Promise<UpstreamView>
-  readonly live: () => { readonly upstreams: ReadonlyMap<string, Upstream> }
-}
+// How upstreams fare, as the processes of this gateway see it: which targets are left alone, which credentials are put
+// aside, and for how long.
+import type { FailedAttempt } from '../../core/upstream.ts'
+import { type Operation, pageOf, readQuery, type UpstreamParts } from './operation.ts'
 
 const QUERY = ['after', 'limit']
 
 export function upstreamOperations ({ view, live }: UpstreamParts): readonly Operation[] {
   return [{
-    method: 'GET', path: '/upstreams', name: 'listUpstreams', query: QUERY,
-    summary: 'All upstreams of the configuration and how they fare: what each target had of requests within its breaker\'s window, what runs, in how many milliseconds it is asked again, and what it said when it failed last (the first 300 characters, without secrets). With workers, of all of them: sums, and the worst breaker and the longest wait of any.',
+    method: 'GET',
+    path: '/upstreams',
+    name: 'listUpstreams',
+    query: QUERY,
+    summary:
+      'All upstreams of the configuration and how they fare: what each target had of requests within its breaker\'s ' +
+        'window, what runs, in how many milliseconds it is asked again, and what it said when it failed last (the ' +
+        'first 300 characters, without secrets). With workers, of all of them: sums, ' +
+        'and the worst breaker and the longest wait of any.',
     async answer ({ query: sent }) {
       const query = readQuery(sent, QUERY)
       const seen = await view()
@@ -28,9 +26,23 @@ export function upstreamOperations ({ view, live }: UpstreamParts): readonly Ope
         status: 200,
         body: {
           data: rows.map(({ id, config: { dialect, maintenance } }) => ({
-            id, dialect, maintenance,
-            targets: (targets.get(id) ?? []).map(({ model, breaker, running, ended, failed, wait, lastError }) => ({ model, breaker, running, ended, failed, wait_ms: wait, last_error: shown(lastError) })),
-            credentials: (credentials.get(id) ?? []).map(({ id: name, running, wait }) => ({ id: name, running, wait_ms: wait }))
+            id,
+            dialect,
+            maintenance,
+            targets: (targets.get(id) ?? []).map(({ model, breaker, running, ended, failed, wait, lastError }) => ({
+              model,
+              breaker,
+              running,
+              ended,
+              failed,
+              wait_ms: wait,
+              last_error: shown(lastError)
+            })),
+            credentials: (credentials.get(id) ?? []).map(({ id: name, running, wait }) => ({
+              id: name,
+              running,
+              wait_ms: wait
+            }))
           })),
           next
         }

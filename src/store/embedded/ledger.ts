@@ -1,19 +1,20 @@
-// The file gateway.db: opens it, writes a batch in one transaction, reads and adds up in slices. Runs in a thread of its own; the
-// only file that knows SQL, with schema.ts and task-table.ts.
+// The file gateway.db: opens it, writes a batch in one transaction, reads and adds up in slices. Runs in a thread of
+// its own; the only file that knows SQL, with schema.ts and documents.ts.
 import { closeSync, mkdirSync, openSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
 import path from 'node:path'
 import { DatabaseSync, type SQLInputValue, type StatementSync } from 'node:sqlite'
 import type { Nanos } from '../../money/nanos.ts'
-import { monthOf } from '../../money/period.ts'
-import { REMEMBERED } from '../books.ts'
+import { monthOf } from '../../money/calendar.ts'
+import { REMEMBERED } from '../local/balances.ts'
+import { ENTRY, PROGRESS, TASK, WINDOW, type Cell } from '../local/cells.ts'
+import type { KnownEntry, Loaded, Opened, Write } from '../local/writer.ts'
 import { isOver, oldestKept, partsOf } from '../periods.ts'
-import { REFUNDED_LATE, SETTLED_LATE } from '../late.ts'
-import type { AuditLine, BookingKind, Change, Difference, StoredRecord } from '../store.ts'
+import { REFUNDED_LATE, SETTLED_LATE } from '../late-entries.ts'
+import type { Difference } from '../store.ts'
 import { Sums } from '../sums.ts'
-import { LossError, type Mark, readMark, refuseLoss, writeMark } from './mark.ts'
+import { LossError, type Mark, readMark, refuseLoss, writeMark } from './ledger-mark.ts'
 import { FOREIGN, migrate, refuseEmpty } from './schema.ts'
-import { TaskTable } from './task-table.ts'
-import { ENTRY, PROGRESS, TASK, WINDOW, type Cell, type Known, type Loaded, type Opened, type Write } from './wire.ts'
+import { Tables } from './documents.ts'
 
 /** Rows at a time: less than a millisecond each, for the commits of others wait for it. */
 const SLICE = 500
@@ -31,7 +32,7 @@ const KEPT: Readonly<Record<Difference['of'], { readonly table: string, readonly
 interface Compared { readonly of: Difference['of'], readonly cells: Cell[] }
 
 export class Ledger {
-  readonly tasks: TaskTable
+  readonly documents: Tables
   readonly #folder: string
   /** as it was found */
   readonly #mark: Mark | undefined
@@ -63,46 +64,58 @@ export class Ledger {
       create(folder, file)
       // The wait is for the end of another process that is about to end, or of a dead thread of this one.
       this.#db = new DatabaseSync(file, { timeout: 1000 })
-      // One connection for ever: its lock dies with the process, and the index of the log is in its memory, not in a third file.
+      // One connection for ever: its lock dies with the process, and the index of the log is in its memory, not in a
+      // third file.
       this.#db.exec('PRAGMA locking_mode = EXCLUSIVE')
       const { journal_mode: mode } = this.#db.prepare('PRAGMA journal_mode = WAL').get()!
       if (mode !== 'wal') throw new Error(`its file system allows no write-ahead log, only ${mode}`)
       if (this.#mark !== undefined) refuseEmpty(this.#db)
-      migrate(this.#db)                                       // writes in any case: a disk that takes nothing is found here
+      migrate(this.#db) // writes in any case: a disk that takes nothing is found here
     } catch (thrown) {
       throw thrown instanceof LossError ? thrown : new Error(explain(thrown, folder, file), { cause: thrown })
     }
     try { writeFileSync(pidFile(folder), `${process.pid}\n`) } catch { /* it only serves a message */ }
     // recursive_triggers: without it INSERT OR REPLACE deletes unseen by the triggers that keep entries.
-    this.#db.exec(`PRAGMA synchronous = ${isDurable ? 'FULL' : 'NORMAL'}; PRAGMA wal_autocheckpoint = 0; PRAGMA recursive_triggers = ON; PRAGMA journal_size_limit = 67108864`)
+    this.#db.exec(
+      `PRAGMA synchronous = ${isDurable ? 'FULL' : 'NORMAL'}; PRAGMA wal_autocheckpoint = 0; PRAGMA recursive_triggers = ON; PRAGMA journal_size_limit = 67108864`
+    )
 
     const prepare = (sql: string): StatementSync => this.#db.prepare(sql)
     this.#insert = prepare(`INSERT INTO entries (${ENTRY.join()}) VALUES (${marks(ENTRY)}) ON CONFLICT DO NOTHING`)
     this.#find = prepare('SELECT seq, CAST(nanos AS TEXT) AS nanos FROM entries WHERE reference = ? AND kind = ?')
-    this.#addBalance = prepare('INSERT INTO balances VALUES (?, ?) ON CONFLICT DO UPDATE SET nanos = nanos + excluded.nanos')
-    this.#addUsage = prepare('INSERT INTO key_usage VALUES (?, ?) ON CONFLICT DO UPDATE SET nanos = nanos + excluded.nanos')
-    this.#addPeriod = prepare('INSERT INTO key_periods VALUES (?, ?, ?) ON CONFLICT DO UPDATE SET nanos = nanos + excluded.nanos')
+    this.#addBalance = prepare(
+      'INSERT INTO balances VALUES (?, ?) ON CONFLICT DO UPDATE SET nanos = nanos + excluded.nanos'
+    )
+    this.#addUsage = prepare(
+      'INSERT INTO key_usage VALUES (?, ?) ON CONFLICT DO UPDATE SET nanos = nanos + excluded.nanos'
+    )
+    this.#addPeriod = prepare(
+      'INSERT INTO key_periods VALUES (?, ?, ?) ON CONFLICT DO UPDATE SET nanos = nanos + excluded.nanos'
+    )
     this.#forgetPeriods = prepare('DELETE FROM key_periods WHERE period < ? AND period <> ?')
     this.#note = prepare(`INSERT OR REPLACE INTO progress (${PROGRESS.join()}) VALUES (${marks(PROGRESS)})`)
     this.#forget = prepare('DELETE FROM progress WHERE reference = ?')
     this.#noteWindow = prepare(`INSERT OR REPLACE INTO noted_windows (${WINDOW.join()}) VALUES (${marks(WINDOW)})`)
     this.#probe = prepare('UPDATE life SET owner = owner')
     this.#last = prepare('SELECT seq, time FROM entries ORDER BY seq DESC LIMIT 1')
-    this.#slice = prepare(`SELECT ${withTexts(ENTRY)} FROM entries WHERE seq > ? AND seq <= ? ORDER BY seq LIMIT ${SLICE}`)
+    this.#slice = prepare(
+      `SELECT ${withTexts(ENTRY)} FROM entries WHERE seq > ? AND seq <= ? ORDER BY seq LIMIT ${SLICE}`
+    )
     this.#slice.setReturnArrays(true)
-    this.tasks = new TaskTable(this.#db, (work) => { this.#transact(work) })
+    this.documents = new Tables(this.#db, (work) => { this.#transact(work) })
   }
 
   /** All or nothing. @throws {Error} nothing was recorded */
-  write ({ entries, progress, forget, tasks, windows }: Omit<Write, 'kind' | 'no'>): Known[] {
-    const known: Known[] = []
+  write ({ entries, progress, forget, tasks, windows }: Write): KnownEntry[] {
+    const known: KnownEntry[] = []
     const sums = new Sums()
     let today = this.#today
     this.#transact(() => {
       let skipped: Cell | undefined
       for (let i = 0; i < entries.length; i += ENTRY.length) {
         const row = entries.slice(i, i + ENTRY.length)
-        const [seq, , kind, account, key, reference, nanos] = row as [number, number, string, string, string | null, string, Nanos]
+        const [seq, , kind, account, key, reference, nanos] = row as [number, number, string, string, string | null,
+          string, Nanos]
         if (kind === 'shortfall' && reference === skipped) continue
         if (this.#insert.run(...row as SQLInputValue[]).changes === 1) {
           const day = row[DAY] as string | null
@@ -112,18 +125,22 @@ export class Ledger {
         }
         const before = this.#find.get(reference, kind) as { readonly seq: number, readonly nanos: string } | undefined
         if (before === undefined) throw new Error(`the number ${seq} was used for another entry`)
-        if (before.seq === seq) continue                      // repeated after the death of a thread that had written it
+        if (before.seq === seq) continue // repeated after the death of a thread that had written it
         known.push([seq, BigInt(before.nanos)])
         skipped = reference
       }
-      for (const [account, nanos] of sums.accounts) this.#addBalance.run(account, nanos)
-      for (const [key, nanos] of sums.keys) this.#addUsage.run(key, nanos)
-      for (const [name, nanos] of sums.periods) this.#addPeriod.run(...partsOf(name), nanos)
+      for (const [account, nanos] of sums.accounts) { this.#addBalance.run(account, nanos) }
+      for (const [key, nanos] of sums.keys) { this.#addUsage.run(key, nanos) }
+      for (const [name, nanos] of sums.periods) { this.#addPeriod.run(...partsOf(name), nanos) }
       if (today !== this.#today) this.#forgetPeriods.run(oldestKept(today), monthOf(oldestKept(today)))
-      for (let i = 0; i < progress.length; i += PROGRESS.length) this.#note.run(...progress.slice(i, i + PROGRESS.length) as SQLInputValue[])
-      for (const id of forget) this.#forget.run(id)
-      this.tasks.write(tasks)
-      for (let i = 0; i < windows.length; i += WINDOW.length) this.#noteWindow.run(...windows.slice(i, i + WINDOW.length) as SQLInputValue[])
+      for (let i = 0; i < progress.length; i += PROGRESS.length) {
+        this.#note.run(...progress.slice(i, i + PROGRESS.length) as SQLInputValue[])
+      }
+      for (const id of forget) { this.#forget.run(id) }
+      this.documents.writeTasks(tasks)
+      for (let i = 0; i < windows.length; i += WINDOW.length) {
+        this.#noteWindow.run(...windows.slice(i, i + WINDOW.length) as SQLInputValue[])
+      }
       // Without entries it may be a probe whether the disk takes anything: then it has to take something.
       if (entries.length === 0) this.#probe.run()
     })
@@ -138,7 +155,11 @@ export class Ledger {
    */
   async fill (work: () => Promise<void>): Promise<void> {
     for (const table of ['entries', 'records', 'audit', 'tasks', 'answers', 'progress']) {
-      if (this.#db.prepare(`SELECT 1 FROM ${table} LIMIT 1`).get() !== undefined) throw new Error(`the data folder ${this.#folder} is not empty: there are ${table} in it. Name another one in store.path`)
+      if (this.#db.prepare(`SELECT 1 FROM ${table} LIMIT 1`).get() !== undefined) {
+        throw new Error(
+          `the data folder ${this.#folder} is not empty: there are ${table} in it. Name another one in store.path`
+        )
+      }
     }
     this.#db.exec('BEGIN IMMEDIATE')
     try {
@@ -150,16 +171,6 @@ export class Ledger {
     }
   }
 
-  /** As it was in another ledger. */
-  putRecord ({ kind, id, version, text }: StoredRecord): void {
-    this.#db.prepare('INSERT INTO records VALUES (?, ?, ?, ?)').run(kind, id, version, text)
-  }
-
-  /** As it was in another ledger. */
-  putAuditLine ({ id, text }: AuditLine): void {
-    this.#db.prepare('INSERT INTO audit (id, text) VALUES (?, ?)').run(id, text)
-  }
-
   /** A name for this process, which its later threads find again. */
   begin (owner: string): void {
     this.#db.prepare('UPDATE life SET owner = ?').run(owner)
@@ -168,12 +179,14 @@ export class Ledger {
   /** @throws {Error} another process had the folder meanwhile: what this one has in memory is not true any more */
   resume (owner: string): void {
     const { owner: last } = this.#db.prepare('SELECT owner FROM life').get()!
-    if (last !== owner) throw new Error(`another gateway has written into ${this.#folder} meanwhile: this one must be started again`)
+    if (last !== owner) {
+      throw new Error(`another gateway has written into ${this.#folder} meanwhile: this one must be started again`)
+    }
   }
 
   /**
-   * What a process that died had not settled is charged as far as it had come. In one transaction with the end of its progress:
-   * whoever dies in here begins again.
+   * What a process that died had not settled is charged as far as it had come. In one transaction with the end of its
+   * progress: whoever dies in here begins again.
    * @returns how many
    */
   recover (now: number): number {
@@ -185,12 +198,16 @@ export class Ledger {
     const entries: Cell[] = []
     for (const [account, key, reference, nanos, shortfall, model, channel, , ...usage] of rows) {
       const push = (kind: string, change: Nanos, short: Nanos | null): void => {
-        entries.push(++seq, time, kind, account!, key!, reference!, change, short, model!, channel!, 'estimated', ...usage)
+        entries.push(++seq, time, kind, account!, key!, reference!, change, short, model!, channel!, 'estimated',
+          ...usage)
       }
       push('settle', BigInt(nanos!), null)
       if (shortfall !== null) push('shortfall', 0n, BigInt(shortfall!))
     }
-    if (rows.length > 0) this.write({ entries, progress: [], forget: rows.map(([, , reference]) => reference as string), tasks: [], windows: [] })
+    if (rows.length > 0) {
+      this.write({ entries, progress: [], forget: rows.map(([, , reference]) => reference as string), tasks: [],
+        windows: [] })
+    }
     return rows.length
   }
 
@@ -200,11 +217,21 @@ export class Ledger {
       ['account', 'SELECT account, CAST(nanos AS TEXT) FROM balances'],
       ['key', 'SELECT key, CAST(nanos AS TEXT) FROM key_usage'],
       ['period', 'SELECT period, key, CAST(nanos AS TEXT) FROM key_periods ORDER BY period'],
-      ['charge', `SELECT reference, CAST(-nanos AS TEXT) FROM entries WHERE kind = 'settle' ORDER BY seq DESC LIMIT ${REMEMBERED}`],
+      ['charge',
+        `SELECT reference, CAST(-nanos AS TEXT) FROM entries WHERE kind = 'settle'
+        ORDER BY seq DESC LIMIT ${REMEMBERED}`],
       // Given back, or charged late: after their settlements.
-      ['charge', `SELECT request, CAST(CASE WHEN reference = request || '${SETTLED_LATE}' THEN -nanos - coalesce((SELECT charge.nanos FROM entries AS charge WHERE charge.reference = request AND charge.kind = 'settle'), 0) ELSE 0 END AS TEXT)
-        FROM (SELECT seq, nanos, reference, replace(replace(reference, '${SETTLED_LATE}', ''), '${REFUNDED_LATE}', '') AS request FROM entries
-          WHERE kind = 'adjust' AND seq > (SELECT coalesce(min(seq), 0) FROM (SELECT seq FROM entries WHERE kind = 'settle' ORDER BY seq DESC LIMIT ${REMEMBERED}))) ORDER BY seq`],
+      ['charge',
+        `SELECT request, CAST(CASE WHEN reference = request || '${SETTLED_LATE}' THEN -nanos - coalesce((
+            SELECT charge.nanos FROM entries AS charge WHERE charge.reference = request AND charge.kind = 'settle'
+          ), 0) ELSE 0 END AS TEXT)
+        FROM (
+          SELECT seq, nanos, reference,
+            replace(replace(reference, '${SETTLED_LATE}', ''), '${REFUNDED_LATE}', '') AS request
+          FROM entries WHERE kind = 'adjust' AND seq > (SELECT coalesce(min(seq), 0) FROM (
+            SELECT seq FROM entries WHERE kind = 'settle' ORDER BY seq DESC LIMIT ${REMEMBERED}
+          ))
+        ) ORDER BY seq`],
       ['task', `SELECT ${withTexts(TASK)} FROM tasks WHERE is_open = 1 ORDER BY created`],
       ['window', `SELECT ${WINDOW.join()} FROM noted_windows`]
     ]
@@ -240,43 +267,17 @@ export class Ledger {
     return Number(this.#db.prepare('SELECT alive_until FROM life').get()!['alive_until'])
   }
 
-  /** The slice after a number: amounts are text. Nothing is ever changed or comes between, so all slices up to a number are a snapshot. */
+  /**
+   * The slice after a number: amounts are text. Nothing is ever changed or comes between, so all slices up to a number
+   * are a snapshot.
+   */
   read (after: number, upTo: number): Cell[] {
     return (this.#slice.all(after, upTo) as unknown as Cell[][]).flat()
   }
 
-  /** What was booked under a reference, as it changed the balance. */
-  booked (kind: BookingKind, reference: string): Nanos | undefined {
-    const found = this.#find.get(reference, kind) as { readonly nanos: string } | undefined
-    return found && BigInt(found.nanos)
-  }
-
-  records (): StoredRecord[] {
-    return this.#db.prepare('SELECT kind, id, version, text FROM records').all() as unknown as StoredRecord[]
-  }
-
-  /** @returns false when the record is not of the version before: nothing is changed */
-  change ({ record, audit }: Change): boolean {
-    let isDone = true
-    this.#transact(() => {
-      if (record !== undefined) {
-        const { kind, id, version, text } = record
-        const { changes } = version === 1
-          ? this.#db.prepare('INSERT INTO records VALUES (?, ?, 1, ?) ON CONFLICT DO NOTHING').run(kind, id, text)
-          : this.#db.prepare('UPDATE records SET version = ?, text = ? WHERE kind = ? AND id = ? AND version = ?').run(version, text, kind, id, version - 1)
-        isDone = changes === 1
-      }
-      if (isDone) this.#db.prepare('INSERT INTO audit (text) VALUES (?)').run(audit)
-    })
-    return isDone
-  }
-
-  changes (after: number, limit: number): AuditLine[] {
-    return this.#db.prepare('SELECT id, text FROM audit WHERE id > ? ORDER BY id LIMIT ?').all(after, limit) as unknown as AuditLine[]
-  }
-
   /**
-   * Adds up all entries again, a slice at each step, and then tells id, sum and what is kept. Between steps others may write.
+   * Adds up all entries again, a slice at each step, and then tells id, sum and what is kept. Between steps others may
+   * write.
    * @param oldest days and months before it are not compared
    */
   * verify (oldest: string): Generator<Compared | undefined, number> {
@@ -284,7 +285,9 @@ export class Ledger {
     const { seq: upTo } = this.last()
     this.#verified = sums
     try {
-      const slice = this.#db.prepare(`SELECT seq, account, key, CAST(nanos AS TEXT), day FROM entries WHERE seq > ? AND seq <= ? ORDER BY seq LIMIT ${SLICE}`)
+      const slice = this.#db.prepare(
+        `SELECT seq, account, key, CAST(nanos AS TEXT), day FROM entries WHERE seq > ? AND seq <= ? ORDER BY seq LIMIT ${SLICE}`
+      )
       slice.setReturnArrays(true)
       for (let after = -1; after < upTo;) {
         const rows = slice.all(after, upTo) as unknown as [number, string, string | null, string, string | null][]
@@ -313,7 +316,9 @@ export class Ledger {
     try {
       this.#transact(() => {
         this.#db.exec('DELETE FROM noted_windows; UPDATE life SET alive_until = 0')
-        for (let i = 0; i < windows.length; i += WINDOW.length) this.#noteWindow.run(...windows.slice(i, i + WINDOW.length) as SQLInputValue[])
+        for (let i = 0; i < windows.length; i += WINDOW.length) {
+          this.#noteWindow.run(...windows.slice(i, i + WINDOW.length) as SQLInputValue[])
+        }
       })
     } finally {
       rmSync(pidFile(this.#folder), { force: true })            // while it is certainly ours
@@ -322,10 +327,18 @@ export class Ledger {
     this.mark(last)
   }
 
+  /** Nothing was written: what was found is as it was. */
+  abandon (): void {
+    rmSync(pidFile(this.#folder), { force: true })
+    this.#db.close()
+  }
+
   * #compare (of: Difference['of'], sums: ReadonlyMap<string, Nanos>, oldest = ''): Iterable<Compared> {
     const { table, id: columns } = KEPT[of]
     const split = (id: string): readonly string[] => of === 'period' ? partsOf(id) : [id]
-    const kept = this.#db.prepare(`SELECT CAST(nanos AS TEXT) AS nanos FROM ${table} WHERE (${columns.join()}) = (${marks(columns)})`)
+    const kept = this.#db.prepare(
+      `SELECT CAST(nanos AS TEXT) AS nanos FROM ${table} WHERE (${columns.join()}) = (${marks(columns)})`
+    )
     let cells: Cell[] = []
     for (const id of sums.keys()) {
       cells.push(id, sums.get(id)!, BigInt((kept.get(...split(id))?.['nanos'] ?? '0') as string))
@@ -335,10 +348,14 @@ export class Ledger {
     }
     yield { of, cells }
     // And what is kept of those who have no entries at all.
-    const slice = this.#db.prepare(`SELECT ${columns.join(" || ' ' || ")} AS id, CAST(nanos AS TEXT) AS nanos FROM ${table} WHERE (${columns.join()}) > (${marks(columns)}) ORDER BY ${columns.join()} LIMIT ${SLICE}`)
+    const slice = this.#db.prepare(
+      `SELECT ${columns.join(" || ' ' || ")} AS id, CAST(nanos AS TEXT) AS nanos FROM ${table}
+      WHERE (${columns.join()}) > (${marks(columns)}) ORDER BY ${columns.join()} LIMIT ${SLICE}`
+    )
     for (let after: readonly string[] | undefined = columns.map(() => ''); after !== undefined;) {
       const rows = slice.all(...after) as { readonly id: string, readonly nanos: string }[]
-      yield { of, cells: rows.filter(({ id }) => !sums.has(id) && !(of === 'period' && isOver(split(id)[0]!, oldest))).flatMap(({ id, nanos }) => [id, 0n, BigInt(nanos)]) }
+      const unsummed = rows.filter(({ id }) => !sums.has(id) && !(of === 'period' && isOver(split(id)[0]!, oldest)))
+      yield { of, cells: unsummed.flatMap(({ id, nanos }) => [id, 0n, BigInt(nanos)]) }
       after = rows.length === 0 ? undefined : split(rows.at(-1)!.id)
     }
   }
@@ -369,7 +386,10 @@ function withTexts (columns: readonly string[]): string {
   return columns.map((name) => name === 'nanos' || name === 'shortfall' ? `CAST(${name} AS TEXT)` : name).join()
 }
 
-/** Readable by its owner only. An existing file is not opened: closing it would end the locks that this process may have on it. */
+/**
+ * Readable by its owner only. An existing file is not opened: closing it would end the locks that this process may have
+ * on it.
+ */
 function create (folder: string, file: string): void {
   mkdirSync(folder, { recursive: true, mode: 0o700 })
   try {
@@ -385,7 +405,8 @@ const NOT_A_DATABASE = 26
 function explain (thrown: unknown, folder: string, file: string): string {
   const { message, errcode } = thrown as Error & { readonly errcode?: number }
   if (errcode === BUSY) {
-    return `the data folder ${folder} is in use by another gateway${pidIn(folder)}. Stop that one first, or name another folder in store.path.`
+    return `the data folder ${folder} is in use by another gateway${pidIn(folder)}. Stop that one first, or name ` +
+      'another folder in store.path.'
   }
   const why = errcode === NOT_A_DATABASE ? FOREIGN : message
   return `the ledger ${file} can't be opened: ${why}. Another folder can be named in store.path.`

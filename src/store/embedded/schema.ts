@@ -1,4 +1,5 @@
-// The tables of gateway.db, as the steps that lead to them. A step that was released is never changed: another one follows.
+// The tables of gateway.db, as the steps that lead to them. A step that was released is never changed: another one
+// follows.
 import type { DatabaseSync } from 'node:sqlite'
 
 /** The step at index n leads from version n to n + 1. */
@@ -107,7 +108,12 @@ export const FOREIGN = 'it belongs to another program'
 
 /** @throws {Error} there are no tables, where there were some */
 export function refuseEmpty (db: DatabaseSync): void {
-  if (db.prepare('SELECT 1 FROM sqlite_schema').get() === undefined) throw new Error('there is nothing in it, and there was a ledger. Put it back together with its write-ahead log (gateway.db-wal); or delete it, and the next start says how to go on without it')
+  if (db.prepare('SELECT 1 FROM sqlite_schema').get() === undefined) {
+    throw new Error(
+      'there is nothing in it, and there was a ledger. Put it back together with its write-ahead log ' +
+      '(gateway.db-wal); or delete it, and the next start says how to go on without it'
+    )
+  }
 }
 
 /** All or nothing. @throws {Error} it is not ours to change */
@@ -115,9 +121,14 @@ export function migrate (db: DatabaseSync, steps = STEPS): void {
   db.exec('BEGIN IMMEDIATE')
   try {
     const version = Number(db.prepare('PRAGMA user_version').get()!['user_version'])
-    if (version > steps.length) throw new Error(`it was written by a newer gateway (its tables are of version ${version}, this gateway knows ${steps.length}): start that one`)
+    if (version > steps.length) {
+      throw new Error(
+        `it was written by a newer gateway (its tables are of version ${version}, this gateway knows ` +
+        `${steps.length}): start that one`
+      )
+    }
     if (version === 0 && db.prepare('SELECT 1 FROM sqlite_schema').get() !== undefined) throw new Error(FOREIGN)
-    for (const step of steps.slice(version)) db.exec(step)
+    for (const step of steps.slice(version)) { db.exec(step) }
     db.exec(`PRAGMA user_version = ${steps.length}; COMMIT`)
   } catch (thrown) {
     if (db.isTransaction) db.exec('ROLLBACK')

@@ -1,4 +1,5 @@
-// Where Redis is, as gateway.yaml says it, in the words of ioredis: one server, a master that Sentinels name, or a cluster.
+// Where Redis is, as gateway.yaml says it, in the words of ioredis: one server, a master that Sentinels name, or a
+// cluster.
 import { Cluster, Redis, type ClusterOptions, type RedisOptions } from 'ioredis'
 import type { StoreConfig } from '../../config/config.ts'
 
@@ -87,5 +88,8 @@ function loginOf (text: string): Omit<Address, 'host' | 'port'> {
 
 /** For people: without credentials. */
 export function nameOf ({ url, cluster, sentinels }: StoreConfig): string {
-  return (cluster ?? sentinels ?? [url!]).map((one) => { const { host, port } = parse(one); return `${host}:${port}` }).join(', ')
+  return (cluster ?? sentinels ?? [url!]).map((one) => {
+    const { host, port } = parse(one)
+    return `${host}:${port}`
+  }).join(', ')
 }

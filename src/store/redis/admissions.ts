@@ -1,11 +1,12 @@
-// Admissions: how often somebody may ask, and how many of his requests may run. Redis counts; while it is away, what the operator wants.
+// Admissions: how often somebody may ask, and how many of his requests may run. Redis counts; while it is away, what
+// the operator wants.
 import type { OutageConfig } from '../../config/config.ts'
 import { GatewayError } from '../../errors.ts'
 import type { Admission, AdmissionResult, WindowState } from '../store.ts'
-import { Windows } from '../windows.ts'
+import { Windows } from '../local/rate-windows.ts'
 import type { Ended } from './ended.ts'
-import { AwayError } from './link.ts'
-import type { Space } from './space.ts'
+import { AwayError } from './connection.ts'
+import type { Space } from './keyspace.ts'
 
 interface Slot {
   readonly account: string
@@ -17,7 +18,6 @@ interface Slot {
 export class Admissions {
   readonly #space: Space
   readonly #ended: Ended
-  readonly #policy: OutageConfig['limits']
   readonly #now: () => number
   /** by request id */
   readonly #slots = new Map<string, Slot>()
@@ -28,35 +28,59 @@ export class Admissions {
   constructor (space: Space, ended: Ended, policy: OutageConfig['limits'], now: () => number) {
     this.#space = space
     this.#ended = ended
-    this.#policy = policy
     this.#now = now
-    this.#local = policy === 'local' ? new Windows(now) : undefined
+    this.#local = policy === 'degrade' ? new Windows(now) : undefined
   }
 
   async admit (admission: Admission): Promise<AdmissionResult> {
-    const { request_id: id, account = '', windows, slot, dry: isDry = false } = admission
-    if (slot !== undefined && this.#slots.has(id)) throw new Error(`the request ${id} has a slot already`)
-    let told: readonly (string | number)[]
+    const { request_id: id, account = '', slot } = admission
+    let result: AdmissionResult
     try {
-      told = await this.#space.decide('admit', account, id, isDry ? 1 : 0, slot?.name ?? '', slot?.limit ?? 0, ...windows.flatMap(({ name, limit }) => [name, limit])) as typeof told
+      result = await this.#ask('admit', admission)
     } catch (thrown) {
       if (!(thrown instanceof AwayError)) throw thrown
       // It may have been admitted: then its slot can be given back.
-      if (slot !== undefined && !isDry && !thrown.isUnasked) this.#slots.set(id, { account, name: slot.name, renewedAt: Infinity })
-      const result = this.#admitAlone(admission, thrown)
+      if (slot !== undefined && !thrown.isUnasked) {
+        this.#slots.set(id, { account, name: slot.name, renewedAt: Infinity })
+      }
+      result = this.#alone(thrown).admit(admission)
       if (result.kind === 'refused') await this.leave(id)
       return result
     }
-    const [kind, name, taken, ...numbers] = told as [string, string, number, ...number[]]
-    if (kind === 'taken') throw new Error(`the request ${id} has a slot already`)
-    const states = windows.map(({ name, limit }, i): WindowState => ({ name, limit, remaining: numbers[3 * i]!, next_ms: numbers[3 * i + 1]!, reset_ms: numbers[3 * i + 2]! }))
-    if (kind === 'window') return { kind: 'refused', by: 'window', name, windows: states }
-    if (kind === 'slot') return { kind: 'refused', by: 'slot', name, taken, windows: states }
-    if (!isDry) {
+    if (result.kind === 'admitted') {
       if (slot !== undefined) this.#slots.set(id, { account, name: slot.name, renewedAt: this.#now() })
       // So that it knows what it has admitted when it is alone.
       this.#local?.admit(admission)
     }
+    return result
+  }
+
+  async wouldAdmit (admission: Admission): Promise<AdmissionResult> {
+    try {
+      return await this.#ask('wouldAdmit', admission)
+    } catch (thrown) {
+      if (!(thrown instanceof AwayError)) throw thrown
+      return this.#alone(thrown).wouldAdmit(admission)
+    }
+  }
+
+  /** @throws {AwayError} */
+  async #ask (script: 'admit' | 'wouldAdmit', admission: Admission): Promise<AdmissionResult> {
+    const { request_id: id, account = '', windows, slot } = admission
+    if (slot !== undefined && this.#slots.has(id)) throw new Error(`the request ${id} has a slot already`)
+    const told = await this.#space.decide(script, account, id, slot?.name ?? '', slot?.limit ?? 0,
+      ...windows.flatMap(({ name, limit }) => [name, limit]))
+    const [kind, name, taken, ...numbers] = told as [string, string, number, ...number[]]
+    if (kind === 'taken') throw new Error(`the request ${id} has a slot already`)
+    const states = windows.map(({ name, limit }, i): WindowState => ({
+      name,
+      limit,
+      remaining: numbers[3 * i]!,
+      next_ms: numbers[3 * i + 1]!,
+      reset_ms: numbers[3 * i + 2]!
+    }))
+    if (kind === 'window') return { kind: 'refused', by: 'window', name, windows: states }
+    if (kind === 'slot') return { kind: 'refused', by: 'slot', name, taken, windows: states }
     return { kind: 'admitted', windows: states }
   }
 
@@ -68,7 +92,10 @@ export class Admissions {
     await this.#ended.giveBack('leave', slot.account, requestId, slot.name)
   }
 
-  /** Slots that were renewed by then: they are renewed now. @returns account, name of the slot and request id of each */
+  /**
+   * Slots that were renewed by then: they are renewed now.
+   * @returns account, name of the slot and request id of each
+   */
   * renewed (by: number): Iterable<readonly [account: string, name: string, id: string]> {
     const now = this.#now()
     for (const [id, slot] of this.#slots) {
@@ -79,11 +106,9 @@ export class Admissions {
   }
 
   /** @throws {GatewayError} auth_unavailable: nobody is admitted while Redis is away */
-  #admitAlone (admission: Admission, cause: AwayError): AdmissionResult {
-    switch (this.#policy) {
-      case 'deny': throw new GatewayError('auth_unavailable', { cause, message: 'The limits of keys cannot be checked at this moment. Your key may be fine: try again in {wait}.' })
-      case 'local': return this.#local!.admit(admission)
-      case 'allow': return { kind: 'admitted', windows: admission.windows.map((window) => ({ ...window, remaining: window.limit, next_ms: 0, reset_ms: 0 })) }
-    }
+  #alone (cause: AwayError): Windows {
+    if (this.#local !== undefined) return this.#local
+    const message = 'The limits of keys cannot be checked at this moment. Your key may be fine: try again in {wait}.'
+    throw new GatewayError('auth_unavailable', { cause, message })
   }
 }

@@ -1,4 +1,5 @@
-// What a Redis must be that money is kept in: new enough, one that forgets nothing by itself, and better one that writes things down.
+// What a Redis must be that money is kept in: new enough, one that forgets nothing by itself, and better one that
+// writes things down.
 import type { Redis } from 'ioredis'
 import type { Logger } from 'pino'
 
@@ -14,26 +15,49 @@ async function check (server: Redis, log: Pick<Logger, 'warn'>): Promise<void> {
   const where = name === undefined ? `Redis at ${host}:${port}` : `The Redis that Sentinels call ${name}`
   const told = await fieldsOf(server)
   if (told === undefined) {
-    log.warn(`${where} does not tell what it is (INFO is forbidden): see to it that its version is ${OLDEST} or later, that maxmemory-policy is noeviction, and that it has persistence`)
+    log.warn(
+      `${where} does not tell what it is (INFO is forbidden): see to it that its version is ${OLDEST} or later, ` +
+      'that maxmemory-policy is noeviction, and that it has persistence'
+    )
     return
   }
   const version = told.get('redis_version')
-  if (version !== undefined && parseInt(version, 10) < OLDEST) throw new Error(`${where} has version ${version}: the store needs ${OLDEST} or later`)
+  if (version !== undefined && parseInt(version, 10) < OLDEST) {
+    throw new Error(`${where} has version ${version}: the store needs ${OLDEST} or later`)
+  }
   const policy = told.get('maxmemory_policy')
   if (policy !== undefined && policy !== 'noeviction' && told.get('maxmemory') !== '0') {
-    throw new Error(`${where} forgets keys when its memory is full (maxmemory-policy ${policy}): balances would vanish. Set maxmemory-policy noeviction, and give it a Redis of its own.`)
+    throw new Error(
+      `${where} forgets keys when its memory is full (maxmemory-policy ${policy}): balances would vanish. Set ` +
+      'maxmemory-policy noeviction, and give it a Redis of its own.'
+    )
   }
   if (told.get('aof_enabled') === '1') return
   const saves = await server.config('GET', 'save').then((pair) => (pair as string[])[1], () => undefined)
-  if (saves === undefined) log.warn(`${where} does not tell whether it saves what it knows (CONFIG is forbidden), and has no append-only file: what its restart forgets is gone, but for the charges of the last minutes`)
-  else if (saves === '') log.warn(`${where} writes nothing down: with its restart all balances are gone, but for the charges of the last minutes. Set appendonly yes.`)
-  else log.warn(`${where} has no append-only file, only snapshots: a crash of it takes what came since the last one, but for the charges of the last minutes. Set appendonly yes.`)
+  if (saves === undefined) {
+    log.warn(
+      `${where} does not tell whether it saves what it knows (CONFIG is forbidden), and has no append-only file: ` +
+      'what its restart forgets is gone, but for the charges of the last minutes'
+    )
+  } else if (saves === '') {
+    log.warn(
+      `${where} writes nothing down: with its restart all balances are gone, but for the charges of the last ` +
+      'minutes. Set appendonly yes.'
+    )
+  } else {
+    log.warn(
+      `${where} has no append-only file, only snapshots: a crash of it takes what came since the last one, but for ` +
+      'the charges of the last minutes. Set appendonly yes.'
+    )
+  }
 }
 
 /** Undefined: it is not allowed to ask. */
 async function fieldsOf (server: Redis): Promise<ReadonlyMap<string, string> | undefined> {
   try {
-    const text = (await Promise.all(['server', 'memory', 'persistence'].map(async (section) => await server.info(section)))).join('\n')
+    const text = (await Promise.all(['server', 'memory', 'persistence'].map(async (section) =>
+      await server.info(section)
+    ))).join('\n')
     return new Map([...text.matchAll(/^(\w+):(.*?)\r?$/gm)].map(([, name, value]) => [name!, value!]))
   } catch (thrown) {
     if (/^(?:NOPERM|ERR unknown command)/.test((thrown as Error).message)) return undefined

@@ -1,7 +1,7 @@
-// What ended while Redis was away, and cost nothing: the hold and the slot that it has there are given back as soon as Redis is back. Else a
-// key would be at its limit, and money held, for as long as their leases, with nothing that runs.
-import { AwayError, type Argument } from './link.ts'
-import { eachOf, type Space } from './space.ts'
+// What ended while Redis was away, and cost nothing: the hold and the slot that it has there are given back as soon as
+// Redis is back. Else a key would be at its limit, and money held, for as long as their leases, with nothing that runs.
+import { AwayError, type Argument } from './connection.ts'
+import { eachOf, type Space } from './keyspace.ts'
 
 export class Ended {
   readonly #early: Space
@@ -14,8 +14,15 @@ export class Ended {
   }
 
   /** Now, or when Redis is back. A repetition does nothing. */
-  async giveBack (script: 'release' | 'leave', account: string, id: string, ...args: readonly Argument[]): Promise<void> {
-    const ask = async (): Promise<void> => { await this.#early.ask(script, account, id, ...args) }
+  async giveBack (
+    script: 'release' | 'leave',
+    account: string,
+    id: string,
+    ...args: readonly Argument[]
+  ): Promise<void> {
+    const ask = async (): Promise<void> => {
+      await this.#early.ask(script, account, id, ...args)
+    }
     try {
       await ask()
     } catch (thrown) {

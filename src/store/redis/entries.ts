@@ -1,4 +1,5 @@
-// Entries as they lie in the streams of the accounts, and all of them in one order: by the microsecond in which they were written.
+// Entries as they lie in the streams of the accounts, and all of them in one order: by the microsecond in which they
+// were written.
 import type { Booking, BookingKind, Settlement, Entry, EntryKind } from '../store.ts'
 
 /** As Redis gives one: its id, and fields and values in turn. */
@@ -8,12 +9,20 @@ export type Raw = readonly [id: string, fields: readonly string[]]
 type What = Pick<Entry, 'model' | 'channel' | 'usage' | 'usage_source' | 'price_version' | 'reason'>
 
 /** The text of a settlement's entries. */
-export function textOf ({ model, channel, usage, usage_source, price_version }: Omit<Settlement, 'request_id' | 'nanos'>): string {
-  return JSON.stringify({ model, channel, usage, usage_source, price_version } satisfies { readonly [Field in Exclude<keyof What, 'reason'>]-?: unknown })
+export function textOf (
+  { model, channel, usage, usage_source, price_version }: Omit<Settlement, 'request_id' | 'nanos'>
+): string {
+  return JSON.stringify(
+    { model, channel, usage, usage_source, price_version } satisfies {
+      readonly [Field in Exclude<keyof What, 'reason'>]-?: unknown
+    }
+  )
 }
 
 /** Of the entry that gives a charge back: its usage stands in the settlement, and counts once. */
-export function refundText ({ model, channel, price_version }: Pick<Settlement, 'model' | 'channel' | 'price_version'>): string {
+export function refundText (
+  { model, channel, price_version }: Pick<Settlement, 'model' | 'channel' | 'price_version'>
+): string {
   return JSON.stringify({ model, channel, price_version })
 }
 
@@ -50,7 +59,10 @@ export function readEntry (account: string, [id, fields]: Raw): Entry {
   }
 }
 
-/** Sorts as text: 11 digits of the microsecond and 8 of the number in the account, in base 36; and whose it is, so that no two are the same. */
+/**
+ * Sorts as text: 11 digits of the microsecond and 8 of the number in the account, in base 36; and whose it is, so that
+ * no two are the same.
+ */
 function entryId (account: string, id: string): string {
   const [micros, seq] = id.split('-') as [string, string]
   return `${Number(micros).toString(36).padStart(11, '0')}${Number(seq).toString(36).padStart(8, '0')}-${account}`
@@ -104,7 +116,11 @@ class Reader {
 const PARALLEL = 50
 
 /** All entries of these accounts, oldest first. @param after id of an entry: only those that follow it */
-export async function * merged (accounts: readonly string[], fetch: Fetch, after: string | undefined): AsyncIterable<Entry> {
+export async function* merged (
+  accounts: readonly string[],
+  fetch: Fetch,
+  after: string | undefined
+): AsyncIterable<Entry> {
   const heap = new Heap()
   const from = after === undefined ? '-' : startAfter(after)
   for (let i = 0; i < accounts.length; i += PARALLEL) {

@@ -1,12 +1,16 @@
-// A durable journal of what has to reach Redis: settlements lie here until Redis has acknowledged them, and a while longer, for a
-// Redis that comes back without them. Files of lines in a folder that one process has for itself.
+// A durable journal of what has to reach Redis: settlements lie here until Redis has acknowledged them, and a while
+// longer, for a Redis that comes back without them. Files of lines in a folder that one process has for itself.
 //
-// - All that was appended in one turn of the event loop is one line, and one write. A line is there as a whole or not at all: it
-//   begins with its checksum. So what was refused is not there, and what was answered survives a kill of this process; a power loss
+// - All that was appended in one turn of the event loop is one line, and one write. A line is there as a whole or not
+//   at all: it
+// begins with its checksum. So what was refused is not there, and what was answered survives a kill of this process; a
+// power loss
 //   takes what was written in its last 100 ms.
-// - Acknowledgements are written with the next line, or within 100 ms. One that is lost makes a repetition: whoever reads this must
+// - Acknowledgements are written with the next line, or within 100 ms. One that is lost makes a repetition: whoever
+//   reads this must
 //   not mind.
-// - Numbers count up without gaps, over restarts. A file is named by its first number, and deleted when all in it and before it was
+// - Numbers count up without gaps, over restarts. A file is named by its first number, and deleted when all in it and
+//   before it was
 //   acknowledged longer ago than the retention; the last file stays, because it knows the next number. So what is never
 //   acknowledged keeps all files after it.
 // - In memory there are eight bytes for each entry of the files, and what waits to be written.
@@ -17,7 +21,7 @@ import { setImmediate as turn } from 'node:timers/promises'
 import { crc32 } from 'node:zlib'
 import type { Logger } from 'pino'
 import { GatewayError } from '../../errors.ts'
-import { linesOf } from '../lines.ts'
+import { linesOf } from '../../base/lines.ts'
 
 export interface OutboxEntry {
   readonly no: number
@@ -119,7 +123,11 @@ export class Outbox {
     return outbox
   }
 
-  private constructor (folder: string, log: Log, { now = Date.now, retention = 600_000, file_bytes: fileBytes = FILE_BYTES }: OutboxOptions) {
+  private constructor (
+    folder: string,
+    log: Log,
+    { now = Date.now, retention = 600_000, file_bytes: fileBytes = FILE_BYTES }: OutboxOptions
+  ) {
     this.#folder = folder
     this.#log = log
     this.#now = now
@@ -133,9 +141,14 @@ export class Outbox {
     return this.#size
   }
 
-  /** Why nothing can be appended at this moment, as far as is known. When it can again, that is found out though nobody appends. */
+  /**
+   * Why nothing can be appended at this moment, as far as is known. When it can again, that is found out though nobody
+   * appends.
+   */
   get trouble (): Error | undefined {
-    if (this.#writingSince !== undefined && performance.now() - this.#writingSince > PATIENCE_MS) return new Error(`the disk of the outbox did not answer for ${PATIENCE_MS} ms`)
+    if (this.#writingSince !== undefined && performance.now() - this.#writingSince > PATIENCE_MS) {
+      return new Error(`the disk of the outbox did not answer for ${PATIENCE_MS} ms`)
+    }
     return this.#trouble
   }
 
@@ -161,7 +174,10 @@ export class Outbox {
     this.#wakeIn(SYNC_MS)
   }
 
-  /** Appended and not acknowledged, oldest first; what is appended meanwhile is not among them. @throws {Error} it can't be read */
+  /**
+   * Appended and not acknowledged, oldest first; what is appended meanwhile is not among them.
+   * @throws {Error} it can't be read
+   */
   async * pending (): AsyncIterable<OutboxEntry> {
     yield * this.#read((file) => file.pending > 0, (at) => at === NOT_YET)
   }
@@ -173,7 +189,8 @@ export class Outbox {
    */
   async * kept (isWanted: (no: number, text: string, at: number) => boolean = () => true): AsyncIterable<OutboxEntry> {
     const since = this.#now() - this.#retention
-    yield * this.#read((file) => file.lastAcknowledged >= since, (at, no, text) => at !== NOT_YET && at >= since && isWanted(no, text, at))
+    yield* this.#read((file) => file.lastAcknowledged >= since,
+      (at, no, text) => at !== NOT_YET && at >= since && isWanted(no, text, at))
   }
 
   /** When anything was acknowledged last, milliseconds since the epoch; 0: nothing was, as far as is known. */
@@ -247,7 +264,10 @@ export class Outbox {
     } catch (thrown) {
       const cause = thrown as Error
       this.#acknowledged = [...done, ...this.#acknowledged]
-      if (this.#trouble === undefined) this.#log.error({ err: cause }, `the outbox ${this.#folder} can't be written: until it can, requests that cost something are refused`)
+      if (this.#trouble === undefined) {
+        this.#log.error({ err: cause },
+          `the outbox ${this.#folder} can't be written: until it can, requests that cost something are refused`)
+      }
       this.#trouble = cause
       for (const { reject } of batch) reject(new GatewayError('service_unavailable', { cause }))
       this.#wakeIn(RETRY_MS)
@@ -286,7 +306,9 @@ export class Outbox {
     if (this.#isTorn) await handle.truncate(file.length)
     this.#isTorn = true
     try {
-      for (let at = 0; at < line.length;) at += (await handle.write(line, at, line.length - at, file.length + at)).bytesWritten
+      for (let at = 0; at < line.length;) {
+        at += (await handle.write(line, at, line.length - at, file.length + at)).bytesWritten
+      }
     } catch (thrown) {
       // Tried again before the next line, should this fail too.
       await handle.truncate(file.length).then(() => { this.#isTorn = false }, () => {})
@@ -314,7 +336,8 @@ export class Outbox {
     try {
       await this.#handle!.datasync()
     } catch (thrown) {
-      this.#log.error({ err: thrown }, `what was written last into the outbox ${this.#folder} may not survive a power loss`)
+      this.#log.error({ err: thrown },
+        `what was written last into the outbox ${this.#folder} may not survive a power loss`)
     }
   }
 
@@ -325,14 +348,17 @@ export class Outbox {
       try {
         await rm(file.path)
       } catch (thrown) {
-        this.#files.unshift(file)                             // those after it stay too: a gap would be taken for a loss
+        this.#files.unshift(file) // those after it stay too: a gap would be taken for a loss
         this.#log.warn({ err: thrown }, 'a file of the outbox that is not needed any more can\'t be deleted')
         return
       }
     }
   }
 
-  async * #read (isNeeded: (file: JournalFile) => boolean, isWanted: (at: number, no: number, text: string) => boolean): AsyncIterable<OutboxEntry> {
+  async *#read (
+    isNeeded: (file: JournalFile) => boolean,
+    isWanted: (at: number, no: number, text: string) => boolean
+  ): AsyncIterable<OutboxEntry> {
     const upTo = this.#next
     for (const file of this.#files.slice()) {
       if (!isNeeded(file)) continue
@@ -362,8 +388,13 @@ export class Outbox {
 
   async #loadFile (name: string, isLast: boolean): Promise<void> {
     const first = parseInt(name, 10)
-    const file: JournalFile = { path: path.join(this.#folder, name), first, acknowledged: [], pending: 0, lastAcknowledged: 0, length: 0 }
-    if (this.#files.length > 0 && first !== this.#next) throw new Error(`a file of the outbox is missing before ${file.path}: it would begin with the number ${this.#next}`)
+    const file: JournalFile = { path: path.join(this.#folder, name), first, acknowledged: [], pending: 0,
+      lastAcknowledged: 0, length: 0 }
+    if (this.#files.length > 0 && first !== this.#next) {
+      throw new Error(
+        `a file of the outbox is missing before ${file.path}: it would begin with the number ${this.#next}`
+      )
+    }
     this.#next = first
     this.#files.push(file)
     let brokenLine = 0
@@ -384,7 +415,8 @@ export class Outbox {
     if (brokenLine === 0) return
     if (!isLast) throw new Error(broken(file.path, brokenLine))
     await truncate(file.path, file.length)
-    this.#log.warn({ file: file.path, line: brokenLine, bytes: lost }, 'the gateway died while it wrote the last line of its outbox: it is cut off')
+    this.#log.warn({ file: file.path, line: brokenLine, bytes: lost },
+      'the gateway died while it wrote the last line of its outbox: it is cut off')
   }
 }
 
@@ -411,7 +443,8 @@ function checksum (json: string | Buffer): string {
 }
 
 function broken (file: string, line: number): string {
-  return `${file}:${line} is not what was written there: restore the file from a backup, or move it away, together with those after it, and what it would have charged is lost`
+  return `${file}:${line} is not what was written there: restore the file from a backup, or move it away, together ` +
+    'with those after it, and what it would have charged is lost'
 }
 
 /** A file whose name is not on the disk is lost with all that was synced into it. */
@@ -422,7 +455,8 @@ async function syncNames (folder: string): Promise<void> {
 }
 
 /**
- * SQLite's lock of a file: it dies with the process, which a file that is made and deleted does not. Nothing is written into it.
+ * SQLite's lock of a file: it dies with the process, which a file that is made and deleted does not. Nothing is written
+ * into it.
  * @throws {Error} in plain words
  */
 function lock (folder: string): DatabaseSync {
@@ -432,7 +466,9 @@ function lock (folder: string): DatabaseSync {
     database.exec('BEGIN EXCLUSIVE')
   } catch (cause) {
     database.close()
-    throw new Error(`the outbox ${folder} is in use by another gateway: stop that one first, or give each its own`, { cause })
+    throw new Error(`the outbox ${folder} is in use by another gateway: stop that one first, or give each its own`, {
+      cause
+    })
   }
   return database
 }

@@ -1,10 +1,10 @@
 // Accounts and keys of the admin API, which all processes share: whoever changes one tells the others.
 import { randomUUID } from 'node:crypto'
 import type { Logger } from 'pino'
-import type { Timer } from '../../timer.ts'
+import type { Timer } from '../../base/timer.ts'
 import type { AuditLine, Beat, Change, ReadRecords, StoredRecord } from '../store.ts'
-import { AwayError } from './link.ts'
-import type { Space } from './space.ts'
+import { AwayError } from './connection.ts'
+import type { Space } from './keyspace.ts'
 
 /** Between two looks at the last change: what is published may be lost. */
 const POLL_MS = 1000
@@ -52,7 +52,8 @@ export class RedisRecords {
         return { mark: newest, isWhole: true, records: await this.#all() }
       }
       const [newest, ...pairs] = told
-      return { mark: newest!, isWhole: false, records: pairs.flatMap((field, i) => i % 2 === 0 ? [recordOf(field, pairs[i + 1]!)] : []) }
+      return { mark: newest!, isWhole: false,
+        records: pairs.flatMap((field, i) => i % 2 === 0 ? [recordOf(field, pairs[i + 1]!)] : []) }
     }))
   }
 
@@ -64,20 +65,31 @@ export class RedisRecords {
   async change ({ record, audit }: Change): Promise<boolean> {
     const field = record === undefined ? '' : `${record.kind}:${record.id}`
     const keys = ['records', 'audit', 'changes'].map((name) => this.#space.shared(name)) as [string, string, string]
-    return await this.#space.orUnavailable(this.#space.link.run('change', ...keys, field, record?.version ?? 0, record?.text ?? '', audit, this.#channel, randomUUID())) === 1
+    return await this.#space.orUnavailable(
+      this.#space.link.run('change', ...keys, field, record?.version ?? 0, record?.text ?? '', audit, this.#channel,
+        randomUUID())
+    ) === 1
   }
 
   async changes (after: number, limit: number): Promise<readonly AuditLine[]> {
-    const lines = await this.#space.orUnavailable(this.#space.link.call(async (client) => await client.lrange(this.#space.shared('audit'), after, after + limit - 1)))
+    const lines = await this.#space.orUnavailable(
+      this.#space.link.call(async (client) =>
+        await client.lrange(this.#space.shared('audit'), after, after + limit - 1)
+      )
+    )
     return lines.map((text, i) => ({ id: after + i + 1, text }))
   }
 
   async beat (id: string, life: number, text: string): Promise<void> {
-    await this.#space.orUnavailable(this.#space.link.run('beat', this.#space.shared('beats'), this.#space.time, id, life, text))
+    await this.#space.orUnavailable(
+      this.#space.link.run('beat', this.#space.shared('beats'), this.#space.time, id, life, text)
+    )
   }
 
   async beats (): Promise<readonly Beat[]> {
-    const told = await this.#space.orUnavailable(this.#space.link.run('beats', this.#space.shared('beats'), this.#space.time)) as (number | string)[]
+    const told = await this.#space.orUnavailable(
+      this.#space.link.run('beats', this.#space.shared('beats'), this.#space.time)
+    ) as (number | string)[]
     return told.flatMap((age, i) => i % 2 === 0 ? [{ age_ms: Number(age), text: told[i + 1] as string }] : [])
   }
 
@@ -117,8 +129,12 @@ export class RedisRecords {
     const subscriber = this.#space.link.subscriber()
     const hear = (channel: string, message: string): void => { if (channel === this.#channel) tell(message) }
     subscriber.on('message', hear)
-    subscriber.on('error', () => {})                          // it connects again by itself
-    subscriber.subscribe(this.#channel).catch((err: unknown) => { if (!isOver) this.#log.warn({ err }, 'Redis does not tell at once what others change: it is looked for each second') })
+    subscriber.on('error', () => {}) // it connects again by itself
+    subscriber.subscribe(this.#channel).catch((err: unknown) => {
+      if (!isOver) {
+        this.#log.warn({ err }, 'Redis does not tell at once what others change: it is looked for each second')
+      }
+    })
     return () => {
       isOver = true
       cancel()
@@ -130,5 +146,6 @@ export class RedisRecords {
 
 function recordOf (field: string, value: string): StoredRecord {
   const [at, colon] = [value.indexOf(' '), field.indexOf(':')]
-  return { kind: field.slice(0, colon) as StoredRecord['kind'], id: field.slice(colon + 1), version: Number(value.slice(0, at)), text: value.slice(at + 1) }
+  return { kind: field.slice(0, colon) as StoredRecord['kind'], id: field.slice(colon + 1),
+    version: Number(value.slice(0, at)), text: value.slice(at + 1) }
 }

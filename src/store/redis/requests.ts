@@ -1,5 +1,6 @@
-// What this process knows of its own requests: their holds and charges. Redis decides; this says who asks, for which account, and
-// what is to be renewed. A few thousand charges are remembered, so that settling again or giving back needs no question.
+// What this process knows of its own requests: their holds and charges. Redis decides; this says who asks, for which
+// account, and what is to be renewed. A few thousand charges are remembered, so that settling again or giving back
+// needs no question.
 import type { Nanos } from '../../money/nanos.ts'
 import type { Settlement } from '../store.ts'
 
@@ -16,7 +17,10 @@ export interface Hold {
   /** when it was taken or its progress noted last, and when its lease was renewed; of a clock that never goes back */
   notedAt: number
   renewedAt: number
-  /** the text of an entry that gives back what Redis may charge by itself, should it not hear of us: what we have told it of our progress */
+  /**
+   * the text of an entry that gives back what Redis may charge by itself, should it not hear of us: what we have told
+   * it of our progress
+   */
   progress?: string
 }
 
@@ -29,7 +33,7 @@ export interface Charge {
   isGivenBack: boolean
 }
 
-/** As many as books.ts remembers at least, of those that can be given back and of amounts. */
+/** As many as balances.ts remembers at least, of those that can be given back and of amounts. */
 const REMEMBERED = 50_000
 
 /** The last so many of a kind, and up to as many before. */

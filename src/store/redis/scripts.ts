@@ -1,4 +1,5 @@
-// All scripts by name, as they are known to the client: sent once over each connection, and called by their hash from then on.
+// All scripts by name, as they are known to the client: sent once over each connection, and called by their hash from
+// then on.
 import type { Client } from './address.ts'
 import { limits } from './lua/limits.ts'
 import { money } from './lua/money.ts'
@@ -15,11 +16,16 @@ const KEYS: Readonly<Partial<Record<Script, number>>> = { change: 3, since: 2 }
 type Call = (...args: readonly (string | number)[]) => Promise<unknown>
 
 /** @returns calls by name: key, then arguments; further keys are the first arguments */
-export function defineScripts (client: Client): Readonly<Record<Script, (key: string, args: readonly (string | number)[]) => Promise<unknown>>> {
+export function defineScripts (
+  client: Client
+): Readonly<Record<Script, (key: string, args: readonly (string | number)[]) => Promise<unknown>>> {
   const names = Object.keys(bodies) as Script[]
   for (const name of names) client.defineCommand(commandOf(name), { lua: bodies[name], numberOfKeys: KEYS[name] ?? 1 })
   const commands = client as unknown as Readonly<Record<string, Call>>
-  return Object.fromEntries(names.map((name) => [name, async (key: string, args: readonly (string | number)[]) => await commands[commandOf(name)]!(key, ...args)])) as ReturnType<typeof defineScripts>
+  return Object.fromEntries(names.map((name) => [
+    name,
+    async (key: string, args: readonly (string | number)[]) => await commands[commandOf(name)]!(key, ...args)
+  ])) as ReturnType<typeof defineScripts>
 }
 
 /** No command of Redis has such a name. */

@@ -1,13 +1,13 @@
-// Tasks, of which each is watched by one process at a time, and answers that are given again. A process that watches a task says so
-// every few seconds; the tasks of one that says nothing any more are taken over by another.
+// Tasks, of which each is watched by one process at a time, and answers that are given again. A process that watches a
+// task says so every few seconds; the tasks of one that says nothing any more are taken over by another.
 import { GatewayError } from '../../errors.ts'
 import type { Nanos } from '../../money/nanos.ts'
 import type { Settlement } from '../store.ts'
 import type { Answer, NewTask, Task, TaskPage } from '../tasks.ts'
-import type { Delivery } from './delivery.ts'
+import type { Delivery } from './outbox-delivery.ts'
 import { textOf } from './entries.ts'
-import { AwayError } from './link.ts'
-import { eachOf, type Space } from './space.ts'
+import { AwayError } from './connection.ts'
+import { eachOf, type Space } from './keyspace.ts'
 
 /** Tasks at a time, where all are asked for. */
 const PAGE = 500
@@ -68,7 +68,11 @@ export class RedisTasks {
     this.#space.ask('noteTask', watched.task.account, id, text).catch(() => {})
   }
 
-  async end (id: string, text: string, settlement: Omit<Settlement, 'request_id'> | undefined): Promise<Nanos | undefined> {
+  async end (
+    id: string,
+    text: string,
+    settlement: Omit<Settlement, 'request_id'> | undefined
+  ): Promise<Nanos | undefined> {
     const watched = this.#open.get(id)
     if (watched === undefined) return undefined
     const { task, day, oldest } = watched
@@ -76,12 +80,16 @@ export class RedisTasks {
     const nanos = settlement === undefined || settlement.nanos < task.nanos ? settlement?.nanos ?? 0n : task.nanos
     const shortfall = (settlement?.nanos ?? 0n) - nanos
     const what = settlement === undefined ? '' : textOf(settlement)
-    const told = await this.#space.orUnavailable(this.#space.ask('endTask', account, id, text, settlement === undefined ? 0 : 1, `${nanos}`, `${shortfall}`, day, oldest, what))
+    const told = await this.#space.orUnavailable(
+      this.#space.ask('endTask', account, id, text, settlement === undefined ? 0 : 1, `${nanos}`, `${shortfall}`, day,
+        oldest, what)
+    )
     this.#forget(watched)
     if (told === null) return undefined
     const charged = BigInt(told as string)
     if (settlement !== undefined) {
-      await this.#delivery.keep({ of: 'settle', account, id: requestId, key, day, oldest, nanos: `${nanos}`, shortfall: `${shortfall}`, what, at: this.#space.nearly })
+      await this.#delivery.keep({ of: 'settle', account, id: requestId, key, day, oldest, nanos: `${nanos}`,
+        shortfall: `${shortfall}`, what, at: this.#space.nearly })
     }
     return charged
   }
@@ -112,12 +120,16 @@ export class RedisTasks {
     if (own !== undefined) return own.task
     const account = await this.#accountOf(id)
     if (account === undefined) return undefined
-    const fields = await this.#space.orUnavailable(this.#space.link.call(async (client) => await client.hgetall(this.#space.of(account, `task:${id}`))))
+    const fields = await this.#space.orUnavailable(
+      this.#space.link.call(async (client) => await client.hgetall(this.#space.of(account, `task:${id}`)))
+    )
     return readTask(account, id, fields)
   }
 
   async list (account: string, { after = '', limit, order }: TaskPage): Promise<readonly Task[] | undefined> {
-    const told = await this.#space.orUnavailable(this.#space.ask('listTasks', account, limit, order, after)) as (string | string[])[] | null
+    const told = await this.#space.orUnavailable(this.#space.ask('listTasks', account, limit, order, after)) as
+      | (string | string[])[]
+      | null
     if (told === null) return undefined
     const found: Task[] = []
     for (let i = 0; i < told.length; i += 2) {
@@ -130,13 +142,17 @@ export class RedisTasks {
 
   async * all (): AsyncIterable<Task> {
     for (const account of await this.#space.accounts()) {
-      for (let after: string | undefined, page: readonly Task[]; (page = await this.list(account, { limit: PAGE, order: 'asc', ...(after !== undefined && { after }) }) ?? []).length > 0; after = page.at(-1)!.id) yield * page
+      for (let after: string | undefined, page: readonly Task[];
+        (page = await this.list(account, { limit: PAGE, order: 'asc', ...(after !== undefined && { after }) }) ?? [])
+          .length > 0; after = page.at(-1)!.id) { yield* page }
     }
   }
 
   async * allAnswers (): AsyncIterable<Answer> {
     for (const account of await this.#space.accounts()) {
-      const names = await this.#space.orUnavailable(this.#space.link.call(async (client) => await client.hkeys(this.#space.of(account, 'answers'))))
+      const names = await this.#space.orUnavailable(
+        this.#space.link.call(async (client) => await client.hkeys(this.#space.of(account, 'answers')))
+      )
       for (const name of names) {
         const answer = await this.answer(account, name)
         if (answer !== undefined) yield answer
@@ -156,18 +172,24 @@ export class RedisTasks {
   async renew (): Promise<void> {
     const own = [...this.#open.values()]
     if (own.length > 0) {
-      const lost = new Set(await this.#shared('watchTasks', this.#owner, ...own.map(({ task }) => memberOf(task))) as string[])
+      const lost = new Set(
+        await this.#shared('watchTasks', this.#owner, ...own.map(({ task }) => memberOf(task))) as string[]
+      )
       // Another process watches it: this one was silent for too long.
       for (const { task } of own) if (lost.has(memberOf(task))) this.#open.delete(task.id)
     }
     await this.take()
-    await Promise.all([...this.#claims.values()].map(async ({ account, name, requestId }) => { await this.#space.ask('claim', account, name, requestId) }))
+    await Promise.all([...this.#claims.values()].map(async ({ account, name, requestId }) => {
+      await this.#space.ask('claim', account, name, requestId)
+    }))
   }
 
   async take (): Promise<void> {
     for (const member of await this.#shared('takeTasks', this.#owner) as string[]) {
       const [account, id] = member.split(' ') as [string, string]
-      const fields = await this.#space.link.call(async (client) => await client.hgetall(this.#space.of(account, `task:${id}`)))
+      const fields = await this.#space.link.call(async (client) =>
+        await client.hgetall(this.#space.of(account, `task:${id}`))
+      )
       const task = readTask(account, id, fields)
       if (task?.is_open !== true) { await this.#shared('leaveTasks', 1, member); continue }
       // Its day is known to its hold.
@@ -183,12 +205,16 @@ export class RedisTasks {
   }
 
   async keepAnswer ({ account, name, ...answer }: Answer): Promise<void> {
-    await this.#space.orUnavailable(this.#space.ask('keepAnswer', account, name, answer.created, JSON.stringify(answer)))
+    await this.#space.orUnavailable(
+      this.#space.ask('keepAnswer', account, name, answer.created, JSON.stringify(answer))
+    )
   }
 
   async answer (account: string, name: string): Promise<Answer | undefined> {
     const told = await this.#space.orUnavailable(this.#space.ask('answer', account, name)) as string | null
-    return told === null ? undefined : { text: undefined, ...JSON.parse(told) as Omit<Answer, 'account' | 'name' | 'text'>, account, name }
+    return told === null
+      ? undefined
+      : { text: undefined, ...JSON.parse(told) as Omit<Answer, 'account' | 'name' | 'text'>, account, name }
   }
 
   async dropAnswers (account: string, ...names: readonly string[]): Promise<number> {
@@ -203,17 +229,23 @@ export class RedisTasks {
     await eachOf(accounts, async (account) => {
       const times = this.#space.of(account, 'answer_times')
       const [old, count] = await this.#space.orUnavailable(Promise.all([
-        link.call(async (client) => await client.zrangebyscore(times, '-inf', `(${createdBefore}`)), link.call(async (client) => await client.zcard(times))
+        link.call(async (client) => await client.zrangebyscore(times, '-inf', `(${createdBefore}`)),
+        link.call(async (client) => await client.zcard(times))
       ]))
       if (old.length > 0) dropped += await this.dropAnswers(account, ...old)
       left += count - old.length
     })
     if (left <= most) return dropped
     const oldest = await eachOf(accounts, async (account) => {
-      const told = await this.#space.orUnavailable(link.call(async (client) => await client.zrange(this.#space.of(account, 'answer_times'), 0, left - most - 1, 'WITHSCORES')))
+      const told = await this.#space.orUnavailable(
+        link.call(async (client) =>
+          await client.zrange(this.#space.of(account, 'answer_times'), 0, left - most - 1, 'WITHSCORES')
+        )
+      )
       return told.flatMap((name, i) => i % 2 === 0 ? [{ account, name, created: Number(told[i + 1]) }] : [])
     })
-    for (const { account, name } of oldest.flat().toSorted((a, b) => a.created - b.created).slice(0, left - most)) dropped += await this.dropAnswers(account, name)
+    for (const { account, name } of oldest.flat().toSorted((a, b) => a.created - b.created).slice(0,
+      left - most)) { dropped += await this.dropAnswers(account, name) }
     return dropped
   }
 
@@ -240,14 +272,25 @@ export class RedisTasks {
   }
 
   async #forgetNames (ids: readonly string[]): Promise<void> {
-    await this.#space.orUnavailable(Promise.all(ids.map(async (id) => await this.#space.link.call(async (client) => await client.del(this.#space.single(`task:${id}`))))))
+    await this.#space.orUnavailable(
+      Promise.all(
+        ids.map(async (id) =>
+          await this.#space.link.call(async (client) => await client.del(this.#space.single(`task:${id}`)))
+        )
+      )
+    )
   }
 
   async #accountOf (id: string): Promise<string | undefined> {
-    return await this.#space.orUnavailable(this.#space.link.call(async (client) => await client.get(this.#space.single(`task:${id}`)))) ?? undefined
+    return await this.#space.orUnavailable(
+      this.#space.link.call(async (client) => await client.get(this.#space.single(`task:${id}`)))
+    ) ?? undefined
   }
 
-  async #shared (script: 'watchTasks' | 'takeTasks' | 'leaveTasks', ...args: readonly (string | number)[]): Promise<unknown> {
+  async #shared (
+    script: 'watchTasks' | 'takeTasks' | 'leaveTasks',
+    ...args: readonly (string | number)[]
+  ): Promise<unknown> {
     return await this.#space.link.run(script, this.#space.shared('open'), this.#space.time, ...args)
   }
 }
@@ -263,7 +306,12 @@ function fieldsOf (told: readonly string[]): Record<string, string> {
   return fields
 }
 
-function readTask (account: string, id: string, { request_id: requestId, key, nanos, created, is_open: isOpen, text }: Readonly<Record<string, string>>): Task | undefined {
+function readTask (
+  account: string,
+  id: string,
+  { request_id: requestId, key, nanos, created, is_open: isOpen, text }: Readonly<Record<string, string>>
+): Task | undefined {
   if (requestId === undefined) return undefined
-  return { id, request_id: requestId, account, key: key!, nanos: BigInt(nanos!), created: Number(created), is_open: isOpen === '1', text: text! }
+  return { id, request_id: requestId, account, key: key!, nanos: BigInt(nanos!), created: Number(created),
+    is_open: isOpen === '1', text: text! }
 }

@@ -16,6 +16,11 @@ export async function refuseUndelivered (folder: string, log: Pick<Logger, 'info
     const opened = await Outbox.open(outbox, log)
     const { size } = opened
     await opened.close()
-    if (size > 0) throw new Error(`${size} charges wait in ${outbox} for the Redis that store: named before, and would never be made. Name it again, and repeat "gateway store export", which delivers them; or move that folder away, and they are lost`)
+    if (size > 0) {
+      throw new Error(
+        `${size} charges wait in ${outbox} for the Redis that store: named before, and would never be made. Name it ` +
+        'again, and repeat "gateway store export", which delivers them; or move that folder away, and they are lost'
+      )
+    }
   }
 }

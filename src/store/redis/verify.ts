@@ -1,21 +1,26 @@
-// Adds up the entries again, one account after the other: what an account and its keys have changes in one script with the ledger, so what a
-// script tells of both belongs together, and requests go on meanwhile.
+// Adds up the entries again, one account after the other: what an account and its keys have changes in one script with
+// the ledger, so what a script tells of both belongs together, and requests go on meanwhile.
 import type { Nanos } from '../../money/nanos.ts'
 import { isOver, nameOf, oldestCompared } from '../periods.ts'
 import type { Difference, Verification } from '../store.ts'
 import { Sums } from '../sums.ts'
 import { readEntry, type Raw } from './entries.ts'
-import type { Space } from './space.ts'
+import type { Space } from './keyspace.ts'
 
 /** @param page of the entries of an account, from an id to another; an empty one is the last */
-export async function verify (space: Space, page: (account: string, from: string, to: string) => Promise<readonly Raw[]>): Promise<Verification> {
+export async function verify (
+  space: Space,
+  page: (account: string, from: string, to: string) => Promise<readonly Raw[]>
+): Promise<Verification> {
   const oldest = oldestCompared(space.nearly)
   const differences: Difference[] = []
   const all = new Sums(oldest)
   for (const account of await space.accounts()) {
-    const [balance, upTo, ...purses] = await space.orUnavailable(space.ask('sums', account)) as [string, string, ...(string | string[])[]]
+    const [balance, upTo, ...purses] = await space.orUnavailable(space.ask('sums', account)) as [string, string,
+      ...(string | string[])[]]
     const sums = new Sums(oldest)
-    for (let from = '-', raws: readonly Raw[]; upTo !== '0-0' && (raws = await page(account, from, upTo)).length > 0; from = `(${raws.at(-1)![0]}`) {
+    for (let from = '-', raws: readonly Raw[]; upTo !== '0-0' && (raws = await page(account, from, upTo)).length > 0;
+      from = `(${raws.at(-1)![0]}`) {
       for (const raw of raws) {
         const { key, nanos, day } = readEntry(account, raw)
         sums.add(account, key, nanos, day)
@@ -29,8 +34,10 @@ export async function verify (space: Space, page: (account: string, from: string
     for (let i = 0; i < purses.length; i += 2) {
       const key = purses[i] as string
       for (const [period, kept] of spentIn(purses[i + 1] as string[])) {
-        if (period === '') compare('key', key, sums.keys.get(key), kept)
-        else if (!isOver(period, oldest)) compare('period', nameOf(period, key), sums.periods.get(nameOf(period, key)), kept)
+        if (period === '') { compare('key', key, sums.keys.get(key), kept) }
+        else if (!isOver(period, oldest)) {
+          compare('period', nameOf(period, key), sums.periods.get(nameOf(period, key)), kept)
+        }
       }
     }
   }

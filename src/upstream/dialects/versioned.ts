@@ -10,14 +10,16 @@ export function versioned (basePath: string): string {
 }
 
 /**
- * The same in Anthropic's style. Its SDKs put `/v1` behind whatever they are told, so a version in the midst is a proxy's own
- * (`/v1/ACCOUNT/GATEWAY/anthropic`), and only one at the end is the vendor's.
+ * The same in Anthropic's style. Its SDKs put `/v1` behind whatever they are told, so a version in the midst is a
+ * proxy's own (`/v1/ACCOUNT/GATEWAY/anthropic`), and only one at the end is the vendor's.
  */
 export function versionedAtEnd (basePath: string): string {
   return LAST_VERSION.test(basePath) ? basePath : `${basePath}/v1`
 }
 
-/** A client's own path below a base path: the version with which the one ends and the other begins stands there once. */
+/**
+ * A client's own path below a base path: the version with which the one ends and the other begins stands there once.
+ */
 export function below (basePath: string, path: string): string {
   const version = LAST_VERSION.exec(basePath)?.[0]
   return basePath + (version !== undefined && path.startsWith(`${version}/`) ? path.slice(version.length) : path)

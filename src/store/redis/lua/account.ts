@@ -1,9 +1,10 @@
-// Lua: one account. What every script about it begins with: its clock, its keys, its holds with their leases, and its ledger.
+// Lua: one account. What every script about it begins with: its clock, its keys, its holds with their leases, and its
+// ledger.
 //
-// All keys of an account have the same hash tag, so that they lie in one slot of a cluster: {PREFIX:ACCOUNT}:NAME. The scripts are
-// told one of them, KEYS[1], and make the others from it. Amounts are text.
+// All keys of an account have the same hash tag, so that they lie in one slot of a cluster: {PREFIX:ACCOUNT}:NAME. The
+// scripts are told one of them, KEYS[1], and make the others from it. Amounts are text.
 //
-//   account        hash    balance, held, aside (part of held), open (holds), entries (counted), entry_time, seen, grace
+// account        hash    balance, held, aside (part of held), open (holds), entries (counted), entry_time, seen, grace
 //   keys           set     of ids of its keys
 //   key:ID         hash    of a key: s and h, spent and held ever; s:PERIOD and h:PERIOD, the same of a day or month
 //   holds, leases  hash, sorted set    a hold, packed, and until when it is its process's, by request id
@@ -40,7 +41,8 @@ local function write (kind, reference, nanos, ...)
   local at = math.max(micros, tonumber(redis.call('HGET', account, 'entry_time') or '0'))
   redis.call('HSET', account, 'entry_time', string.format('%.0f', at))
   local id = string.format('%.0f-%.0f', at, redis.call('HINCRBY', account, 'entries', 1))
-  redis.call('XADD', base .. 'ledger', id, 'kind', kind, 'reference', reference, 'nanos', nanos, 'at', string.format('%.0f', now), ...)
+  redis.call('XADD', base .. 'ledger', id, 'kind', kind, 'reference', reference, 'nanos', nanos,
+    'at', string.format('%.0f', now), ...)
 end
 
 local function purse (key)
@@ -55,7 +57,8 @@ local function open (key, day, oldest)
   local fields = redis.call('HGETALL', purse(key))
   for i = 1, #fields, 2 do
     local period = string.match(fields[i], '^s:(.+)$')
-    if period and period < oldest and period ~= string.sub(oldest, 1, 7) and (redis.call('HGET', purse(key), 'h:' .. period) or '0') == '0' then
+    if period and period < oldest and period ~= string.sub(oldest, 1, 7) and
+      (redis.call('HGET', purse(key), 'h:' .. period) or '0') == '0' then
       redis.call('HDEL', purse(key), 's:' .. period, 'h:' .. period)
     end
   end
@@ -66,7 +69,9 @@ local function add (field, key, day, nanos)
   redis.call('HINCRBY', purse(key), field, nanos)
   if day == '' then return end
   for _, period in ipairs({ day, string.sub(day, 1, 7) }) do
-    if redis.call('HEXISTS', purse(key), 's:' .. period) == 1 then redis.call('HINCRBY', purse(key), field .. ':' .. period, nanos) end
+    if redis.call('HEXISTS', purse(key), 's:' .. period) == 1 then
+      redis.call('HINCRBY', purse(key), field .. ':' .. period, nanos)
+    end
   end
 end
 
@@ -81,8 +86,8 @@ local function spend (key, day, nanos)
   add('s', key, day, nanos)
 end
 
--- n: nanos, k: key, d: day or '', by: the decision that made it so large, t: task that owns it; p, ps, pw: what a kill would be charged,
--- the rest of that, and the text of its entry. Without a key: a process has set it aside.
+-- n: nanos, k: key, d: day or '', by: the decision that made it so large, t: task that owns it; p, ps, pw: what a kill
+-- would be charged, the rest of that, and the text of its entry. Without a key: a process has set it aside.
 local function load (id)
   local packed = redis.call('HGET', holds, id)
   return packed and cmsgpack.unpack(packed)
@@ -104,8 +109,8 @@ local function drop (id, hold)
   end
 end
 
--- What became of a request, and what it was charged: 's' settled, 'r' given back, 'w' its process said nothing and it was charged as
--- far as it had come, 'l' settled after that.
+-- What became of a request, and what it was charged: 's' settled, 'r' given back, 'w' its process said nothing and it
+-- was charged as far as it had come, 'l' settled after that.
 local function outcome (id)
   local found = redis.call('GET', base .. 'charge:' .. id)
   if found then return string.match(found, '^(%a) (%d+)$') end
@@ -140,8 +145,9 @@ local function areLeasesKept ()
   return now >= grace
 end
 
--- Holds whose process is gone: charged as far as it was known how far they had come, or given back. After a failover a hold may be smaller
--- than that, which its process had extended: then it is charged as far as there is money. -> how many; or -1: no lease counts now.
+-- Holds whose process is gone: charged as far as it was known how far they had come, or given back. After a failover a
+-- hold may be smaller than that, which its process had extended: then it is charged as far as there is money. -> how
+-- many; or -1: no lease counts now.
 local function sweep ()
   if not areLeasesKept() then return -1 end
   local over = redis.call('ZRANGEBYSCORE', leases, '-inf', now, 'LIMIT', 0, 20)

@@ -1,28 +1,29 @@
-// Lua: admissions. As windows.ts counts: sub-windows of one second from their first request, each until 60 seconds after its last.
-// A window is a packed list of first, last and count, oldest first; a slot is a sorted set of request ids by the end of their leases.
+// Lua: admissions. As rate-windows.ts counts: sub-windows of one second from their first request, each until 60 seconds
+// after its last. A window is a packed list of first, last and count, oldest first; a slot is a sorted set of request
+// ids by the end of their leases.
 import { LEASE_MS, ofAccount } from './account.ts'
 
-/** For so long a repetition of a decision is known; it comes within the time that a command may take, which is ten seconds at most. */
+/**
+ * For so long a repetition of a decision is known; it comes within the time that a command may take, which is ten
+ * seconds at most.
+ */
 const DECISION_MS = 11_000
 
-/**
- * decision, id, dry, name and limit of the slot or two empty ones, then name and limit of each window
- * -> admitted, window or slot; whose name; how many hold the slot; then remaining, next and reset of each window. Or taken: it has a slot.
- */
-const admit = ofAccount(`
-local decision, id, isDry, slot, slotLimit = base .. 'decision:' .. ARGV[2], ARGV[3], ARGV[4] == '1', ARGV[5], tonumber(ARGV[6])
-local known = redis.call('GET', decision)
-if known then return cmsgpack.unpack(known) end
+const question = `
+local decision, id, slot, slotLimit = base .. 'decision:' .. ARGV[2], ARGV[3], ARGV[4], tonumber(ARGV[5])
 local slots = base .. 'slot:' .. slot
+`
+
+/** Reads only. Returns where it refuses. */
+const judge = `
 local taken = 0
 if slot ~= '' then
-  if not isDry and areLeasesKept() then redis.call('ZREMRANGEBYSCORE', slots, '-inf', now) end
   if redis.call('ZSCORE', slots, id) then return { 'taken' } end
   taken = redis.call('ZCARD', slots)
 end
 
 local windows = {}
-for i = 7, #ARGV, 2 do
+for i = 6, #ARGV, 2 do
   local name = base .. 'window:' .. ARGV[i]
   local packed = redis.call('GET', name)
   local parts, count = {}, 0
@@ -66,8 +67,17 @@ for _, window in ipairs(windows) do
 end
 if full then return answer('window', full.own) end
 if slot ~= '' and taken >= slotLimit then return answer('slot', slot) end
-if isDry then return answer('admitted', '') end
+`
 
+/**
+ * decision, id, name and limit of the slot or two empty ones, then name and limit of each window -> admitted, window or
+ * slot; whose name; how many hold the slot; then remaining, next and reset of each window. Or taken: it has a slot.
+ */
+const admit = ofAccount(question + `
+local known = redis.call('GET', decision)
+if known then return cmsgpack.unpack(known) end
+if slot ~= '' and areLeasesKept() then redis.call('ZREMRANGEBYSCORE', slots, '-inf', now) end
+` + judge + `
 for _, window in ipairs(windows) do
   local parts = window.parts
   window.count = window.count + 1
@@ -85,9 +95,14 @@ redis.call('SET', decision, cmsgpack.pack(told), 'PX', ${DECISION_MS})
 return told
 `)
 
+/** The same: what `admit` would answer. */
+const wouldAdmit = ofAccount(question + judge + `
+return answer('admitted', '')
+`)
+
 /** id, slot */
 const leave = ofAccount(`
 redis.call('ZREM', base .. 'slot:' .. ARGV[3], ARGV[2])
 `)
 
-export const limits = { admit, leave }
+export const limits = { admit, wouldAdmit, leave }

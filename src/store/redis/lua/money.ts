@@ -1,10 +1,11 @@
 // Lua: decisions about money. Each is safe to repeat: a repetition is known by the request's id, or by the decision's.
-import { REFUNDED_LATE, SETTLED_LATE } from '../../late.ts'
+import { REFUNDED_LATE, SETTLED_LATE } from '../../late-entries.ts'
 import { ASIDE_MS, LEASE_MS, ofAccount } from './account.ts'
 
 /**
- * name of kind and reference, kind, reference, nanos, text of the entry or nothing, whether it was booked before in a Redis that is lost
- * -> new, known, short: a debit of more than is there; or much: the balance would pass 2^63 - 1. A debit that is told again takes what is left.
+ * name of kind and reference, kind, reference, nanos, text of the entry or nothing, whether it was booked before in a
+ * Redis that is lost -> new, known, short: a debit of more than is there; or much: the balance would pass 2^63 - 1. A
+ * debit that is told again takes what is left.
  */
 const book = ofAccount(`
 local name, kind, reference, wanted, what = ARGV[2], ARGV[3], ARGV[4], number(ARGV[5]), ARGV[6]
@@ -25,8 +26,8 @@ return 'new'
 `)
 
 /**
- * What limits a hold: the balance, then the key's limits, the longest first; those that waiting cannot help are named before the others.
- * `own` is held by the same request already.
+ * What limits a hold: the balance, then the key's limits, the longest first; those that waiting cannot help are named
+ * before the others. `own` is held by the same request already.
  */
 const refusal = `
 local function limitsOf (key, day, ever, month, today)
@@ -35,7 +36,8 @@ local function limitsOf (key, day, ever, month, today)
   local limits = {}
   for i, limit in ipairs({ ever, month, today }) do
     if limit ~= '' then
-      table.insert(limits, { left = minus(number(limit), number(sums[2 * i - 1] or '0')), held = number(sums[2 * i] or '0'), period = ({ '', 'month', 'day' })[i] })
+      local left, held = minus(number(limit), number(sums[2 * i - 1] or '0')), number(sums[2 * i] or '0')
+      table.insert(limits, { left = left, held = held, period = ({ '', 'month', 'day' })[i] })
     end
   end
   return limits, plus(number(sums[1] or '0'), number(sums[2] or '0'))
@@ -48,22 +50,26 @@ local function refuse (balance, held, limits, used, nanos, own, needed)
   local others = minus(held, own)
   if isLess(balance, nanos) then return refused('balance', balance, others, needed, '') end
   for _, limit in ipairs(limits) do
-    if isLess(limit.left, nanos) then return refused('usage_limit', limit.left, minus(limit.held, own), needed, limit.period) end
+    if isLess(limit.left, nanos) then
+      return refused('usage_limit', limit.left, minus(limit.held, own), needed, limit.period)
+    end
   end
   if isLess(minus(balance, others), nanos) then return refused('balance', balance, others, nanos, '') end
   for _, limit in ipairs(limits) do
     local busy = minus(limit.held, own)
-    if isLess(minus(limit.left, busy), nanos) then return refused('usage_limit', limit.left, busy, nanos, limit.period) end
+    if isLess(minus(limit.left, busy), nanos) then
+      return refused('usage_limit', limit.left, busy, nanos, limit.period)
+    end
   end
   if isLess(MOST, plus(minus(used, own), nanos)) then return { 'much' } end
 end
 `
 
-/** decision, id, key, nanos, least, day, oldest day, limits ever, per month, per day, low balance, dry -> held, refused, much, or taken: there is a hold or a settlement. */
-const hold = ofAccount(refusal + `
-local decision, id, key, asked, least, day, oldest = ARGV[2], ARGV[3], ARGV[4], number(ARGV[5]), number(ARGV[6]), ARGV[7], ARGV[8]
-local low, isDry = number(ARGV[12]), ARGV[13] == '1'
-if not isDry then sweep() end
+/** Reads only. Returns where it refuses, or there is a hold already. */
+const judge = refusal + `
+local decision, id, key, asked, least = ARGV[2], ARGV[3], ARGV[4], number(ARGV[5]), number(ARGV[6])
+local day, oldest = ARGV[7], ARGV[8]
+local low = number(ARGV[12])
 local before = load(id)
 if before then
   if before.by == decision then return { 'held', before.n } end
@@ -85,12 +91,25 @@ if refused then return refused end
 if isLess(ZERO, nanos) and isLess(balance, low) and isLess(number(sums[3] or '0'), held) then
   return { 'refused', 'low_balance', '', text(nanos), text(minus(balance, held)), text(held) }
 end
-if isDry then return { 'held', text(nanos) } end
+`
+
+/**
+ * decision, id, key, nanos, least, day, oldest day, limits ever, per month, per day, low balance -> held, refused,
+ * much, or taken: there is a hold or a settlement.
+ */
+const hold = ofAccount(`
+sweep()
+` + judge + `
 open(key, day, oldest)
 save(id, { n = text(nanos), k = key, d = day, by = decision, e = ARGV[9], m = ARGV[10], y = ARGV[11] })
 redis.call('ZADD', leases, now + ${LEASE_MS}, id)
 redis.call('HINCRBY', account, 'open', 1)
 reserve(key, day, text(nanos))
+return { 'held', text(nanos) }
+`)
+
+/** The same: what `hold` would answer. */
+const wouldHold = ofAccount(judge + `
 return { 'held', text(nanos) }
 `)
 
@@ -137,7 +156,9 @@ local function settle (id, hold, nanos, shortfall, key, day, oldest, what, aside
       spend(key, day, text(charged))
       write('adjust', id .. '${SETTLED_LATE}', negated(text(charged)), 'key', key, 'day', day, 'what', what)
     end
-    if isLess(ZERO, short) then write('shortfall', id .. '${SETTLED_LATE}', '0', 'key', key, 'day', day, 'what', what, 'shortfall', text(short)) end
+    if isLess(ZERO, short) then
+      write('shortfall', id .. '${SETTLED_LATE}', '0', 'key', key, 'day', day, 'what', what, 'shortfall', text(short))
+    end
     local sum = text(plus(number(before), charged))
     remember(id, 'l', sum)
     return sum
@@ -164,13 +185,19 @@ local function settle (id, hold, nanos, shortfall, key, day, oldest, what, aside
 end
 `
 
-/** id, nanos within the hold, the rest, key, day, oldest day, text of the entry, what it was taken from that was set aside -> what was charged. */
+/**
+ * id, nanos within the hold, the rest, key, day, oldest day, text of the entry, what it was taken from that was set
+ * aside -> what was charged.
+ */
 const settle = ofAccount(settling + `
 local id = ARGV[2]
 return settle(id, load(id), ARGV[3], ARGV[4], ARGV[5], ARGV[6], ARGV[7], ARGV[8], ARGV[9])
 `)
 
-/** id, nanos: so much is set aside for a process from now on, where there is four times as much for anybody, else nothing -> how much. */
+/**
+ * id, nanos: so much is set aside for a process from now on, where there is four times as much for anybody, else
+ * nothing -> how much.
+ */
 const setAside = ofAccount(settling + `
 sweep()
 local id, wanted = ARGV[2], number(ARGV[3])
@@ -189,14 +216,18 @@ local hold = load(id)
 if hold and not hold.t then drop(id, hold) end
 `)
 
-/** id, key, day, text of the entry: gives a charge back, once; or the hold, and then a charge that comes later is none. */
+/**
+ * id, key, day, text of the entry: gives a charge back, once; or the hold, and then a charge that comes later is none.
+ */
 const refund = ofAccount(`
 local id, key, day = ARGV[2], ARGV[3], ARGV[4]
 local kind, charged = outcome(id)
 if kind == 'r' then return end
 if kind and charged ~= '0' then
   local balance = redis.call('HGET', account, 'balance') or '0'
-  if isLess(MOST, plus(number(balance), number(charged))) then return redis.error_reply('the balance would pass 2^63 - 1 nano-dollars') end
+  if isLess(MOST, plus(number(balance), number(charged))) then
+    return redis.error_reply('the balance would pass 2^63 - 1 nano-dollars')
+  end
   spend(key, day, negated(charged))
   local reference = id
   if kind == 'l' then reference = id .. '${REFUNDED_LATE}' end
@@ -223,14 +254,18 @@ for i = 3, 2 + count do redis.call('ZADD', leases, 'XX', now + ${LEASE_MS}, ARGV
 for i = 3 + count, #ARGV, 2 do redis.call('ZADD', base .. 'slot:' .. ARGV[i], now + ${LEASE_MS}, ARGV[i + 1]) end
 `)
 
-/** -> how many holds were swept; or -1: there are some, of which it can't be said yet whether their processes are gone. */
+/**
+ * -> how many holds were swept; or -1: there are some, of which it can't be said yet whether their processes are gone.
+ */
 const sweep = ofAccount(`
 local swept = sweep()
 if swept < 0 and redis.call('ZCARD', leases) == 0 then return 0 end
 return swept
 `)
 
-/** -> what is kept, and the last entry that it is the sum of: balance, id of the entry, then id and fields of each key. */
+/**
+ * -> what is kept, and the last entry that it is the sum of: balance, id of the entry, then id and fields of each key.
+ */
 const sums = ofAccount(`
 local last = redis.call('XREVRANGE', base .. 'ledger', '+', '-', 'COUNT', 1)[1]
 local found = { redis.call('HGET', account, 'balance') or '0', last and last[1] or '0-0' }
@@ -241,4 +276,4 @@ end
 return found
 `)
 
-export const money = { book, hold, extend, settle, setAside, release, refund, progress, renew, sweep, sums }
+export const money = { book, hold, wouldHold, extend, settle, setAside, release, refund, progress, renew, sweep, sums }

@@ -1,12 +1,16 @@
-// Lua: accounts and keys that were made through the admin API, and the audit log. In a slot of their own: {PREFIX}:records, a hash by kind
-// and id; {PREFIX}:audit, a list; {PREFIX}:changes, the last changes, newest first: an id that never comes twice, and the field. Who finds
-// the last one that it knows reads what came after; who does not has missed too many, or Redis has lost it: that one reads all.
+// Lua: accounts and keys that were made through the admin API, and the audit log. In a slot of their own:
+// {PREFIX}:records, a hash by kind and id; {PREFIX}:audit, a list; {PREFIX}:changes, the last changes, newest first: an
+// id that never comes twice, and the field. Who finds the last one that it knows reads what came after; who does not
+// has missed too many, or Redis has lost it: that one reads all.
 import { timed } from './account.ts'
 
 /** So many changes can be missed. */
 const CHANGES = 1000
 
-/** KEYS: records, audit, changes. field, version, text, audit line, channel, id -> whether it was of the version before. An empty field: only the line. */
+/**
+ * KEYS: records, audit, changes. field, version, text, audit line, channel, id -> whether it was of the version before.
+ * An empty field: only the line.
+ */
 const change = `
 local field, version = ARGV[1], tonumber(ARGV[2])
 if field ~= '' then
@@ -24,7 +28,10 @@ end
 return 1
 `
 
-/** KEYS: records, changes. the last change that is known -> the newest one, then field and value of what changed since; nothing: all may have. */
+/**
+ * KEYS: records, changes. the last change that is known -> the newest one, then field and value of what changed since;
+ * nothing: all may have.
+ */
 const since = `
 local found, seen = {}, {}
 for _, change in ipairs(redis.call('LRANGE', KEYS[2], 0, -1)) do

@@ -6,8 +6,8 @@
 //   answers, answer_times      hash, sorted set    by the client's name for the request
 //   claim:NAME     string      until when that name is a request's that is served now, and which
 //
-// And in a slot of their own, all that are open, for whoever watches them: {PREFIX}:open, a sorted set of "ACCOUNT ID" by the end of the
-// watcher's lease, and {PREFIX}:watchers, a hash of who that is.
+// And in a slot of their own, all that are open, for whoever watches them: {PREFIX}:open, a sorted set of "ACCOUNT ID"
+// by the end of the watcher's lease, and {PREFIX}:watchers, a hash of who that is.
 import { LEASE_MS, ofAccount, timed } from './account.ts'
 import { settling } from './money.ts'
 
@@ -27,7 +27,8 @@ hold.n, hold.t = nanos, task
 hold.p, hold.ps, hold.pw = nil, nil, nil
 save(id, hold)
 redis.call('ZREM', leases, id)
-redis.call('HSET', base .. 'task:' .. task, 'request_id', id, 'key', hold.k, 'nanos', nanos, 'created', ARGV[5], 'is_open', '1', 'text', ARGV[6])
+redis.call('HSET', base .. 'task:' .. task, 'request_id', id, 'key', hold.k, 'nanos', nanos, 'created', ARGV[5],
+  'is_open', '1', 'text', ARGV[6])
 redis.call('ZADD', base .. 'tasks', ARGV[5], task)
 redis.call('HSET', base .. 'tasked', id, task)
 return 1
@@ -39,7 +40,10 @@ local task = base .. 'task:' .. ARGV[2]
 if redis.call('HGET', task, 'is_open') == '1' then redis.call('HSET', task, 'text', ARGV[3]) end
 `)
 
-/** task, text, whether it is charged, nanos within its hold, the rest, day, oldest day, text of the entry -> what was charged; nothing: none is open. */
+/**
+ * task, text, whether it is charged, nanos within its hold, the rest, day, oldest day, text of the entry -> what was
+ * charged; nothing: none is open.
+ */
 const endTask = ofAccount(settling + `
 local task = base .. 'task:' .. ARGV[2]
 local known = redis.call('HMGET', task, 'is_open', 'request_id', 'key')
@@ -103,7 +107,8 @@ if ARGV[4] ~= '' then
   from = rank + 1
 end
 local found = {}
-for _, task in ipairs(redis.call(isDescending and 'ZREVRANGE' or 'ZRANGE', base .. 'tasks', from, from + ARGV[2] - 1)) do
+local range = isDescending and 'ZREVRANGE' or 'ZRANGE'
+for _, task in ipairs(redis.call(range, base .. 'tasks', from, from + ARGV[2] - 1)) do
   table.insert(found, task)
   table.insert(found, redis.call('HGETALL', base .. 'task:' .. task))
 end
@@ -194,5 +199,19 @@ end
 `)
 
 export const tasks = {
-  openTask, untask, noteTask, endTask, removeTask, forgetTasks, listTasks, keepAnswer, answer, dropAnswers, claim, unclaim, watchTasks, takeTasks, leaveTasks
+  openTask,
+  untask,
+  noteTask,
+  endTask,
+  removeTask,
+  forgetTasks,
+  listTasks,
+  keepAnswer,
+  answer,
+  dropAnswers,
+  claim,
+  unclaim,
+  watchTasks,
+  takeTasks,
+  leaveTasks
 }

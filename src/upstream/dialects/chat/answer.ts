@@ -1,8 +1,9 @@
-// What an answer of chat style holds, whole or in a delta: thoughts and words under their several names, calls, and why it ended.
-import { chatFields, STOP_REASONS } from '../../../chat-style.ts'
-import type { Exchange } from '../../../exchange.ts'
+// What an answer of chat style holds, whole or in a delta: thoughts and words under their several names, calls, and why
+// it ended.
+import { chatFields, chatStyle, STOP_REASONS } from '../../../protocols/chat.ts'
+import type { Exchange } from '../../../core/exchange.ts'
 import { clientId } from './call-ids.ts'
-import { isRecord, type Json } from '../../../json-value.ts'
+import { isRecord, type Json } from '../../../base/json.ts'
 import { textIn } from './json.ts'
 
 /** Ends that are failures, whatever was said until then: the vendor's own words for "it broke". */
@@ -13,13 +14,13 @@ export function hasFailed (finish: unknown): boolean {
 }
 
 /** In this order, that of thinking before speaking. */
-export interface Said {
+export interface Spoken {
   readonly thought: string
   readonly text: string
 }
 
 /** Of a message or a delta. */
-export function readSaid ({ content, reasoning_content: reasoning, reasoning: other, refusal }: Json): Said {
+export function readSpoken ({ content, reasoning_content: reasoning, reasoning: other, refusal }: Json): Spoken {
   let thought = textIn(reasoning) || textIn(other)
   let text = textIn(content)
   for (const part of Array.isArray(content) ? content as readonly unknown[] : []) {
@@ -59,8 +60,11 @@ export function stopOf (finish: unknown, vendors: unknown, hasCalls: boolean, { 
   if (reason !== 'end_turn' && reason !== 'tool_use') return { stop_reason: reason, stop_sequence: null }
   // Whatever the vendor calls it: a client runs the tools if it says so, and only then.
   if (hasCalls) return { stop_reason: 'tool_use', stop_sequence: null }
-  const isSequence = Array.isArray(body.stop_sequences) && typeof vendors === 'string' && body.stop_sequences.includes(vendors)
-  return isSequence ? { stop_reason: 'stop_sequence', stop_sequence: vendors } : { stop_reason: 'end_turn', stop_sequence: null }
+  const isSequence = Array.isArray(body.stop_sequences) && typeof vendors === 'string' &&
+    body.stop_sequences.includes(vendors)
+  return isSequence
+    ? { stop_reason: 'stop_sequence', stop_sequence: vendors }
+    : { stop_reason: 'end_turn', stop_sequence: null }
 }
 
 /** Whether the reason, which the client is told, is one that may cut a call in the middle. */
@@ -69,11 +73,15 @@ export function cutsCalls (finish: unknown): boolean {
   return reason === 'max_tokens' || reason === 'refusal'
 }
 
-const TRANSLATED = new Set(['role', 'content', 'reasoning_content', 'reasoning', 'refusal', 'tool_calls', 'function_call'])
+const TRANSLATED = new Set(['role', 'content', 'reasoning_content', 'reasoning', 'refusal', 'tool_calls',
+  'function_call'])
 
-/** What else the vendor says in a message or a delta, for a client of its own style: annotations, audio, details of reasoning. */
+/**
+ * What else the vendor says in a message or a delta, for a client of its own style: annotations, audio, details of
+ * reasoning.
+ */
 export function ownFields (said: Json, { route: { style } }: Exchange): Json | undefined {
-  if (style !== 'chat') return undefined
+  if (style !== chatStyle) return undefined
   let own: Record<string, unknown> | undefined
   for (const name in said) {
     const value = said[name]
@@ -101,7 +109,10 @@ export class CallIds {
     this.#request = id.slice(id.indexOf('_') + 1)
   }
 
-  /** One of our own for a call to which its vendor gave none, or that of another call. @throws {Error} there are too many calls */
+  /**
+   * One of our own for a call to which its vendor gave none, or that of another call.
+   * @throws {Error} there are too many calls
+   */
   next (theirs: string): string {
     if (this.#calls === MOST_CALLS) throw new Error(`the answer has more than ${MOST_CALLS} calls`)
     const given = theirs === '' ? '' : clientId(theirs)

@@ -1,5 +1,6 @@
-// The content blocks of a streamed answer: opened and closed one after the other, whatever the order in which a vendor sends their pieces.
-import { SseEvent } from '../../../sse.ts'
+// The content blocks of a streamed answer: opened and closed one after the other, whatever the order in which a vendor
+// sends their pieces.
+import { SseEvent } from '../../../core/sse.ts'
 import type { JsonEnd } from './json-end.ts'
 
 type Kind = 'text' | 'thinking' | 'tool_use'
@@ -76,7 +77,9 @@ export class Blocks {
   #add (block: Block, piece: string): void {
     if (block.index === undefined) {
       this.#waiting += piece.length
-      if (this.#waiting > MOST_WAITING) throw new Error(`more than ${MOST_WAITING} characters wait for calls before them`)
+      if (this.#waiting > MOST_WAITING) {
+        throw new Error(`more than ${MOST_WAITING} characters wait for calls before them`)
+      }
       block.waiting += piece
     } else this.#delta(block, piece)
     this.#advance()
@@ -94,7 +97,10 @@ export class Blocks {
   #open (block: Block): void {
     if (block.index !== undefined || (isCall(block) && block.name === '')) return
     block.index = this.#opened++
-    this.#out.push(SseEvent.of('content_block_start', { type: 'content_block_start', index: block.index, content_block: empty(block) }))
+    this.#out.push(
+      SseEvent.of('content_block_start', { type: 'content_block_start', index: block.index,
+        content_block: empty(block) })
+    )
     if (block.waiting === '') return
     this.#waiting -= block.waiting.length
     this.#delta(block, block.waiting)
@@ -114,7 +120,9 @@ export class Blocks {
     const { kind, index } = block
     // Nobody signed it. Clients that wait for a signature before they send a thought back get one that says so.
     const unsigned = { type: 'signature_delta', signature: '' }
-    if (kind === 'thinking') this.#out.push(SseEvent.of('content_block_delta', { type: 'content_block_delta', index, delta: unsigned }))
+    if (kind === 'thinking') {
+      this.#out.push(SseEvent.of('content_block_delta', { type: 'content_block_delta', index, delta: unsigned }))
+    }
     this.#out.push(SseEvent.of('content_block_stop', { type: 'content_block_stop', index }))
   }
 }

@@ -1,5 +1,5 @@
-// Ids of tool calls. Vendors of chat style make them as they like ("functions.weather:0"), those of messages style refuse most of that:
-// a conversation must be able to go on at either, and each vendor must get its own ids back.
+// Ids of tool calls. Vendors of chat style make them as they like ("functions.weather:0"), those of messages style
+// refuse most of that: a conversation must be able to go on at either, and each vendor must get its own ids back.
 import { hash } from 'node:crypto'
 
 const PREFIX = 'gwid_'

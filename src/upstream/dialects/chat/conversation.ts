@@ -1,9 +1,12 @@
-// System blocks and turns as the messages of a chat (protocol.md B6).
+// System blocks and turns as the messages of a chat.
 import { vendorsId } from './call-ids.ts'
-import { isRecord, type Json } from '../../../json-value.ts'
+import { isRecord, type Json } from '../../../base/json.ts'
 import { textIn, unsayable } from './json.ts'
 
-/** Claude Code's first system block: another hash in every request, with which no vendor's cache of prefixes would ever hit (A10). */
+/**
+ * Claude Code's first system block: another hash in every request, with which no vendor's cache of prefixes would ever
+ * hit (A10).
+ */
 const ATTRIBUTION = /^x-anthropic-billing-header/
 
 /**
@@ -48,7 +51,11 @@ function addQuestion (content: unknown, path: string, turns: Json[]): void {
 }
 
 /** @returns what only a user may show there: images and files */
-function addResult ({ tool_use_id: id, content, is_error: isError }: Json, path: string, turns: Json[]): readonly Json[] {
+function addResult (
+  { tool_use_id: id, content, is_error: isError }: Json,
+  path: string,
+  turns: Json[]
+): readonly Json[] {
   const parts = typeof content === 'string' ? [textPart(content)] : readParts(content, `${path}.content`)
   const media = parts.filter(({ type }) => type !== 'text')
   const text = parts.map((part) => textIn(part.text)).filter((one) => one !== '').join('\n')
@@ -57,17 +64,23 @@ function addResult ({ tool_use_id: id, content, is_error: isError }: Json, path:
   return media
 }
 
-function addAnswer (content: unknown, reasoning: string | undefined, thoughts: ReadonlyMap<unknown, string> | undefined, turns: Json[]): void {
+function addAnswer (
+  content: unknown,
+  reasoning: string | undefined,
+  thoughts: ReadonlyMap<unknown, string> | undefined,
+  turns: Json[]
+): void {
   const blocks: readonly unknown[] = Array.isArray(content) ? content : [textPart(textIn(content))]
   const calls: { readonly id: string }[] = []
   let text = ''
   let thought = ''
   for (const block of blocks) {
     if (!isRecord(block)) continue
-    // One answer in pieces: nothing stands between them. What ran at a vendor of messages style is its own, and has no words here.
+    // One answer in pieces: nothing stands between them. What ran at a vendor of messages style is its own, and has no
+    // words here.
     if (block.type === 'text') text += textIn(block.text)
     else if (block.type === 'tool_use') calls.push(toCall(block))
-    // A signature says that another vendor thought it (lesson 18).
+    // A signature says that another vendor thought it (src/README.md#signatures).
     else if (block.type === 'thinking' && textIn(block.signature) === '') thought += textIn(block.thinking)
   }
   if (text === '' && calls.length === 0) return
@@ -113,10 +126,17 @@ function readParts (blocks: unknown, path: string): readonly Json[] {
 function readPart (block: unknown, path: string): readonly Json[] {
   const { type, text, source } = isRecord(block) ? block : {}
   switch (type) {
-    case 'text': return textIn(text) === '' ? [] : [textPart(text as string)]
-    case 'image': if (isRecord(source)) return [{ type: 'image_url', image_url: { url: source.type === 'url' ? source.url : dataUrl(source) } }]; break
-    case 'document': return readDocument(block as Json, path)
-    case 'search_result': return readSearchResult(block as Json, path)
+    case 'text':
+      return textIn(text) === '' ? [] : [textPart(text as string)]
+    case 'image':
+      if (isRecord(source)) {
+        return [{ type: 'image_url', image_url: { url: source.type === 'url' ? source.url : dataUrl(source) } }]
+      }
+      break
+    case 'document':
+      return readDocument(block as Json, path)
+    case 'search_result':
+      return readSearchResult(block as Json, path)
   }
   throw unsayable(`${path}.type`, `is ${JSON.stringify(type ?? null).slice(0, 60)}`)
 }
@@ -125,9 +145,15 @@ function readDocument ({ source, title, context }: Json, path: string): readonly
   const { type, media_type: mediaType, data, content } = isRecord(source) ? source : {}
   const about = [title, context].flatMap((line) => textIn(line) === '' ? [] : [textPart(line as string)])
   if (type === 'text') return [...about, textPart(textIn(data))]
-  if (type === 'content') return [...about, ...(typeof content === 'string' ? [textPart(content)] : readParts(content, `${path}.source.content`))]
-  if (type !== 'base64' || mediaType !== 'application/pdf') throw unsayable(`${path}.source`, 'is no PDF and no text')
-  return [...about, { type: 'file', file: { filename: textIn(title) === '' ? 'document.pdf' : title, file_data: dataUrl(source as Json) } }]
+  if (type === 'content') {
+    return [...about,
+      ...(typeof content === 'string' ? [textPart(content)] : readParts(content, `${path}.source.content`))]
+  }
+  if (type !== 'base64' || mediaType !== 'application/pdf') {
+    throw unsayable(`${path}.source`, 'is no PDF and no text')
+  }
+  return [...about, { type: 'file',
+    file: { filename: textIn(title) === '' ? 'document.pdf' : title, file_data: dataUrl(source as Json) } }]
 }
 
 function readSearchResult ({ source, title, content }: Json, path: string): readonly Json[] {
@@ -135,7 +161,7 @@ function readSearchResult ({ source, title, content }: Json, path: string): read
   return [...heads, ...readParts(content, `${path}.content`)]
 }
 
-/** The data last: it may be the placeholder of bytes (blobs.ts). */
+/** The data last: it may be the placeholder of bytes (large-strings.ts). */
 function dataUrl ({ media_type: mediaType, data }: Json): string {
   return `data:${textIn(mediaType)};base64,${textIn(data)}`
 }

@@ -1,11 +1,12 @@
-// A chat completion as a message (protocol.md B6).
-import type { Exchange } from '../../../exchange.ts'
+// A chat completion as a message.
+import type { Exchange } from '../../../core/exchange.ts'
 import { ErrorReply } from '../error-reply.ts'
-import { argumentsOf, CallIds, callsIn, cutsCalls, hasFailed, ownFields, readSaid, stopOf, withOwnFields } from './answer.ts'
-import { isGiven, isRecord, type Json } from '../../../json-value.ts'
+import { argumentsOf, CallIds, callsIn, cutsCalls, hasFailed, ownFields, readSpoken, stopOf,
+  withOwnFields } from './answer.ts'
+import { isGiven, isRecord, type Json } from '../../../base/json.ts'
 import { textIn } from './json.ts'
 import { usageOf } from './usage.ts'
-import { guessUsage, messageId } from '../unsaid.ts'
+import { charactersOf, guessUsage, messageId } from '../omissions.ts'
 
 interface ToolUse {
   readonly type: 'tool_use'
@@ -18,11 +19,13 @@ interface ToolUse {
 export function toMessage (completion: unknown, exchange: Exchange): Json {
   const choice: unknown = isRecord(completion) && Array.isArray(completion.choices) ? completion.choices[0] : undefined
   if (!isRecord(completion) || !isRecord(choice) || !isRecord(choice.message)) {
-    throw isRecord(completion) && isGiven(completion.error) ? new ErrorReply(completion) : new Error('the answer is no chat completion')
+    throw isRecord(completion) && isGiven(completion.error)
+      ? new ErrorReply(completion)
+      : new Error('the answer is no chat completion')
   }
   const { finish_reason: finish, stop_reason: vendors, message } = choice
   if (hasFailed(finish)) throw new Error(`the answer ends in "${String(finish)}"`)
-  const { thought, text } = readSaid(message)
+  const { thought, text } = readSpoken(message)
   const ids = new CallIds(exchange)
   const calls = callsIn(message).map((call) => toBlock(call, cutsCalls(finish), ids.next(textIn(call.id))))
   const content = [
@@ -37,7 +40,7 @@ export function toMessage (completion: unknown, exchange: Exchange): Json {
     model: exchange.request.body.model,
     content,
     ...stopOf(finish, vendors, calls.length > 0, exchange),
-    usage: usageOf(completion, choice) ?? guessUsage(exchange, content.length === 0 ? 0 : JSON.stringify(content).length)
+    usage: usageOf(completion, choice) ?? guessUsage(exchange, charactersOf(content))
   }, ownFields(message, exchange))
 }
 

@@ -1,10 +1,12 @@
-// A body in messages style as a chat body (protocol.md B6). An allow-list: what is not named here does not travel, so that no field
-// which changes the vendor's price can be smuggled through (src/money/surcharges.ts), but for what the operator names.
+// A body in messages style as a chat body. An allow-list (src/README.md#allow-list): what is not named here does not
+// travel, so that no field which changes the vendor's price can be smuggled through
+// (plugins/billing-meter/surcharges.ts), but for what the operator names.
 import type { ChatConfig } from '../../../config/config.ts'
-import type { Exchange } from '../../../exchange.ts'
-import { Body, Model } from '../../../facts.ts'
+import type { Exchange } from '../../../core/exchange.ts'
+import { Body, Model } from '../../../core/facts.ts'
+import { chatStyle } from '../../../protocols/chat.ts'
 import { toChatMessages } from './conversation.ts'
-import { isGiven, isRecord, type Json } from '../../../json-value.ts'
+import { isGiven, isRecord, type Json } from '../../../base/json.ts'
 import { isClosed, toChatChoice, toChatTools } from './tools.ts'
 
 /** Of a chat client's own body. Messages style has no words for them; they are official, old, and cost nothing. */
@@ -16,7 +18,7 @@ const NOTHING: Json = Object.freeze({})
 export function toChat (exchange: Exchange, modelId: string, options: ChatConfig): Json {
   const { body, stream } = exchange.request
   // What a chat client sent, in its own words: where this dialect takes them, they need not go there and back.
-  const own = exchange.route.style === 'chat' ? exchange.find(Body) ?? NOTHING : NOTHING
+  const own = exchange.route.style === chatStyle ? exchange.find(Body) ?? NOTHING : NOTHING
   const model = exchange.get(Model)
   const chat: Record<string, unknown> = {}
   const add = (name: string, value: unknown): void => { if (isGiven(value)) chat[name] = value }
@@ -36,7 +38,9 @@ export function toChat (exchange: Exchange, modelId: string, options: ChatConfig
   if (tools.length > 0) {
     add('tools', tools)
     add('tool_choice', toChatChoice(body.tool_choice, tools))
-    if (isRecord(body.tool_choice) && body.tool_choice.disable_parallel_tool_use === true) add('parallel_tool_calls', false)
+    if (isRecord(body.tool_choice) && body.tool_choice.disable_parallel_tool_use === true) {
+      add('parallel_tool_calls', false)
+    }
   }
   if (model.thinking !== 'none') add('reasoning_effort', own.reasoning_effort ?? effortOf(body))
   add('response_format', formatOf(body, own))
@@ -64,5 +68,6 @@ function formatOf ({ output_config: output }: Json, { response_format: own }: Js
   if (!isRecord(format) || format.type !== 'json_schema') return ownType === 'json_object' ? own : undefined
   // Its schema as it was, not the grammar that a vendor of messages style would have got.
   if (ownType === 'json_schema') return own
-  return { type: 'json_schema', json_schema: { name: 'output', schema: format.schema, ...(isClosed(format.schema) && { strict: true }) } }
+  return { type: 'json_schema',
+    json_schema: { name: 'output', schema: format.schema, ...(isClosed(format.schema) && { strict: true }) } }
 }

@@ -1,16 +1,16 @@
-// The chunks of a chat completion as the events of a message (protocol.md B6): begun with the first chunk, ended when the vendor has
+// The chunks of a chat completion as the events of a message: begun with the first chunk, ended when the vendor has
 // said why it ended and what it used, or nothing more comes.
-import { CHAT_DELTA } from '../../../chat-style.ts'
-import type { Exchange } from '../../../exchange.ts'
-import type { StreamTransformer } from '../../../plugin.ts'
-import { SseEvent } from '../../../sse.ts'
-import { argumentsOf, CallIds, callsIn, cutsCalls, hasFailed, ownFields, readSaid, stopOf } from './answer.ts'
+import { CHAT_DELTA } from '../../../protocols/chat.ts'
+import type { Exchange } from '../../../core/exchange.ts'
+import type { StreamTransformer } from '../../../core/plugin.ts'
+import { SseEvent } from '../../../core/sse.ts'
+import { argumentsOf, CallIds, callsIn, cutsCalls, hasFailed, ownFields, readSpoken, stopOf } from './answer.ts'
 import { Blocks, type Call } from './blocks.ts'
-import { isGiven, isRecord, type Json } from '../../../json-value.ts'
+import { isGiven, isRecord, type Json } from '../../../base/json.ts'
 import { textIn } from './json.ts'
 import { JsonEnd } from './json-end.ts'
 import { usageOf, withGuessedOutput } from './usage.ts'
-import { guessUsage, messageId } from '../unsaid.ts'
+import { guessUsage, messageId } from '../omissions.ts'
 
 export function toEvents (exchange: Exchange): StreamTransformer {
   const blocks = new Blocks()
@@ -22,7 +22,7 @@ export function toEvents (exchange: Exchange): StreamTransformer {
   let characters = 0
   let hasStarted = false
   let isOver = false
-  /** Held: vendors send it twice, and usage with the second, or behind it (lesson 30). */
+  /** Held: vendors send it twice, and usage with the second, or behind it (src/README.md#drain-to-end). */
   let finish: unknown
   let vendorsStop: unknown
   let usage: Json | undefined
@@ -42,7 +42,9 @@ export function toEvents (exchange: Exchange): StreamTransformer {
   function end (): readonly SseEvent[] {
     isOver = true
     // With any other reason a client would run the tool with it.
-    if (!cutsCalls(finish) && calls.some(({ input }) => !input.isBlank && !input.isWhole)) throw new Error('the arguments of a call are no JSON')
+    if (!cutsCalls(finish) && calls.some(({ input }) => !input.isBlank && !input.isWhole)) {
+      throw new Error('the arguments of a call are no JSON')
+    }
     blocks.end()
     const delta = stopOf(finish, vendorsStop, calls.length > 0, exchange)
     return [
@@ -69,7 +71,8 @@ export function toEvents (exchange: Exchange): StreamTransformer {
     if (name === '') return known
     // Gemini counts every call as 0; others repeat the name, or the id, with each piece.
     if (theirs !== '' && known.vendorsId !== '' && theirs !== known.vendorsId) return undefined
-    // A name behind a whole input begins another call. Where an index or an id says that it does not, it must bring input of its own.
+    // A name behind a whole input begins another call. Where an index or an id says that it does not, it must bring
+    // input of its own.
     const hasMore = piece !== '' || (typeof index !== 'number' && theirs === '')
     const isAnother = known.name !== '' && (known.name !== name || (known.input.isWhole && hasMore))
     return isAnother ? undefined : known
@@ -95,7 +98,7 @@ export function toEvents (exchange: Exchange): StreamTransformer {
   }
 
   function readDelta (delta: Json): void {
-    const { thought, text } = readSaid(delta)
+    const { thought, text } = readSpoken(delta)
     characters += thought.length + text.length
     blocks.say('thinking', thought)
     blocks.say('text', text)
@@ -106,7 +109,9 @@ export function toEvents (exchange: Exchange): StreamTransformer {
     if (isGiven(chunk.error)) return [SseEvent.of('error', chunk)]
     if (!Array.isArray(chunk.choices)) return []
     // We ask for one answer. A vendor that gives more gets the first read.
-    const choice = chunk.choices.find((one) => isRecord(one) && (one.index === 0 || !isGiven(one.index))) as Json | undefined
+    const choice = chunk.choices.find((one) => isRecord(one) && (one.index === 0 || !isGiven(one.index))) as
+      | Json
+      | undefined
     const reported = usageOf(chunk, choice)
     const out = [...start()]
     const delta = isRecord(choice?.delta) ? choice.delta : {}
@@ -121,7 +126,9 @@ export function toEvents (exchange: Exchange): StreamTransformer {
     if (isGiven(choice?.finish_reason) && choice!.finish_reason !== '') {
       finish = choice!.finish_reason
       vendorsStop = choice!.stop_reason
-      if (hasFailed(finish)) return [...out, SseEvent.of('error', { error: { type: 'api_error', message: String(finish) } })]
+      if (hasFailed(finish)) {
+        return [...out, SseEvent.of('error', { error: { type: 'api_error', message: String(finish) } })]
+      }
     }
     // Usage in chunks before the last words is not the last of it.
     if (finish !== undefined && reported !== undefined) out.push(...end())
@@ -135,7 +142,9 @@ export function toEvents (exchange: Exchange): StreamTransformer {
       if (data === '[DONE]') return end()
       // Words between the chunks ("keepalive", nothing at all) are no part of the answer; a chunk that is broken is.
       const chunk = data.startsWith('{') ? event.json : undefined
-      if (event.event === 'error') return SseEvent.of('error', isRecord(chunk) ? chunk : { error: { type: 'api_error', message: data } })
+      if (event.event === 'error') {
+        return SseEvent.of('error', isRecord(chunk) ? chunk : { error: { type: 'api_error', message: data } })
+      }
       return isRecord(chunk) ? readChunk(chunk) : undefined
     },
     /** Nothing more comes. Without a reason why it ended, the answer is not whole. */

@@ -1,11 +1,12 @@
-// Tools, and which of them the model may or must call (protocol.md B6).
-import { clientTools } from '../../../money/bound.ts'
-import { isGiven, isRecord, type Json } from '../../../json-value.ts'
+// Tools, and which of them the model may or must call.
+import { clientTools } from '../../../tokens/bound.ts'
+import { isGiven, isRecord, type Json } from '../../../base/json.ts'
 import { textIn, unsayable } from './json.ts'
 
 interface ChatTool {
   readonly type: 'function'
-  readonly function: { readonly name: string, readonly description?: string, readonly parameters: Json, readonly strict?: true }
+  readonly function: { readonly name: string, readonly description?: string, readonly parameters: Json,
+    readonly strict?: true }
 }
 
 /** @throws {GatewayError} invalid_request: a tool that only the vendor of messages style can describe to its model */
@@ -15,8 +16,10 @@ export function toChatTools (tools: unknown): readonly ChatTool[] {
     if (!isRecord(tool)) return []
     const { type, name, description, input_schema: schema, strict } = tool
     if (isGiven(type) && type !== 'custom') {
-      if (clientTools.test(textIn(type))) throw unsayable(`tools[${i}].type`, `is "${textIn(type).slice(0, 60)}", a tool that its vendor describes`)
-      return []                                               // runs at its vendor, and can't be called elsewhere
+      if (clientTools.test(textIn(type))) {
+        throw unsayable(`tools[${i}].type`, `is "${textIn(type).slice(0, 60)}", a tool that its vendor describes`)
+      }
+      return [] // runs at its vendor, and can't be called elsewhere
     }
     return [{
       type: 'function',
@@ -38,7 +41,9 @@ export function toChatChoice (choice: unknown, tools: readonly ChatTool[]): unkn
     case 'none': return choice.type
     case 'any': return 'required'
     case 'tool':
-      if (!tools.some(({ function: { name } }) => name === choice.name)) throw unsayable('tool_choice.name', 'names a tool that runs at its vendor')
+      if (!tools.some(({ function: { name } }) => name === choice.name)) {
+        throw unsayable('tool_choice.name', 'names a tool that runs at its vendor')
+      }
       return { type: 'function', function: { name: choice.name } }
   }
   return undefined
@@ -63,5 +68,7 @@ export function isClosed (schema: unknown, depth = 0): boolean {
 
 function isClosedWithin (schema: Json, depth: number): boolean {
   if (!isClosed(schema.items, depth + 1) || !isClosed(schema.anyOf, depth + 1)) return false
-  return [schema.$defs, schema.definitions].every((named) => !isRecord(named) || Object.values(named).every((one) => isClosed(one, depth + 1)))
+  return [schema.$defs, schema.definitions].every((named) =>
+    !isRecord(named) || Object.values(named).every((one) => isClosed(one, depth + 1))
+  )
 }

@@ -1,10 +1,12 @@
-// Usage of chat style in the disjoint classes of messages style: a token of a prompt is counted once, wherever it was read from (lesson 11).
+// Usage of chat style in the disjoint classes of messages style: a token of a prompt is counted once, wherever it was
+// read from (src/README.md#usage-classes).
 import { guessedOutput } from '../../../money/usage.ts'
-import { isRecord, type Json } from '../../../json-value.ts'
+import { isRecord, type Json } from '../../../base/json.ts'
 
 /** Undefined: nothing was reported. In a stream also a `null` in every chunk but one. */
 export function usageOf (chunk: Json, choice: unknown): Json | undefined {
-  return toUsage(chunk.usage) ?? toUsage(isRecord(choice) ? choice.usage : undefined) ?? toUsage(isRecord(chunk.x_groq) ? chunk.x_groq.usage : undefined)
+  return toUsage(chunk.usage) ?? toUsage(isRecord(choice) ? choice.usage : undefined) ??
+    toUsage(isRecord(chunk.x_groq) ? chunk.x_groq.usage : undefined)
 }
 
 function toUsage (reported: unknown): Json | undefined {
@@ -12,9 +14,12 @@ function toUsage (reported: unknown): Json | undefined {
   const { prompt_tokens: prompt, completion_tokens: completion, total_tokens: total } = reported
   if (!isCount(prompt) || !isCount(completion)) return undefined
   const details = isRecord(reported.prompt_tokens_details) ? reported.prompt_tokens_details : {}
-  const read = Math.min(prompt, [details.cached_tokens, reported.prompt_cache_hit_tokens, reported.cached_tokens].find(isCount) ?? 0)
+  const read = Math.min(prompt,
+    [details.cached_tokens, reported.prompt_cache_hit_tokens, reported.cached_tokens].find(isCount) ?? 0)
   const written = Math.min(prompt - read, isCount(details.cache_write_tokens) ? details.cache_write_tokens : 0)
-  const thought = isRecord(reported.completion_tokens_details) ? reported.completion_tokens_details.reasoning_tokens : undefined
+  const thought = isRecord(reported.completion_tokens_details)
+    ? reported.completion_tokens_details.reasoning_tokens
+    : undefined
   // Most vendors count what was thought among the completion; of those that do not the total tells.
   const isApart = isCount(thought) && thought > 0 && total === prompt + completion + thought
   return {
@@ -32,7 +37,12 @@ function isCount (value: unknown): value is number {
 
 /** Where more was produced than a report knows of. @param characters that were produced */
 export function withGuessedOutput (usage: Json, characters: number): Json {
-  const { input_tokens: input, cache_creation_input_tokens: written, cache_read_input_tokens: read, output_tokens: reported } = usage
+  const {
+    input_tokens: input,
+    cache_creation_input_tokens: written,
+    cache_read_input_tokens: read,
+    output_tokens: reported
+  } = usage
   return {
     input_tokens: input, cache_creation_input_tokens: written, cache_read_input_tokens: read,
     output_tokens: Math.max(reported as number, Math.ceil(characters / 4)), [guessedOutput]: true

@@ -1,8 +1,11 @@
 // Content blocks as their types must be: clients read these fields without a look whether they are there.
-import type { Exchange } from '../../../exchange.ts'
-import { isRecord, type Json } from '../../../json-value.ts'
+import type { Exchange } from '../../../core/exchange.ts'
+import { isRecord, type Json } from '../../../base/json.ts'
 
-/** What a field is where a vendor leaves it out, by the block's type. Of other types nothing is known: they pass as they are. */
+/**
+ * What a field is where a vendor leaves it out, by the block's type. Of other types nothing is known: they pass as they
+ * are.
+ */
 const UNSAID: Readonly<Record<string, Json>> = {
   text: { text: '' },
   thinking: { thinking: '', signature: '' },
@@ -39,12 +42,16 @@ export class WholeBlocks {
     const unsaid: Record<string, unknown> = { ...block.type !== type && { type } }
     for (const [name, value] of Object.entries(UNSAID[type] ?? {})) {
       const said = block[name] ?? undefined
-      if (said === undefined) unsaid[name] = value
-      else if (typeof said !== typeof value) throw new Error(`"${name}" of a content block of type "${type}" is of another type`)
+      if (said === undefined) { unsaid[name] = value }
+      else if (typeof said !== typeof value) {
+        throw new Error(`"${name}" of a content block of type "${type}" is of another type`)
+      }
     }
     if (isCall(type)) {
       if (typeof block.name !== 'string' || block.name === '') throw new Error('a call has no name')
-      if (typeof block.id !== 'string' || block.id === '') unsaid.id = `${type === 'server_tool_use' ? 'srvtoolu' : 'toolu'}_${this.#request}_${this.#calls}`
+      if (typeof block.id !== 'string' || block.id === '') {
+        unsaid.id = `${type === 'server_tool_use' ? 'srvtoolu' : 'toolu'}_${this.#request}_${this.#calls}`
+      }
       this.#calls++
     }
     return Object.keys(unsaid).length === 0 ? block : { ...block, ...unsaid }

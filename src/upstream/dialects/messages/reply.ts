@@ -1,8 +1,9 @@
-// A whole answer of messages style with all that it must have (spec 2.3): vendors that imitate the style leave things out.
-import type { Exchange } from '../../../exchange.ts'
-import { isRecord, type Json } from '../../../json-value.ts'
+// A whole answer of messages style with all that it must have (src/README.md#message-shape): vendors that imitate the
+// style leave things out.
+import type { Exchange } from '../../../core/exchange.ts'
+import { isRecord, type Json } from '../../../base/json.ts'
 import { ErrorReply } from '../error-reply.ts'
-import { messageId } from '../unsaid.ts'
+import { messageId } from '../omissions.ts'
 import { WholeBlocks } from './blocks.ts'
 import { wholeUsage } from './usage.ts'
 
@@ -11,15 +12,19 @@ export function toMessage (body: unknown, exchange: Exchange): Json {
   if (!isRecord(body)) throw new Error('the answer is no object')
   const { content: said, type, error } = body
   if (!Array.isArray(said) && (type === 'error' || isRecord(error))) throw new ErrorReply(body)
-  if ((type ?? 'message') !== 'message' || (type === undefined && said === undefined)) throw new Error('the answer is not a message')
+  if ((type ?? 'message') !== 'message' || (type === undefined && said === undefined)) {
+    throw new Error('the answer is not a message')
+  }
   const blocks = new WholeBlocks(exchange)
   const content = contentOf(said).map((block) => blocks.fill(block))
   return Object.assign(body, {                                // just parsed: nobody else has it
     ...headOf(body, exchange),
     content,
-    stop_reason: typeof body.stop_reason === 'string' ? body.stop_reason : reasonFor(content.some((block) => block.type === 'tool_use')),
+    stop_reason: typeof body.stop_reason === 'string'
+      ? body.stop_reason
+      : reasonFor(content.some((block) => block.type === 'tool_use')),
     stop_sequence: body.stop_sequence ?? null,
-    usage: wholeUsage(body.usage, exchange, content.length === 0 ? 0 : JSON.stringify(content).length)
+    usage: wholeUsage(body.usage, exchange, content)
   })
 }
 
@@ -30,9 +35,10 @@ function contentOf (said: unknown): readonly unknown[] {
   return said
 }
 
-/** The fields of a message that every one has from its start; the model is the one that the client knows (protocol.md K 2.3d). */
+/** The fields of a message that every one has from its start; the model is the one that the client knows. */
 export function headOf ({ id }: Json, exchange: Exchange): Json {
-  return { id: typeof id === 'string' && id !== '' ? id : messageId(exchange), type: 'message', role: 'assistant', model: exchange.request.body.model }
+  return { id: typeof id === 'string' && id !== '' ? id : messageId(exchange), type: 'message', role: 'assistant',
+    model: exchange.request.body.model }
 }
 
 /** Why it ended, of a vendor that does not say. */

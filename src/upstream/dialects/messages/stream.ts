@@ -1,11 +1,12 @@
-// The events of a message with all that they must have, in the order that clients wait for (spec 6.1): vendors that imitate the style
-// leave events out, or fields of them. What is whole passes as the bytes that came.
-import type { Exchange } from '../../../exchange.ts'
-import { isRecord, type Json } from '../../../json-value.ts'
+// The events of a message with all that they must have, in the order that clients wait for
+// (src/README.md#message-shape): vendors that imitate the style leave events out, or fields of them. What is whole
+// passes as the bytes that came.
+import type { Exchange } from '../../../core/exchange.ts'
+import { isRecord, type Json } from '../../../base/json.ts'
 import { guessedOutput, isCount } from '../../../money/usage.ts'
-import type { StreamTransformer } from '../../../plugin.ts'
-import { SseEvent } from '../../../sse.ts'
-import { guessOutput } from '../unsaid.ts'
+import type { StreamTransformer } from '../../../core/plugin.ts'
+import { SseEvent } from '../../../core/sse.ts'
+import { guessOutput } from '../omissions.ts'
 import { isCall, WholeBlocks } from './blocks.ts'
 import { headOf, reasonFor } from './reply.ts'
 import { wholeUsage } from './usage.ts'
@@ -19,13 +20,19 @@ interface Open {
   readonly type: unknown
 }
 
-/** The block that a delta belongs to, where the vendor has begun none. Nobody can begin a call for it, whose name is not in its deltas. */
-const BLOCK_OF: Readonly<Record<string, string>> = { text_delta: 'text', citations_delta: 'text', thinking_delta: 'thinking', signature_delta: 'thinking' }
+/**
+ * The block that a delta belongs to, where the vendor has begun none. Nobody can begin a call for it, whose name is not
+ * in its deltas.
+ */
+const BLOCK_OF: Readonly<Record<string, string>> = { text_delta: 'text', citations_delta: 'text',
+  thinking_delta: 'thinking', signature_delta: 'thinking' }
 
 /** The field that says something in a delta, by its type. */
-const FIELD_OF: Readonly<Record<string, string>> = { text_delta: 'text', thinking_delta: 'thinking', input_json_delta: 'partial_json', signature_delta: 'signature' }
+const FIELD_OF: Readonly<Record<string, string>> = { text_delta: 'text', thinking_delta: 'thinking',
+  input_json_delta: 'partial_json', signature_delta: 'signature' }
 
-const BEHIND_START = new Set(['content_block_start', 'content_block_delta', 'content_block_stop', 'message_delta', 'message_stop'])
+const BEHIND_START = new Set(['content_block_start', 'content_block_delta', 'content_block_stop', 'message_delta',
+  'message_stop'])
 const KNOWN = new Set([...BEHIND_START, 'message_start', 'ping', 'error'])
 
 type Out = SseEvent | readonly SseEvent[] | undefined
@@ -57,12 +64,18 @@ export function toEvents (exchange: Exchange): StreamTransformer {
     const { content, usage } = message
     if (isRecord(usage) && isCount(usage.output_tokens)) output = usage.output_tokens
     const whole = {
-      ...message, ...headOf(message, exchange), content: [],
-      stop_reason: message.stop_reason ?? null, stop_sequence: message.stop_sequence ?? null, usage: wholeUsage(usage, exchange, 0)
+      ...message,
+      ...headOf(message, exchange),
+      content: [],
+      stop_reason: message.stop_reason ?? null,
+      stop_sequence: message.stop_sequence ?? null,
+      usage: wholeUsage(usage, exchange, [])
     }
     const event = SseEvent.of('message_start', { ...data, type: 'message_start', message: whole })
     // As of a turn whose calls a program of the model's has made: they are blocks like all others.
-    return Array.isArray(content) && content.length > 0 ? [event, ...content.flatMap((block: unknown, i) => [...begin(block, i), ...end(open.at(-1))])] : event
+    return Array.isArray(content) && content.length > 0
+      ? [event, ...content.flatMap((block: unknown, i) => [...begin(block, i), ...end(open.at(-1))])]
+      : event
   }
 
   /** @param event as it came, if it did @returns its start, and what a vendor has put into that */
@@ -77,7 +90,10 @@ export function toEvents (exchange: Exchange): StreamTransformer {
       : type === 'thinking' && thinking !== '' ? [delta(index, { type: 'thinking_delta', thinking })] : []
     const isWhole = event !== undefined && block === said && theirs === index && early.length === 0
     const content = early.length === 0 ? block : type === 'text' ? { ...block, text: '' } : { ...block, thinking: '' }
-    return [...ended, isWhole ? event : SseEvent.of('content_block_start', { ...data, type: 'content_block_start', index, content_block: content }), ...early]
+    return [...ended, isWhole
+      ? event
+      : SseEvent.of('content_block_start', { ...data, type: 'content_block_start', index, content_block: content }),
+      ...early]
   }
 
   function end (block: Open | undefined): SseEvent[] {
@@ -93,7 +109,9 @@ export function toEvents (exchange: Exchange): StreamTransformer {
   /** The one that is meant; without a number the last that may hold it. */
   function find (theirs: unknown, delta?: string): Open | undefined {
     const fitting = delta === undefined ? open : open.filter(({ type }) => mayHold(type, delta))
-    return theirs === undefined || theirs === null ? fitting.at(-1) : fitting.find((one) => one.theirs === theirs) ?? fitting.find((one) => one.theirs === undefined)
+    return theirs === undefined || theirs === null
+      ? fitting.at(-1)
+      : fitting.find((one) => one.theirs === theirs) ?? fitting.find((one) => one.theirs === undefined)
   }
 
   function readDelta (event: SseEvent, data: Json): Out {
@@ -106,7 +124,12 @@ export function toEvents (exchange: Exchange): StreamTransformer {
     if (field !== undefined && typeof said[field] !== 'string') throw new Error(`"${field}" of a delta is no text`)
     if (field !== undefined && field !== 'signature') characters += (said[field] as string).length
     const block = find(data.index, type)
-    if (block !== undefined) return block.index === data.index && said.type === type ? event : SseEvent.of('content_block_delta', { ...data, type: 'content_block_delta', index: block.index, delta: { ...said, type } })
+    if (block !== undefined) {
+      return block.index === data.index && said.type === type
+        ? event
+        : SseEvent.of('content_block_delta', { ...data, type: 'content_block_delta', index: block.index,
+          delta: { ...said, type } })
+    }
     const begun = BLOCK_OF[type]
     if (begun === undefined) throw new Error('a delta belongs to no content block')
     const before = begin({ type: begun }, data.index)
@@ -123,7 +146,8 @@ export function toEvents (exchange: Exchange): StreamTransformer {
   /** All that was said of the end, what came later over what came earlier. */
   function joined (data: Json, said: Json, usage: Json): NonNullable<typeof unsaid> {
     const given = Object.fromEntries(Object.entries(said).filter(([, value]) => value !== null && value !== undefined))
-    return { data: { ...unsaid?.data, ...data }, delta: { ...unsaid?.delta, ...given }, usage: { ...unsaid?.usage, ...usage } }
+    return { data: { ...unsaid?.data, ...data }, delta: { ...unsaid?.delta, ...given },
+      usage: { ...unsaid?.usage, ...usage } }
   }
 
   function readEnd (event: SseEvent, data: Json): Out {
@@ -191,14 +215,19 @@ export function toEvents (exchange: Exchange): StreamTransformer {
 /** Words are no thoughts, and neither is the input of a call. Of types that are new to us nothing is known. */
 function mayHold (block: unknown, delta: string): boolean {
   if (isCall(block)) return BLOCK_OF[delta] === undefined
-  return block !== 'text' && block !== 'thinking' ? true : delta !== 'input_json_delta' && (BLOCK_OF[delta] ?? block) === block
+  return block !== 'text' && block !== 'thinking'
+    ? true
+    : delta !== 'input_json_delta' && (BLOCK_OF[delta] ?? block) === block
 }
 
 function nameOf ({ event }: SseEvent, { type }: Json): string {
   return typeof type === 'string' && !KNOWN.has(event) && (event === '' || KNOWN.has(type)) ? type : event
 }
 
-/** Official clients drop records without an `event:` line, and read the type of those with one. What is new to us keeps its own. */
+/**
+ * Official clients drop records without an `event:` line, and read the type of those with one. What is new to us keeps
+ * its own.
+ */
 function withName (name: string, event: SseEvent, data: Json): SseEvent {
   if (event.event === name && (data.type === name || !KNOWN.has(name))) return event
   return data.type === name ? new SseEvent(name, event.data) : SseEvent.of(name, { ...data, type: name })

@@ -1,23 +1,30 @@
-// Usage as clients of messages style must find it: two counts, ours where the vendor has none. What is billed is not taken from those.
-import type { Exchange } from '../../../exchange.ts'
-import { isRecord, type Json } from '../../../json-value.ts'
+// Usage as clients of messages style must find it: two counts, ours where the vendor has none. What is billed is not
+// taken from those.
+import type { Exchange } from '../../../core/exchange.ts'
+import { isRecord, type Json } from '../../../base/json.ts'
 import { guessedInput, guessedOutput, isCount } from '../../../money/usage.ts'
-import { guessInput, guessOutput, guessUsage } from '../unsaid.ts'
+import { charactersOf, guessInput, guessOutput, guessUsage } from '../omissions.ts'
 
 /**
- * @param characters that were produced
+ * @param content that was produced
  * @returns the same object where nothing is left out
  */
-export function wholeUsage (usage: unknown, exchange: Exchange, characters: number): Json {
+export function wholeUsage (usage: unknown, exchange: Exchange, content: readonly Json[]): Json {
   const reported = isRecord(usage) ? usage : {}
-  const { input_tokens: input, output_tokens: output, cache_read_input_tokens: read, cache_creation_input_tokens: written } = reported
+  const {
+    input_tokens: input,
+    output_tokens: output,
+    cache_read_input_tokens: read,
+    cache_creation_input_tokens: written
+  } = reported
   const hasInput = isCount(input) || isCount(read) || isCount(written)
-  if (!hasInput && !isCount(output)) return { ...reported, ...guessUsage(exchange, characters) }
+  if (!hasInput && !isCount(output)) return { ...reported, ...guessUsage(exchange, charactersOf(content)) }
   if (isCount(input) && isCount(output)) return reported
   return {
     ...reported,
     // All of it came from a cache, or went into one.
-    ...(!isCount(input) && (hasInput ? { input_tokens: 0 } : { input_tokens: guessInput(exchange), [guessedInput]: true })),
-    ...(!isCount(output) && { output_tokens: guessOutput(characters), [guessedOutput]: true })
+    ...(!isCount(input) &&
+      (hasInput ? { input_tokens: 0 } : { input_tokens: guessInput(exchange), [guessedInput]: true })),
+    ...(!isCount(output) && { output_tokens: guessOutput(charactersOf(content)), [guessedOutput]: true })
   }
 }

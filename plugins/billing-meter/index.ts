@@ -1,0 +1,132 @@
+// Holds the worst case before an upstream is called, counts what was used, and settles once. The only plugin that moves
+// money.
+import { after, type Awaitable } from '../../src/base/awaitable.ts'
+import type { Config } from '../../src/config/config.ts'
+import { isSoldByTokens } from '../../src/config/sections/modalities.ts'
+import type { Exchange, Outcome } from '../../src/core/exchange.ts'
+import { ApiKey, Charge, fact, Model, Plan, Variant, WorstCase } from '../../src/core/facts.ts'
+import { limitsOf } from '../../src/accounts/key-limits.ts'
+import { itemPrice } from '../../src/money/item-price.ts'
+import { isTerminal } from '../../src/protocols/messages.ts'
+import { formatUsd, parseUsd } from '../../src/money/nanos.ts'
+import { spansOf } from '../../src/money/price-schedule.ts'
+import { definePlugin } from '../../src/core/plugin.ts'
+import { SseEvent } from '../../src/core/sse.ts'
+import { boundsOf } from './bounds.ts'
+import { imagesIn } from './items.ts'
+import { Meter } from './meter.ts'
+
+/** What is open about one exchange. Private to this plugin. */
+const Metered = fact<Meter>('billing-meter')
+
+interface Options {
+  readonly low_balance_usd: string
+}
+
+export const billingMeter = definePlugin<Options>({
+  name: 'billing-meter',
+  schema: {
+    properties: {
+      low_balance_usd: { description: 'While the balance of an account is below it, its requests run one at a time.',
+        usd: 9, default: '1' }
+    }
+  },
+  reads: [ApiKey, Model, Plan, Variant],
+  writes: [Charge, Metered, WorstCase],
+  provides: ['billing'],
+  always: true,
+  create ({ low_balance_usd: low }, config, services) {
+    compilePrices(config, services.now())
+    const lowBalance = parseUsd(low)
+    return {
+      onRequest (exchange) {
+        const { endpoint } = exchange.route
+        if (endpoint.kind === 'local' || endpoint.kind === 'download') return
+        const bounds = boundsOf(exchange, services.now())
+        exchange.set(WorstCase, bounds)
+        const owner = exchange.find(ApiKey)
+        if (owner === undefined) {
+          if (bounds.most === 0n) return
+          // Better an error at the first try than a route that gives away what has a price (src/README.md#no-unpriced).
+          throw new Error(
+            `the route ${exchange.route.name} has a price, and nobody to charge: put auth into its pipeline`
+          )
+        }
+        const meter = new Meter(exchange, services, bounds)
+        exchange.set(Metered, meter)
+        // Before the hold is taken (src/README.md#settle-once). The second finds work only where the first threw.
+        const end = (outcome: Outcome): Awaitable<void> => meter.end(outcome)
+        exchange.onSettle(end)
+        exchange.onFinish(end)
+        return meter.hold(owner, lowBalance)
+      },
+
+      perAttempt (attempt, exchange) {
+        const meter = exchange.find(Metered)
+        if (meter === undefined) return {}
+        if (!isSoldByTokens(exchange.get(Model).kind)) {
+          meter.beginItems(attempt)
+          return { onUpstreamReply (reply) { meter.images = imagesIn(reply.body) } }
+        }
+        const tally = meter.begin(attempt)
+        return {
+          onUpstreamReply (reply) { tally.readReply(reply.body) },
+          onUpstreamEvent (event) { if (tally.see(event)) meter.updatePaidTokens() }
+        }
+      },
+
+      onReply (reply, exchange) {
+        const meter = exchange.find(Metered)
+        if (meter === undefined) return
+        meter.status = reply.status
+        if (reply.kind !== 'json') return
+        return after(meter.completedCharge,
+          (nanos) => ({ ...reply, headers: { ...reply.headers, 'x-gateway-cost-usd': formatUsd(nanos) } }))
+      },
+
+      onStream (exchange) {
+        const meter = exchange.find(Metered)
+        const tally = meter?.tally
+        if (meter === undefined || tally === undefined) return
+        const isTold = tellsCost(exchange)
+        let charge = 0n
+        return {
+          ready (event) {
+            if (!isTerminal(event)) return meter.ready(tally, event)
+            if (!isTold) return
+            const told = after(meter.completedCharge, (nanos) => { charge = nanos })
+            return told instanceof Promise ? told : undefined
+          },
+          event (event) {
+            if (isTold && isTerminal(event)) {
+              return [SseEvent.of('ping', { type: 'ping', charged_usd: formatUsd(charge) }), event]
+            }
+            meter.deliver(tally, event)
+            if (tally.soFar >= meter.nextCheckpoint) meter.checkpoint(tally)
+            return event
+          }
+        }
+      }
+    }
+  }
+})
+
+/**
+ * Whether the end of a stream says what it costs: to whoever translates it, and to a client of messages style that
+ * wants to know. There it stands in a ping of its own, which all clients skip: the bytes of the other events are the
+ * upstream's, and stay as they are. To a client that has not asked nothing is added.
+ */
+function tellsCost ({ route, received }: Exchange): boolean {
+  return route.style.tellsCost || received.headers['x-gateway-cost'] === 'stream'
+}
+
+/** Prices are compiled with the snapshot, so that a bad one refuses the configuration and not a request. */
+function compilePrices (config: Config, now: number): void {
+  for (const { kind, channels } of config.models) {
+    for (const sold of Object.values(channels)) {
+      if (isSoldByTokens(kind)) spansOf(sold)
+      else itemPrice(sold)
+    }
+  }
+  for (const key of config.keys) { limitsOf(key, now) }
+}

@@ -1,0 +1,129 @@
+// What makes a vendor charge more than its price of tokens. Refused unless the model has a price for it
+// (src/README.md#no-unpriced): what is not priced would be given away.
+import { GatewayError } from '../../src/errors.ts'
+import { type TokenPrice, noUses, type CompiledPrice, type Uses } from '../../src/money/price.ts'
+import type { Body } from '../../src/core/facts.ts'
+import { clientTools } from '../../src/tokens/bound.ts'
+
+/**
+ * Fields of the body, with the values that cost nothing extra; and the name of their price in `extras`. `thread` brings
+ * in what the vendor has stored, `compaction` makes it read and write tokens beside those that it reports,
+ * `billing_policy` says who pays it.
+ */
+const FIELDS: Readonly<Record<string, readonly unknown[]>> = {
+  speed: [null, 'standard'],
+  service_tier: [null, 'auto', 'standard_only'],
+  inference_geo: [null, 'global'],
+  container: [null],
+  mcp_servers: [null],
+  fallbacks: [null],
+  thread: [null],
+  compaction: [null],
+  billing_policy: [null]
+}
+
+/** Runs at the vendor, for the tokens alone. */
+const TOOL_SEARCH = /^tool_search_/
+
+/**
+ * @param prices of every channel that may serve the request
+ * @throws {GatewayError} invalid_request, naming the field
+ */
+export function refuseSurcharges (body: Body, prices: readonly (TokenPrice | 'free')[]): void {
+  const isPriced = (name: string): boolean =>
+    prices.every((price) => price === 'free' || (price.extras !== undefined && Object.hasOwn(price.extras, name)))
+  for (const name in FIELDS) {
+    const value = body[name]
+    if (
+      value === undefined || FIELDS[name]!.includes(value) || (Array.isArray(value) && value.length === 0) ||
+      isPriced(name)
+    ) continue
+    throw refuseField(name, name)
+  }
+  const compacting = listOf(recordOf(body['context_management'])['edits']).findIndex((edit) =>
+    isCompaction(recordOf(edit)['type'])
+  )
+  if (compacting !== -1 && !isPriced('compaction')) {
+    throw refuseField('compaction', `context_management.edits[${compacting}]`)
+  }
+  for (const [index, tool] of listOf(body['tools']).entries()) {
+    const name = priceOf(tool)
+    if (name !== undefined && !isPriced(name)) throw refuseTool(name, `tools[${index}].type`)
+  }
+  // A tool may also come with the conversation. One that runs at the vendor has no price there: the hold would not know
+  // of it.
+  const messages = listOf(body['messages'])
+  for (let i = 0; i < messages.length; i++) {
+    const blocks = listOf(recordOf(messages[i])['content'])
+    for (let j = 0; j < blocks.length; j++) {
+      const { type, tool } = recordOf(blocks[j])
+      const name = type === 'tool_addition' ? priceOf(recordOf(tool)['definition']) : undefined
+      if (name !== undefined) throw refuseTool(name, `messages[${i}].content[${j}].tool.definition.type`)
+    }
+  }
+}
+
+/**
+ * How often tools that run at the provider may be used, where a use costs something: up to their `max_uses`.
+ * @param prices of every channel that may serve the request
+ * @throws {GatewayError} invalid_request: a tool does not say how often, so that it could cost anything
+ */
+export function boundUses (body: Body, prices: readonly CompiledPrice[]): Uses {
+  let uses: Record<string, number> | undefined
+  for (const [index, tool] of listOf(body['tools']).entries()) {
+    const name = priceOf(tool)
+    if (name === undefined || !prices.some(({ extras }) => (extras.get(name) ?? 0n) > 0n)) continue
+    const most = recordOf(tool)['max_uses']
+    if (!Number.isSafeInteger(most) || (most as number) < 0) {
+      throw new GatewayError('invalid_request', {
+        message:
+          `Each use of the tool "${name}" is charged: set its "max_uses", a whole number, so that the most that the ` +
+            'answer can cost is known before it begins. What is not used is not charged.',
+        param: `tools[${index}].max_uses`
+      })
+    }
+    uses ??= {}
+    uses[name] = (uses[name] ?? 0) + (most as number)
+  }
+  return uses ?? noUses
+}
+
+/** An edit of `context_management`: the same as the field, from a certain length on. */
+function isCompaction (type: unknown): boolean {
+  return typeof type === 'string' && type.startsWith('compact')
+}
+
+/**
+ * The name of a tool's price: web_search_20250305 is priced as web_search. Undefined: it costs nothing but its tokens.
+ */
+function priceOf (tool: unknown): string | undefined {
+  const { type } = recordOf(tool)
+  return typeof type !== 'string' || clientTools.test(type) || TOOL_SEARCH.test(type)
+    ? undefined
+    : type.replace(/_\d{8}$/, '')
+}
+
+function refuseField (name: string, param: string): GatewayError {
+  return new GatewayError('invalid_request', {
+    message: `The field "${name}" changes the price of this model, and it is not sold here with it. Leave it out.`,
+    param,
+    // The vendor's SDK threads whatever its tool runner sends; by this word it knows that it can go on without.
+    ...(name === 'thread' && { vendorCode: 'thread_unsupported_request' })
+  })
+}
+
+function refuseTool (name: string, param: string): GatewayError {
+  return new GatewayError('invalid_request', {
+    message: `The tool "${name.slice(0, 60)}" runs at the provider for a price of its own, and this model is not ` +
+      'sold with it. Leave it out.',
+    param
+  })
+}
+
+function listOf (value: unknown): readonly unknown[] {
+  return Array.isArray(value) ? value : []
+}
+
+function recordOf (value: unknown): Body {
+  return typeof value === 'object' && value !== null ? value as Body : {}
+}

@@ -1,0 +1,130 @@
+// channel-router: which targets serve the request, and in which order. Decides once, before anything is held or sent.
+import { type Channels, channelsFor } from '../../src/catalog/channels.ts'
+import type { ChannelConfig, ChannelName, Config, TargetConfig } from '../../src/config/config.ts'
+import { isSoldByTokens } from '../../src/config/sections/modalities.ts'
+import { GatewayError } from '../../src/errors.ts'
+import type { Exchange } from '../../src/core/exchange.ts'
+import { ApiKey, type Attempt, Body, Model, Plan, Variant } from '../../src/core/facts.ts'
+import { definePlugin, type Hooks } from '../../src/core/plugin.ts'
+import type { TargetHealth } from '../../src/core/upstream.ts'
+import { checkSold, chooseVariant } from '../../src/catalog/variants.ts'
+import { byAffinity } from './affinity.ts'
+import { balance } from './balance.ts'
+import { conversationOf } from './conversation.ts'
+import { type Tiers, tiersOf } from './tiers.ts'
+
+export const channelRouter = definePlugin<Record<never, never>>({
+  name: 'channel-router',
+  reads: [ApiKey, Body, Model],
+  writes: [Plan, Variant],
+  provides: ['routing'],
+  create: (_options, { upstreams }, services) =>
+    routeBy({ upstreams, health: services.upstreams.health, random: Math.random })
+})
+
+export interface Means {
+  readonly upstreams: Config['upstreams']
+  readonly health: Pick<TargetHealth, 'loadOf' | 'waitOf'>
+  /** from 0 to below 1; tests bring their own */
+  readonly random: () => number
+}
+
+export function routeBy ({ upstreams, health, random }: Means): Hooks {
+  /** of each channel, made when it is first asked for: a catalogue may hold thousands */
+  const compiled = new WeakMap<ChannelConfig, Tiers>()
+
+  function tiersIn (sold: ChannelConfig): Tiers {
+    let tiers = compiled.get(sold)
+    if (tiers === undefined) compiled.set(sold, tiers = tiersOf(sold, upstreams))
+    return tiers
+  }
+
+  const isOut = (sold: ChannelConfig): boolean => tiersIn(sold).length === 0
+  const loadOf = ({ upstream, model }: TargetConfig): number => health.loadOf(upstream, model)
+
+  /** Those that can't be asked now come last: by the time that all others have failed they may be well again. */
+  function arrange (tier: readonly TargetConfig[], sold: ChannelConfig, exchange: Exchange): readonly TargetConfig[] {
+    if (tier.length === 1) return tier
+    const order = (targets: readonly TargetConfig[]): readonly TargetConfig[] =>
+      sold.sticky ? byAffinity(targets, conversationOf(exchange)) : balance(targets, loadOf, random)
+    const isAside = ({ upstream: name, model }: TargetConfig): boolean => {
+      const upstream = exchange.snapshot.upstreams.get(name)
+      // a dry run is asked about the plan, whatever the health of its targets is
+      return exchange.dry === undefined && upstream !== undefined && health.waitOf(upstream, model) > 0
+    }
+    if (!tier.some(isAside)) return order(tier)
+    const aside = tier.filter(isAside)
+    return [...order(tier.filter((target) => !aside.includes(target))), ...aside]
+  }
+
+  function attemptsOf (channel: ChannelName, model: Model, exchange: Exchange): Attempt[] {
+    const sold = model.channels[channel]!
+    return tiersIn(sold).flatMap((tier) =>
+      arrange(tier, sold, exchange).map((target): Attempt => ({
+        upstream: target.upstream,
+        model: target.model,
+        channel,
+        sold
+      }))
+    )
+  }
+
+  return {
+    onRequest (exchange) {
+      const model = exchange.find(Model)
+      if (model === undefined) return                         // nothing to be sold
+      if (model.maintenance) throw inMaintenance(exchange, model)
+      const owner = exchange.get(ApiKey)
+      const variant = isSoldByTokens(model.kind) ? undefined : variantOf(exchange, model)
+      const channels = channelsFor(model, owner, { variant, isUnavailable: isOut })
+      if (channels.kind === 'refused') {
+        // An endpoint of our own does without an upstream: tokens are estimated.
+        if (channels.code === 'maintenance' && exchange.route.endpoint.kind === 'local') return
+        throw refusalOf(channels, owner, model)
+      }
+      const attempts = attemptsOf(channels.first, model, exchange)
+      if (channels.fallback !== undefined) attempts.push(...attemptsOf(channels.fallback, model, exchange))
+      const wanted = channels.fallback === undefined ? [channels.first] : [channels.first, channels.fallback]
+      const otherwise = channels.otherwise ?? (isCheapOnly(owner, model, wanted) ? 'model_unavailable' : undefined)
+      exchange.set(Plan, otherwise === undefined ? { attempts } : { attempts, otherwise })
+    }
+  }
+}
+
+function inMaintenance ({ alias }: Exchange, { id }: Model): GatewayError {
+  return new GatewayError('maintenance', {
+    message: `The model ${JSON.stringify(alias ?? id)} is under maintenance. Try again in {wait}, ` +
+      'or choose another model.'
+  })
+}
+
+/** Which channels are out: the model may serve others. */
+function refusalOf (
+  { code, channels = [] }: Channels & { readonly kind: 'refused' }, owner: ApiKey, model: Model
+): GatewayError {
+  if (isCheapOnly(owner, model, channels)) return new GatewayError('model_unavailable')
+  if (channels.length === 0) return new GatewayError(code)
+  const which = channels.length === 1
+    ? `The ${channels[0]!} channel of this model is`
+    : `The ${channels.join(' and ')} channels of this model are`
+  return new GatewayError(code, {
+    message: `${which} ${code === 'maintenance' ? 'under maintenance' : 'switched off'}, and no other may serve ` +
+      'this request. Try again in {wait}.'
+  })
+}
+
+/** @throws {GatewayError} invalid_request */
+function variantOf (exchange: Exchange, model: Model): Variant {
+  const variant = chooseVariant(model, exchange.request.body)
+  checkSold(model, variant)
+  exchange.set(Variant, variant)
+  return variant
+}
+
+/**
+ * The cheap channel of images can't generate now, and the key wants no other.
+ * @param wanted the channels that its mode leads to
+ */
+function isCheapOnly ({ key }: ApiKey, { kind }: Model, wanted: readonly ChannelName[]): boolean {
+  return kind === 'image' && key.routing_mode === 'cheap' && wanted.length === 1 && wanted[0] === 'cheap'
+}

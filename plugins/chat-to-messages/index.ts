@@ -1,0 +1,54 @@
+// chat-to-messages: chat completions in front of messages style. Translates the request on its way down, the answer on
+// its way up; errors are error-normalize's, prices billing-meter's, and what a chat body may hold schema-validate's.
+import type { Exchange } from '../../src/core/exchange.ts'
+import { fact, Model } from '../../src/core/facts.ts'
+import { chatStyle } from '../../src/protocols/chat.ts'
+import { definePlugin } from '../../src/core/plugin.ts'
+import { isRecord } from '../../src/base/json.ts'
+import type { AnswerShape as AskedFor } from './chat.ts'
+import { type Frame, toCompletion } from './reply.ts'
+import { toMessages } from './request.ts'
+import { toChunks } from './stream.ts'
+
+/** There only if this plugin translated the request. Private to it. */
+const Asked = fact<AskedFor>('chat-to-messages')
+
+export const chatToMessages = definePlugin({
+  name: 'chat-to-messages',
+  reads: [Model],
+  writes: [Asked],
+  provides: ['chat-completions'],
+  create (_options, _config, { now }) {
+    const frame = (exchange: Exchange): Frame => ({
+      // The same 24 characters as in the request id: what a client noted of an answer finds the line in the log.
+      id: `chatcmpl-${exchange.id.slice(exchange.id.indexOf('_') + 1)}`,
+      created: Math.floor(now() / 1000),
+      model: exchange.request.body.model
+    })
+    return {
+      onRequest (exchange) {
+        const { endpoint } = exchange.route
+        const isText = endpoint.kind === 'model' && (endpoint.modality ?? 'text') === 'text'
+        if (!isText || endpoint.style !== chatStyle) return
+        const { body, stream } = exchange.request
+        const translated = toMessages(body, stream, exchange.get(Model), exchange.blobs)
+        exchange.set(Asked, translated.asked)
+        exchange.request = { body: translated.body, stream }
+      },
+
+      onReply (reply, exchange) {
+        const asked = exchange.find(Asked)
+        // What a plugin answered in its own words stays as it is.
+        if (
+          asked === undefined || reply.kind !== 'json' || !isRecord(reply.body) || reply.body.type !== 'message'
+        ) return
+        return { ...reply, body: toCompletion(reply.body, frame(exchange), asked) }
+      },
+
+      onStream (exchange) {
+        const asked = exchange.find(Asked)
+        return asked === undefined ? undefined : toChunks(frame(exchange), asked)
+      }
+    }
+  }
+})

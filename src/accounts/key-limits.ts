@@ -1,0 +1,68 @@
+// What a key may spend in total, and on a day and in a month of its time zone: for the store that decides on it, and
+// for those who ask.
+import type { KeyConfig } from '../config/config.ts'
+import { formatUsd, parseUsd, type Nanos } from '../money/nanos.ts'
+import { calendarOf, type Calendar } from '../money/calendar.ts'
+import type { HoldRequest, KeyUsage, Store } from '../store/store.ts'
+
+type Key = Pick<KeyConfig, 'id' | 'usage_limit_usd' | 'usage_limit_day_usd' | 'usage_limit_month_usd' | 'time_zone'>
+
+/**
+ * What the store holds within. The day is there without a limit too: one that is set at noon counts what was spent
+ * since midnight.
+ * @param at milliseconds since the epoch
+ */
+export function limitsOf (
+  key: Key,
+  at: number
+): Pick<HoldRequest, 'usage_limit' | 'day' | 'usage_limit_day' | 'usage_limit_month'> {
+  const { usage_limit_usd: ever, usage_limit_day_usd: day, usage_limit_month_usd: month } = key
+  return {
+    day: calendarFor(key).dayAt(at).id,
+    ...(ever !== undefined && { usage_limit: parseUsd(ever) }),
+    ...(day !== undefined && { usage_limit_day: parseUsd(day) }),
+    ...(month !== undefined && { usage_limit_month: parseUsd(month) })
+  }
+}
+
+/**
+ * The name of a limit in a sentence, with its amount and its end.
+ * @param at milliseconds since the epoch, in the period that is meant
+ */
+export function nameLimit (key: Key, period: 'day' | 'month' | undefined, at: number): string {
+  if (period === undefined) return 'the usage limit of the key'
+  const calendar = calendarFor(key)
+  const { end } = calendar[`${period}At`](at)
+  return `the key's limit of $${formatUsd(parseUsd(key[`usage_limit_${period}_usd`]!))} for the ${period} that ends ` +
+    `at ${calendar.print(end)}`
+}
+
+/** What a key has spent, holds, and may still spend, as JSON. @param now milliseconds since the epoch */
+export async function viewUsage (
+  store: Pick<Store, 'keyUsage'>,
+  key: Key,
+  now: number
+): Promise<Readonly<Record<string, unknown>>> {
+  const calendar = calendarFor(key)
+  const period = async (name: 'day' | 'month'): Promise<Readonly<Record<string, unknown>>> => {
+    const { id, end } = calendar[`${name}At`](now)
+    return { [name]: id, ...view(await store.keyUsage(key.id, id), key[`usage_limit_${name}_usd`]),
+      resets_at: new Date(end).toISOString() }
+  }
+  return { ...view(await store.keyUsage(key.id), key.usage_limit_usd), this_day: await period('day'),
+    this_month: await period('month') }
+}
+
+function view ({ spent, held }: KeyUsage, limit: string | undefined): Readonly<Record<string, unknown>> {
+  return { spent_usd: formatUsd(spent), held_usd: formatUsd(held),
+    remaining_usd: limit === undefined ? null : formatUsd(atLeastNothing(parseUsd(limit) - spent - held)) }
+}
+
+/** A limit may have been lowered below what was spent. */
+function atLeastNothing (nanos: Nanos): Nanos {
+  return nanos < 0n ? 0n : nanos
+}
+
+function calendarFor ({ time_zone: zone = 'UTC' }: Key): Calendar {
+  return calendarOf(zone)
+}

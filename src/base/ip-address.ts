@@ -1,0 +1,64 @@
+// What an address is, and what a network. The only file that compares addresses: they have many spellings, and a list
+// that misses one of them is no list.
+import { BlockList, isIPv4, isIPv6, SocketAddress } from 'node:net'
+
+type Family = 'ipv4' | 'ipv6'
+
+/** An address is the network of its whole length. */
+export interface Network {
+  readonly family: Family
+  /** canonical */
+  readonly address: string
+  /** bits that count */
+  readonly prefix: number
+}
+
+/** Says whether it holds a canonical address. */
+export type Networks = (address: string) => boolean
+
+/** @param text an address or CIDR as people write it in gateway.yaml. Undefined: it is neither. */
+export function parseNetwork (text: string): Network | undefined {
+  const [written, bits, ...rest] = text.split('/') as [string, string?, ...string[]]
+  // The zone of an address means something on one machine only: a list that names one would hold on none of the others.
+  const address = written.includes('%') ? undefined : canonical(written)
+  if (
+    address === undefined || rest.length > 0 || (bits !== undefined && !/^(?:0|[1-9]\d{0,2})$/.test(bits))
+  ) return undefined
+  const family = familyOf(address)
+  const most = BITS[family]
+  if (bits === undefined) return { family, address, prefix: most }
+  // ::ffff:10.0.0.0/104 is 10.0.0.0/8
+  const prefix = Number(bits) - (BITS[familyOf(written)] - most)
+  return prefix < 0 || prefix > most ? undefined : { family, address, prefix }
+}
+
+/** @param texts of which each is a network by `parseNetwork`. @throws {Error} one is not: names it */
+export function compileNetworks (texts: readonly string[]): Networks {
+  // One list per family: a BlockList finds every IPv4 address in ::/0, which who writes that has not thought of.
+  const lists: Readonly<Record<Family, BlockList>> = { ipv4: new BlockList(), ipv6: new BlockList() }
+  for (const text of texts) {
+    const network = parseNetwork(text)
+    if (network === undefined) {
+      throw new Error(`${JSON.stringify(text)} is no address and no network such as 10.0.0.0/8 or 2001:db8::/32`)
+    }
+    lists[network.family].addSubnet(network.address, network.prefix, network.family)
+  }
+  return (address) => lists[familyOf(address)].check(address, familyOf(address))
+}
+
+const BITS: Readonly<Record<Family, number>> = { ipv4: 32, ipv6: 128 }
+
+function familyOf (address: string): Family {
+  return address.includes(':') ? 'ipv6' : 'ipv4'
+}
+
+/**
+ * One spelling per address: IPv4 inside IPv6, which a socket that takes both gives, is IPv4; IPv6 as in RFC 5952; no
+ * zone. Undefined: not an address. Stricter than `URL`, which takes 0x7f.1 for one.
+ */
+export function canonical (text: string): string | undefined {
+  if (isIPv4(text)) return text
+  if (!isIPv6(text)) return undefined
+  const { address } = new SocketAddress({ family: 'ipv6', address: text })
+  return address.startsWith('::ffff:') && address.includes('.') ? address.slice(7) : address
+}

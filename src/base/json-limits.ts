@@ -1,0 +1,128 @@
+// Looks at the bytes of a JSON text while they arrive, before anything parses them: how deep, how many, and which are
+// long. 32 MB of "[[[[" would become a gigabyte of arrays, 32 MB of "1,1,1," stop the loop for half a second, and a
+// million keys for one to parse, and for two more wherever somebody copies the object (measured).
+import { GatewayError } from '../errors.ts'
+
+const QUOTE = 34
+const BACKSLASH = 92
+/** Bytes of a string that are looked at one by one: a call of memchr costs as much. */
+const NEAR = 32
+
+/** Where a long string of a JSON text stands: from behind its first quote to its last. */
+export interface LongString {
+  readonly start: number
+  readonly end: number
+}
+
+/** Shorter strings are not told apart. */
+export const BLOB_BYTES = 64 * 1024
+
+/** Deepest nesting of a request body, in levels. */
+export const MAX_DEPTH = 64
+/** Most values in a request body. 100,000 messages, the vendor's own limit, stay far below. */
+export const MAX_VALUES = 1_000_000
+/**
+ * Most keys of one object. Tool schemas have hundreds; above a thousand V8 has no shapes any more, and each key is
+ * looked up.
+ */
+export const MAX_KEYS = 10_000
+/** Most keys of all objects together: 100,000 messages, each of one content block, have 400,000. */
+export const MAX_MEMBERS = 500_000
+
+export class JsonGuard {
+  #inString = false
+  #escaped = false
+  #depth = 0
+  #values = 0
+  #members = 0
+  /** of the objects that are open, by depth */
+  readonly #keys: number[] = []
+  /** bytes of the chunks before this one */
+  #offset = 0
+  #stringStart = 0
+  /** strings of BLOB_BYTES and more, in order */
+  readonly longStrings: LongString[] = []
+
+  /** @throws {GatewayError} bad_request: too deep, too many values, too many keys */
+  push (chunk: Buffer): void {
+    let i = 0
+    while (i < chunk.length) {
+      if (this.#inString) {
+        i = this.#skipString(chunk, i)
+        continue
+      }
+      switch (chunk[i++]) {
+        case QUOTE:
+          this.#inString = true
+          this.#stringStart = this.#offset + i
+          break
+        case 91:
+        case 123: // [ {
+          if (++this.#depth > MAX_DEPTH) {
+            throw new GatewayError('bad_request', {
+              message: `The request body is nested deeper than ${MAX_DEPTH} levels. Flatten it.`
+            })
+          }
+          this.#values++
+          this.#keys[this.#depth] = 0
+          break
+        case 58: // :
+          if (++this.#keys[this.#depth]! > MAX_KEYS) {
+            throw new GatewayError('bad_request', {
+              message: `An object in the request body has more than ${MAX_KEYS} keys. Send fewer, or a list.`
+            })
+          }
+          if (++this.#members > MAX_MEMBERS) {
+            throw new GatewayError('bad_request', {
+              message: `The objects in the request body have more than ${MAX_MEMBERS} keys together. Send fewer.`
+            })
+          }
+          break
+        case 93:
+        case 125:
+          this.#depth--
+          break // ] }
+        case 44: // ,
+          if (++this.#values > MAX_VALUES) {
+            throw new GatewayError('bad_request', {
+              message: `The request body holds more than ${MAX_VALUES} values. Send fewer.`
+            })
+          }
+      }
+    }
+    this.#offset += chunk.length
+  }
+
+  /**
+   * Goes on behind the end of the string. Byte by byte where it is near, by memchr where it is far: base64 of megabytes
+   * costs nothing.
+   */
+  #skipString (chunk: Buffer, from: number): number {
+    let i = from
+    if (this.#escaped) { this.#escaped = false; i++ }
+    while (i < chunk.length) {
+      for (const near = Math.min(chunk.length, i + NEAR); i < near; i++) {
+        const byte = chunk[i]
+        if (byte === QUOTE) return this.#endString(i)
+        if (byte === BACKSLASH) i++
+      }
+      if (i >= chunk.length) break
+      const quote = chunk.indexOf(QUOTE, i)
+      const end = quote === -1 ? chunk.length : quote
+      let backslashes = 0
+      for (let b = end - 1; b >= i && chunk[b] === BACKSLASH; b--) backslashes++
+      i = end + backslashes % 2
+      if (quote !== -1 && backslashes % 2 === 0) return this.#endString(quote)
+    }
+    this.#escaped = i > chunk.length
+    return chunk.length
+  }
+
+  /** @returns where what is behind it begins */
+  #endString (quote: number): number {
+    this.#inString = false
+    const end = this.#offset + quote
+    if (end - this.#stringStart >= BLOB_BYTES) this.longStrings.push({ start: this.#stringStart, end })
+    return quote + 1
+  }
+}

@@ -1,0 +1,80 @@
+// Which channels of a model a key may use, and in which order: the one answer for the router, the model list and the
+// prices.
+import type { ChannelConfig, ChannelName, RoutingMode } from '../config/config.ts'
+import type { ErrorCode } from '../errors.ts'
+import type { ApiKey, Model, Variant } from '../core/facts.ts'
+import { itemPrice, rateOf } from '../money/item-price.ts'
+
+export type Channels =
+  /** `otherwise`: what to say when the first failed, and the second could have been asked but for the account's wish */
+  | { readonly kind: 'open', readonly first: ChannelName, readonly fallback?: ChannelName,
+    readonly otherwise?: ErrorCode }
+  /** `channels`: those that would serve, but are switched off or in maintenance now */
+  | { readonly kind: 'refused', readonly code: ErrorCode, readonly channels?: readonly ChannelName[] }
+
+/** What each mode asks for, in order (src/README.md#channels); `max` differs from `auto_cheap` in nothing yet. */
+const orders: Readonly<Record<RoutingMode, readonly ChannelName[]>> = {
+  premium: ['premium'],
+  cheap: ['cheap'],
+  auto_cheap: ['cheap', 'premium'],
+  max: ['cheap', 'premium'],
+  auto_premium: ['premium', 'cheap']
+}
+
+export interface Sale {
+  /** of an image or video model: a channel that has no price for it does not sell it */
+  readonly variant?: Variant | undefined
+  /**
+   * whether a channel serves nobody because of maintenance; absent: it is asked what is sold, whether it is served now
+   * or not
+   */
+  readonly isUnavailable?: (sold: ChannelConfig) => boolean
+}
+
+/**
+ * Pure, so that the list of models shows exactly those that a request would reach. A channel in maintenance fails like
+ * one that is switched off, and is not one that the model is not sold in: no key in cheap mode pays the premium price
+ * because of it.
+ */
+export function channelsFor (model: Model, owner: ApiKey, { variant, isUnavailable }: Sale = {}): Channels {
+  const sold = variant === undefined ? model.channels : sellers(model, variant)
+  const channels = choose(sold, owner, isUnavailable)
+  if (channels.kind === 'open' || isUnavailable === undefined) return channels
+  const inService = choose(sold, owner)
+  if (inService.kind === 'refused') return channels
+  const { first, fallback } = inService                       // nothing else is to blame
+  return refused('maintenance', fallback === undefined ? [first] : [first, fallback])
+}
+
+function choose (sold: Model['channels'], { key, account }: ApiKey, isOut?: Sale['isUnavailable']): Channels {
+  // What is not sold in cheap is premium, for keys in cheap mode too.
+  const wanted = key.routing_mode === 'cheap' && sold.cheap === undefined ? orders.premium : orders[key.routing_mode]
+  const onSale = wanted.filter((channel) => sold[channel] !== undefined)
+  const [first, second] = onSale.filter((channel) => key.channels.includes(channel))
+  if (first === undefined) {
+    // A key whose mode asks for one channel while its list holds only the other contradicts itself;
+    // choosing for its owner could choose the dearer one. All else: nothing that it may use sells the model.
+    const isContradiction = onSale.length > 0 && key.channels.some((channel) => sold[channel] !== undefined)
+    return refused(isContradiction ? 'channel_not_allowed' : 'model_not_in_channel')
+  }
+  const works = (channel: ChannelName | undefined): channel is ChannelName =>
+    channel !== undefined && sold[channel]!.enabled && isOut?.(sold[channel]!) !== true
+  if (works(first)) {
+    if (!works(second)) return { kind: 'open', first }
+    return account.allow_fallback
+      ? { kind: 'open', first, fallback: second }
+      : { kind: 'open', first, otherwise: 'fallback_not_allowed' }
+  }
+  if (!works(second)) return refused('channel_unavailable', second === undefined ? [first] : [first, second])
+  return account.allow_fallback ? { kind: 'open', first: second } : refused('fallback_not_allowed')
+}
+
+function sellers ({ channels }: Model, variant: Variant): Model['channels'] {
+  return Object.fromEntries(
+    Object.entries(channels).filter(([, sold]) => rateOf(variant, itemPrice(sold)) !== undefined)
+  )
+}
+
+function refused (code: ErrorCode, channels?: readonly ChannelName[]): Channels {
+  return { kind: 'refused', code, ...(channels !== undefined && { channels }) }
+}

@@ -1,0 +1,44 @@
+// The models that a key may call, under which names, and what it would be charged for first.
+import { mayCall } from '../accounts/allowed-models.ts'
+import type { ChannelConfig, ModelConfig } from '../config/config.ts'
+import { nearest } from '../config/check/suggest.ts'
+import type { Exchange } from '../core/exchange.ts'
+import { ApiKey } from '../core/facts.ts'
+import { channelsFor } from './channels.ts'
+
+/** A model by a name that clients may send: its id, or an alias. */
+export interface CatalogEntry {
+  readonly id: string
+  readonly model: ModelConfig
+}
+
+/** Also what is in maintenance: it will be back, and a client that chooses among them must not forget it meanwhile. */
+export function callable (exchange: Exchange): readonly CatalogEntry[] {
+  const { snapshot, snapshot: { config: { models, aliases } } } = exchange
+  const all = [...models.map((model): CatalogEntry => ({ id: model.id, model })),
+    ...aliases.map(({ id }): CatalogEntry => ({ id, model: snapshot.modelOf(id)! }))]
+  return all.filter(({ id, model }) => soldTo(exchange, model, id) !== undefined)
+}
+
+/**
+ * What the key would be charged for first; undefined: it may not call the model.
+ * Without auth in the route's pipeline there is no key, and the operator has opened the list.
+ * @param asked the name under which it would
+ */
+export function soldTo (exchange: Exchange, model: ModelConfig, asked?: string): ChannelConfig | undefined {
+  const apiKey = exchange.find(ApiKey)
+  if (apiKey === undefined) return model.channels.premium ?? model.channels.cheap
+  if (!mayCall(model, apiKey.key, asked)) return undefined
+  const channels = channelsFor(model, apiKey)
+  return channels.kind === 'open' ? model.channels[channels.first] : undefined
+}
+
+/** Every letter of each is looked at: a wrong id must stay cheap. */
+const COMPARED = 100
+
+/** The id that was meant, among those that the key may call: agents add a date, people mistype. */
+export function nearestModel (exchange: Exchange, id: string): string | undefined {
+  const known = callable(exchange).map((named) => named.id)
+  return known.filter((other) => id.startsWith(other)).toSorted((a, b) => b.length - a.length)[0] ??
+    nearest(id, known.slice(0, COMPARED))
+}

@@ -1,0 +1,243 @@
+// The workers of a primary: starts them, starts again what has ended, and asks all of them what an operator asks one.
+// They have the whole gateway but the admin listener; the primary has that, and nothing of a request goes through it.
+import cluster, { type Worker } from 'node:cluster'
+import { setTimeout as sleep } from 'node:timers/promises'
+import type { DestinationStream, Logger } from 'pino'
+import type { Page } from '../telemetry/merged-metrics.ts'
+import type { ConfigState } from '../config/state.ts'
+import type { ServerConfig } from '../config/config.ts'
+import type { Metrics } from '../telemetry/metrics.ts'
+import type { UpstreamView } from '../upstream/limits/status.ts'
+import { Backoff } from './backoff.ts'
+import { Line } from './ipc.ts'
+import { relay } from './log-relay.ts'
+
+/** Of a worker's environment: which of them it is, from 1. */
+export const NUMBER = 'GATEWAY_WORKER'
+
+/** How a worker is: what it says itself. */
+export interface WorkerState
+  extends Pick<ConfigState, 'generation' | 'hash' | 'loaded_at' | 'last_reload' | 'problems'> {
+  /** why requests should go elsewhere; empty: ready */
+  readonly reasons: readonly string[]
+}
+
+/** What is known of a worker: where it says nothing, only why. */
+export type KnownWorker = { readonly worker: number, readonly pid: number | undefined } & Pick<WorkerState, 'reasons'>
+  & Partial<WorkerState>
+
+/** Where clients find all workers. */
+export interface Addresses {
+  readonly api: string
+  readonly public: string
+}
+
+export interface CrewOptions {
+  readonly config: Pick<ServerConfig, 'workers' | 'drain_delay' | 'drain_timeout'>
+  readonly log: Pick<Logger, 'info' | 'warn' | 'error'>
+  /** where their log goes */
+  readonly output: DestinationStream
+  readonly metrics: Pick<Metrics, 'workerRestarted'>
+  /** the address of the built-in simulator: there is one for all */
+  readonly simulator: () => Promise<string>
+}
+
+/** A worker that runs. */
+interface Run {
+  readonly worker: Worker
+  readonly line: Line
+  /** milliseconds of `performance.now()`; 0: it does not listen yet */
+  listensSince: number
+}
+
+interface Ended {
+  /** undefined: there was none */
+  readonly pid: number | undefined
+  readonly code: number | null
+  readonly signal: string | null
+  /** what it said itself */
+  readonly reason: string | undefined
+  readonly workedMs: number
+}
+
+/** A number, and the workers that have it one after the other. */
+interface Seat {
+  readonly number: number
+  run: Run | undefined
+}
+
+/** Between the end of a drain and the end of patience with a worker that does not end. */
+const LAST_WORDS_MS = 15_000
+const ANSWER_MS = 1000
+/** Metrics that others know may take a second by themselves (telemetry/metrics.ts). */
+const METRICS_MS = 3000
+
+export class Crew {
+  readonly #options: CrewOptions
+  readonly #seats: readonly Seat[]
+  readonly #ending = new AbortController()
+
+  constructor (options: CrewOptions) {
+    this.#options = options
+    this.#seats = Array.from({ length: options.config.workers }, (_, i) => ({ number: i + 1, run: undefined }))
+    // Of 8 connections that came one by one, two workers got 4 and 4; where both accept from one socket it was 2 and 6,
+    // and of 100 at once 81 and 19; by SO_REUSEPORT 2 and 6, and 55 and 45 (measured). A load balancer has few
+    // connections, and keeps them. It costs the primary 0.3 ms for each connection, and nothing for a request.
+    cluster.schedulingPolicy = cluster.SCHED_RR
+    cluster.setupPrimary({ stdio: ['ignore', 'pipe', 'inherit', 'ipc'], serialization: 'advanced' })
+    process.on('exit', () => { for (const { run } of this.#seats) run?.worker.process.kill('SIGKILL') })
+  }
+
+  get isEnding (): boolean {
+    return this.#ending.signal.aborted
+  }
+
+  /** Until all listen. @throws {Error} one can't: says why, and none runs */
+  async start (): Promise<Addresses> {
+    const [first, ...others] = this.#seats
+    try {
+      // The first alone: what is wrong with one is wrong with all, and is said once.
+      const addresses = await this.#keep(first!)
+      await Promise.all(others.map(async (seat) => await this.#keep(seat)))
+      return addresses
+    } catch (thrown) {
+      await this.stop()
+      throw thrown
+    }
+  }
+
+  /** Why requests should go elsewhere; empty: all of them are ready. */
+  async reasons (): Promise<readonly string[]> {
+    const states = await this.states()
+    return states.flatMap(({ worker, reasons }) => reasons.map((reason) => `worker ${worker}: ${reason}`))
+  }
+
+  async states (): Promise<readonly KnownWorker[]> {
+    return await Promise.all(this.#seats.map(async ({ number, run }) => {
+      const about = { worker: number, pid: run?.worker.process.pid }
+      if (run === undefined) return { ...about, reasons: ['it has ended, and will be started again'] }
+      if (run.listensSince === 0) return { ...about, reasons: ['it is starting'] }
+      const state = await run.line.ask<WorkerState>('state', undefined, ANSWER_MS).catch((error: Error) => ({
+        reasons: [error.message]
+      }))
+      return { ...about, ...state }
+    }))
+  }
+
+  /** The metrics of those that answer. */
+  async pages (): Promise<readonly Page[]> {
+    const pages = await Promise.all(this.#seats.map(async ({ number, run }) => {
+      const text = await run?.line.ask<string>('metrics', undefined, METRICS_MS).catch(() => undefined)
+      return text === undefined ? [] : [{ worker: String(number), process: String(run!.worker.process.pid), text }]
+    }))
+    return pages.flat()
+  }
+
+  /** How upstreams fare, as those see it that answer. */
+  async upstreams (): Promise<readonly UpstreamView[]> {
+    const views = await Promise.all(
+      this.#seats.map(async ({ run }) =>
+        await run?.line.ask<UpstreamView>('upstreams', undefined, ANSWER_MS).catch(() => undefined)
+      )
+    )
+    return views.filter((view) => view !== undefined)
+  }
+
+  reload (): void {
+    for (const { run } of this.#seats) run?.line.ask('reload').catch(() => {})
+  }
+
+  /** Ends well: each of them drains, by its own deadline. */
+  async drain (isUrgent: boolean): Promise<void> {
+    const { drain_delay: delay, drain_timeout: patience } = this.#options.config
+    await this.#end(delay + patience + LAST_WORDS_MS, ({ line, worker }) => {
+      line.ask('drain', isUrgent).catch(() => {
+        worker.process.kill('SIGTERM')
+      })
+    })
+  }
+
+  /** Ends at once: what they have recorded is recorded, as with any death. */
+  async stop (): Promise<void> {
+    await this.#end(LAST_WORDS_MS, ({ worker }) => { worker.process.kill('SIGKILL') })
+  }
+
+  async #end (patienceMs: number, tell: (run: Run) => void): Promise<void> {
+    this.#ending.abort()
+    await Promise.all(this.#seats.map(async ({ run }) => {
+      if (run === undefined) return
+      const { process } = run.worker
+      const gone = new Promise((resolve) => { run.worker.once('exit', resolve) })
+      const killing = setTimeout(() => { process.kill('SIGKILL') }, patienceMs)
+      // One that does not listen yet has nothing to end.
+      if (run.listensSince === 0) process.kill('SIGKILL')
+      else tell(run)
+      await gone
+      clearTimeout(killing)
+    }))
+  }
+
+  /** Has one worker after the other in the seat, until the crew ends. @throws {Error} the first of them can't begin */
+  async #keep (seat: Seat): Promise<Addresses> {
+    const { promise, resolve, reject } = Promise.withResolvers<Addresses>()
+    let hasListened = false
+    const work = async (): Promise<void> => {
+      const { log, metrics } = this.#options
+      const backoff = new Backoff()
+      for (;;) {
+        const { pid, code, signal, reason, workedMs } = await this.#run(seat, (addresses) => {
+          hasListened = true
+          resolve(addresses)
+        })
+        seat.run = undefined
+        if (!hasListened) {
+          reject(
+            new Error(reason ?? `worker ${seat.number} ended with ${signal ?? `exit code ${code}`} before it listened`)
+          )
+          return
+        }
+        if (this.isEnding) return
+        const wait = backoff.next(workedMs)
+        metrics.workerRestarted()
+        log.error({ worker: seat.number, pid, exit_code: code ?? undefined, signal: signal ?? undefined, reason,
+          restart_in_ms: wait }, 'a worker has ended: it is started again')
+        await sleep(wait, undefined, { signal: this.#ending.signal }).catch(() => {})
+        if (this.isEnding) return
+      }
+    }
+    void work()
+    return await promise
+  }
+
+  /** One worker from its start to its end, whichever end that is. Never rejects. */
+  async #run (seat: Seat, onListening: (addresses: Addresses) => void): Promise<Ended> {
+    const { promise, resolve } = Promise.withResolvers<Ended>()
+    let reason: string | undefined
+    const end = (code: number | null, signal: string | null): void => {
+      const since = seat.run?.listensSince ?? 0
+      resolve({ pid: seat.run?.worker.process.pid, code, signal, reason,
+        workedMs: since === 0 ? 0 : performance.now() - since })
+    }
+    try {
+      const worker = cluster.fork({ [NUMBER]: String(seat.number) })
+      const { process } = worker
+      // Such as: there are no more processes to be had. Then there is no exit.
+      worker.on('error', (error) => { reason ??= error.message; if (process.pid === undefined) end(null, null) })
+      worker.once('exit', end)
+      if (process.stdout !== null) relay(process.stdout, this.#options.output)
+      seat.run = {
+        worker,
+        listensSince: 0,
+        line: new Line(process, {
+          listening: (addresses) => { seat.run!.listensSince = performance.now(); onListening(addresses as Addresses) },
+          failed: (message) => { reason = String(message) },
+          simulator: async () => await this.#options.simulator()
+        })
+      }
+    } catch (thrown) {
+      reason = (thrown as Error).message
+      end(null, null)
+    }
+    return await promise
+  }
+}

@@ -1,0 +1,62 @@
+// A worker's side of the channel to its primary: what it is asked, and what it has to ask.
+import cluster from 'node:cluster'
+import { env } from 'node:process'
+import type { UpstreamView } from '../upstream/limits/status.ts'
+import { type Addresses, NUMBER, type WorkerState } from './primary.ts'
+import { Line } from './ipc.ts'
+
+/** What the primary may ask of a worker that listens. */
+export interface Worker {
+  state (): Promise<WorkerState>
+  /** as Prometheus scrapes them */
+  metrics (): Promise<string>
+  upstreams (): UpstreamView
+  reload (): void
+  drain (isUrgent: boolean): void
+}
+
+/** Long enough for a machine that is busy with starting all of them. */
+const SIMULATOR_MS = 20_000
+
+export class Seat {
+  /** from 1 */
+  readonly number: number
+  readonly #line: Line
+  #worker: Worker | undefined
+
+  /** Undefined: this process is no worker. */
+  static take (): Seat | undefined {
+    return cluster.isWorker ? new Seat(Number(env[NUMBER])) : undefined
+  }
+
+  private constructor (number: number) {
+    this.number = number
+    const worker = (): Worker => {
+      if (this.#worker === undefined) throw new Error('it does not listen yet')
+      return this.#worker
+    }
+    this.#line = new Line(process, {
+      state: async () => await worker().state(),
+      metrics: async () => await worker().metrics(),
+      upstreams: () => worker().upstreams(),
+      reload: () => { worker().reload() },
+      drain: (isUrgent) => { worker().drain(isUrgent === true) }
+    })
+  }
+
+  /** The address of the built-in simulator, which the primary has for all. */
+  async simulator (): Promise<string> {
+    return await this.#line.ask<string>('simulator', undefined, SIMULATOR_MS)
+  }
+
+  /** From now on it is asked. */
+  async listens (addresses: Addresses, worker: Worker): Promise<void> {
+    this.#worker = worker
+    await this.#line.ask('listening', addresses)
+  }
+
+  /** It could not begin: in words for the operator. */
+  async failed (message: string): Promise<void> {
+    await this.#line.ask('failed', message)
+  }
+}

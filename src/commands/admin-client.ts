@@ -1,0 +1,149 @@
+// How a command reaches accounts, keys and ledger: through the admin API of the gateway that runs, or, when none does,
+// in the data folder itself.
+import { readFileSync } from 'node:fs'
+import path from 'node:path'
+import { env } from 'node:process'
+import type { Config } from '../config/config.ts'
+import { loadConfig } from '../config/load/load.ts'
+import { ConfigError } from '../config/problem.ts'
+import { traitsOf } from '../store/open.ts'
+import type { CommandParts } from './command.ts'
+import type { AdminAnswer, AdminClient } from './gate.ts'
+import { openDirectly } from './offline.ts'
+
+export interface GateOptions extends Omit<CommandParts, 'locate'> {
+  readonly file: string
+  /** what store.path is relative to */
+  readonly base: string
+  /** of a gateway somewhere else: gateway.yaml is not read, and the token comes from the environment */
+  readonly url?: string | undefined
+}
+
+/** In words for who typed the command: printed without a stack. */
+export class CommandError extends Error {}
+
+const TOKEN_VARIABLE = 'GATEWAY_ADMIN_TOKEN'
+const TIMEOUT_MS = 60_000
+
+/** @throws {CommandError} there is no way in: says what to do */
+export async function openGate (
+  { file, base, url, plugins, pluginsUrl, load = loadConfig }: GateOptions
+): Promise<AdminClient> {
+  if (url !== undefined) {
+    const token = env[TOKEN_VARIABLE] ?? ''
+    if (token === '') {
+      throw new CommandError(`With --url the admin token comes from the environment: set ${TOKEN_VARIABLE}.`)
+    }
+    if (!URL.canParse(url) || !/^https?:/.test(url)) {
+      throw new CommandError('--url must be the address of an admin listener, such as http://127.0.0.1:9090.')
+    }
+    return remote(url.replace(/\/+$/, ''), token)
+  }
+  const loaded = await load(file, { pluginsUrl })
+  if (loaded.kind === 'invalid') {
+    throw new CommandError(
+      `The configuration can't be used:\n${new ConfigError(loaded.problems).message}\nA gateway that runs can be ` +
+      `reached without it: --url http://HOST:PORT, with its token in ${TOKEN_VARIABLE}.`
+    )
+  }
+  const { config } = loaded
+  const folder = path.resolve(base, config.store.path)
+  const { listen } = config.server.admin
+  const near = await nearGateway(config)
+  if (near !== undefined) return remote(near, tokenOf(config, folder))
+  if (!traitsOf(config.store).isLasting) {
+    throw new CommandError(`No gateway answers at ${listen} (server.admin.listen), and what store.driver: ` +
+      `${config.store.driver} keeps ends with its process. Start the gateway first.`)
+  }
+  try {
+    return await openDirectly(config, folder, plugins)
+  } catch (cause) {
+    throw new CommandError(
+      `No gateway answers at ${listen} (server.admin.listen), so the data folder was tried: ` +
+      `${(cause as Error).message}\nIf a gateway runs at another address, name it: --url http://HOST:PORT, with its ` +
+      `token in ${TOKEN_VARIABLE}.`,
+      { cause }
+    )
+  }
+}
+
+/**
+ * The address of the gateway that this configuration describes; undefined: none answers.
+ * @throws {CommandError} something else is there
+ */
+export async function nearGateway ({ server }: Config): Promise<string | undefined> {
+  const near = urlOf(server.admin.listen)
+  return near !== undefined && await answers(near) ? near : undefined
+}
+
+/** Undefined: a free port, which nobody knows. */
+function urlOf (listen: string): string | undefined {
+  const [, host, port] = /^(.*):(\d+)$/.exec(listen) ?? []
+  if (port === undefined || port === '0') return undefined
+  return `http://${host === '0.0.0.0' || host === '' ? '127.0.0.1' : host === '[::]' ? '[::1]' : host}:${port}`
+}
+
+async function answers (url: string): Promise<boolean> {
+  try {
+    await (await fetch(`${url}/healthz`, { signal: AbortSignal.timeout(TIMEOUT_MS) })).text()
+    return true
+  } catch (cause) {
+    if (codeOf(cause) === 'ECONNREFUSED') return false
+    throw new CommandError(`Something listens at ${url} and does not answer: ${reason(cause)}.`, { cause })
+  }
+}
+
+function tokenOf ({ server }: Config, folder: string): string {
+  if (server.admin.token !== '') return server.admin.token
+  const file = path.join(folder, 'admin-token')
+  try {
+    return readFileSync(file, 'utf8').trim()
+  } catch (cause) {
+    throw new CommandError(
+      `The admin token can't be read: ${(cause as Error).message}. Run the command as the user and in the folder of ` +
+      `the gateway, or give --url and ${TOKEN_VARIABLE}.`,
+      { cause }
+    )
+  }
+}
+
+function remote (url: string, token: string): AdminClient {
+  return {
+    async ask (method, address, body) {
+      let status: number
+      let text: string
+      try {
+        const response = await fetch(url + address, {
+          method,
+          signal: AbortSignal.timeout(TIMEOUT_MS),
+          headers: { authorization: `Bearer ${token}`,
+            ...(body !== undefined && { 'content-type': 'application/json' }) },
+          ...(body !== undefined && { body: JSON.stringify(body) })
+        })
+        status = response.status
+        text = await response.text()
+      } catch (cause) {
+        throw new CommandError(
+          `The gateway at ${url} did not answer: ${reason(cause)}.` +
+            (method === 'GET' ? '' : ' Whether it did what was asked is unknown: look before you repeat it.'),
+          { cause }
+        )
+      }
+      try {
+        return { status, body: JSON.parse(text) as AdminAnswer['body'] }
+      } catch (cause) {
+        throw new CommandError(`What listens at ${url} is not the admin listener of a gateway.`, { cause })
+      }
+    },
+    async close () {}
+  }
+}
+
+function codeOf (thrown: unknown): string | undefined {
+  const cause = (thrown as { readonly cause?: unknown }).cause
+  return (cause as { readonly code?: string } | undefined)?.code
+}
+
+function reason (thrown: unknown): string {
+  return codeOf(thrown) ?? (thrown as Error).message
+}

@@ -1,0 +1,96 @@
+// The table of commands. Each is loaded when it is asked for: what only prints loads nothing.
+import { existsSync } from 'node:fs'
+import path from 'node:path'
+import { packageRoot, version } from '../base/package.ts'
+import { nearest } from '../config/check/suggest.ts'
+import type { loadConfig } from '../config/load/load.ts'
+import type { Plugin } from '../core/plugin.ts'
+import type { CommandParts } from './command.ts'
+import { print, UnsaidError } from './stdout.ts'
+
+const HELP = `gateway ${version}: a paid gateway to text, image and video models
+
+  gateway start [--config FILE]     serve; FILE is gateway.yaml here, or the shipped one
+  gateway check [FILE] [--json]     validate a configuration offline; exit code 0 or 1
+  gateway explain --key ID          what would happen to a request, and why (--help lists its options)
+  gateway keys COMMAND              create, list, show, freeze, unfreeze, delete, rotate     (--help lists
+  gateway accounts COMMAND          create, list, show, credit, refund, debit …                their options)
+  gateway ledger COMMAND            export the entries as JSON lines; verify adds them up again
+  gateway fleet [--json]            the processes that serve from the same store, and the configuration that each runs
+  gateway store COMMAND             export FILE, import FILE: moves everything to another store; new: after a loss
+  gateway simulate [OPTIONS]        the built-in simulator of model vendors by itself (--help lists its options)
+`
+
+export interface Shipped {
+  readonly plugins: () => Promise<readonly Plugin[]>
+  readonly pluginsUrl: string
+  /** how a file becomes a configuration; tests bring their own */
+  readonly load?: typeof loadConfig
+}
+
+type Command = (args: string[], shipped: Shipped) => Promise<number>
+
+const commands: Readonly<Record<string, Command>> = {
+  start: async (args, shipped) => await (await import('./start.ts')).startCommand(args, await parts(shipped)),
+  check: async (args, shipped) => await (await import('./check.ts')).checkCommand(args, { locate, ...shipped }),
+  keys: async (args, shipped) => await administer('keys', args, shipped),
+  accounts: async (args, shipped) => await administer('accounts', args, shipped),
+  ledger: async (args, shipped) => await administer('ledger', args, shipped),
+  fleet: async (args, shipped) => await administer('fleet', ['list', ...args], shipped),
+  explain: async (args, shipped) => await (await import('./explain.ts')).explainCommand(args, await parts(shipped)),
+  store: async (args, shipped) => await (await import('./store.ts')).storeCommand(args, { locate, ...shipped }),
+  simulate: async (args) => await (await import('./simulate.ts')).simulate(args),
+  help: async () => { await print(HELP); return 0 },
+  version: async () => { await print(version + '\n'); return 0 }
+}
+
+async function administer (noun: string, args: readonly string[], shipped: Shipped): Promise<number> {
+  return await (await import('./admin.ts')).adminCommand(noun, args, await parts(shipped))
+}
+
+async function parts (shipped: Shipped): Promise<CommandParts> {
+  return { ...shipped, locate, plugins: await shipped.plugins() }
+}
+
+/** Without a name: gateway.yaml of the working folder, else the shipped example. */
+function configFile (name: string | undefined): string {
+  return path.resolve(name ?? (existsSync('gateway.yaml') ? 'gateway.yaml' : path.join(packageRoot, 'gateway.yaml')))
+}
+
+/** The shipped example lies in the package, which is no place for secrets. */
+function locate (name: string | undefined): { readonly file: string, readonly base: string } {
+  const file = configFile(name)
+  return { file, base: file === path.join(packageRoot, 'gateway.yaml') ? process.cwd() : path.dirname(file) }
+}
+
+/** Says what a command threw. @returns the exit code */
+function failed (thrown: unknown): number {
+  if (thrown instanceof UnsaidError) {
+    if (!thrown.isQuiet) console.error(thrown.message)
+    return thrown.exitCode
+  }
+  // parseArgs says in plain words which option it does not know.
+  console.error(
+    (thrown as NodeJS.ErrnoException).code?.startsWith('ERR_PARSE_ARGS')
+      ? `${(thrown as Error).message}\n\n${HELP}`
+      : thrown
+  )
+  return 1
+}
+
+/** @returns the exit code */
+export async function runCommand ([name = 'help', ...args]: readonly string[], shipped: Shipped): Promise<number> {
+  const short = new Map([['--help', 'help'], ['-h', 'help'], ['--version', 'version'], ['-v', 'version']])
+  const meant = short.get(name) ?? name
+  const command = Object.hasOwn(commands, meant) ? commands[meant] : undefined
+  if (command === undefined) {
+    const near = nearest(name, Object.keys(commands))
+    console.error(`There is no command "${name}"${near === undefined ? '.' : `: did you mean "${near}"?`}\n\n${HELP}`)
+    return 1
+  }
+  try {
+    return await command(args, shipped)
+  } catch (error) {
+    return failed(error)
+  }
+}

@@ -1,0 +1,98 @@
+// `gateway start`: serves until a signal, then drains.
+import path from 'node:path'
+import { parseArgs } from 'node:util'
+import { version } from '../base/package.ts'
+import { Seat } from '../cluster/worker.ts'
+import { ConfigError } from '../config/problem.ts'
+import { startGateway, type Gateway } from '../gateway/gateway.ts'
+import { Ending } from '../gateway/shutdown.ts'
+import { createLogger } from '../telemetry/log.ts'
+import { StandardOutput } from '../telemetry/log-output.ts'
+import { viewOf } from '../upstream/limits/status.ts'
+import type { CommandParts } from './command.ts'
+import { complained, print } from './stdout.ts'
+
+const HELP = `Usage: gateway start [--config FILE]
+
+  --config, -c  the configuration; default: gateway.yaml in this folder, or the shipped one
+
+Serves until SIGTERM or SIGINT, then drains. A change of a file is live within a second; SIGHUP reads all again.
+`
+
+/** @returns the exit code */
+export async function startCommand (
+  args: readonly string[],
+  { locate, plugins, pluginsUrl }: CommandParts
+): Promise<number> {
+  const { values } = parseArgs({ args: [...args],
+    options: { config: { type: 'string', short: 'c' }, help: { type: 'boolean', short: 'h', default: false } } })
+  if (values.help) {
+    await print(HELP)
+    return 0
+  }
+  const { file, base } = locate(values.config)
+  const seat = Seat.take()
+  const output = new StandardOutput()
+  const log = createLogger('info', output, seat === undefined ? null : { worker: seat.number })
+  const ending = new Ending(log, output)
+  let gateway: Gateway | undefined
+  try {
+    gateway = await ending.of(startGateway({ file, base, plugins, pluginsUrl, log, output, seat }))
+  } catch (error) {
+    const { message } = error as Error
+    // A worker's primary says it, or starts it again.
+    if (seat !== undefined) { await seat.failed(message).catch(() => {}) }
+    else {
+      console.error(error instanceof ConfigError
+        ? `The configuration can't be used:\n${message}`
+        : `The gateway did not start: ${message}`)
+    }
+    await complained()
+    return 1
+  }
+  if (gateway !== undefined) await attend(gateway, ending, file, seat)
+  return await ending.wait()
+}
+
+async function attend (gateway: Gateway, ending: Ending, file: string, seat: Seat | undefined): Promise<void> {
+  process.on('SIGHUP', () => { gateway.reload() })
+  ending.hearSignals()
+  // Last: who reads it may send a signal at once.
+  if (seat === undefined) greet(gateway, file)
+  else await seat.listens(gateway.urls, {
+    async state () {
+      const { generation, hash, loaded_at, last_reload, problems } = gateway.live.state()
+      return { generation, hash, loaded_at, last_reload, problems, reasons: await gateway.reasons() }
+    },
+    metrics: async () => await gateway.services.metrics.print(),
+    upstreams: () => viewOf(gateway.services.upstreams.health, gateway.live.current()),
+    reload: () => { gateway.reload() },
+    drain: (isUrgent) => { ending.drain(isUrgent) }
+  })
+}
+
+/**
+ * For whoever looks at a terminal: where things are, and a first request. Goes to standard error, the log to output.
+ */
+function greet (gateway: Gateway, file: string): void {
+  const { urls } = gateway
+  const key = gateway.demoKey()
+  const lines = [
+    `model-gateway ${version} on ${path.relative(process.cwd(), file)}, pid ${process.pid}`,
+    `  API      ${urls.api}/v1`,
+    `  public   ${urls.public}   (/api/public/models-info, /api/public/media-info)`,
+    `  admin    ${urls.admin}   (/metrics, /healthz, /readyz, /admin/v1)`
+  ]
+  if (gateway.adminTokenFile !== undefined) {
+    lines.push(`  admin token in ${path.relative(process.cwd(), gateway.adminTokenFile)}`)
+  }
+  const off = gateway.demoOff()
+  if (off !== undefined) lines.push(`  the demo key is off, because ${off}`)
+  if (key !== undefined) {
+    const model = gateway.live.current().config.models[0]?.id ?? 'MODEL'
+    lines.push('', 'Try it (the demo key works only while every upstream is the built-in simulator):', '',
+      `curl -N ${urls.api}/v1/messages -H 'x-api-key: ${key}' -H 'content-type: application/json' \\`,
+      `  -d '{"model":"${model}","max_tokens":200,"stream":true,"messages":[{"role":"user","content":"Hello!"}]}'`, '')
+  }
+  console.error(lines.join('\n'))
+}

@@ -1,0 +1,135 @@
+// prices: those that follow each other must do so in time, and one of them must hold already.
+import { formatPrice, parsePrice } from '../../money/nanos.ts'
+import { isSoldByTokens, modalityOf } from './modalities.ts'
+import { explainUsd } from '../check/keywords.ts'
+import { isMap, type Path } from '../yaml/position.ts'
+import { type Report, type RuleInput, text } from './input.ts'
+import { checkStages, instant, type StageWords } from './schedule.ts'
+import { map, type Of, price, record, typed, word } from './schema.ts'
+
+const classes = {
+  input: price('Input tokens that come from no cache.'),
+  output: price('Output tokens.'),
+  cache_read: price('Input tokens read from a cache; absent: as input.'),
+  cache_write: price('Input tokens written to a cache; absent: as input.'),
+  cache_write_5m: price('Written with a life of 5 minutes; absent: as cache_write.'),
+  cache_write_1h: price('Written with a life of 1 hour; absent: as cache_write.'),
+  extras: record(
+    'US dollars per use of something that the provider counts, such as web_search.', price('US dollars per use.')
+  )
+}
+
+const tokenPrice = map('US dollars per 1M tokens.', classes, { required: ['input', 'output'] })
+
+const priceRow = map('A variant of an image or video model, and what it costs.', {
+  when: record('Values of parameters, by name; a parameter that is not named may have any value. Absent: every ' +
+    'request.', word('A value of the parameter.'), { minProperties: 1 }),
+  usd: price('US dollars per delivered image.'),
+  usd_per_second: price('US dollars per second of video.')
+})
+
+/** Of prices that follow each other. Only the first may be without `from`, and may be "free": see checkPriceList. */
+const stagedPrice = map('US dollars per 1M tokens, from a day or an instant on.', {
+  from: instant(
+    'When it begins to hold, without a reload: a day (midnight in UTC), or an instant with its zone; absent, in the ' +
+    'first of a list only: always.'
+  ),
+  ...classes
+}, { required: ['input', 'output'] })
+
+const priceList = {
+  description: 'An image or video model: the first row that fits a request is its price; what fits none is not ' +
+    'sold in this channel. A text model: prices that follow each other; the last that has begun holds.',
+  type: 'array',
+  minItems: 1,
+  items: {
+    if: { type: 'object', anyOf: ['from', 'input', 'output'].map((field) => ({ required: [field] })) },
+    then: stagedPrice,
+    else: {
+      if: { type: 'string' },
+      then: { const: 'free', expected: '"free" or a map of prices' },
+      else: { ...priceRow, expected: 'a map of prices' }
+    }
+  }
+}
+
+/** Not anyOf: a value is converted in the one branch that fits, and there is one sentence when none does. */
+export function freeOr<Prices extends object> (
+  description: string, prices: Prices, expected = '"free" or a map of prices'
+) {
+  return typed<'free' | Of<Prices>>({
+    description, if: { type: 'string' }, then: { const: 'free', expected }, else: { ...prices, expected },
+    hint: 'a price of nothing is written "price: free"'
+  })
+}
+
+const PRICE_FORMS = '"free", a map of prices per 1M tokens, a list of such prices with "from", ' +
+  'or a list of prices per image or second'
+
+/** Which of the forms fits the model's kind is for a rule to say: one sentence that names the kind (checkVariants). */
+export const channelPrice = typed<'free' | Of<typeof tokenPrice> | readonly ('free' | Of<typeof stagedPrice>)[]>({
+  ...freeOr(
+    'A text model: US dollars per 1M tokens, or a list of such prices that follow each other. ' +
+    'An image or video model: a list of variants. Or "free".', tokenPrice, PRICE_FORMS),
+  else: { if: { type: 'array' }, then: priceList, else: { ...tokenPrice, expected: PRICE_FORMS } }
+})
+
+/** As typed, of a text model; that of the others is read through `itemPriceOf` (money/item-price.ts). */
+export type ChannelPrice = Of<typeof channelPrice>
+
+const words: StageWords = {
+  one: 'price',
+  many: 'prices',
+  without: 'the model could not be sold',
+  dated: (item) =>
+    item === 'free'
+      ? 'what is free from a day on is written { from: 2027-01-31, input: 0, output: 0 }'
+      : 'add "from: 2027-01-31"'
+}
+
+/**
+ * The rows of an image or video model are no such list (rules/variants.ts).
+ * @param now milliseconds since the epoch
+ */
+export function checkPriceList (
+  price: unknown,
+  path: Path,
+  kind: unknown,
+  input: RuleInput,
+  now: number,
+  report: Report,
+  warn: Report
+): void {
+  if (!Array.isArray(price)) {
+    checkUnit(price, path, kind, input, warn)
+    return
+  }
+  for (const [index, item] of price.entries()) checkUnit(item, [...path, index], kind, input, warn)
+  if (modalityOf(kind)?.item !== undefined) {
+    for (const [index, item] of price.entries()) {
+      if (item === 'free') {
+        report([...path, index], 'only the whole price is "free"', 'write "price: free", or "usd: 0" in a row')
+      }
+    }
+    return
+  }
+  checkStages(price, path, words, input, now, report)
+}
+
+/**
+ * US dollars per 1M tokens; the cheapest that anybody asks for is a cent. What is written per token is a millionth of
+ * what was meant.
+ */
+const CHEAPEST = { input: 0.001, output: 0.001, cache_read: 0.0001, cache_write: 0.0001, cache_write_5m: 0.0001,
+  cache_write_1h: 0.0001 } as const
+
+function checkUnit (price: unknown, path: Path, kind: unknown, { tree }: RuleInput, warn: Report): void {
+  if (!isSoldByTokens(kind) || !isMap(price)) return
+  for (const [name, cheapest] of Object.entries(CHEAPEST)) {
+    const usd = text(price[name], tree, [...path, name])
+    if (usd === undefined || explainUsd(usd, 12) !== undefined || Number(usd) === 0 || Number(usd) >= cheapest) continue
+    const meant = formatPrice(parsePrice(usd) * 1_000_000n)
+    warn([...path, name], `is a price per 1M tokens, and ${usd} US dollars for so many is next to nothing`,
+      `did you mean ${meant}, which is ${usd} per token?`)
+  }
+}

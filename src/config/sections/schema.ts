@@ -1,0 +1,115 @@
+// The words in which the sections write their schemas: plain JSON Schema when the gateway runs, and to TypeScript the
+// type of what a value has become once it was checked, converted and filled with defaults. Only types are imported of
+// TypeBox: its code, which would make the same objects, costs every reload 0.2 s of CPU (measured).
+import type { Static, TArray, TObject, TOptional, TRecord, TUnsafe } from 'typebox'
+import type { Usd } from '../../money/nanos.ts'
+
+export type Milliseconds = number
+export type Bytes = number
+
+const PRICE_DECIMALS = 12                    // money/nanos.ts parsePrice
+const AMOUNT_DECIMALS = 9                    // a nano-dollar
+
+/** The type of the values that a schema lets through. They are frozen. */
+export type Of<Schema extends object> = Frozen<Static<Schema>>
+
+type Frozen<T> = T extends readonly (infer Item)[] ? readonly Frozen<Item>[]
+  : T extends object ? { readonly [Key in keyof T]: Frozen<T[Key]> } : T
+
+type Properties = Readonly<Record<string, object>>
+
+interface MapOptions {
+  /** Names of properties that must be written. */
+  readonly required?: readonly string[]
+  readonly default?: object
+  readonly minProperties?: number
+}
+
+type RequiredOf<Options> = Options extends { readonly required: readonly (infer Name)[] } ? Name : never
+
+/** What has a default, or must be written, is always there. */
+type MapOf<P extends Properties, Options> = TObject<{
+  -readonly [Key in keyof P]: P[Key] extends { readonly default: unknown } ? P[Key]
+    : Key extends RequiredOf<Options> ? P[Key] : TOptional<P[Key]>
+}> & Pick<Options, keyof Options & 'default'>
+
+/** A map that refuses unknown keys. */
+export function map<const P extends Properties, const Options extends MapOptions = {}> (
+  description: string, properties: P, options?: Options
+): MapOf<P, Options> {
+  const schema = { description, type: 'object', additionalProperties: false, properties, ...options }
+  return schema as unknown as MapOf<P, Options>
+}
+
+/** A map whose keys are names that the file chooses. */
+export function record<const Value extends object, const Options extends object = {}> (
+  description: string, value: Value, options?: Options
+): TRecord<'^.*$', Value> & Options {
+  const schema = { description, type: 'object', ...options, additionalProperties: value }
+  return schema as unknown as TRecord<'^.*$', Value> & Options
+}
+
+export function list<const Item extends object, const Options extends object = {}> (
+  description: string, items: Item, options?: Options
+): TArray<Item> & Options {
+  return { description, type: 'array', ...options, items } as unknown as TArray<Item> & Options
+}
+
+type Typed<T, Standard> = TUnsafe<T> & (Standard extends undefined ? unknown : { readonly default: Standard })
+
+/** A schema of which the type can't be read: words of our own (check/keywords.ts), and branches. */
+export function typed<T, Standard = undefined> (schema: object, standard?: Standard): Typed<T, Standard> {
+  return { ...schema, ...(standard !== undefined && { default: standard }) } as Typed<T, Standard>
+}
+
+export function flag<Standard extends boolean | undefined = undefined> (description: string, standard?: Standard) {
+  return typed<boolean, Standard>({ description, type: 'boolean' }, standard)
+}
+
+export function choice<const Value extends string, Standard extends Value | undefined = undefined> (
+  description: string, values: readonly Value[], standard?: Standard
+) {
+  return typed<Value, Standard>({ description, enum: values }, standard)
+}
+
+interface Limits { readonly min?: string, readonly max?: string }
+
+export function duration (description: string, standard: string, limits: true | Limits = true) {
+  return typed<Milliseconds, string>({ description, duration: limits }, standard)
+}
+
+/** @param standard undefined: it may be left out, and is absent then */
+export function size<Standard extends string | undefined> (description: string, standard: Standard, limits: Limits) {
+  return typed<Bytes, Standard>({ description, size: limits }, standard)
+}
+
+/** An amount of US dollars. */
+export function usd<Standard extends string | undefined = undefined> (description: string, standard?: Standard) {
+  return typed<Usd, Standard>({ description, usd: AMOUNT_DECIMALS }, standard)
+}
+
+/** US dollars for a unit. */
+export function price (description: string) {
+  return typed<Usd>({ description, usd: PRICE_DECIMALS })
+}
+
+/** A text, or a number as it stands in the file. */
+export function word (description: string) {
+  return typed<string>({ description, word: true })
+}
+
+export function id (description: string) {
+  return {
+    description, type: 'string', pattern: '^[A-Za-z0-9][A-Za-z0-9._:/@+-]{0,127}$',
+    expected: 'an id of letters, digits and . _ : / @ + - that begins with a letter or digit'
+  } as const
+}
+
+/** For people; where it is left out, normalize() writes the id. */
+export function nameOrId (description: string) {
+  return { description, type: 'string', minLength: 1 } as unknown as Typed<string, string>
+}
+
+export function maintenance (description: string) {
+  return flag(description, false)
+}

@@ -1,0 +1,96 @@
+// What bodies of requests take of the memory of the process: of one while it comes, of all together, and how much they
+// may.
+import { GatewayError } from '../errors.ts'
+
+/** Bytes of bodies in flight, over all requests: beyond the limit new ones are refused, not the process killed. */
+export class BodyMemory {
+  readonly #limit: number
+  #used = 0
+
+  constructor (limit: number) {
+    this.#limit = limit
+  }
+
+  get used (): number {
+    return this.#used
+  }
+
+  /** @throws {GatewayError} queue_full: so many more do not fit now */
+  check (bytes: number): void {
+    if (this.#used + bytes > this.#limit) {
+      throw new GatewayError('queue_full', {
+        message: 'The service holds as many request bodies as it can. Try again in {wait}.'
+      })
+    }
+  }
+
+  /** @throws {GatewayError} queue_full */
+  take (bytes: number): void {
+    this.check(bytes)
+    this.#used += bytes
+  }
+
+  give (bytes: number): void {
+    this.#used -= bytes
+  }
+}
+
+export interface BodyLimits {
+  /** bytes, before and after decompression */
+  readonly limit: number
+  /** milliseconds between two pieces */
+  readonly idle: number
+  readonly memory: BodyMemory
+}
+
+export function tooLarge (limit: number): GatewayError {
+  return new GatewayError('request_too_large', {
+    message: `The request body is larger than ${limit} bytes (${limit / 1048576} MB). Send a smaller one.`
+  })
+}
+
+const PAGE_BYTES = 64 * 1024
+/** Chunks of this size stay as they are; a buffer of one byte takes 300. */
+const LARGE_CHUNK = 4 * 1024
+
+/** Bytes in the order that they came, in few buffers, however small the chunks were. */
+export class Chunks {
+  readonly #chunks: Buffer[] = []
+  #page = Buffer.alloc(0)
+  /** of the page, where the part begins that is in no chunk yet, and where it ends */
+  #start = 0
+  #end = 0
+  #taken = 0
+
+  /** bytes of our memory: a page counts from when it is made */
+  get taken (): number {
+    return this.#taken
+  }
+
+  add (chunk: Buffer): void {
+    // The first is nearly always the only one.
+    if (chunk.length >= LARGE_CHUNK || (this.#chunks.length === 0 && this.#end === 0)) {
+      this.#flush()
+      this.#chunks.push(chunk)
+      this.#taken += chunk.length
+      return
+    }
+    if (this.#end + chunk.length > this.#page.length) {
+      this.#flush()
+      this.#page = Buffer.allocUnsafe(PAGE_BYTES)
+      this.#start = this.#end = 0
+      this.#taken += PAGE_BYTES
+    }
+    this.#end += chunk.copy(this.#page, this.#end)
+  }
+
+  all (): readonly Buffer[] {
+    this.#flush()
+    return this.#chunks
+  }
+
+  #flush (): void {
+    if (this.#end > this.#start) this.#chunks.push(this.#page.subarray(this.#start, this.#end))
+    this.#start = this.#end
+  }
+}

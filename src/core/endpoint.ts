@@ -1,0 +1,75 @@
+// What answers on a route when its plugins let the exchange through, and the route with all that runs on it.
+import type { Awaitable } from '../base/awaitable.ts'
+import type { GatewayError } from '../errors.ts'
+import type { Exchange } from './exchange.ts'
+import type { Attempt } from './facts.ts'
+import type { Hooked } from './hooks.ts'
+import type { Ledger } from './ledger.ts'
+import type { MadeImages } from './made-images.ts'
+import type { BytesReply, JsonReply, Reply } from './reply.ts'
+import type { EndpointKind } from './route.ts'
+import type { RouteTable } from './router.ts'
+import type { Snapshot } from './snapshot.ts'
+import type { Upstream } from './upstream.ts'
+
+type Kind<K extends EndpointKind['kind']> = Extract<EndpointKind, { readonly kind: K }>
+
+export type Endpoint = ModelEndpoint | LocalEndpoint | DownloadEndpoint | Kind<'forward'>
+
+export type ModelEndpoint = Kind<'model'> & {
+  /** Called before an upstream is asked. @throws {GatewayError} what it makes now could not be given to the client */
+  prepare? (exchange: Exchange): void
+  /**
+   * Makes the answer of the images that the upstream has made, in its own time, within the attempt. Undefined:
+   * there are none.
+   */
+  deliver? (made: MadeImages, exchange: Exchange, attempt: Attempt, upstream: Upstream): Promise<unknown>
+  /** Makes the client's answer of the upstream's. */
+  accept? (exchange: Exchange, reply: JsonReply, attempt: Attempt): Awaitable<JsonReply>
+}
+
+export type LocalEndpoint = Kind<'local'> & {
+  answer (exchange: Routed): Awaitable<Reply>
+}
+
+export type DownloadEndpoint = Kind<'download'> & {
+  locate (exchange: Exchange): Awaitable<Download>
+}
+
+/** What an upstream is asked, in the place of what the client has asked. */
+export interface OwnRequest {
+  /** with the upstream's base path and the query */
+  readonly path: string
+  readonly headers: Readonly<Record<string, string>>
+  /** the id of the credential that it wants */
+  readonly credential?: string
+}
+
+export interface Download {
+  /** name in `upstreams:` */
+  readonly upstream: string
+  readonly own: OwnRequest
+  /** what the client gets of the answer's head */
+  reply (bytes: BytesReply): BytesReply
+  /** what the client is told when the upstream fails */
+  refuse (error: GatewayError): GatewayError
+}
+
+export interface CompiledRoute extends Hooked {
+  readonly endpoint: Endpoint
+}
+
+/** A snapshot as those have it who begin exchanges. */
+export interface LeasedSnapshot extends Snapshot {
+  readonly routes: RouteTable<CompiledRoute>
+  /** of the public listener */
+  readonly publicRoutes: RouteTable<CompiledRoute>
+  /** of real exchanges */
+  readonly ledger: Ledger
+  /** For one request; `release` exactly once. */
+  lease (): this
+  release (): void
+}
+
+/** An exchange as the pipeline has it: with what runs on its route. Plugins see the data of the route alone. */
+export type Routed = Exchange<CompiledRoute, LeasedSnapshot>

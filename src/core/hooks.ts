@@ -1,0 +1,162 @@
+// The hooks of a route, sorted once per snapshot; and the guard around calling one.
+import type { KeyConfig } from '../config/config.ts'
+import { GatewayError, isGatewayError, toGatewayError } from '../errors.ts'
+import type { Exchange } from './exchange.ts'
+import type { Hooks, UpstreamFailure } from './plugin.ts'
+import { hearRejection, isPromise, type Awaitable } from '../base/awaitable.ts'
+import type { Route } from './route.ts'
+import { noteFailure } from './failed-attempt.ts'
+import { within } from '../base/timeout.ts'
+
+export interface NamedHook<F> {
+  readonly plugin: string
+  readonly call: F
+}
+
+/** All that a plugin can have. */
+export const hookNames: readonly string[] = [
+  'onHead', 'onRequest', 'perKey', 'perAttempt', 'onReply', 'onStream', 'onError', 'onUpstreamFailure', 'close'
+] satisfies (keyof Hooks)[]
+
+type Of<Name extends keyof Hooks> = ReadonlyArray<NamedHook<NonNullable<Hooks[Name]>>>
+
+/** One array per hook, only of plugins that have it, in the order of the calls: the request path builds nothing. */
+export interface RouteHooks {
+  readonly onHead: Of<'onHead'>
+  readonly onRequest: Of<'onRequest'>
+  readonly perKey: Of<'perKey'>
+  /** in list order: its users go down it for the request and up it for the answer */
+  readonly perAttempt: Of<'perAttempt'>
+  readonly onReply: Of<'onReply'>
+  readonly onStream: Of<'onStream'>
+  readonly onError: Of<'onError'>
+  readonly onUpstreamFailure: Of<'onUpstreamFailure'>
+}
+
+/** A route with what runs on it. */
+export interface Hooked extends Route {
+  readonly hooks: RouteHooks
+  /** undefined: they are the same for all keys */
+  readonly keyChains: KeyChains | undefined
+}
+
+type DownHook = 'onHead' | 'onRequest'
+
+/** On the way down: a hole where a plugin has nothing to do, so that a hook has one place in all chains of a route. */
+export type Chain = Readonly<Record<DownHook, ReadonlyArray<Of<DownHook>[number] | undefined>>>
+
+/** What runs on the way down for each key on one route: compiled when the key is first used there. */
+export class KeyChains {
+  readonly #hooks: RouteHooks
+  readonly #route: Route
+  /** By the settings themselves: a key of the directory that is changed is another object. */
+  readonly #chains = new WeakMap<KeyConfig, Chain>()
+
+  constructor (hooks: RouteHooks, route: Route) {
+    this.#hooks = hooks
+    this.#route = route
+  }
+
+  of (key: KeyConfig): Chain {
+    let chain = this.#chains.get(key)
+    if (chain === undefined) this.#chains.set(key, chain = this.#compile(key))
+    return chain
+  }
+
+  #compile (key: KeyConfig): Chain {
+    const { onHead, onRequest, perKey } = this.#hooks
+    const own = new Map(perKey.map(({ plugin, call }) => {
+      const hooks = call(key, this.#route)
+      const places: Readonly<Record<string, Of<keyof Chain>>> = { onHead, onRequest }
+      checkKeyHooks(hooks, plugin, (name) => places[name]?.some((hook) => hook.plugin === plugin) === true)
+      return [plugin, hooks]
+    }))
+    const compiled = (name: keyof Chain, hooks: Of<typeof name>): Chain[typeof name] =>
+      hooks.map((hook) => {
+        if (!own.has(hook.plugin)) return hook
+        const call = own.get(hook.plugin)?.[name]
+        return call === undefined ? undefined : { plugin: hook.plugin, call: call.bind(own.get(hook.plugin)) }
+      })
+    return { onHead: compiled('onHead', onHead), onRequest: compiled('onRequest', onRequest) }
+  }
+}
+
+/**
+ * What is wrong must fail the request: a policy that is left out without a word lets everybody through.
+ * @throws {TypeError}
+ */
+function checkKeyHooks (hooks: unknown, plugin: string, has: (name: string) => boolean): void {
+  if (hooks === undefined) return
+  const isObject = typeof hooks === 'object' && hooks !== null && !isPromise(hooks)
+  if (isPromise(hooks)) hearRejection(hooks, () => {})
+  if (!isObject) throw new TypeError(`the perKey of ${plugin} returned no object of hooks`)
+  for (const [name, hook] of Object.entries(hooks)) {
+    if (typeof hook !== 'function' || !has(name)) {
+      throw new TypeError(`the perKey of ${plugin} returned "${name}", which is no hook in the place of its own`)
+    }
+  }
+}
+
+export function sortHooks (plugins: ReadonlyArray<{ readonly name: string, readonly hooks: Hooks }>): RouteHooks {
+  const of = <Name extends keyof Hooks>(name: Name): NamedHook<NonNullable<Hooks[Name]>>[] =>
+    plugins.flatMap(({ name: plugin, hooks }) => {
+      const hook = hooks[name]
+      return hook === undefined ? [] : [{ plugin, call: hook.bind(hooks) as NonNullable<Hooks[Name]> }]
+    })
+  return {
+    onHead: of('onHead'),
+    onRequest: of('onRequest'),
+    perKey: of('perKey'),
+    perAttempt: of('perAttempt'),
+    onReply: of('onReply').reverse(),
+    onStream: of('onStream').reverse(),
+    onError: of('onError'),
+    onUpstreamFailure: of('onUpstreamFailure').reverse()
+  }
+}
+
+/**
+ * Waits for what a hook returned, but not for ever: a plugin can't hang a request.
+ * @throws {GatewayError} server_error after `hook_timeout`; whatever the hook threw
+ */
+export function callHook<T> (result: Awaitable<T>, plugin: string, exchange: Exchange): Awaitable<T> {
+  if (!isPromise(result)) return result
+  const limit = exchange.snapshot.config.hook_timeout
+  return within(Promise.resolve(result), limit, () => {
+    exchange.snapshot.services.metrics.hookTimeout(plugin)
+    return new GatewayError('server_error', {
+      cause: new Error(`the plugin ${plugin} took longer than hook_timeout (${limit} ms)`)
+    })
+  })
+}
+
+/**
+ * What a hook returned that nothing waits for. It should be no promise, and an `async` function in its place must not
+ * end the process when it is rejected.
+ */
+export function unwaited<T> (result: T, exchange: Exchange): T {
+  if (!isPromise(result)) return result
+  return hearRejection(result, (err) => {
+    exchange.snapshot.services.log.error({ request_id: exchange.id, err },
+      'a hook that nothing waits for is an async function, and was rejected')
+  })
+}
+
+/**
+ * Asks the plugins, from the upstream's side outward, what went wrong there, and notes it for the operator. Never
+ * throws.
+ */
+export function nameFailure (failure: UpstreamFailure, exchange: Exchange<Hooked>, upstream: string): GatewayError {
+  try {
+    noteFailure(failure, exchange, upstream)
+    for (const { plugin, call } of exchange.route.hooks.onUpstreamFailure) {
+      const named = unwaited(call(failure, exchange, upstream), exchange)
+      if (named === undefined) continue
+      if (!isGatewayError(named)) throw new TypeError(`the onUpstreamFailure of ${plugin} returned no GatewayError`)
+      return named
+    }
+  } catch (thrown) {
+    return toGatewayError(thrown)
+  }
+  return new GatewayError('upstream_error', { cause: 'cause' in failure ? failure.cause : failure.kind })
+}

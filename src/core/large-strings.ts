@@ -1,0 +1,143 @@
+// Base64 of an image is megabytes that nobody here reads: they stay the bytes that came. Parsed, they would be copied
+// four times and stop the loop for 40 ms per 5 MB (measured), and with it everybody's streams.
+import { isAscii } from 'node:buffer'
+import { randomBytes } from 'node:crypto'
+import type { LongString } from '../base/json-limits.ts'
+
+/**
+ * Backslash, space, and the control characters that stand in texts: JSON allows none of these in a string as they are.
+ */
+const NOT_BASE64 = [92, 32, 0, 9, 10, 13]
+
+/** Ends a placeholder, and makes it quick to find. */
+const MARK = '\x7f'
+
+/**
+ * The names that vendors give to base64: `source.data` (messages style), `image_url.url` and `file_data` (chat style),
+ * and those of the images API.
+ */
+const CARRIER = /"(?:data|url|image_url|file_data|b64_json|image|mask)"\s*:\s*(?:\[\s*)?"$/
+const CARRIER_LENGTH = 40
+/** Before the base64 of a data URL, whose words may be in any case (RFC 2397). */
+const DATA_URL = /^data:[\w.+/;=-]{1,100};base64,/i
+const DATA_URL_LENGTH = 120
+
+/**
+ * The blobs of one request, in the pieces that they came in. In its parsed body each is a placeholder, at the end of
+ * its string.
+ */
+export class Blobs {
+  readonly #blobs: { readonly pieces: readonly Buffer[], readonly length: number }[] = []
+  #nonce = ''
+  #placeholder = /(?!)/g
+
+  /** @returns the JSON text with a placeholder for every long string that is base64 */
+  lift (json: readonly Buffer[], strings: readonly LongString[]): Buffer {
+    // Made when the body is here: its sender can't know it, and can't make us see a blob where there is none.
+    this.#begin()
+    const text = new Pieces(json)
+    const kept: Buffer[] = []
+    let at = 0
+    for (const { start: quoted, end } of strings) {
+      if (!CARRIER.test(text.read(Math.max(0, quoted - CARRIER_LENGTH), quoted))) continue
+      const start = quoted +
+        (DATA_URL.exec(text.read(quoted, Math.min(end, quoted + DATA_URL_LENGTH)))?.[0].length ?? 0)
+      const blob = text.slice(start, end)
+      // Neither letters beyond ASCII nor escapes nor white space: base64, and no text that a plugin would want to read.
+      if (!blob.every((piece) => isAscii(piece) && NOT_BASE64.every((byte) => !piece.includes(byte)))) continue
+      kept.push(...text.slice(at, start), Buffer.from(`${this.#nonce}:${this.#blobs.length}${MARK}`))
+      this.#blobs.push({ pieces: blob, length: end - start })
+      at = end
+    }
+    kept.push(...text.slice(at, text.length))
+    return Buffer.concat(kept)
+  }
+
+  /** bytes of all of them */
+  get bytes (): number {
+    return this.#blobs.reduce((sum, { length }) => sum + length, 0)
+  }
+
+  /**
+   * Keeps base64 that was not lifted out of a JSON text.
+   * @param pieces must not be changed any more
+   * @returns what stands for it in a string
+   */
+  keep (pieces: readonly Buffer[]): string {
+    if (this.#nonce === '') this.#begin()
+    this.#blobs.push({ pieces, length: pieces.reduce((sum, { length }) => sum + length, 0) })
+    return `${this.#nonce}:${this.#blobs.length - 1}${MARK}`
+  }
+
+  /** What a string stands for that is a placeholder and nothing else. */
+  find (text: string): readonly Buffer[] | undefined {
+    if (this.#blobs.length === 0 || !text.endsWith(MARK)) return undefined
+    const [match] = text.matchAll(this.#placeholder)
+    return match?.[0] === text ? this.#blobs[Number(match[1])]?.pieces : undefined
+  }
+
+  #begin (): void {
+    this.#nonce = `blob-${randomBytes(12).toString('hex')}`
+    this.#placeholder = new RegExp(`${this.#nonce}:(\\d+)${MARK}`, 'g')
+  }
+
+  /** The JSON text with the blobs where their placeholders stand; in pieces, if there are any. */
+  join (json: string): string | readonly Buffer[] {
+    if (this.#blobs.length === 0) return json
+    const pieces: Buffer[] = []
+    let at = 0
+    for (const match of json.matchAll(this.#placeholder)) {
+      const blob = this.#blobs[Number(match[1])]
+      if (blob === undefined) continue
+      pieces.push(Buffer.from(json.slice(at, match.index)), ...blob.pieces)
+      at = match.index + match[0].length
+    }
+    pieces.push(Buffer.from(json.slice(at)))
+    return pieces
+  }
+
+  /** How many bytes of a parsed string are not in it, because a placeholder stands for them. */
+  hiddenBytes (text: string): number {
+    if (this.#blobs.length === 0 || !text.endsWith(MARK)) return 0
+    let bytes = 0
+    for (const match of text.matchAll(this.#placeholder)) bytes += this.#blobs[Number(match[1])]?.length ?? 0
+    return bytes
+  }
+
+  /** A parsed string as it was sent: for the few that must be looked into. */
+  restore (text: string): string {
+    if (this.#blobs.length === 0 || !text.endsWith(MARK)) return text
+    return text.replace(this.#placeholder, (placeholder, index) => {
+      const blob = this.#blobs[Number(index)]
+      return blob === undefined ? placeholder : Buffer.concat(blob.pieces).toString('latin1')
+    })
+  }
+}
+
+/**
+ * Buffers in a row, read as one without making one of them: copies of megabytes are most of what a large body costs.
+ */
+class Pieces {
+  readonly length: number
+  readonly #pieces: readonly { readonly at: number, readonly bytes: Buffer }[]
+
+  constructor (buffers: readonly Buffer[]) {
+    let at = 0
+    this.#pieces = buffers.map((bytes) => {
+      const piece = { at, bytes }
+      at += bytes.length
+      return piece
+    })
+    this.length = at
+  }
+
+  slice (start: number, end: number): Buffer[] {
+    return this.#pieces
+      .filter(({ at, bytes }) => at < end && at + bytes.length > start)
+      .map(({ at, bytes }) => bytes.subarray(Math.max(0, start - at), end - at))
+  }
+
+  read (start: number, end: number): string {
+    return Buffer.concat(this.slice(start, end)).toString('latin1')
+  }
+}

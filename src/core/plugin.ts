@@ -1,0 +1,121 @@
+// The contract between the core and its plugins. Everything that a plugin can do is in this file.
+import type { Awaitable } from '../base/awaitable.ts'
+import type { Config, KeyConfig } from '../config/config.ts'
+import type { PluginDescriptor } from '../config/plugin-descriptor.ts'
+import type { GatewayError } from '../errors.ts'
+import type { ErrorReply, JsonReply, Reply } from './reply.ts'
+import type { Exchange, Outcome } from './exchange.ts'
+import type { Attempt, Fact } from './facts.ts'
+import type { Upload } from './upload.ts'
+import type { Route } from './route.ts'
+import type { Services } from './services.ts'
+import type { SseEvent } from './sse.ts'
+import type { Style } from './style.ts'
+
+export interface Plugin<Options = Record<string, unknown>> extends PluginDescriptor {
+  readonly reads?: readonly Fact<unknown>[]
+  readonly writes?: readonly Fact<unknown>[]
+  readonly enforces?: readonly (keyof KeyConfig)[]
+  /** one of the table of styles (protocols/index.ts) */
+  readonly translates?: Style
+  /** Called once per snapshot of the configuration, synchronously. No I/O. A throw refuses the configuration. */
+  create (options: Options, config: Config, services: Services): Hooks
+}
+
+/** Every hook may be left out. An async hook that takes longer than `hook_timeout` fails the request. */
+export interface Hooks {
+  /**
+   * Down the list; the head is known, the body is not read yet. Return a Reply to answer, throw a GatewayError to
+   * refuse.
+   */
+  onHead? (exchange: Exchange): Awaitable<Reply | void>
+  /** Down the list; the body is parsed. Read, check, replace `exchange.request`, plan; return a Reply to answer. */
+  onRequest? (exchange: Exchange): Awaitable<Reply | void>
+  /**
+   * What runs for requests of this key on this route in the place of `onHead` and `onRequest`, from where the key is
+   * known: nothing of a hook that is left out, and nothing at all for undefined. Asked once per key and route, when the
+   * key is first used there. A dry run has `onHead` and `onRequest` themselves.
+   */
+  perKey? (key: KeyConfig, route: Route): KeyHooks | undefined
+  /** Called for each attempt: the state in what it returns is fresh. */
+  perAttempt? (attempt: Attempt, exchange: Exchange): AttemptHooks
+  /** Up the list; the JSON answer of an upstream or of a plugin, once. Return another to replace it. */
+  onReply? (reply: Reply, exchange: Exchange): Awaitable<Reply | void>
+  /** Up the list, once per answer that is a stream. Undefined: this plugin leaves the stream alone. */
+  onStream? (exchange: Exchange): StreamTransformer | void
+  /** From the client's side inward, until one returns: shapes an error for the client. */
+  onError? (error: GatewayError, exchange: Exchange, outcome: Outcome): ErrorReply | void
+  /**
+   * Up the list until one returns: names what went wrong at an upstream. `retryable` decides whether the next attempt
+   * is tried.
+   */
+  onUpstreamFailure? (failure: UpstreamFailure, exchange: Exchange, upstream: string): GatewayError | void
+  /** After the last request of a retired snapshot. */
+  close? (): Awaitable<void>
+}
+
+/** In the place of hooks that the plugin has. */
+export type KeyHooks = Pick<Hooks, 'onHead' | 'onRequest'>
+
+/** All but the first are synchronous: they run between two bytes of a stream. */
+export interface AttemptHooks {
+  /** Down the list; may change the request to the upstream. */
+  onUpstreamRequest? (request: UpstreamRequest): Awaitable<void>
+  /** Up the list; a whole JSON answer in messages style. A throw fails the attempt. */
+  onUpstreamReply? (reply: JsonReply): void
+  /** Up the list; one event in messages style. A throw fails the attempt, or after the commit cuts the answer. */
+  onUpstreamEvent? (event: SseEvent): void
+}
+
+/** One event in, none or many out. Synchronous: it runs between two bytes of a stream. A throw cuts the answer. */
+export interface StreamTransformer {
+  /**
+   * Asked before each event of the upstream, where it is there. A promise holds the stream back, as a slow client does,
+   * until it is fulfilled: for what can't be decided without asking somebody. Longer than `hook_timeout`, or a
+   * rejection, cuts the answer.
+   */
+  ready? (event: SseEvent): Promise<void> | undefined
+  event (event: SseEvent): SseEvent | readonly SseEvent[] | void
+  /** The stream ends here, whole: what is still to be said. Not called when the answer was cut. */
+  end? (): readonly SseEvent[]
+}
+
+/** A file that goes with a request, and the field that it goes in. */
+export interface FormFile {
+  readonly field: string
+  readonly upload: Upload
+}
+
+/**
+ * The request to an upstream, in its dialect; made from an allow-list, so nothing of the client's head is in it by
+ * accident.
+ */
+export interface UpstreamRequest {
+  readonly method: string
+  path: string
+  readonly headers: Record<string, string>
+  body: Readonly<Record<string, unknown>>
+  /** there: it is sent as multipart/form-data, whose other fields are the body's */
+  readonly files?: readonly FormFile[]
+}
+
+/** What an attempt can die of. */
+export type UpstreamFailure =
+  /** an answer with a status of 400 or more; `body` is parsed JSON, or else the text (at most 64 KiB) */
+  | { readonly kind: 'status', readonly status: number,
+    readonly headers: Readonly<Record<string, string | string[] | undefined>>, readonly body: unknown }
+  /** an `error` event in the stream, or an error as a whole answer with a status below 300 */
+  | { readonly kind: 'error_event', readonly body: unknown }
+  | { readonly kind: 'refused' | 'reset' | 'connect_timeout' | 'first_byte_timeout' | 'idle_timeout' | 'total_timeout',
+    readonly cause: unknown }
+  /** not JSON, not events, or not what the dialect says */
+  | { readonly kind: 'malformed', readonly cause: unknown }
+  /** a whole answer with nothing in it; `isBlank`: without a byte */
+  | { readonly kind: 'empty', readonly isBlank?: true }
+  /** ended cleanly, but not at its end */
+  | { readonly kind: 'incomplete' }
+
+/** Keeps the type of the options. */
+export function definePlugin<Options> (plugin: Plugin<Options>): Plugin {
+  return plugin as unknown as Plugin
+}

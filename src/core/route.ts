@@ -1,0 +1,46 @@
+// A route as everybody knows it: data. What runs on it is in endpoint.ts and hooks.ts, and only the pipeline sees it.
+import type { ModelKind } from '../config/config.ts'
+import type { Price } from '../money/nanos.ts'
+import type { Style } from './style.ts'
+
+/** What an endpoint takes and gives. */
+export type EndpointKind =
+  /** A JSON body in the client's style that the pipeline reads and an upstream answers */
+  | {
+    readonly kind: 'model'
+    readonly style: Style
+    /** the kind of its models */
+    readonly modality: ModelKind
+    /** it takes multipart/form-data too */
+    readonly form?: true
+    /** of the body: the name of a file in config/requests/ */
+    readonly schema?: string
+  }
+  /** answered by the gateway itself, in the path's style if it names none */
+  | {
+    readonly kind: 'local'
+    readonly style?: Style
+    /** from a JSON body that names a model, as above, or from any JSON object */
+    readonly reads?: 'body' | 'json'
+    /** of the body: the name of a file in config/requests/ */
+    readonly schema?: string
+  }
+  /** bytes of an upstream, unread; which ones the endpoint finds out */
+  | { readonly kind: 'download', readonly style?: Style }
+  /** bytes to one upstream, unread; `websocket`: upgrades too */
+  | { readonly kind: 'forward', readonly upstream: string, readonly price: Price, readonly websocket?: boolean }
+
+export interface Route {
+  /** its `match`, such as "POST /v1/messages": the label in log and metrics */
+  readonly name: string
+  readonly methods: readonly string[]
+  /** "/v1/x", or "/v1/x/*" for everything below it */
+  readonly path: string
+  /** what its clients speak */
+  readonly style: Style
+  readonly endpoint: EndpointKind
+  /** it answers 503: itself, or the upstream that it forwards to */
+  readonly isInMaintenance: boolean
+  /** the plugins of this route, in list order */
+  readonly plugins: readonly string[]
+}

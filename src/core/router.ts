@@ -1,0 +1,75 @@
+// Which request goes where: method and path to a route. The query is not looked at (src/README.md#not-found-first).
+import type { Route } from './route.ts'
+
+/** Of one path, in a route: everything below it. */
+const REST = /\/(?:\*|\{\w+\})$/
+
+/** A name in the middle of a path: one segment, any. */
+const WITHIN = /\{\w+\}(?=\/)/
+
+/**
+ * A request's path and its query: the absolute form is what proxies are sent, and all must take it (RFC 9112 3.2.2).
+ */
+export function readTarget (target: string): { readonly path: string, readonly query: string } {
+  const url = target.startsWith('/') ? target : target.replace(/^https?:\/\/[^/?#]*/i, '')
+  const mark = url.indexOf('?')
+  return mark === -1 ? { path: url, query: '' } : { path: url.slice(0, mark), query: url.slice(mark) }
+}
+
+export class RouteTable<R extends Route> {
+  readonly all: readonly R[]
+  readonly #exact = new Map<string, R>()
+  readonly #within: readonly { readonly segments: readonly string[], readonly route: R }[]
+  /** longest first */
+  readonly #below: readonly { readonly prefix: string, readonly route: R }[]
+
+  /** @param routes earlier ones win */
+  constructor (routes: readonly R[]) {
+    this.all = routes
+    for (const route of routes) {
+      if (REST.test(route.path) || WITHIN.test(route.path)) continue
+      for (const method of route.methods) {
+        const key = `${method} ${route.path}`
+        if (!this.#exact.has(key)) this.#exact.set(key, route)
+      }
+    }
+    this.#within = routes
+      .filter(({ path }) => WITHIN.test(path) && !REST.test(path))
+      .map((route) => ({ segments: route.path.split('/'), route }))
+    this.#below = routes
+      .filter(({ path }) => REST.test(path))
+      .map((route) => ({ prefix: route.path.replace(REST, '/'), route }))
+      .sort((a, b) => b.prefix.length - a.prefix.length)
+  }
+
+  /** @param path without the query */
+  find (method: string, path: string): R | undefined {
+    const route = this.#find(method, path)
+    if (route !== undefined || method !== 'HEAD') return route
+    // Whatever we answer to GET, without its body (RFC 9110 9.3.2); what an upstream answers is for the route to say.
+    const got = this.#find('GET', path)
+    return got?.endpoint.kind === 'local' || got?.endpoint.kind === 'download' ? got : undefined
+  }
+
+  #find (method: string, path: string): R | undefined {
+    const plain = path.length > 1 && path.endsWith('/') ? path.slice(0, -1) : path
+    return this.#exact.get(`${method} ${plain}`) ??
+      this.#within.find(({ segments, route }) => route.methods.includes(method) && fits(plain.split('/'), segments))
+        ?.route ??
+      this.#below.find(({ prefix, route }) =>
+        plain.startsWith(prefix) && plain.length > prefix.length && route.methods.includes(method)
+      )?.route
+  }
+
+  /** The methods that some route takes at this path: for 405 and Allow. */
+  methodsAt (path: string): readonly string[] {
+    const methods = ['GET', 'POST', 'PUT', 'PATCH', 'DELETE', 'HEAD', 'OPTIONS']
+    return methods.filter((method) => this.find(method, path) !== undefined)
+  }
+}
+
+/** Segment by segment; a name takes any but none. */
+function fits (path: readonly string[], segments: readonly string[]): boolean {
+  return path.length === segments.length &&
+    segments.every((segment, i) => segment === path[i] || (segment.startsWith('{') && path[i] !== ''))
+}

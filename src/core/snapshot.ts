@@ -1,0 +1,18 @@
+// A configuration in use, as an exchange has it: frozen, the same from its first byte to its last. gateway/snapshot.ts
+// makes one.
+import type { Config } from '../config/config.ts'
+import type { Model } from './facts.ts'
+import type { Services } from './services.ts'
+import type { Upstream } from './upstream.ts'
+
+export interface Snapshot {
+  /** counts up with every configuration that went live: 1, 2, 3 … */
+  readonly generation: number
+  readonly config: Config
+  readonly services: Services
+  readonly models: ReadonlyMap<string, Model>
+  /** by name */
+  readonly upstreams: ReadonlyMap<string, Upstream>
+  /** The model that clients mean by this name at this moment: its id, or an alias. */
+  modelOf (name: string): Model | undefined
+}

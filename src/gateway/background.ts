@@ -1,0 +1,20 @@
+// The services that stand on what outlives a request, made together from one store.
+import { Idempotency } from '../pipeline/idempotency.ts'
+import type { GatewayServices } from './services.ts'
+import type { Answers, Tasks } from '../store/tasks.ts'
+import { startTimer } from '../base/timer.ts'
+import { VideoWatcher, type WatcherOptions } from '../media/video-poller.ts'
+
+/** @param current absent: nothing is watched, as in a command that is no server */
+export function outliving (
+  store: Tasks & Answers,
+  { log, metrics, now }: Pick<GatewayServices, 'log' | 'metrics' | 'now'>,
+  { timer = startTimer, current = none }: Partial<Pick<WatcherOptions, 'timer' | 'current'>> = {}
+): Pick<GatewayServices, 'tasks' | 'videos' | 'idempotency'> {
+  return { tasks: store, videos: new VideoWatcher({ tasks: store, log, metrics, now, timer, current }),
+    idempotency: new Idempotency(store, now, log) }
+}
+
+function none (): never {
+  throw new Error('there is no live configuration')
+}

@@ -1,0 +1,322 @@
+// Joins configuration, services and servers into a running gateway: what `gateway start` runs, and what the tests boot.
+import path from 'node:path'
+import type { Logger } from 'pino'
+import { adminHandler, type AdminParts } from '../admin/admin.ts'
+import { AdminApi } from '../admin/api/api.ts'
+import { tryKeyOn } from '../admin/api/try-key.ts'
+import { MergedMetrics } from '../telemetry/merged-metrics.ts'
+import { createMetrics, type Metrics } from '../telemetry/metrics.ts'
+import type { LogOutput } from '../telemetry/log-output.ts'
+import type { Config } from '../config/config.ts'
+import type { loadConfig } from '../config/load/load.ts'
+import { LiveConfig } from './reload.ts'
+import { PartError } from '../config/problem.ts'
+import { Snapshot } from './snapshot.ts'
+import { keepSecret, randomSecret } from '../base/secrets.ts'
+import { DEMO, turnedOff, withDemo } from './demo.ts'
+import type { Directory } from '../accounts/directory.ts'
+import { endpoints } from '../endpoints/index.ts'
+import type { Fleet, ProcessState } from '../cluster/heartbeat.ts'
+import type { WatchLoad } from '../http/overload.ts'
+import type { Plugin } from '../core/plugin.ts'
+import { rehearse } from '../pipeline/dry-run.ts'
+import { GatewayServer, type Listeners } from '../http/server.ts'
+import type { GatewayServices } from './services.ts'
+import { watchGauges } from './gauges.ts'
+import { creditOpenings, openingOf } from './opening-balances.ts'
+import { type OpenServices, openServices } from './open-services.ts'
+import { startSimulatorThread, type SimulatorThread } from '../simulator/thread.ts'
+import { startTimer, type Timer } from '../base/timer.ts'
+import { Upstreams } from '../upstream/pool.ts'
+import { mergedView, viewOf } from '../upstream/limits/status.ts'
+import { Crew } from '../cluster/primary.ts'
+import type { Seat } from '../cluster/worker.ts'
+
+export interface GatewayOptions {
+  readonly file: string
+  /** the shipped plugins */
+  readonly plugins: readonly Plugin[]
+  /** the module that exports them: the thread that checks configurations loads it again */
+  readonly pluginsUrl: string
+  readonly log: Logger
+  /** what `store.path` is relative to; default: the folder of the file */
+  readonly base?: string
+  readonly env?: NodeJS.ProcessEnv
+  readonly now?: () => number
+  /** of what happens in the background; tests bring their own */
+  readonly timer?: Timer
+  /** how the file becomes a configuration; tests bring their own */
+  readonly load?: typeof loadConfig
+  /** how the process is; tests bring their own */
+  readonly watchLoad?: WatchLoad
+  /**
+   * where `log` goes, for workers to go there too; absent: whatever server.workers says, this process serves clients by
+   * itself
+   */
+  readonly output?: LogOutput
+  /** this process is a worker */
+  readonly seat?: Seat | undefined
+}
+
+export interface Gateway {
+  /** of a worker without its admin listener: it has none */
+  readonly urls: Listeners
+  readonly services: GatewayServices
+  readonly live: LiveConfig
+  readonly server: GatewayServer
+  /** the demo account's key; undefined unless every upstream is the built-in simulator */
+  demoKey (): string | undefined
+  /** why that key, which there once was, is off */
+  demoOff (): string | undefined
+  /** Reads the configuration again, in all processes. */
+  reload (): void
+  /** why requests should go elsewhere; empty: ready */
+  reasons (): readonly string[] | Promise<readonly string[]>
+  /** where the admin token was written, when it was generated */
+  readonly adminTokenFile: string | undefined
+  /** Ends well (SIGTERM): see GatewayServer.drain. */
+  drain (isUrgent?: boolean): Promise<void>
+  /** Ends at once: what runs is cut in-band. */
+  stop (): Promise<void>
+}
+
+/**
+ * Starts to listen once the configuration is live.
+ * @throws {ConfigError} the configuration can't be used
+ * @throws {Error} an address or the data folder can't be
+ */
+export async function startGateway (options: GatewayOptions): Promise<Gateway> {
+  const { file, plugins, log, now = Date.now, timer = startTimer, base = path.dirname(file), output, seat } = options
+  const metrics = createMetrics(now)
+  const upstreams = new Upstreams(undefined, now, timer, log)
+  const shipped = new Map(plugins.map((plugin) => [plugin.name, plugin]))
+  const simulator = builtInSimulator(log, seat)
+  const parts: Parts = { options, base, metrics, upstreams, shipped, simulator, now, timer }
+  const { live, opened } = liveConfig(parts)
+  const end = async (): Promise<void> => {
+    live.close()
+    await opened()?.quiesce()
+    await upstreams.destroy()
+    await simulator.close()
+    await opened()?.close()
+  }
+  try {
+    await live.start()
+  } catch (error) {
+    await end()
+    throw error
+  }
+
+  const { services, fleet } = opened()!
+  const { config } = live.current()
+  const { server: serverConfig } = config
+  const folder = path.resolve(base, config.store.path)
+  const crew = output === undefined || seat !== undefined || serverConfig.workers === 1
+    ? undefined
+    : new Crew({ config: serverConfig, log, output, metrics, simulator: simulator.url })
+  services.videos.start()
+  const reasons = (): readonly string[] | Promise<readonly string[]> =>
+    server.isDraining || crew?.isEnding === true ? ['draining'] : crew?.reasons() ?? reasonsOf(server, services)
+  const token = serverConfig.admin.token === ''
+    ? keepSecret(folder, 'admin-token', randomSecret)
+    : serverConfig.admin.token
+  const server: GatewayServer = new GatewayServer(serverConfig, () => live.current(), services,
+    adminListener({ services, fleet, live, shipped, crew, token, reasons }), options.watchLoad)
+  watchGauges({ services, fleet, server, live, output })
+  let urls: Listeners
+  try {
+    urls = {
+      ...await crew?.start() ?? await server.listen(['api', 'public']),
+      admin: seat === undefined ? (await server.listen(['admin'])).admin : ''
+    }
+  } catch (error) {
+    await crew?.stop()
+    await end()
+    throw error
+  }
+  services.links.publicUrl = serverConfig.public.url ?? urls.public
+  live.watch()
+  if (crew === undefined) fleet.start(async () => await heartbeatOf({ live, server, services, reasons }))
+  return {
+    urls, services, live, server, reasons,
+    reload () {
+      void live.reload('sighup')
+      crew?.reload()
+    },
+    demoKey: () => live.current().config.keys.find(({ id }) => id === DEMO)?.secret,
+    demoOff: () => live.current().config.demo_off?.why,
+    adminTokenFile: serverConfig.admin.token === '' ? path.join(folder, 'admin-token') : undefined,
+    async drain (isUrgent = false) {
+      await crew?.drain(isUrgent)
+      await (crew === undefined ? server.drain(isUrgent) : server.stop())
+      await end()
+    },
+    async stop () {
+      await crew?.stop()
+      await server.stop()
+      await end()
+    }
+  }
+}
+
+interface BuiltInSimulator {
+  /** Starts it where nothing has yet; of a worker, that of its primary. */
+  url (): Promise<string>
+  close (): Promise<void>
+}
+
+function builtInSimulator (log: Logger, seat: Seat | undefined): BuiltInSimulator {
+  let simulator: Promise<SimulatorThread> | undefined
+  return {
+    async url () {
+      if (seat !== undefined) return await seat.simulator()
+      simulator ??= startSimulatorThread({}, (err) => { log.error({ err }, 'the built-in simulator died') })
+      return (await simulator).url
+    },
+    async close () {
+      await (await simulator?.catch(() => undefined))?.close()
+    }
+  }
+}
+
+/** What outlives every configuration but does not depend on it. */
+interface Parts extends Required<Pick<GatewayOptions, 'base' | 'now' | 'timer'>> {
+  readonly options: GatewayOptions
+  readonly metrics: Metrics
+  readonly upstreams: Upstreams
+  readonly shipped: ReadonlyMap<string, Plugin>
+  readonly simulator: BuiltInSimulator
+}
+
+interface Live {
+  readonly live: LiveConfig
+  /** what the first configuration has opened; undefined before */
+  readonly opened: () => OpenServices | undefined
+}
+
+/** The configuration, and the services: the first one that is compiled says which store they stand on. */
+function liveConfig ({ options, base, metrics, upstreams, shipped, simulator, now, timer }: Parts): Live {
+  const { file, pluginsUrl, log, env = process.env, load, output, seat } = options
+  let opened: OpenServices | undefined
+  /** How the lines of a worker look is decided where they are written: by its primary. */
+  const speak = ({ level, format }: Config['log']): void => {
+    log.level = level
+    if (output !== undefined) output.format = seat === undefined ? format : 'json'
+  }
+  const live: LiveConfig = new LiveConfig({
+    file,
+    pluginsUrl,
+    env,
+    ...(load !== undefined && { load }),
+    services: { log: seat === undefined ? log : withoutWarnings(log), metrics, now },
+    async compile (loaded, generation, userPlugins) {
+      if (Object.values(loaded.upstreams).some(({ url }) => url === 'simulator:')) {
+        upstreams.simulatorUrl = await simulator.url()
+      }
+      const folder = path.resolve(base, loaded.store.path)
+      if (opened === undefined) {
+        speak(loaded.log)
+        opened = await openServices(loaded, folder,
+          { log, metrics, upstreams, now, timer, number: seat?.number, current: () => live.current() })
+      }
+      const { services } = opened
+      const config = withDemo(loaded, folder, services.directory)
+      refuseTaken(config, services.directory)
+      const inUse = config.pipeline.map(({ use }) => shipped.get(use) ?? userPlugins.get(use)!)
+      return new Snapshot({ config, generation, plugins: inUse, shipped, endpoints, services })
+    },
+    goLive: async ({ config }) => { await creditOpenings(config.accounts, opened!.services.store) },
+    warnings: (before, { config }) => turnedOff(before?.config, config),
+    creditedTo: (account) => opened?.services.store.creditOf(openingOf(account)),
+    onReload ({ changed }) {
+      if (!changed) return
+      const { config, generation } = live.current()
+      speak(config.log)
+      upstreams.gates.reload(config.upstreams, generation)
+      upstreams.health.retain(live.current())
+      opened?.fleet.beat()
+    }
+  })
+  return { live, opened: () => opened }
+}
+
+interface AdminListenerParts extends Pick<AdminParts, 'token' | 'reasons'> {
+  readonly services: OpenServices['services']
+  readonly fleet: Fleet
+  readonly live: LiveConfig
+  readonly shipped: ReadonlyMap<string, Plugin>
+  readonly crew: Crew | undefined
+}
+
+/** The admin listener of a process; a primary's answers for its workers too. */
+function adminListener (
+  { services, fleet, live, shipped, crew, token, reasons }: AdminListenerParts
+): ReturnType<typeof adminHandler> {
+  const { metrics, upstreams } = services
+  const printed = crew === undefined
+    ? metrics
+    : new MergedMetrics(
+      async () => [{ worker: 'primary', process: '', text: await metrics.print() }, ...await crew.pages()]
+    )
+  return adminHandler({
+    services,
+    token,
+    api: new AdminApi({
+      services,
+      changes: async (after, limit) => await services.store.changes(after, limit),
+      config: () => live.current().config,
+      processes: async () => await fleet.processes(),
+      upstreams: {
+        view: async () => mergedView([viewOf(upstreams.health, live.current()), ...await crew?.upstreams() ?? []]),
+        live: () => live.current()
+      },
+      plugins: shipped,
+      tryKey: tryKeyOn(shipped, services),
+      async rehearse (question) {
+        const snapshot = live.current().lease()
+        try {
+          return await rehearse(snapshot, question)
+        } finally {
+          snapshot.release()
+        }
+      }
+    }),
+    metrics: async () => await printed.print(),
+    status: async () => ({ ...live.status(), ...(crew !== undefined && { workers: await crew.states() }) }),
+    reasons
+  })
+}
+
+/** Why requests should go elsewhere than to this process. */
+function reasonsOf (server: GatewayServer, { store: { health, trouble } }: GatewayServices): readonly string[] {
+  return [...(server.overload.isOverloaded ? ['overloaded'] : []),
+    ...(health?.refusesRequests === true ? ['store_away'] : []),
+    ...(trouble !== undefined ? ['ledger_unwritable'] : [])]
+}
+
+/** What the other processes of the fleet hear of this one. */
+async function heartbeatOf (
+  { live, server, services: { store: { health } }, reasons }: Pick<Gateway, 'live' | 'server' | 'services' | 'reasons'>
+): Promise<ProcessState> {
+  const { generation, hash } = live.state()
+  return { generation, hash, requests_in_flight: server.inFlight,
+    ...(health !== undefined && { outbox: health.pending }), reasons: await reasons() }
+}
+
+/** What is odd about a configuration, the primary says for all its workers. */
+function withoutWarnings (log: Logger): Pick<Logger, 'info' | 'warn' | 'error'> {
+  return Object.assign(Object.create(log) as Logger, { warn () {} })
+}
+
+/** @throws {PartError} an id that the ledger knows as another's */
+export function refuseTaken ({ accounts, keys }: Config, directory: Directory): void {
+  const taken = (path: string, what: string, id: string): PartError =>
+    new PartError(path, `the ${what} ${id} was made through the admin API, and the ledger knows it as that one`,
+      'choose another id')
+  for (const [i, { id }] of accounts.entries()) {
+    if (directory.keptAccount(id) !== undefined) throw taken(`/accounts/${i}/id`, 'account', id)
+  }
+  for (const [i, { id }] of keys.entries()) {
+    if (directory.keptKey(id) !== undefined) throw taken(`/keys/${i}/id`, 'key', id)
+  }
+}

@@ -1,0 +1,24 @@
+// What gateway.yaml declares as the opening balance of an account: credited once, ever.
+import type { AccountConfig } from '../config/config.ts'
+import { parseUsd } from '../money/nanos.ts'
+import type { Store } from '../store/store.ts'
+
+/**
+ * Asks before it credits: of an account that has half of what a ledger can count, the same credit again would be
+ * refused as too much, and the start or reload with it.
+ * @throws {Error} the ledger can't record it
+ */
+export async function creditOpenings (
+  accounts: readonly AccountConfig[],
+  store: Pick<Store, 'credit' | 'creditOf'>
+): Promise<void> {
+  await Promise.all(accounts.map(async ({ id, opening_balance_usd: opening }) => {
+    const reference = openingOf(id)
+    if (await store.creditOf(reference) === undefined) await store.credit(id, reference, parseUsd(opening))
+  }))
+}
+
+/** @returns the reference of the credit */
+export function openingOf (account: string): string {
+  return `opening:${account}`
+}

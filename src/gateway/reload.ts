@@ -1,0 +1,420 @@
+// The configuration that is live: loads, compiles, swaps one reference, retires the old one. A configuration that does
+// not load or compile changes nothing.
+import { emitWarning } from 'node:process'
+import type { Worker } from 'node:worker_threads'
+import type { Logger } from 'pino'
+import { formatUsd, parseUsd, type Nanos } from '../money/nanos.ts'
+import type { Plugin } from '../core/plugin.ts'
+import type { Metrics } from '../telemetry/metrics.ts'
+import { within } from '../base/timeout.ts'
+import { type Config, restartSections } from '../config/config.ts'
+import type { Env } from '../config/yaml/interpolate.ts'
+import { loadConfig, type LoadResult, type Place, type ValidLoad, warmUp } from '../config/load/load.ts'
+import { formatPointer, isMap, parsePointer } from '../config/yaml/position.ts'
+import { ConfigError, formatProblem, PartError, type Problem, sortProblems } from '../config/problem.ts'
+import { redact } from '../config/redact.ts'
+import type { ConfigState, ReloadReason, ReloadResult } from '../config/state.ts'
+import type { Snapshot } from './snapshot.ts'
+import { loadUserPlugin, PluginError } from '../config/load/user-plugin.ts'
+import { type Watcher, watchFiles, type WatchOptions } from '../config/load/watch.ts'
+
+/** GET /admin/v1/config */
+export interface ConfigStatus extends ConfigState {
+  /** secrets are *** */
+  readonly config: Config
+}
+
+/** Its place is that of its part. */
+export type PartWarning = Pick<Problem, 'path' | 'message' | 'hint'>
+
+export interface LiveOptions<Live extends Retirable = Snapshot> {
+  readonly file: string
+  readonly pluginsUrl: string | URL
+  readonly env?: Env
+  readonly services: { readonly now: () => number } & Partial<{
+    readonly log: Pick<Logger, 'info' | 'warn' | 'error'>
+    readonly metrics: Pick<Metrics, 'configLive' | 'configRefused'>
+  }>
+  /**
+   * Makes a snapshot, or throws and leaves nothing open.
+   * @param userPlugins the user's own plugins by their path, which is `use` in config.pipeline
+   */
+  readonly compile: (
+    config: Config,
+    generation: number,
+    userPlugins: ReadonlyMap<string, Plugin>
+  ) => Live | Promise<Live>
+  /**
+   * What going live changes beside the snapshot, such as the opening balances in the ledger: compiling changes nothing.
+   * Called when nothing else can refuse it; a throw does.
+   */
+  readonly goLive?: (snapshot: Live) => void | Promise<void>
+  /** What is odd about what has just gone live, beside what stood there before. */
+  readonly warnings?: (before: Live | undefined, now: Live) => readonly PartWarning[]
+  /** What accounts were credited when they were new, in nano-dollars; undefined: they are new. Absent: nobody knows. */
+  readonly creditedTo?: (account: string) => Nanos | undefined | Promise<Nanos | undefined>
+  /** After every reload, refused or not, and after the start. */
+  readonly onReload?: (result: ReloadResult) => void
+  readonly watch?: WatchOptions
+  /**
+   * how the file becomes a configuration; tests bring their own. Absent: in a thread that is ready when the file comes
+   * to rest
+   */
+  readonly load?: typeof loadConfig
+  /** how long loading may take, and compiling */
+  readonly timeoutMs?: number
+}
+
+interface Retirable { retire (): unknown }
+
+interface Running<Live> {
+  readonly snapshot: Live
+  readonly generation: number
+  /** as it runs: the parts that need a restart are those of the start */
+  readonly config: Config
+  readonly digest: string
+  readonly secrets: readonly string[]
+  readonly loadedAt: string
+}
+
+interface Pending {
+  readonly reason: ReloadReason
+  readonly promise: Promise<ReloadResult>
+  readonly resolve: (result: ReloadResult) => void
+}
+
+/** A disk that does not answer must not stop a reload either: it is done without its warnings. */
+const WARNING_MS = 5000
+
+/**
+ * Hexadecimal digits that are shown of a hash: enough to tell two configurations apart, too few to look for a secret.
+ */
+const SHOWN_HASH = 16
+
+/** A `create` or a connection that never comes to an end must not stop all reloads after it. */
+const TIMEOUT_MS = 30_000
+
+export class LiveConfig<Live extends Retirable = Snapshot> {
+  readonly #options: LiveOptions<Live>
+  #running: Running<Live> | undefined
+  #last: ReloadResult | undefined
+  #stamps = new Map<string, string>()
+  #isReloading = false
+  #pending: Pending | undefined
+  #awaited = Promise.withResolvers<ReloadResult>()
+  #watcher: Watcher | undefined
+  #warmed: Worker | undefined
+  #shown: { readonly generation: number, readonly config: Config } | undefined
+
+  constructor (options: LiveOptions<Live>) {
+    this.#options = options
+  }
+
+  /** @throws {ConfigError} it can't be used: nothing is live */
+  async start (): Promise<void> {
+    const result = await this.reload('start')
+    if (!result.ok) throw new ConfigError(result.problems)
+  }
+
+  /** @throws {Error} before start() */
+  current (): Live {
+    if (this.#running === undefined) throw new Error('no configuration is live yet')
+    return this.#running.snapshot
+  }
+
+  /** Every file that the configuration was read from: what to watch. */
+  files (): readonly string[] {
+    return [...this.#stamps.keys()]
+  }
+
+  /** Reloads when a file changes, until close(). */
+  watch (): Watcher {
+    this.#watcher ??= watchFiles(() => this.files(), () => { void this.reload('file') }, {
+      known: (file) => this.#stamps.get(file), onStir: () => { this.#warm() }, ...this.#options.watch
+    })
+    return this.#watcher
+  }
+
+  /** Stops watching. What is live stays live. */
+  close (): void {
+    this.#watcher?.close()
+    this.#watcher = undefined
+    this.#warmed?.terminate().catch(() => {})
+    this.#warmed = undefined
+  }
+
+  /** While the files come to rest. */
+  #warm (): void {
+    if (this.#options.load !== undefined) return
+    try {
+      this.#warmed ??= warmUp(this.#options.pluginsUrl)
+    } catch {
+      // no thread now: the reload tries again, and says why
+    }
+  }
+
+  /** The next reload that ends. */
+  reloaded (): Promise<ReloadResult> {
+    return this.#awaited.promise
+  }
+
+  /** One at a time; what is asked for during one is done once, after it. Never rejects. */
+  async reload (reason: ReloadReason): Promise<ReloadResult> {
+    if (this.#isReloading) {
+      this.#pending ??= { reason, ...Promise.withResolvers<ReloadResult>() }
+      return await this.#pending.promise
+    }
+    this.#isReloading = true
+    const result = await this.#attempt(reason)
+    this.#isReloading = false
+    const pending = this.#pending
+    this.#pending = undefined
+    if (pending !== undefined) void this.reload(pending.reason).then(pending.resolve)
+    return result
+  }
+
+  async #attempt (reason: ReloadReason): Promise<ReloadResult> {
+    const startedAt = performance.now()
+    const outcome = await this.#load().catch((thrown: unknown) => refused([this.#problemOf(thrown)]))
+    const result: ReloadResult = {
+      ...outcome,
+      reason,
+      at: new Date(this.#options.services.now()).toISOString(),
+      duration_ms: Math.round(performance.now() - startedAt),
+      generation: this.#running?.generation ?? 0
+    }
+    this.#last = result
+    this.#tell(result)
+    const awaited = this.#awaited
+    this.#awaited = Promise.withResolvers()
+    awaited.resolve(result)
+    return result
+  }
+
+  async #load (): Promise<Pick<ReloadResult, 'ok' | 'changed' | 'problems' | 'warnings'>> {
+    const { file, pluginsUrl, env, timeoutMs, load = loadConfig } = this.#options
+    const warm = this.#warmed
+    this.#warmed = undefined
+    const loaded = await load(file, {
+      pluginsUrl,
+      warm,
+      now: this.#options.services.now(),
+      ...(env !== undefined && { env }),
+      ...(timeoutMs !== undefined && { timeoutMs })
+    })
+    this.#noteFiles(loaded)
+    if (loaded.kind === 'invalid') return refused(loaded.problems)
+    const old = this.#running
+    const config = old === undefined
+      ? loaded.config
+      : Object.freeze({ ...loaded.config, server: old.config.server, store: old.config.store })
+    const { creditedTo } = this.#options
+    // Asked when the store is there: compiling the first configuration opens it.
+    const warn = async (): Promise<
+      readonly Problem[]
+    > => [...old === undefined ? [] : needsRestart(old.config, loaded), ...creditedTo === undefined
+      ? []
+      : await within(changedOpenings(loaded, creditedTo), WARNING_MS, () => undefined).catch(() => []),
+      ...loaded.warnings]
+    if (old?.digest === loaded.digest) return { ok: true, changed: false, problems: [], warnings: await warn() }
+    const generation = (old?.generation ?? 0) + 1
+    let snapshot: Live
+    try {
+      snapshot = await this.#compile(config, generation)
+      await this.#goLive(snapshot)
+    } catch (thrown) {
+      return refused(thrown instanceof ConfigError ? thrown.problems : [this.#problemOf(thrown, loaded)])
+    }
+    this.#running = { snapshot, generation, config, digest: loaded.digest, secrets: loaded.secrets,
+      loadedAt: new Date(this.#options.services.now()).toISOString() }
+    if (old !== undefined) retire(old.snapshot)
+    const odd = this.#options.warnings?.(old?.snapshot, snapshot) ?? []
+    return { ok: true, changed: true, problems: [],
+      warnings: [...odd.map((one) => ({ ...findPlace(parsePointer(one.path), loaded.places), ...one })),
+        ...await warn()] }
+  }
+
+  async #compile (config: Config, generation: number): Promise<Live> {
+    const userPlugins = new Map<string, Plugin>()
+    for (const { use, version } of config.pipeline) {
+      if (version !== undefined) userPlugins.set(use, await loadUserPlugin<Plugin>(use, version))
+    }
+    const { promise: timeout, reject } = Promise.withResolvers<never>()
+    const { compile, timeoutMs = TIMEOUT_MS } = this.#options
+    const timer = setTimeout(() => { reject(notReady(timeoutMs)) }, timeoutMs)
+    const compiling = (async () => await compile(config, generation, userPlugins))()
+    let isLate = false
+    compiling.then((snapshot) => { if (isLate) retire(snapshot) }, () => {})
+    try {
+      return await Promise.race([compiling, timeout])
+    } catch (thrown) {
+      isLate = true
+      throw thrown
+    } finally {
+      clearTimeout(timer)
+    }
+  }
+
+  async #goLive (snapshot: Live): Promise<void> {
+    const { goLive, timeoutMs = TIMEOUT_MS } = this.#options
+    try {
+      await within(Promise.resolve(goLive?.(snapshot)), timeoutMs, () => notReady(timeoutMs))
+    } catch (thrown) {
+      retire(snapshot)
+      throw thrown
+    }
+  }
+
+  /** A load that was refused may have stopped before it had seen all files: then the old ones still count. */
+  #noteFiles ({ kind, stamps }: LoadResult): void {
+    this.#stamps = kind === 'valid' ? new Map(stamps) : new Map([...this.#stamps, ...stamps])
+  }
+
+  #problemOf (thrown: unknown, loaded?: ValidLoad): Problem {
+    const text = thrown instanceof Error ? thrown.message : String(thrown)
+    const message = `could not be put to use: ${loaded === undefined ? text : hideSecrets(text, loaded)}`
+    if (thrown instanceof PartError && loaded !== undefined) {
+      return { ...findPlace(parsePointer(thrown.path), loaded.places), path: thrown.path, message,
+        ...(thrown.hint !== undefined && { hint: thrown.hint }) }
+    }
+    const place = thrown instanceof PluginError && thrown.file !== undefined
+      ? { file: thrown.file, line: thrown.line ?? 1, column: thrown.column ?? 1 }
+      : { file: this.#options.file, line: 1, column: 1 }
+    return { ...place, path: '', message }
+  }
+
+  #tell (result: ReloadResult): void {
+    const { log, metrics } = this.#options.services
+    const { onReload, file } = this.#options
+    const facts = { reason: result.reason, generation: result.generation, duration_ms: result.duration_ms }
+    try {
+      if (result.changed) metrics?.configLive(result.generation, this.#running!.config)
+      // a start that fails is no reload, and says why by itself
+      else if (!result.ok && result.reason !== 'start') { metrics?.configRefused() }
+      else if (result.ok && result.reason !== 'start') { metrics?.configLive(result.generation, this.#running!.config) }
+      for (const warning of result.warnings) { log?.warn(formatProblem(warning)) }
+      if (result.ok) {
+        log?.info(facts, result.changed
+          ? `${file} ${result.reason === 'start' ? 'was loaded' : 'is live'}`
+          : `${file} was read again: nothing to apply`)
+      } else if (result.reason !== 'start') {
+        log?.error({ ...facts, problems: result.problems.map(formatProblem) },
+          `${file} was refused; generation ${result.generation} stays live`)
+      }
+      onReload?.(result)
+    } catch (thrown) {
+      emitWarning(thrown instanceof Error ? thrown : String(thrown))
+    }
+  }
+
+  /** @throws {Error} before start() */
+  status (): ConfigStatus {
+    const state = this.state()
+    const { generation, config, secrets } = this.#running!
+    if (this.#shown?.generation !== generation) this.#shown = { generation, config: redact(config, secrets) }
+    return { ...state, config: this.#shown.config }
+  }
+
+  /** @throws {Error} before start() */
+  state (): ConfigState {
+    const running = this.#running
+    const last = this.#last
+    if (running === undefined || last === undefined) throw new Error('no configuration is live yet')
+    const { ok, at, reason, duration_ms, problems, warnings } = last
+    return {
+      generation: running.generation,
+      hash: running.digest.slice(0, SHOWN_HASH),
+      loaded_at: running.loadedAt,
+      source: this.#options.file,
+      last_reload: { ok, at, reason, duration_ms },
+      problems,
+      warnings
+    }
+  }
+}
+
+function refused (problems: readonly Problem[]): Pick<ReloadResult, 'ok' | 'changed' | 'problems' | 'warnings'> {
+  return { ok: false, changed: false, problems, warnings: [] }
+}
+
+function notReady (timeoutMs: number): Error {
+  return new Error(`it was not ready within ${timeoutMs / 1000} s`)
+}
+
+function retire (snapshot: Retirable): void {
+  // what is live must not suffer from what no longer is
+  void (async () => {
+    await snapshot.retire()
+  })().catch((thrown: unknown) => {
+    emitWarning(thrown instanceof Error ? thrown : String(thrown))
+  })
+}
+
+/** A plugin's `create` may put its options into what it throws. */
+function hideSecrets (message: string, { config, secrets: pointers }: ValidLoad): string {
+  const options = pointers.map((pointer) => parsePointer(pointer).reduce<unknown>(
+    (value, step) => (value as Readonly<Record<string, unknown>> | undefined)?.[step], config
+  ))
+  const secrets = [
+    ...options.filter((value) => typeof value === 'string'),
+    config.server.admin.token,
+    ...config.keys.map(({ secret }) => secret),
+    ...Object.values(config.upstreams)
+      .flatMap(({ headers, credentials, tls, proxy }) => [
+        ...[headers, ...(credentials ?? []).map((one) => one.headers)].flatMap((one) => Object.values(one)),
+        tls?.key ?? '',
+        proxy ?? ''
+      ])
+  ]
+  return secrets.reduce((text, secret) => secret.length < 4 ? text : text.replaceAll(secret, '***'), message)
+}
+
+/** One warning for each value of server: and store: that differs from what runs. */
+function needsRestart (running: Config, { config, places }: ValidLoad): Problem[] {
+  const changed = restartSections.flatMap((name) => differences(running[name], config[name], [name]))
+  return sortProblems(changed.map((path) => ({
+    ...findPlace(path, places),
+    path: formatPointer(path),
+    message: 'has changed: it needs a restart, and keeps its old value until then'
+  })))
+}
+
+/**
+ * An opening balance is credited once, ever: what somebody writes there later does nothing. Says nothing where the
+ * ledger can't be read.
+ */
+async function changedOpenings (
+  { config, places }: ValidLoad,
+  creditedTo: NonNullable<LiveOptions['creditedTo']>
+): Promise<Problem[]> {
+  const changed = await Promise.all(config.accounts.map(async ({ id, opening_balance_usd: opening }, index) => {
+    const credited = await (async () => await creditedTo(id))().catch(() => undefined)
+    if (credited === undefined || credited === parseUsd(opening)) return []
+    const path = ['accounts', String(index), 'opening_balance_usd']
+    return [{
+      ...findPlace(path, places),
+      path: formatPointer(path),
+      message: `has changed from ${formatUsd(credited)} to ${opening}, which does nothing: it was credited once, ` +
+        'when the account was new'
+    }]
+  }))
+  return changed.flat()
+}
+
+function differences (a: unknown, b: unknown, path: readonly string[]): (readonly string[])[] {
+  if (isMap(a) && isMap(b)) {
+    return [...new Set([...Object.keys(a), ...Object.keys(b)])].flatMap((key) =>
+      differences(a[key], b[key], [...path, key])
+    )
+  }
+  return JSON.stringify(a) === JSON.stringify(b) ? [] : [path]
+}
+
+/** A value that went back to its default stands nowhere: then the nearest part above it. */
+function findPlace (path: readonly string[], places: Readonly<Record<string, Place>>): Place {
+  for (let end = path.length; end >= 0; end--) {
+    const place = places[formatPointer(path.slice(0, end))]
+    if (place !== undefined) return place
+  }
+  throw new Error('the root of a configuration always has a place')
+}

@@ -1,0 +1,22 @@
+// What the gateway makes once and keeps over reloads: whole, where core/services.ts has the parts that plugins and the
+// pipeline ask for.
+import type { Directory } from '../accounts/directory.ts'
+import type { Services } from '../core/services.ts'
+import type { Links } from '../media/links.ts'
+import type { TemporaryFolder } from '../media/temporary.ts'
+import type { VideoWatcher } from '../media/video-poller.ts'
+import type { Idempotency } from '../pipeline/idempotency.ts'
+import type { Store } from '../store/store.ts'
+import type { Metrics } from '../telemetry/metrics.ts'
+import type { Upstreams } from '../upstream/pool.ts'
+
+export interface GatewayServices extends Services {
+  readonly metrics: Metrics
+  readonly store: Store
+  readonly directory: Directory
+  readonly videos: VideoWatcher
+  readonly idempotency: Idempotency
+  readonly upstreams: Upstreams
+  readonly links: Links
+  readonly temporary: TemporaryFolder
+}

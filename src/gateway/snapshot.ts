@@ -1,0 +1,164 @@
+// A configuration in use: compiled once, frozen, leased by each request for as long as it runs.
+import { KeyChains, sortHooks } from '../core/hooks.ts'
+import type { Route } from '../core/route.ts'
+import type { Model } from '../core/facts.ts'
+import { parsePrice } from '../money/nanos.ts'
+import type { Plugin } from '../core/plugin.ts'
+import type { Ledger } from '../core/ledger.ts'
+import type { CompiledRoute, Endpoint, LeasedSnapshot } from '../core/endpoint.ts'
+import { RouteTable } from '../core/router.ts'
+import { styleOf } from '../protocols/index.ts'
+import type { GatewayServices } from './services.ts'
+import { type Stage, stageAt, stagesOf } from '../base/schedule.ts'
+import type { Upstream } from '../core/upstream.ts'
+import type { AliasConfig, Config, RouteConfig, StagedModel } from '../config/config.ts'
+import { endpointsWith, shippedRoutesWith } from '../config/sections/endpoints.ts'
+import { RunningPlugins } from './running-plugins.ts'
+
+/** Those of the public listener: nobody proves himself there. */
+const publicRoutes: readonly RouteConfig[] = [
+  { match: 'GET /api/public/models-info', serve: 'public-models-info', pipeline: [] },
+  { match: 'GET /api/public/media-info', serve: 'public-media-info', pipeline: [] },
+  { match: 'GET /files/*', serve: 'file', pipeline: [] }
+]
+
+export interface Parts {
+  readonly config: Config
+  readonly generation: number
+  /** one for each item of `config.pipeline`, in its order */
+  readonly plugins: readonly Plugin[]
+  /** by name: those of them that translate a style run without being named */
+  readonly shipped?: ReadonlyMap<string, Plugin>
+  readonly endpoints: Readonly<Record<string, Endpoint>>
+  readonly services: GatewayServices
+}
+
+/** What an alias stands for. */
+type AliasStage = Pick<Stage<unknown>, 'from'> & { readonly model: Model }
+
+export class Snapshot implements LeasedSnapshot {
+  /** counts up with every configuration that went live: 1, 2, 3 … */
+  readonly generation: number
+  readonly config: Config
+  /** without the store: exchanges have their ledger, and nothing else of the pipeline moves money */
+  readonly services: Omit<GatewayServices, 'store'>
+  readonly ledger: Ledger
+  readonly models: ReadonlyMap<string, Model>
+  readonly routes: RouteTable<CompiledRoute>
+  /** of the public listener */
+  readonly publicRoutes: RouteTable<CompiledRoute>
+  readonly upstreams: ReadonlyMap<string, Upstream>
+  readonly #aliases: ReadonlyMap<string, readonly AliasStage[]>
+  readonly #plugins: RunningPlugins
+  #leases = 0
+  #retired = false
+
+  /** @throws {PartError} a plugin's `create` did, or returned no hooks; nothing is left open */
+  constructor ({ config, generation, plugins, shipped, endpoints, services: { store, ...services } }: Parts) {
+    this.ledger = store
+    this.generation = generation
+    this.config = config
+    this.services = services
+    this.models = new Map(config.models.map((model) => [model.id, model]))
+    this.#aliases = new Map(config.aliases.map((alias) => [alias.id, this.#stagesOf(alias)]))
+    const upstreams = new Map<string, Upstream>()
+    this.upstreams = upstreams
+    this.#plugins = new RunningPlugins(plugins, config, services, shipped?.values())
+    try {
+      this.routes = new RouteTable(this.#compileRoutes(this.#apiRoutes(), endpoints))
+      this.publicRoutes = new RouteTable(this.#compileRoutes(publicRoutes, endpoints))
+      for (const [name, upstream] of Object.entries(config.upstreams)) {
+        upstreams.set(name, services.upstreams.open(name, upstream))
+      }
+    } catch (thrown) {
+      void this.#close()
+      throw thrown
+    }
+  }
+
+  /** The model that clients mean by this name at this moment: its id, or an alias. */
+  modelOf (name: string): Model | undefined {
+    const model = this.models.get(name)
+    if (model !== undefined) return model
+    const stages = this.#aliases.get(name)
+    return stages && stageAt(stages, this.services.now()).model
+  }
+
+  /** For one request; `release` exactly once. */
+  lease (): this {
+    this.#leases++
+    return this
+  }
+
+  release (): void {
+    this.#leases--
+    if (this.#retired && this.#leases === 0) void this.#close()
+  }
+
+  /** Another snapshot took over: this one closes when its last request ends. */
+  retire (): void {
+    this.#retired = true
+    if (this.#leases === 0) void this.#close()
+  }
+
+  async #close (): Promise<void> {
+    // first, so that no connection stays open because of a plugin that takes for ever
+    for (const upstream of this.upstreams.values()) this.services.upstreams.close(upstream)
+    await this.#plugins.close()
+  }
+
+  #stagesOf ({ model }: AliasConfig): AliasStage[] {
+    const list: readonly (string | StagedModel)[] = typeof model === 'string' ? [model] : model
+    return stagesOf(list).map(({ from, written }) => ({
+      from,
+      model: this.models.get(typeof written === 'string' ? written : written.model)!
+    }))
+  }
+
+  /** The configuration's own, and below them the shipped ones that it neither replaces nor lacks the plugin for. */
+  #apiRoutes (): RouteConfig[] {
+    const own = this.config.routes
+    const claimed = new Set(own.map(({ match }) => match))
+    const plugins = this.#plugins.list.map(({ plugin }) => plugin)
+    const names = endpointsWith(plugins)
+    const isServed = ({ serve }: RouteConfig): boolean => {
+      const { needs } = names[serve!]!
+      return needs === undefined || this.#plugins.list.some(({ plugin }) => plugin.provides?.includes(needs) === true)
+    }
+    return [...own.filter(({ serve }) => serve !== 'none'),
+      ...shippedRoutesWith(plugins).filter((route) => !claimed.has(route.match) && isServed(route))]
+  }
+
+  #compileRoutes (routes: readonly RouteConfig[], endpoints: Readonly<Record<string, Endpoint>>): CompiledRoute[] {
+    const sorted = new Map<string, ReturnType<typeof sortHooks>>()
+    return routes.map((route) => {
+      const [methods, path] = route.match.split(' ') as [string, string]
+      const endpoint: Endpoint = route.forward === undefined
+        ? endpoints[route.serve!]!
+        : { kind: 'forward', upstream: route.forward,
+          price: route.price === undefined || route.price === 'free' ? 0n : parsePrice(route.price.usd),
+          websocket: route.websocket === true }
+      const style = (endpoint.kind === 'forward' ? undefined : endpoint.style) ?? styleOf(path)
+      const chosen = this.#plugins.list.filter(({ name, plugin: { always, translates } }) =>
+        translates === undefined
+          ? always === true || (route.pipeline?.includes(name) ?? true)
+          : endpoint.kind === 'model' && translates === style
+      )
+      const names = chosen.map(({ name }) => name)
+      // Routes with the same plugins share their arrays of hooks.
+      const hooks = sorted.get(names.join()) ?? sortHooks(chosen)
+      sorted.set(names.join(), hooks)
+      const data: Route = {
+        name: route.match,
+        methods: methods.split(','),
+        path,
+        style,
+        endpoint,
+        isInMaintenance: route.maintenance === true ||
+          (route.forward !== undefined && this.config.upstreams[route.forward]?.maintenance === true),
+        plugins: names
+      }
+      return { ...data, endpoint, hooks, keyChains: hooks.perKey.length === 0 ? undefined : new KeyChains(hooks, data) }
+    })
+  }
+}

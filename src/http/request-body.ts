@@ -1,0 +1,185 @@
+// Reads a JSON request body: limits while reading, decompression, one parse. Nothing of it is kept after the parse.
+import type { IncomingMessage, ServerResponse } from 'node:http'
+import type { Transform } from 'node:stream'
+import { isUtf8 } from 'node:buffer'
+import zlib from 'node:zlib'
+import { GatewayError } from '../errors.ts'
+import type { Exchange } from '../core/exchange.ts'
+import type { Body } from '../core/facts.ts'
+import { type BodyLimits, Chunks, tooLarge } from '../core/body-memory.ts'
+import { sayContinue } from '../base/expect-continue.ts'
+import { JsonGuard } from '../base/json-limits.ts'
+
+/** Decoders by the names of RFC 9110 8.4.1; official SDKs may compress what they send. */
+const decoders: Readonly<Record<string, () => Transform>> = {
+  gzip: () => zlib.createGunzip(),
+  'x-gzip': () => zlib.createGunzip(),
+  deflate: () => zlib.createInflate(),
+  br: () => zlib.createBrotliDecompress(),
+  zstd: () => zlib.createZstdDecompress()
+}
+
+/** @throws {GatewayError} bad_request */
+function checkType (req: IncomingMessage): void {
+  const type = req.headers['content-type']
+  // Absent is accepted for curl users.
+  if (type !== undefined && !/^application\/(?:[\w.+-]+\+)?json\s*(?:;|$)/i.test(type)) {
+    throw new GatewayError('bad_request', {
+      message: `The Content-Type is ${JSON.stringify(type.slice(0, 80))}; this address takes JSON. Send the header ` +
+        '"Content-Type: application/json".'
+    })
+  }
+}
+
+/**
+ * JSON is UTF-8 (RFC 8259 8.1), and so are our forms: other bytes would become other words.
+ * @throws {GatewayError} bad_request
+ */
+export function checkCharset ({ headers: { 'content-type': type = '' } }: IncomingMessage): void {
+  for (const [, charset] of type.matchAll(/;\s*charset\s*=\s*"?([^\s";]+)/gi)) {
+    if (!/^utf-?8$/i.test(charset!)) {
+      throw new GatewayError('bad_request', {
+        message: `The charset of the Content-Type is ${JSON.stringify(charset!.slice(0, 40))}; this address takes ` +
+          'UTF-8. Encode the body in UTF-8, and say so or nothing.'
+      })
+    }
+  }
+}
+
+/**
+ * Refuses from the head alone what the head already shows to be wrong.
+ * @throws {GatewayError} request_too_large, bad_request
+ */
+export function checkSize (
+  req: IncomingMessage,
+  limit: number
+): { readonly length: number | undefined, readonly decoder: Transform | undefined } {
+  const text = req.headers['content-length']
+  const length = text === undefined ? undefined : Number(text)
+  if (length !== undefined && length > limit) throw tooLarge(limit)
+  const encoding = req.headers['content-encoding']?.trim().toLowerCase() ?? 'identity'
+  if (encoding === 'identity') return { length, decoder: undefined }
+  const decoder = Object.hasOwn(decoders, encoding) ? decoders[encoding] : undefined
+  if (decoder === undefined) {
+    throw new GatewayError('bad_request', {
+      message: `The Content-Encoding ${JSON.stringify(encoding.slice(0, 40))} is not supported. Send ` +
+        `${Object.keys(decoders).join(', ')} or none.`
+    })
+  }
+  return { length: undefined, decoder: decoder() }
+}
+
+/**
+ * Reads and parses the body. The memory that it takes is given back by the caller: `taken` is called with each amount.
+ * @throws {GatewayError} request_too_large, bad_request, request_timeout, queue_full; the reason of an abort
+ */
+export async function readBody (
+  req: IncomingMessage,
+  res: ServerResponse,
+  limits: BodyLimits,
+  exchange: Exchange,
+  taken: (bytes: number) => void
+): Promise<Body> {
+  checkType(req)
+  checkCharset(req)
+  const { length, decoder } = checkSize(req, limits.limit)
+  // A body that can't be held is refused before it is sent; but a mere announcement takes no memory from others.
+  let reserved = 0
+  const reserve = (bytes: number): void => {
+    if (bytes <= reserved) return
+    limits.memory.take(bytes - reserved)
+    taken(bytes - reserved)
+    reserved = bytes
+  }
+  if (length !== undefined) limits.memory.check(length)
+  sayContinue(req, res)
+
+  const guard = new JsonGuard()
+  const body = new Chunks()
+  let size = 0
+  let received = 0
+  await new Promise<void>((resolve, reject) => {
+    const source = decoder === undefined ? req : req.pipe(decoder)
+    const timer = setTimeout(() => {
+      fail(new GatewayError('request_timeout', { headers: { connection: 'close' } }))
+    }, limits.idle)
+    const fail = (error: unknown): void => {
+      stop()
+      if (decoder !== undefined) { req.unpipe(decoder); decoder.destroy() }
+      req.resume()                                            // what still comes is thrown away
+      reject(error)
+    }
+    const onReceived = (chunk: Buffer): void => {
+      timer.refresh()
+      received += chunk.length
+      if (received > limits.limit) fail(tooLarge(limits.limit))
+    }
+    const onData = (chunk: Buffer): void => {
+      try {
+        size += chunk.length
+        if (size > limits.limit) throw tooLarge(limits.limit)
+        reserve(size)
+        guard.push(chunk)
+        body.add(chunk)
+      } catch (error) {
+        fail(error)
+      }
+    }
+    const onEnd = (): void => {
+      stop()
+      resolve()
+    }
+    const onBroken = (cause: unknown): void => {
+      fail(
+        new GatewayError('bad_request', {
+          message: 'The request body could not be decompressed. Check the Content-Encoding.',
+          cause
+        })
+      )
+    }
+    const onLeft = (): void => {
+      fail(exchange.abortReason)
+    }
+    const stop = (): void => {
+      clearTimeout(timer)
+      req.off('data', onReceived)
+      source.off('data', onData).off('end', onEnd)
+      decoder?.off('error', onBroken).on('error', () => {})   // zlib may report once more after it was destroyed
+      exchange.offAbort(onLeft)
+    }
+    req.on('data', onReceived)
+    source.on('data', onData).on('end', onEnd)
+    decoder?.on('error', onBroken)
+    exchange.onAbort(onLeft)
+    if (exchange.abortReason !== undefined) onLeft()
+  })
+  exchange.record.body_at = performance.now()
+  const chunks = body.all()
+  return parse(guard.longStrings.length > 0 ? exchange.blobs.lift(chunks, guard.longStrings)
+    : chunks.length === 1 ? chunks[0]! : Buffer.concat(chunks, size))
+}
+
+/** @throws {GatewayError} bad_request */
+function parse (bytes: Buffer): Body {
+  if (bytes.length === 0) {
+    throw new GatewayError('bad_request', { message: 'The request body is empty. Send a JSON object.' })
+  }
+  if (!isUtf8(bytes)) throw new GatewayError('bad_request', { message: 'The request body is not valid UTF-8.' })
+  let value: unknown
+  try {
+    value = JSON.parse(bytes.toString('utf8'))
+  } catch (cause) {
+    // V8 quotes a piece of the text; the position is enough to find it, and repeats nothing of a prompt.
+    const position = /at position \d+(?: \(line \d+ column \d+\))?/.exec((cause as Error).message)
+    throw new GatewayError('bad_request', {
+      message: `The request body is not valid JSON${position === null ? '' : ` ${position[0]}`}.`,
+      cause: position?.[0]
+    })
+  }
+  if (typeof value !== 'object' || value === null || Array.isArray(value)) {
+    throw new GatewayError('bad_request', {
+      message: 'The request body is JSON, but not an object. Send an object: {"model": …}.'
+    })
+  }
+  return value as Body
+}

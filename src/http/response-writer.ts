@@ -1,0 +1,423 @@
+// Writes one answer to one client: JSON, bytes, or events with back-pressure and pings. The only file that touches the
+// response.
+import { validateHeaderName, validateHeaderValue, type IncomingMessage, type ServerResponse } from 'node:http'
+import type { Readable } from 'node:stream'
+import { pipeline } from 'node:stream/promises'
+import { corsHeaders } from './cors.ts'
+import { GatewayError, isGatewayError } from '../errors.ts'
+import type { ErrorReply, BytesReply, Headers, JsonReply } from '../core/reply.ts'
+import type { Exchange } from '../core/exchange.ts'
+import type { TemporaryFile } from '../core/files.ts'
+import { SseEvent } from '../core/sse.ts'
+import { encode } from '../pipeline/encode-reply.ts'
+
+/** src/README.md#stream-headers */
+const STREAM_HEADERS: Headers = {
+  'content-type': 'text/event-stream; charset=utf-8',
+  'cache-control': 'no-cache, no-transform',
+  'x-accel-buffering': 'no'
+}
+
+/** Bytes written at once, of a body that is longer. */
+const SLICE = 256 * 1024
+
+/**
+ * How long one may take: a client that is slower finds the rest of a body on disk, where it waits for nobody's memory.
+ */
+const SOON_MS = 1000
+
+/** Bytes of an unread request body that are cheaper to swallow than a new connection. */
+const SMALL_BODY = 64 * 1024
+/** How long a client that is still sending gets to read its error. */
+const DISCARD_MS = 2000
+
+export interface WriterLimits {
+  readonly write_stall: number
+  readonly ping: number
+}
+
+export class ClientWriter {
+  readonly #req: IncomingMessage
+  readonly #res: ServerResponse
+  readonly #exchange: Exchange
+  readonly #limits: WriterLimits
+  #pingTimer: NodeJS.Timeout | undefined
+  #stallTimer: NodeJS.Timeout | undefined
+  #onDrain: (() => void) | undefined
+  #isBrokenOff = false
+
+  constructor (req: IncomingMessage, res: ServerResponse, exchange: Exchange, limits: WriterLimits) {
+    this.#req = req
+    this.#res = res
+    this.#exchange = exchange
+    this.#limits = limits
+  }
+
+  /** Whether errors must go into the stream: its head is out. */
+  get isStreaming (): boolean {
+    return this.#pingTimer !== undefined
+  }
+
+  /** The bytes came to an early end, and with them the connection: the client did not leave. */
+  get isBrokenOff (): boolean {
+    return this.#isBrokenOff
+  }
+
+  get hasHead (): boolean {
+    return this.#res.headersSent
+  }
+
+  async json (reply: JsonReply | ErrorReply): Promise<void> {
+    await this.prepare(reply)()
+  }
+
+  /**
+   * @returns writes it: what that needs is bytes, and nothing of the reply stays in memory for a client that is slow
+   */
+  prepare (
+    { status, headers: own, body }: JsonReply | ErrorReply,
+    text = encode({ status, headers: own, body })
+  ): () => Promise<void> {
+    const headers = { 'content-type': 'application/json', 'cache-control': 'no-store', ...own }
+    const joined = this.#exchange.answerBlobs?.join(text)
+    // Head and body in one string leave in one packet. Text, not bytes, is what node joins to the head; ASCII needs no
+    // encoding.
+    return joined instanceof Array ? this.#long(status, headers, joined)
+      : text.length <= SLICE ? this.#short(status, headers, text)
+        : this.#long(status, headers, bytesOf(text))
+  }
+
+  #short (status: number, headers: Headers, text: string): () => Promise<void> {
+    const length = Buffer.byteLength(text)
+    return () => {
+      this.#head(status, { ...headers, 'content-length': String(length) })
+      return hasMuchUnread(this.#req)
+        ? this.#endAndDiscard(text)
+        : this.#end(text, length === text.length ? 'latin1' : 'utf8')
+    }
+  }
+
+  #long (status: number, headers: Headers, pieces: readonly Buffer[]): () => Promise<void> {
+    const rest = new Rest(pieces)
+    const length = rest.length
+    return async () => {
+      this.#head(status, { ...headers, 'content-length': String(length) })
+      const isSending = hasMuchUnread(this.#req)
+      if (isSending) this.#req.resume()
+      await this.#slices(rest)
+      if (isSending) await this.#endAndDiscard('')
+      else await this.#end('')
+    }
+  }
+
+  async bytes (reply: BytesReply): Promise<void> {
+    if (reply.bytes.errored !== null) throw reply.bytes.errored     // before the head, which then is that of an error
+    this.#head(reply.status, reply.headers)
+    reply.bytes.once('error', () => {
+      this.#isBrokenOff = true
+    }) // heard before `pipeline` destroys the response for it
+    const stall = this.#watchStall(reply.bytes)
+    try {
+      await pipeline(reply.bytes, this.#res)
+    } finally {
+      stall()
+    }
+  }
+
+  /** Sends the head of a stream, and from now on a ping whenever it is silent for too long. */
+  startStream (headers: Headers = {}): void {
+    if (this.isStreaming) return
+    this.#head(200, { ...STREAM_HEADERS, ...headers })
+    this.#pingTimer = setTimeout(() => { this.ping() }, this.#limits.ping)
+  }
+
+  /** One write for all the events of one upstream chunk. @returns false: wait for `onDrain` */
+  events (events: readonly SseEvent[], onDrain: () => void): boolean {
+    if (events.length === 0) return true                      // nothing to wait for; what is waited for stays so
+    this.#pingTimer!.refresh()
+    if (this.#exchange.record.first_byte_at === 0) this.#exchange.record.first_byte_at = performance.now()
+    if (this.#write(SseEvent.join(events))) return true
+    this.#waitForDrain(onDrain)
+    return false
+  }
+
+  /** A large event in slices: each that is taken shows that the client has not left. */
+  #write (bytes: Buffer): boolean {
+    if (bytes.length <= SLICE) return this.#res.write(bytes)
+    let isTaken = true
+    for (let at = 0; at < bytes.length; at += SLICE) {
+      isTaken = this.#res.write(bytes.subarray(at, at + SLICE), () => { this.#stallTimer?.refresh() })
+    }
+    return isTaken
+  }
+
+  /** The last events, and the end. Resolves when the client's socket has taken all of it. */
+  async endStream (events: readonly SseEvent[]): Promise<void> {
+    clearTimeout(this.#pingTimer)
+    await this.#end(SseEvent.join(events))
+  }
+
+  /** Nobody is there any more: lets go of timers and of the socket. */
+  abandon (): void {
+    clearTimeout(this.#pingTimer)
+    clearTimeout(this.#stallTimer)
+    if (!this.#res.writableFinished) this.#res.destroy()
+  }
+
+  #head (status: number, headers: Headers): void {
+    const { id, snapshot, answerHeaders, received } = this.#exchange
+    this.#exchange.record.status = status
+    const all: string[] = ['x-request-id', id, 'request-id', id, 'x-gateway-config-generation',
+      String(snapshot.generation)]
+    for (const name in answerHeaders) { all.push(name, answerHeaders[name]!) }
+    for (const name in headers) { all.push(name, headers[name]!) }
+    const cors = headers['access-control-allow-origin'] === undefined ? corsHeaders(received.headers) : undefined
+    for (const name in cors) all.push(name, cors[name]!)
+    if (hasMuchUnread(this.#req)) all.push('connection', 'close')
+    try {
+      this.#res.writeHead(status, all)
+    } catch (thrown) {
+      if (!this.#dropInvalidHeaders()) throw thrown
+      this.#head(status, headers)
+    }
+  }
+
+  /**
+   * What a plugin has set may be no header: the answer, which may be paid for, goes out without it.
+   * @returns whether there was one
+   */
+  #dropInvalidHeaders (): boolean {
+    const { id, answerHeaders, snapshot } = this.#exchange
+    const invalid = Object.entries(answerHeaders)
+      .filter(([name, value]) => !isHeader(name, value))
+      .map(([name]) => name)
+    for (const name of invalid) delete answerHeaders[name]
+    if (invalid.length > 0) {
+      snapshot.services.log.error({ request_id: id, headers: invalid },
+        'a plugin has set headers that cannot be sent: the answer goes out without them')
+    }
+    return invalid.length > 0
+  }
+
+  /**
+   * Resolves when the last byte was handed to the system; rejects with what ended the exchange when the client is gone.
+   */
+  #end (last: string | Buffer, encoding: 'latin1' | 'utf8' = 'utf8'): Promise<void> {
+    if (this.#exchange.record.first_byte_at === 0) this.#exchange.record.first_byte_at = performance.now()
+    const res = this.#res
+    return new Promise((resolve, reject) => {
+      // `close` comes on every path, right behind `finish` where the answer is whole.
+      const closed = (): void => {
+        clearTimeout(this.#stallTimer)
+        if (res.writableFinished) resolve()
+        else reject(this.#exchange.abortReason ?? new Error('the connection was closed'))
+      }
+      if (res.destroyed) { closed(); return }
+      res.once('close', closed)
+      res.end(last, encoding)
+      // What the system has taken already can't stall.
+      if (res.writableLength > 0) this.#stallTimer ??= this.#startStall()
+    })
+  }
+
+  async #endAndDiscard (text: string): Promise<void> {
+    this.#res.write(text)
+    await discard(this.#req, this.#res)
+    await this.#end('')
+  }
+
+  /**
+   * A long body in pieces, so that a slow client is seen to make progress and a stalled one not to. One that takes its
+   * time finds it on disk.
+   */
+  async #slices (rest: Rest): Promise<void> {
+    for (let slice = rest.next(); slice !== undefined; slice = rest.next()) {
+      const taken = this.#writeSlice(slice)
+      if (taken === undefined) continue
+      if (rest.length <= SLICE || await isSoon(taken)) { await taken; continue }
+      await this.#fromDisk(rest, taken)
+    }
+  }
+
+  /** @returns when the client has taken it; undefined: at once. Rejects with what ended the exchange. */
+  #writeSlice (slice: Buffer): Promise<void> | undefined {
+    if (this.#res.write(slice)) return undefined
+    const taken = new Promise<void>((resolve, reject) => {
+      const left = (): void => { reject(this.#exchange.abortReason ?? new Error('the connection was closed')) }
+      if (this.#res.destroyed) { left(); return }             // there will be no `close` any more
+      this.#res.once('close', left)
+      this.#waitForDrain(() => { this.#res.off('close', left); resolve() })
+    })
+    taken.catch(() => {})                                     // heard where it is waited for
+    return taken
+  }
+
+  /** Where there is no room on the disk it stays in memory. @param taken of the slice before */
+  async #fromDisk (rest: Rest, taken: Promise<void>): Promise<void> {
+    const file = await this.#putAside(rest)
+    try {
+      await taken
+      if (file !== undefined) for await (const slice of file.read()) await this.#writeSlice(slice)
+    } finally {
+      await file?.remove()
+    }
+  }
+
+  async #putAside (rest: Rest): Promise<TemporaryFile | undefined> {
+    const { temporary, log } = this.#exchange.snapshot.services
+    let file: TemporaryFile | undefined
+    try {
+      file = await temporary.create()
+      for (const slice of rest.all()) await file.add(slice)
+      await file.close()
+      rest.drop()
+      this.#exchange.answerPart?.give()
+      return file
+    } catch (err) {
+      if (!isGatewayError(err)) {
+        log.warn({ request_id: this.#exchange.id, err },
+          'an answer could not be put on disk for a slow client: it stays in memory')
+      }
+      await file?.remove()
+      return undefined
+    }
+  }
+
+  #waitForDrain (onDrain: () => void): void {
+    this.#onDrain = onDrain
+    this.#res.once('drain', () => { this.#drained() })
+    this.#stallTimer ??= this.#startStall()
+  }
+
+  /** At an event boundary, as every write here. */
+  ping (): void {
+    // A client that does not take what is there gets no ping on top of it.
+    if (!this.#res.writableNeedDrain) this.#res.write(this.#exchange.route.style.ping)
+    this.#pingTimer!.refresh()
+  }
+
+  /** A client that takes nothing for `write_stall` has left. */
+  #startStall (): NodeJS.Timeout {
+    return setTimeout(() => {
+      // Said here: a socket that we destroy ourselves does not look like one that the client closed.
+      this.#exchange.abort(new GatewayError('client_closed'))
+      this.#res.destroy()
+    }, this.#limits.write_stall)
+  }
+
+  #drained (): void {
+    clearTimeout(this.#stallTimer)
+    this.#stallTimer = undefined
+    const resume = this.#onDrain
+    this.#onDrain = undefined
+    resume?.()
+  }
+
+  /** Back-pressure on piped bytes: the stall timer runs while the response is full. */
+  #watchStall (bytes: Readable): () => void {
+    const check = (): void => {
+      if (this.#res.writableNeedDrain) this.#stallTimer ??= this.#startStall()
+    }
+    const moved = (): void => {
+      clearTimeout(this.#stallTimer)
+      this.#stallTimer = undefined
+    }
+    bytes.on('pause', check)
+    this.#res.on('drain', moved)
+    return () => {
+      bytes.off('pause', check)
+      this.#res.off('drain', moved)
+      clearTimeout(this.#stallTimer)
+    }
+  }
+}
+
+/**
+ * In pieces of their own memory: what is written is free at once, and a piece that a slow client has not taken holds no
+ * other.
+ */
+function bytesOf (text: string): readonly Buffer[] {
+  const pieces: Buffer[] = []
+  for (let at = 0, end = 0; at < text.length; at = end) {
+    end = at + SLICE
+    // Both halves of a surrogate pair go together: one alone has no bytes of its own.
+    if (/[\uD800-\uDBFF]/.test(text.charAt(end - 1))) end++
+    pieces.push(Buffer.from(text.slice(at, end)))
+  }
+  return pieces
+}
+
+/** What is still to be written of a body. */
+class Rest {
+  #pieces: Buffer[]
+
+  constructor (pieces: readonly Buffer[]) {
+    this.#pieces = [...pieces]
+  }
+
+  /** bytes */
+  get length (): number {
+    return this.#pieces.reduce((sum, { length }) => sum + length, 0)
+  }
+
+  next (): Buffer | undefined {
+    const [first] = this.#pieces
+    if (first === undefined) return undefined
+    if (first.length > SLICE) this.#pieces[0] = first.subarray(SLICE)
+    else this.#pieces.shift()
+    return first.subarray(0, SLICE)
+  }
+
+  /** In slices; they stay. */
+  *all (): Generator<Buffer> {
+    for (const piece of this.#pieces) {
+      for (let at = 0; at < piece.length; at += SLICE) { yield piece.subarray(at, at + SLICE) }
+    }
+  }
+
+  drop (): void {
+    this.#pieces = []
+  }
+}
+
+/** Whether it comes while a client that reads would take a slice. */
+async function isSoon (taken: Promise<void>): Promise<boolean> {
+  const { promise, resolve } = Promise.withResolvers<boolean>()
+  const timer = setTimeout(resolve, SOON_MS, false)
+  taken.then(() => { resolve(true) }, () => { resolve(true) })
+  try {
+    return await promise
+  } finally {
+    clearTimeout(timer)
+  }
+}
+
+/**
+ * Of a client that was answered and is still sending. Closing at once would reset the connection, and the answer with
+ * it, before the client reads it (RFC 9112 9.6): so what it sends is thrown away for a moment first.
+ */
+export async function discard (req: IncomingMessage, res: ServerResponse): Promise<void> {
+  const { promise, resolve } = Promise.withResolvers<void>()
+  const timer = setTimeout(resolve, DISCARD_MS)
+  req.resume().once('close', resolve).once('end', resolve)
+  res.once('close', resolve)
+  await promise
+  clearTimeout(timer)
+}
+
+/** The client is still sending, and much: the connection can't be used again. */
+export function hasMuchUnread ({ complete, headers }: IncomingMessage): boolean {
+  return !complete &&
+    (headers['transfer-encoding'] !== undefined || headers.expect !== undefined ||
+      Number(headers['content-length'] ?? 0) > SMALL_BODY)
+}
+
+function isHeader (name: string, value: string): boolean {
+  try {
+    validateHeaderName(name)
+    validateHeaderValue(name, value)
+    return true
+  } catch {
+    return false
+  }
+}

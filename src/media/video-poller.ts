@@ -1,0 +1,409 @@
+// Finds out what became of video tasks, whether their clients ask or not, and across restarts: a task is charged once,
+// when its upstream says that it is completed, and never for anything else. What nobody knows is not failed, until
+// `max_age` (src/README.md#video-terminal).
+//
+// What is needed to ask is the upstream's name and address, which the task has, and its credentials, which are in the
+// configuration only and never on the disk. So while the configuration has no upstream of that name at that address,
+// nothing is known of the task: it waits until there is one again, or for `max_age`.
+import type { Logger } from 'pino'
+import type { Metrics, VideoEnd } from '../telemetry/metrics.ts'
+import type { VideosConfig } from '../config/config.ts'
+import type { LeasedSnapshot } from '../core/endpoint.ts'
+import type { VideoTasks } from '../core/services.ts'
+import type { Snapshot } from '../core/snapshot.ts'
+import { formatUsd } from '../money/nanos.ts'
+import { noUsage } from '../money/usage.ts'
+import type { Task, Tasks } from '../store/tasks.ts'
+import type { Timer } from '../base/timer.ts'
+import { ask } from '../upstream/transport/fetch-json.ts'
+import { aboutTask, readReport } from '../upstream/dialects/videos/index.ts'
+import { saidIn } from '../core/failed-attempt.ts'
+import { secretsOf } from '../core/upstream-secrets.ts'
+import { credentialOf } from '../upstream/pool.ts'
+import type { Upstream } from '../core/upstream.ts'
+import { advance, isOver, type Video, videoOf } from './video.ts'
+import type { TaskReport } from '../core/task-report.ts'
+
+export interface WatcherOptions {
+  readonly tasks: Tasks
+  readonly log: Pick<Logger, 'info' | 'warn' | 'error'>
+  readonly metrics: Metrics
+  /** milliseconds since the epoch */
+  readonly now: () => number
+  readonly timer: Timer
+  readonly current: () => LeasedSnapshot
+  /** from 0 to below 1 */
+  readonly random?: () => number
+}
+
+/** What a question came to. `silent`: nobody knows. `gone`: the upstream says that there is no such task. */
+type Finding =
+  | { readonly kind: 'report', readonly report: TaskReport }
+  | { readonly kind: 'gone' }
+  | { readonly kind: 'silent', readonly why: string, readonly said?: string | undefined }
+
+/** Of one upstream: one that hangs holds up nobody else's tasks. */
+interface Line {
+  /** ids of tasks whose turn it is */
+  readonly waiting: string[]
+  /** questions that run */
+  asking: number
+}
+
+interface Watched {
+  readonly line: Line
+  /** failures to find out, in a row: each doubles the pause */
+  silences: number
+  /** denials in a row: an upstream may take a moment to know its own task everywhere */
+  gone: number
+  /** when the first of these came, milliseconds since the epoch */
+  goneSince: number
+  cancel: () => void
+}
+
+const ASK_MS = 30_000
+const GONE_ENOUGH = 3
+/** An old task is asked for so many times more seldom, from this age on. */
+const SLOWEST = 6
+const OLD_MS = 10 * 60_000
+/** Between two questions to an upstream that says nothing. */
+const LONGEST_SILENCE_MS = 60_000
+/** Part of a pause by which it is longer or shorter. */
+const JITTER = 0.2
+const SWEEP_MS = 3_600_000
+
+const LOST = { code: 'server_error',
+  message: 'The provider has lost this video. Nothing was charged. Create it again.' }
+const UNHEARD = { code: 'server_error',
+  message: 'This video could not be recorded in time. Nothing was charged. Create it again.' }
+const UNKNOWN = { code: 'server_error',
+  message: 'The provider did not tell what became of this video in time. Nothing was charged. Create it again.' }
+
+export class VideoWatcher implements VideoTasks {
+  readonly #options: WatcherOptions
+  readonly #random: () => number
+  readonly #watched = new Map<string, Watched>()
+  /** by the name of the upstream */
+  readonly #lines = new Map<string, Line>()
+  /** in all lines */
+  #asking = 0
+  readonly #closing = new AbortController()
+  #idle: (() => void) | undefined
+  #cancelSweep: () => void = () => {}
+  #unwatch: (() => void) | undefined
+
+  constructor (options: WatcherOptions) {
+    this.#options = options
+    this.#random = options.random ?? Math.random
+  }
+
+  /** how many tasks are watched */
+  get size (): number {
+    return this.#watched.size
+  }
+
+  /** how many questions to upstreams run at this moment */
+  get asking (): number {
+    return this.#asking
+  }
+
+  /** Takes up what the process before had to leave, and from then on what other processes leave. */
+  start (): void {
+    const { tasks, timer } = this.#options
+    this.#unwatch = tasks.watchTasks?.((id) => { this.watch(id) })
+    const open = tasks.openTasks()
+    // Not all at once.
+    for (const task of open) { this.#watch(task, this.#config.poll_interval * this.#random()) }
+    if (open.length > 0) {
+      this.#options.log.info({ tasks: open.length }, 'video tasks are open: their upstreams are asked again')
+    }
+    const sweep = (): void => {
+      this.#cancelSweep = timer(SWEEP_MS, sweep)
+      void this.#forget()
+    }
+    sweep()
+  }
+
+  /** From now on, where there is an open task of this id. */
+  watch (id: string): void {
+    const task = this.#find(id)
+    if (this.#closing.signal.aborted || this.#watched.has(id) || task === undefined) return
+    this.#watch(task, this.#jittered(this.#config.poll_interval))
+  }
+
+  /**
+   * The upstream has said with its acceptance what became of the task. Never rejects: what can't be recorded is asked
+   * for as all others are.
+   */
+  async hear (id: string, report: TaskReport): Promise<void> {
+    const task = this.#find(id)
+    if (this.#closing.signal.aborted || this.#watched.has(id) || task === undefined) return
+    this.#asking++
+    try {
+      const video = videoOf(task)
+      if (report.status === 'completed') await this.#complete(task, video, report)
+      else if (report.status === 'failed') await this.#fail(task, video, report.error!, 'failed')
+      else this.watch(id)
+    } catch (err) {
+      this.#options.log.error({ err, task: id, request_id: task.request_id },
+        'what became of a video task could not be recorded: it is tried again')
+      this.watch(id)
+    } finally {
+      if (--this.#asking === 0) this.#idle?.()
+    }
+  }
+
+  /**
+   * The client has heard that there is no such task: it is not charged, and removed. Where that can't be recorded it is
+   * tried again when its turn comes, in the next process too. Never rejects.
+   */
+  async takeBack (id: string): Promise<void> {
+    const { tasks, now, log } = this.#options
+    const task = this.#find(id)
+    if (task === undefined) return
+    try {
+      tasks.noteTask(id,
+        JSON.stringify({ ...videoOf(task), status: 'failed', ended: now(), error: UNHEARD } satisfies Video))
+      await this.#remove(this.#find(id)!)
+    } catch (err) {
+      log.error({ err, task: id, request_id: task.request_id },
+        'a video that its client has not heard of could not be taken back: it is tried again')
+      this.watch(id)
+    }
+  }
+
+  /** @throws {Error} it can't be recorded */
+  async #remove ({ id, text }: Task): Promise<true> {
+    const { tasks } = this.#options
+    await tasks.endTask(id, text)
+    await tasks.removeTask(id)
+    return true
+  }
+
+  /** Milliseconds after which a client should ask again. */
+  pollAfter (task: Task): number {
+    return Math.round(this.#pauseOf(task))
+  }
+
+  /**
+   * Asks no more, ends the questions that run, and waits until what they had come to is recorded: the store is closed
+   * next.
+   */
+  async close (): Promise<void> {
+    this.#closing.abort()
+    this.#cancelSweep()
+    this.#unwatch?.()
+    for (const { cancel } of this.#watched.values()) cancel()
+    for (const { waiting } of this.#lines.values()) waiting.length = 0
+    if (this.#asking > 0) await new Promise<void>((resolve) => { this.#idle = resolve })
+  }
+
+  get #config (): VideosConfig {
+    return this.#options.current().config.videos
+  }
+
+  #find (id: string): Task | undefined {
+    return this.#options.tasks.findOpenTask(id)
+  }
+
+  /** A record that can't be read costs no other its watch. */
+  #watch (task: Task, ms: number): void {
+    let upstream: string
+    try {
+      upstream = videoOf(task).upstream
+    } catch (err) {
+      this.#options.log.error({ err, task: task.id, request_id: task.request_id },
+        'the record of a video task cannot be read: its upstream is not asked, and its hold stays open')
+      return
+    }
+    let line = this.#lines.get(upstream)
+    if (line === undefined) this.#lines.set(upstream, line = { waiting: [], asking: 0 })
+    const watched: Watched = { line, silences: 0, gone: 0, goneSince: 0, cancel: () => {} }
+    this.#watched.set(task.id, watched)
+    this.#schedule(task.id, watched, ms)
+  }
+
+  #schedule (id: string, watched: Watched, ms: number): void {
+    if (this.#closing.signal.aborted) return
+    watched.cancel = this.#options.timer(ms, () => {
+      watched.line.waiting.push(id)
+      this.#next(watched.line)
+    })
+  }
+
+  #next (line: Line): void {
+    while (!this.#closing.signal.aborted && line.waiting.length > 0 && line.asking < this.#config.poll_concurrency) {
+      const id = line.waiting.shift()!
+      line.asking++
+      this.#asking++
+      void this.#turn(id).finally(() => {
+        line.asking--
+        if (--this.#asking === 0) this.#idle?.()
+        this.#next(line)
+      })
+    }
+  }
+
+  /** Never rejects: whatever happens, the task is asked for again, or it is over. */
+  async #turn (id: string): Promise<void> {
+    const { log } = this.#options
+    const watched = this.#watched.get(id)
+    const task = this.#find(id)
+    if (watched === undefined || task === undefined) { this.#watched.delete(id); return }
+    try {
+      if (await this.#look(task, watched)) { this.#watched.delete(id); return }
+    } catch (err) {
+      watched.silences++
+      log.error({ err, task: id, request_id: task.request_id },
+        'what became of a video task could not be recorded: it is tried again')
+    }
+    const longest = Math.max(LONGEST_SILENCE_MS, this.#config.poll_interval)
+    const pause = watched.silences === 0
+      ? this.#pauseOf(task)
+      : Math.min(longest, this.#pauseOf(task) * 2 ** Math.min(watched.silences, 10))
+    const left = task.created + this.#config.max_age - this.#options.now()
+    this.#schedule(id, watched, Math.max(1, Math.min(this.#jittered(pause), left > 0 ? left : Infinity)))
+  }
+
+  /** @returns whether the task is over @throws {Error} it can't be recorded */
+  async #look (task: Task, watched: Watched): Promise<boolean> {
+    const { tasks, now, log } = this.#options
+    const video = videoOf(task)
+    if (isOver(video)) return await this.#remove(task)
+    const finding = await this.#ask(task, video)
+    const taken = this.#find(task.id)
+    if (taken === undefined) return true
+    if (isOver(videoOf(taken))) return await this.#remove(taken)  // taken back while its upstream was asked
+    // Ended by us: that says nothing of the upstream.
+    if (finding.kind === 'silent' && this.#closing.signal.aborted) return false
+    watched.gone = finding.kind === 'gone' ? watched.gone + 1 : 0
+    if (watched.gone === 1) watched.goneSince = now()
+    // a denial is an answer: nobody has to be spared
+    watched.silences = finding.kind === 'silent' ? watched.silences + 1 : 0
+    if (finding.kind === 'report') {
+      const { report } = finding
+      if (report.status === 'completed') return await this.#complete(task, video, report)
+      if (report.status === 'failed') return await this.#fail(task, video, report.error!, 'failed')
+      const next = advance(video, report)
+      if (next !== video) tasks.noteTask(task.id, JSON.stringify(next))
+    }
+    // For a while, too: a proxy in front of an upstream answers 404 while it is set up anew.
+    if (watched.gone >= GONE_ENOUGH && now() >= watched.goneSince + this.#config.lost_after) {
+      log.error({ alert: 'video_lost', ...about(task, video) },
+        'an upstream has lost a video task: it has failed, and is not charged. ' +
+        'Look at the upstream whether it costs something there.')
+      return await this.#fail(task, video, LOST, 'lost')
+    }
+    if (now() < task.created + this.#config.max_age) {
+      // At the first time, the second, the fourth, the eighth …
+      if (finding.kind === 'silent' && (watched.silences & (watched.silences - 1)) === 0) {
+        log.warn({ ...about(task, video), why: finding.why, said: finding.said, times: watched.silences },
+          'an upstream did not tell how far a video task is')
+      }
+      return false
+    }
+    // The client is told that it costs nothing, and the provider may still charge for it: somebody has to look.
+    log.error({ alert: 'video_unknown', ...about(task, video) },
+      'nobody knows what became of a video task: it has failed, and is not charged. ' +
+      'Look at the upstream whether it costs something there.')
+    return await this.#fail(task, video, UNKNOWN, 'unknown')
+  }
+
+  async #complete (task: Task, video: Video, report: TaskReport): Promise<true> {
+    const { tasks, now, log, metrics } = this.#options
+    const ended = now()
+    const expires = Math.min(ended + this.#config.file_life, report.expires ?? Infinity)
+    const text = JSON.stringify({ ...video, status: 'completed', progress: 100, ended, expires } satisfies Video)
+    const charged = await tasks.endTask(task.id, text, {
+      nanos: task.nanos,
+      model: video.model,
+      channel: video.channel,
+      usage: { ...noUsage, ...(video.seconds !== '' && { extras: { video_second: Number(video.seconds) } }) },
+      usage_source: 'provider',
+      ...(video.price_version !== undefined && { price_version: video.price_version })
+    })
+    if (charged === undefined) return true
+    metrics.videoEnded('completed', video.model, video.channel, charged)
+    log.info({ ...about(task, video), charged_usd: formatUsd(charged), took_ms: ended - task.created },
+      'a video is completed')
+    return true
+  }
+
+  async #fail (task: Task, video: Video, error: NonNullable<Video['error']>, end: VideoEnd): Promise<true> {
+    const { tasks, now, log, metrics } = this.#options
+    const ended = now()
+    const charged = await tasks.endTask(task.id,
+      JSON.stringify({ ...video, status: 'failed', ended, error } satisfies Video))
+    if (charged === undefined) return true
+    metrics.videoEnded(end, video.model, video.channel, 0n)
+    log.info({ ...about(task, video), code: error.code, end, took_ms: ended - task.created }, 'a video has failed')
+    return true
+  }
+
+  async #ask (task: Task, video: Video): Promise<Finding> {
+    const snapshot = this.#options.current().lease()
+    try {
+      const upstream = upstreamOf(snapshot, video)
+      if (upstream === undefined) {
+        return { kind: 'silent', why: 'the configuration has no upstream of this name at this address' }
+      }
+      if (upstream.config.maintenance) return { kind: 'silent', why: 'the upstream is in maintenance' }
+      const told = await ask(upstream, aboutTask('GET', upstream, video.upstream_id), ASK_MS, this.#closing.signal)
+      if ('kind' in told) return { kind: 'silent', why: told.kind }
+      if (told.status === 404 || told.status === 410) return { kind: 'gone' }
+      if (told.status !== 200) {
+        return { kind: 'silent', why: `status ${told.status}`,
+          said: saidIn({ kind: 'status', ...told }, secretsOf(upstream.config)) }
+      }
+      try {
+        const report = readReport(told.body)
+        return report.status === 'unheard'
+          ? { kind: 'silent', why: 'its status is a word that nobody knows' }
+          : { kind: 'report', report }
+      } catch {
+        return { kind: 'silent', why: 'its answer is no video task' }
+      }
+    } finally {
+      snapshot.release()
+    }
+  }
+
+  async #forget (): Promise<void> {
+    const { tasks, now, log } = this.#options
+    try {
+      await tasks.forgetTasks(now() - this.#config.keep)
+    } catch (err) {
+      log.error({ err }, 'old video tasks could not be forgotten')
+    }
+  }
+
+  #pauseOf ({ created }: Task): number {
+    const age = Math.max(0, this.#options.now() - created)
+    return this.#config.poll_interval * (1 + (SLOWEST - 1) * Math.min(1, age / OLD_MS))
+  }
+
+  #jittered (ms: number): number {
+    return ms * (1 - JITTER + 2 * JITTER * this.#random())
+  }
+}
+
+/**
+ * As the account that the video was made with; another one may know it too, where that is gone.
+ * @returns undefined: the configuration has none of this name at this address any more; another vendor must not be
+ * asked for this one's tasks
+ */
+export function upstreamOf (
+  snapshot: Snapshot,
+  { upstream: name, url, credential }: Pick<Video, 'upstream' | 'url' | 'credential'>
+): Upstream | undefined {
+  const upstream = snapshot.config.upstreams[name]?.url === url ? snapshot.upstreams.get(name) : undefined
+  return upstream && credentialOf(upstream, credential).upstream
+}
+
+/** For the log. */
+function about (
+  { id, request_id, account, key }: Task,
+  { model, channel, upstream, upstream_id }: Video
+): Readonly<Record<string, string>> {
+  return { task: id, request_id, account, key_id: key, model, channel, upstream, upstream_id }
+}

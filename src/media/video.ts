@@ -1,0 +1,79 @@
+// A video as the store keeps it and as a client reads it: the 13 fields of the API, four statuses, and a progress that
+// never goes back.
+import type { TaskReport, VideoStatus } from '../core/task-report.ts'
+import type { Task } from '../store/tasks.ts'
+
+/** All of a task that its store does not look at. */
+export interface Video {
+  readonly status: VideoStatus
+  /** whole, 0 to 100 */
+  readonly progress: number
+  /** public id */
+  readonly model: string
+  readonly prompt: string
+  readonly seconds: string
+  readonly size: string
+  /** public id */
+  readonly remix_of?: string
+  readonly channel: string
+  /** name in `upstreams:`, and the address that it had */
+  readonly upstream: string
+  readonly url: string
+  /** the id of the credential that it was made with; absent: the upstream had no several */
+  readonly credential?: string
+  /** the task's id there */
+  readonly upstream_id: string
+  /** of the price that the charge is computed with */
+  readonly price_version?: string
+  /** milliseconds since the epoch */
+  readonly ended?: number
+  /** until when the file can be had */
+  readonly expires?: number
+  readonly error?: { readonly code: string, readonly message: string }
+}
+
+export function videoOf ({ text }: Pick<Task, 'text'>): Video {
+  return JSON.parse(text) as Video
+}
+
+/** The video after a report. The same object: it says nothing new. What has ended stays as it is. */
+export function advance (video: Video, { status, progress }: TaskReport): Video {
+  if (status === 'unheard' || status === 'completed' || status === 'failed' || isOver(video)) return video
+  const next = status === 'in_progress' ? status : video.status
+  // 100 is what "completed" looks like, which is said when it is charged.
+  const furthest = next === 'queued' ? 0 : Math.min(99, Math.max(video.progress, Math.floor(progress)))
+  return next === video.status && furthest === video.progress ? video : { ...video, status: next, progress: furthest }
+}
+
+export function isOver ({ status }: Video): boolean {
+  return status === 'completed' || status === 'failed'
+}
+
+/** All 13, none left out. Times are seconds. */
+export function describe (
+  { id, created, request_id: requestId }: Pick<Task, 'id' | 'created' | 'request_id'>,
+  video: Video
+): Readonly<Record<string, unknown>> {
+  return {
+    id,
+    object: 'video',
+    model: video.model,
+    status: video.status,
+    progress: video.progress,
+    created_at: seconds(created),
+    completed_at: video.status === 'completed' ? seconds(video.ended!) : null,
+    expires_at: video.expires === undefined ? null : seconds(video.expires),
+    prompt: video.prompt,
+    size: video.size,
+    seconds: video.seconds,
+    remixed_from_video_id: video.remix_of ?? null,
+    // A task's error ends as all errors do.
+    error: video.error === undefined
+      ? null
+      : { code: video.error.code, message: `${video.error.message} Request ID: ${requestId}` }
+  }
+}
+
+function seconds (ms: number): number {
+  return Math.floor(ms / 1000)
+}

@@ -1,0 +1,453 @@
+// One try at one target: from the request in messages style to the commit. Its state is fresh; what failed before left
+// nothing.
+import type { IncomingHttpHeaders } from 'node:http'
+import { modalities } from '../config/sections/modalities.ts'
+import { parseOr } from '../base/json.ts'
+import { GatewayError, isGatewayError, toGatewayError } from '../errors.ts'
+import type { Routed } from '../core/endpoint.ts'
+import type { Attempt } from '../core/facts.ts'
+import { nameFailure, callHook, unwaited } from '../core/hooks.ts'
+import { commits, isEmptyReply, isError, isPing, isTerminal } from '../protocols/messages.ts'
+import type { AttemptHooks, StreamTransformer, UpstreamFailure } from '../core/plugin.ts'
+import { json, type JsonReply } from '../core/reply.ts'
+import { SseDecoder, type SseEvent } from '../core/sse.ts'
+import { answerLimit, type Part, SMALL_ANSWER } from '../core/answer-memory.ts'
+import { type CallListener, type CallRequest, UpstreamCall } from '../upstream/transport/call.ts'
+import { ErrorReply } from '../upstream/dialects/error-reply.ts'
+import { dialectOf } from '../upstream/dialects/index.ts'
+import { encodeRequest } from '../upstream/transport/encode-body.ts'
+import type { Pass } from '../upstream/limits/permit.ts'
+import type { Upstream } from '../core/upstream.ts'
+
+/** What a committed attempt gives. */
+export type Answer =
+  | { readonly kind: 'json', readonly attempt: Attempt, readonly reply: JsonReply }
+  | { readonly kind: 'stream', readonly attempt: Attempt, readonly stream: CommittedStream }
+
+/** Hears the events of a committed stream. Exactly one of a terminal event and `onCut` comes last. */
+export interface StreamListener {
+  /** all events of one chunk from the upstream; a terminal event is the last one ever */
+  onEvents (events: readonly SseEvent[]): void
+  /** the stream broke: cut by the upstream, or by a plugin that threw */
+  onCut (error: GatewayError, by: 'upstream' | 'gateway'): void
+}
+
+export interface CommittedStream {
+  /** Hands over what was held, then what comes. Once. */
+  listen (listener: StreamListener): void
+  pause (): void
+  resume (): void
+  abort (): void
+}
+
+/** Bytes of events that wait for the commit (src/README.md#commit). */
+const HELD_LIMIT = 64 * 1024
+/** Bytes of a JSON answer; more is not an answer of a model. */
+const REPLY_LIMIT = 64 * 1024 * 1024
+/** Bytes kept of an error's body. */
+const ERROR_LIMIT = 64 * 1024
+const BLANK_LINE = Buffer.from('\n\n')
+/** How long an upstream may take to end an answer whose last event has come. */
+const LAST_BYTES_MS = 1000
+
+/**
+ * Sends the request and waits for the commit: the first content event, or a complete, parsed, non-empty body.
+ * @param pass ends with the call: where a stream was committed, when that is over
+ * @throws {GatewayError} the attempt failed, nothing was committed; `retryable` says whether another may be tried
+ */
+export async function tryAttempt (exchange: Routed, attempt: Attempt, pass: Pass): Promise<Answer> {
+  try {
+    return await send(exchange, attempt, pass)
+  } catch (thrown) {
+    pass.leave()                                              // unless it has ended already, with what it died of
+    throw thrown
+  }
+}
+
+async function send (exchange: Routed, attempt: Attempt, pass: Pass): Promise<Answer> {
+  const { upstream } = pass
+  const hooks = exchange.route.hooks.perAttempt.map(({ plugin, call }) =>
+    ({ plugin, hooks: unwaited(call(attempt, exchange), exchange) }))
+  const { config: { server }, services: { upstreams } } = exchange.snapshot
+  if (!exchange.request.stream) upstreams.answers.check(answerLimit(server))
+  const { endpoint } = exchange.route
+  if (endpoint.kind === 'model') endpoint.prepare?.(exchange)
+  const request = dialectOf(upstream).encode(exchange, attempt, upstream)
+  for (const { plugin, hooks: own } of hooks) {
+    if (own.onUpstreamRequest === undefined) continue
+    const told = callHook(own.onUpstreamRequest(request), plugin, exchange)
+    if (told !== undefined) await told
+  }
+  exchange.throwIfAborted()
+  const { record } = exchange
+  if (record.attempts++ === 0) {
+    record.dispatched_at = performance.now()
+    record.first_queue_ms = record.queue_ms
+  }
+  record.upstream_end_at = 0
+  exchange.lastAttempt = attempt
+  exchange.credential = pass.credential
+  const upward = hooks.map((own) => own.hooks).reverse()
+  return await new Promise<Answer>((resolve, reject) => {
+    const receiver = new Receiver(exchange, attempt, pass, upward, resolve, reject)
+    receiver.start(encodeRequest(request, exchange))
+  })
+}
+
+class Receiver implements CommittedStream, CallListener {
+  readonly #exchange: Routed
+  readonly #attempt: Attempt
+  readonly #upstream: Upstream
+  readonly #pass: Pass
+  readonly #hooks: readonly AttemptHooks[]
+  readonly #resolve: (answer: Answer) => void
+  readonly #reject: (error: unknown) => void
+  #call: UpstreamCall | undefined
+
+  #status = 0
+  #headers: IncomingHttpHeaders = {}
+  #chunks: Buffer[] = []
+  #size = 0
+  /** of the memory of answers; undefined: it is small */
+  #part: Part | undefined
+
+  #decoder: SseDecoder | undefined
+  #decode: StreamTransformer | undefined
+  #held: SseEvent[] = []
+  #heldBytes = 0
+  /** an event came that says something, though nothing of the content maybe */
+  #hasBegun = false
+  #isCommitted = false
+  #isEnded = false
+  #listener: StreamListener | undefined
+  #onAbort: (() => void) | undefined
+  #cut: { readonly error: GatewayError, readonly by: 'upstream' | 'gateway' } | undefined
+
+  constructor (
+    exchange: Routed,
+    attempt: Attempt,
+    pass: Pass,
+    hooks: readonly AttemptHooks[],
+    resolve: (answer: Answer) => void,
+    reject: (error: unknown) => void
+  ) {
+    this.#exchange = exchange
+    this.#attempt = attempt
+    this.#upstream = pass.upstream
+    this.#pass = pass
+    this.#hooks = hooks
+    this.#resolve = resolve
+    this.#reject = reject
+  }
+
+  start (request: CallRequest): void {
+    /**
+     * Before the commit the exchange's end is ours; after it the listener decides (a drain still lets the end be
+     * written).
+     */
+    const onAbort = (): void => {
+      if (this.#isCommitted || this.#outlivesClient) return
+      this.abort()
+      this.#reject(this.#exchange.abortReason)
+    }
+    // Not a field that is initialised with a function: V8 makes such functions in the old generation, where each keeps
+    // its whole exchange alive until a full collection; scavenges then took 5 ms instead of one (measured).
+    this.#onAbort = onAbort
+    this.#exchange.onAbort(onAbort)
+    this.#exchange.mayBeExecuting = true
+    this.#call = new UpstreamCall(this.#upstream, request, this)
+  }
+
+  /**
+   * An upstream that has the request makes the video, whoever is there to hear of it: its answer is waited for, so that
+   * it is charged.
+   */
+  get #outlivesClient (): boolean {
+    const { route: { endpoint }, abortReason } = this.#exchange
+    const isTask = endpoint.kind === 'model' && modalities[endpoint.modality].isTask === true
+    return isTask && abortReason?.row === 'client_closed' && this.#call?.isSent === true
+  }
+
+  listen (listener: StreamListener): void {
+    this.#listener = listener
+    this.#deliver()
+  }
+
+  pause (): void { this.#call?.pause() }
+  resume (): void { this.#call?.resume() }
+
+  abort (): void {
+    this.#end()
+    this.#part?.give()
+    this.#call?.abort()
+  }
+
+  onHead (status: number, headers: IncomingHttpHeaders): void {
+    this.#status = status
+    this.#headers = headers
+    if (status >= 300) this.#call?.finishWithin(this.#upstream.config.timeouts.idle)
+    if (
+      status < 300 && this.#exchange.request.stream &&
+      /^text\/event-stream\b/i.test(String(headers['content-type'] ?? ''))
+    ) {
+      try {
+        this.#decode = dialectOf(this.#upstream).decodeStream(this.#exchange)
+      } catch (thrown) {
+        this.#broke(thrown)                                   // an image, say, is no stream
+        return
+      }
+      this.#decoder = new SseDecoder()
+      this.#call?.awaitBegin()
+    }
+  }
+
+  onData (chunk: Buffer): void {
+    try {
+      this.#read(chunk)
+    } catch (thrown) {
+      this.#broke(thrown)
+    }
+  }
+
+  onEnd (): void {
+    this.#exchange.record.upstream_end_at = performance.now()
+    try {
+      this.#readEnd()
+    } catch (thrown) {
+      this.#broke(thrown)
+    }
+  }
+
+  onFailure (failure: UpstreamFailure): void {
+    if (this.#isEnded) return
+    this.#exchange.record.upstream_end_at = performance.now()
+    try {
+      if (this.#endsWhole()) return
+    } catch (thrown) {
+      this.#broke(thrown)
+      return
+    }
+    // Whatever happens to the body of an error, its status is known.
+    if (this.#status >= 300) this.#failWithStatus()
+    else this.#fail(failure)
+  }
+
+  #read (chunk: Buffer): void {
+    if (this.#isEnded) return
+    this.#size += chunk.length
+    if (this.#decoder !== undefined) {
+      this.#onEvents(this.#decoder.push(chunk))
+      return
+    }
+    if (this.#status >= 300) {
+      this.#chunks.push(chunk)
+      if (this.#size >= ERROR_LIMIT) this.#failWithStatus()   // the rest of an error is not worth waiting for
+      return
+    }
+    const limit = dialectOf(this.#upstream).replyLimit ?? REPLY_LIMIT
+    if (this.#size > limit) throw new Error(`the answer is larger than ${limit} bytes`)
+    this.#chunks.push(chunk)
+    if (this.#size > SMALL_ANSWER) this.#grow()
+  }
+
+  #grow (): void {
+    const { config: { server }, services: { upstreams } } = this.#exchange.snapshot
+    this.#part ??= upstreams.answers.open(answerLimit(server), this)
+    this.#part.grow(this.#size)
+  }
+
+  /**
+   * Events before the one that fails are handed on, so that the result does not depend on how the bytes were cut.
+   * @param raw undefined in the place of an event: nothing more comes
+   */
+  #onEvents (raw: readonly (SseEvent | undefined)[]): void {
+    const events: SseEvent[] = []
+    let failure: UpstreamFailure | undefined
+    try {
+      for (const one of raw) {
+        const decoded = one === undefined ? this.#decode!.end?.() : this.#decode!.event(one)
+        if (decoded === undefined) continue
+        for (const event of decoded instanceof Array ? decoded : [decoded]) {
+          if (!this.#hasBegun && !isPing(event)) {
+            this.#hasBegun = true
+            this.#call?.begun()
+          }
+          if (isError(event)) { failure = { kind: 'error_event', body: event.json }; return }
+          this.#tellEvent(event)
+          if (!this.#isCommitted && commits(event)) this.#commit()
+          if (!isTerminal(event)) { events.push(event); continue }
+          if (!this.#isCommitted) { failure = { kind: 'empty' }; return }
+          events.push(event)
+          this.#exchange.record.upstream_end_at = performance.now()
+          this.#pass.succeed()
+          this.#end() // whatever still comes is not part of the answer
+          this.#call!.resume() // but is read for a moment, so that the connection can be used again
+          this.#call!.finishWithin(LAST_BYTES_MS)
+          return
+        }
+      }
+    } finally {
+      this.#hand(events)
+      if (failure !== undefined) this.#fail(failure)
+    }
+  }
+
+  /** Gives events to whoever listens, or keeps them until somebody does. */
+  #hand (events: readonly SseEvent[]): void {
+    if (events.length === 0) return
+    if (this.#listener !== undefined) { this.#listener.onEvents(events); return }
+    for (const event of events) { this.#held.push(event); this.#heldBytes += event.bytes.length }
+    if (this.#heldBytes > HELD_LIMIT) this.#commit()
+  }
+
+  #commit (): void {
+    if (this.#isCommitted) return
+    this.#isCommitted = true
+    this.#pass.begin()
+    this.#resolve({ kind: 'stream', attempt: this.#attempt, stream: this })
+  }
+
+  #deliver (): void {
+    const events = this.#held
+    this.#held = []
+    if (events.length > 0) this.#listener!.onEvents(events)
+    if (this.#cut !== undefined) this.#listener!.onCut(this.#cut.error, this.#cut.by)
+  }
+
+  #readEnd (): void {
+    if (this.#isEnded) return
+    if (this.#status >= 300) { this.#failWithStatus(); return }
+    // No model has made that: a server, or what is before it, has lost the answer.
+    if (this.#size === 0) { this.#fail({ kind: 'empty', isBlank: true }); return }
+    if (this.#decoder !== undefined) {
+      if (!this.#endsWhole()) this.#fail({ kind: 'incomplete' })
+      return
+    }
+    this.#part?.end()
+    if (this.#exchange.request.stream) throw new Error('the answer to a streaming request is not a stream')
+    const { decodeImages, decodeTask } = dialectOf(this.#upstream)
+    const { endpoint } = this.#exchange.route
+    if (decodeImages !== undefined && endpoint.kind === 'model' && endpoint.deliver !== undefined) {
+      const made = decodeImages(this.#takeChunks(), this.#exchange)
+      endpoint.deliver(made, this.#exchange, this.#attempt, this.#upstream).then((body) => {
+        this.#finishReply(body)
+      }).catch((thrown: unknown) => {
+        this.#broke(thrown)
+      })
+      return
+    }
+    if (decodeTask !== undefined) { this.#commitReply(decodeTask(this.#takeChunks())); return }
+    const body = dialectOf(this.#upstream).decodeReply(JSON.parse(this.#text()), this.#exchange)
+    if (isEmptyReply(body as Parameters<typeof isEmptyReply>[0])) { this.#fail({ kind: 'empty' }); return }
+    this.#commitReply(body)
+  }
+
+  /** The request may have been given up meanwhile. */
+  #finishReply (body: unknown): void {
+    if (this.#isEnded) return
+    if (body === undefined) this.#fail({ kind: 'empty' })
+    else this.#commitReply(body)
+  }
+
+  #commitReply (body: unknown): void {
+    const reply = json(body)
+    this.#tellReply(reply)
+    if (this.#part !== undefined) this.#exchange.keepsAnswer(this.#part)
+    this.#pass.succeed()
+    this.#end()
+    this.#isCommitted = true
+    this.#resolve({ kind: 'json', attempt: this.#attempt, reply })
+  }
+
+  /** Whether the dialect takes what has come for a whole answer: not every vendor says that it is over. */
+  #endsWhole (): boolean {
+    if (this.#decoder === undefined || this.#decode!.end === undefined) return false
+    try {
+      this.#onEvents(this.#decoder.push(BLANK_LINE))          // the last record too may lack it
+    } catch (thrown) {
+      if (isGatewayError(thrown)) throw thrown                // half a record says nothing
+    }
+    if (!this.#isEnded) this.#onEvents([undefined])
+    return this.#isEnded
+  }
+
+  /** The bytes are not needed any more. */
+  #takeChunks (): Buffer[] {
+    const chunks = this.#chunks
+    this.#chunks = []
+    return chunks
+  }
+
+  #text (): string {
+    const chunks = this.#takeChunks()
+    return (chunks.length === 1 ? chunks[0]! : Buffer.concat(chunks)).toString('utf8')
+  }
+
+  #failWithStatus (): void {
+    this.#fail({ kind: 'status', status: this.#status, headers: this.#headers,
+      body: parseOr(this.#text().slice(0, ERROR_LIMIT)) })
+  }
+
+  // What a plugin throws is its own: it must not look like an upstream that sent nonsense.
+
+  #tellEvent (event: SseEvent): void {
+    try {
+      for (const hooks of this.#hooks) unwaited(hooks.onUpstreamEvent?.(event), this.#exchange)
+    } catch (thrown) {
+      throw toGatewayError(thrown)
+    }
+  }
+
+  #tellReply (reply: JsonReply): void {
+    try {
+      for (const hooks of this.#hooks) unwaited(hooks.onUpstreamReply?.(reply), this.#exchange)
+    } catch (thrown) {
+      throw toGatewayError(thrown)
+    }
+  }
+
+  /** Whatever throws between two bytes ends the attempt, not the process. */
+  #broke (thrown: unknown): void {
+    if (isGatewayError(thrown)) this.#endWith(thrown, 'gateway')
+    else if (thrown instanceof ErrorReply) this.#fail({ kind: 'error_event', body: thrown.body })
+    else this.#fail({ kind: 'malformed', cause: thrown })
+  }
+
+  #fail (failure: UpstreamFailure): void {
+    if (this.#isEnded) return
+    this.#exchange.mayBeExecuting = !isClear(failure)
+    const named = nameFailure(failure, this.#exchange, this.#attempt.upstream)
+    this.#pass.fail(failure, named)
+    // After the commit the code tells only how the stream broke (src/README.md#error-in-stream); what the upstream said
+    // is the cause.
+    this.#endWith(!this.#isCommitted ? named
+      : new GatewayError(failure.kind === 'incomplete' ? 'stream_incomplete' : 'upstream_stream_interrupted', {
+        cause: named,
+        ...(named.type === 'overloaded_error' && { type: named.type })
+      }), 'upstream')
+  }
+
+  #endWith (error: GatewayError, by: 'upstream' | 'gateway'): void {
+    if (this.#isEnded) return
+    this.abort()
+    this.#exchange.snapshot.services.metrics.attempt(this.#attempt.upstream, error.row)
+    if (!this.#isCommitted) { this.#reject(error); return }
+    if (this.#listener === undefined) this.#cut = { error, by }
+    else this.#listener.onCut(error, by)
+  }
+
+  #end (): void {
+    this.#isEnded = true
+    this.#pass.leave()                                        // where nothing else was said of it
+    if (this.#onAbort !== undefined) this.#exchange.offAbort(this.#onAbort)
+  }
+}
+
+/**
+ * Whether the upstream surely does not work on it: nothing was sent, or it said no itself. 502, 504 and 52x are of
+ * proxies, which lost its answer.
+ */
+function isClear (failure: UpstreamFailure): boolean {
+  if (failure.kind === 'status') return failure.status <= 501 || failure.status === 503 || failure.status === 529
+  return failure.kind === 'refused' || failure.kind === 'connect_timeout'
+}

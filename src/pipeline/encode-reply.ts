@@ -1,0 +1,21 @@
+// The text of an answer, made before it is settled.
+import { validateHeaderName, validateHeaderValue } from 'node:http'
+import type { ErrorReply, JsonReply } from '../core/reply.ts'
+
+/**
+ * The text of a JSON answer.
+ * @throws {Error} a plugin made what can't be sent. To be found out before it is settled: then nothing is charged.
+ */
+export function encode (
+  { status, headers, body }: Pick<JsonReply | ErrorReply, 'status' | 'headers' | 'body'>
+): string {
+  const text = JSON.stringify(body) as string | undefined
+  if (text === undefined || !(status >= 200 && status <= 599)) {
+    throw new TypeError('a reply needs a status from 200 to 599 and a body that is JSON')
+  }
+  for (const name in headers) {
+    validateHeaderName(name)
+    validateHeaderValue(name, headers[name]!)
+  }
+  return text
+}

@@ -1,0 +1,291 @@
+// `Idempotency-Key`: a request that is sent again under the same name gets the same answer, and is charged once. Names
+// belong to an account and last a day; failures are not remembered, so that a retry tries again. While the first is
+// running, the others wait for it.
+//
+// The answer is kept before it is charged for: no charge is without its answer, whatever dies. Of a process that died
+// in between the answer is forgotten at the next start (store/tasks.ts), for nobody has heard it: who asks again is
+// served again, and charged once.
+import { createHash } from 'node:crypto'
+import { setImmediate as turn, setTimeout as pause } from 'node:timers/promises'
+import type { Logger } from 'pino'
+import { GatewayError } from '../errors.ts'
+import type { Exchange, Outcome } from '../core/exchange.ts'
+import { ApiKey, Body, fact } from '../core/facts.ts'
+import { callHook } from '../core/hooks.ts'
+import { json, type JsonReply } from '../core/reply.ts'
+import type { Answer, Answers } from '../store/tasks.ts'
+
+/** Of one exchange: it is the first of its name. Written by the core. */
+export const Claimed = fact<Claim>('idempotency')
+
+const LONGEST_NAME = 255
+const LIFE_MS = 24 * 3_600_000
+const SWEEP_MS = 3_600_000
+/** Answers that are kept; beyond them the oldest are forgotten before their time. */
+const MOST = 100_000
+/**
+ * Values of a body that can be compared: to bring them into an order takes one turn of the loop. Forms and prompts have
+ * a few dozen.
+ */
+const MOST_VALUES = 10_000
+/** Bytes of a body, or characters, that are hashed without a pause. */
+const TURN_BYTES = 1024 * 1024
+/** Between two looks for the answer of another process. */
+const ELSEWHERE_MS = 200
+/** Characters of an answer that is kept whole. */
+const TEXT_LIMIT = 64 * 1024
+
+/** What became of the first. `gone`: nothing that others could have; the next one is the first. */
+type Ending = { readonly kind: 'answered', readonly answer: Pick<Answer, 'request_id' | 'text'> } | {
+  readonly kind: 'failed',
+  readonly error: GatewayError
+} | { readonly kind: 'gone' }
+
+export class Idempotency {
+  readonly #answers: Answers
+  readonly #now: () => number
+  readonly #log: Pick<Logger, 'error'>
+  readonly #running = new Map<string, Claim>()
+  #sweptAt = 0
+
+  constructor (answers: Answers, now: () => number, log: Pick<Logger, 'error'>) {
+    this.#answers = answers
+    this.#now = now
+    this.#log = log
+  }
+
+  /**
+   * Called when the body is read, and before anything is held.
+   * @returns the answer of before; undefined: to be served
+   * @throws {GatewayError} invalid_request: the name is no name, or was another request's; what the first one failed
+   * with
+   */
+  async recall (exchange: Exchange): Promise<JsonReply | undefined> {
+    const name = exchange.received.headers['idempotency-key']
+    const account = exchange.find(ApiKey)?.account.id
+    if (name === undefined || account === undefined) return undefined
+    if (typeof name !== 'string' || name === '' || name.length > LONGEST_NAME) {
+      throw new GatewayError('invalid_request', {
+        message: `The header Idempotency-Key must be sent once, with 1 to ${LONGEST_NAME} characters.`,
+        param: 'Idempotency-Key'
+      })
+    }
+    const hash = await hashOf(exchange)
+    const id = `${account}\n${name}`
+    for (;;) {
+      const first = this.#running.get(id)
+      if (first === undefined) return await this.#lead(exchange, id, { account, name, hash })
+      checkSame(first.hash, hash)
+      const ending = await orLeave(first.ending, exchange)
+      if (ending.kind === 'answered') return replay(ending.answer)
+      // Its client left, and took the request with it: that is not this one's failure.
+      if (ending.kind === 'failed' && ending.error.row !== 'client_closed') throw ending.error
+    }
+  }
+
+  async #lead (
+    exchange: Exchange,
+    id: string,
+    named: Pick<Answer, 'account' | 'name' | 'hash'>
+  ): Promise<JsonReply | undefined> {
+    const claim = new Claim(this.#answers, named, exchange.id, this.#now)
+    // Before the store is asked: of two at once only one is the first.
+    this.#running.set(id, claim)
+    exchange.onFinish(async (outcome) => {
+      try {
+        await claim.finish(outcome)
+      } catch (err) {
+        this.#log.error({ request_id: exchange.id, err }, 'an answer that was not charged could not be forgotten')
+      } finally {
+        this.#running.delete(id)
+        claim.giveUp()
+        await this.#answers.unclaimAnswer?.(exchange.id)
+      }
+    })
+    this.#sweep()
+    const known = await this.#find(exchange, named)
+    if (known === undefined || known.created < this.#now() - LIFE_MS) {
+      exchange.set(Claimed, claim)
+      return undefined
+    }
+    checkSame(known.hash, named.hash)
+    claim.repeat(known)
+    return replay(known)
+  }
+
+  /**
+   * Of processes that share the store the first one serves, and the others look for its answer until it has one or has
+   * given up.
+   */
+  async #find (exchange: Exchange, { account, name }: Pick<Answer, 'account' | 'name'>): Promise<Answer | undefined> {
+    for (;;) {
+      // Claimed first: what the one before has left is there when its claim is gone.
+      const isOurs = await callHook(this.#answers.claimAnswer?.(account, name, exchange.id) ?? true, 'idempotency',
+        exchange)
+      const known = await callHook(this.#answers.answer(account, name), 'idempotency', exchange)
+      if (isOurs || known !== undefined) return known
+      await orLeave(pause(ELSEWHERE_MS), exchange)
+    }
+  }
+
+  #sweep (): void {
+    const now = this.#now()
+    if (now < this.#sweptAt + SWEEP_MS) return
+    this.#sweptAt = now
+    const report = (err: unknown): void => { this.#log.error({ err }, 'old answers could not be forgotten') }
+    try {
+      const swept = this.#answers.forgetAnswers(now - LIFE_MS, MOST)
+      if (swept instanceof Promise) swept.catch(report)
+    } catch (thrown) {
+      report(thrown)
+    }
+  }
+}
+
+/** The first of its name, while it runs. */
+export class Claim {
+  readonly hash: string
+  readonly ending: Promise<Ending>
+  readonly #answers: Answers
+  readonly #named: Pick<Answer, 'account' | 'name' | 'hash'>
+  readonly #requestId: string
+  readonly #now: () => number
+  readonly #resolve: (ending: Ending) => void
+  #kept: Answer | undefined
+  #isOver = false
+
+  constructor (
+    answers: Answers,
+    named: Pick<Answer, 'account' | 'name' | 'hash'>,
+    requestId: string,
+    now: () => number
+  ) {
+    this.#answers = answers
+    this.#named = named
+    this.hash = named.hash
+    this.#requestId = requestId
+    this.#now = now
+    const { promise, resolve } = Promise.withResolvers<Ending>()
+    this.ending = promise
+    this.#resolve = resolve
+  }
+
+  /** Before it is charged. @param text undefined: too large to be kept. @throws {Error} it can't be recorded */
+  async keep (text: string | undefined): Promise<void> {
+    const answer: Answer = { ...this.#named, request_id: this.#requestId, created: this.#now(),
+      text: text === undefined || text.length > TEXT_LIMIT ? undefined : text }
+    this.#kept = answer
+    await this.#answers.keepAnswer(answer)
+  }
+
+  /** It is charged: the others may have it. */
+  confirm (): void {
+    if (this.#kept !== undefined) this.repeat(this.#kept)
+  }
+
+  repeat (answer: Answer): void {
+    this.#isOver = true
+    this.#resolve({ kind: 'answered', answer })
+  }
+
+  /** @throws {Error} what was kept for nothing could not be dropped */
+  async finish (outcome: Outcome): Promise<void> {
+    if (this.#isOver) return
+    if (this.#kept !== undefined) await this.#answers.dropAnswer(this.#named.account, this.#named.name)
+    if (outcome.kind === 'failed') this.#resolve({ kind: 'failed', error: outcome.error })
+  }
+
+  /** Whoever still waits is the next first. */
+  giveUp (): void {
+    this.#resolve({ kind: 'gone' })
+  }
+}
+
+function replay ({ request_id: requestId, text }: Pick<Answer, 'request_id' | 'text'>): JsonReply {
+  if (text === undefined) {
+    throw new GatewayError('invalid_state', {
+      message:
+        `This Idempotency-Key was answered and charged before, by the request ${requestId}, with an answer too ` +
+          'large to be kept. Use another key; links instead of base64 are kept.',
+      param: 'Idempotency-Key'
+    })
+  }
+  return json(JSON.parse(text), { 'idempotent-replayed': 'true' })
+}
+
+/** @throws {GatewayError} invalid_request */
+function checkSame (known: string, asked: string): void {
+  if (known === asked) return
+  throw new GatewayError('invalid_request', {
+    message: 'This Idempotency-Key was used before with another request. Use another one, or send the same request.',
+    param: 'Idempotency-Key'
+  })
+}
+
+/**
+ * @param before how many were counted
+ * @returns how many there are now
+ * @throws {GatewayError} invalid_request: too many
+ */
+function countValues (value: unknown, before: number): number {
+  let count = before + 1
+  if (count > MOST_VALUES) {
+    throw new GatewayError('invalid_request', {
+      message: `A request with an Idempotency-Key may hold ${MOST_VALUES} values at most. Send fewer, or no key.`,
+      param: 'Idempotency-Key'
+    })
+  }
+  if (typeof value !== 'object' || value === null) return count
+  for (const key in value) { count = countValues((value as Readonly<Record<string, unknown>>)[key], count) }
+  return count
+}
+
+function * slicesOf (pieces: readonly (string | Buffer)[]): Generator<string | Buffer> {
+  for (const piece of pieces) {
+    for (let at = 0, end = 0; at < piece.length; at = end) {
+      end = at + TURN_BYTES
+      // Both halves of a surrogate pair go together: one alone has no bytes of its own.
+      if (typeof piece === 'string' && /[\uD800-\uDBFF]/.test(piece.charAt(end - 1))) end++
+      yield typeof piece === 'string' ? piece.slice(at, end) : piece.subarray(at, end)
+    }
+  }
+}
+
+/** The same for the same values, in whatever order and spelling they came. */
+async function hashOf (exchange: Exchange): Promise<string> {
+  countValues(exchange.get(Body), 0)
+  const body = exchange.get(Body)
+  const sent = (name: string, value: unknown, of: unknown): unknown =>
+    of === body && name === 'model' ? exchange.alias ?? value : value
+  const canonical = JSON.stringify(body, (_key, value: unknown) =>
+    isMap(value)
+      ? Object.fromEntries(Object.keys(value).toSorted().map((name) => [name, sent(name, value[name], value)])) :
+      value)
+  const hash = createHash('sha256').update(exchange.route.name).update('\n')
+  const joined = exchange.blobs.join(canonical)
+  let bytes = 0
+  for (const piece of slicesOf(typeof joined === 'string' ? [joined] : joined)) {
+    hash.update(piece)
+    if ((bytes += piece.length) < TURN_BYTES) continue
+    bytes = 0
+    await turn()                                              // others' events pass between
+  }
+  return hash.digest('hex')
+}
+
+function isMap (value: unknown): value is Readonly<Record<string, unknown>> {
+  return typeof value === 'object' && value !== null && !Array.isArray(value)
+}
+
+/** @throws {GatewayError} the reason, when the exchange is aborted meanwhile */
+async function orLeave<T> (pending: Promise<T>, exchange: Exchange): Promise<T> {
+  exchange.throwIfAborted()
+  const { promise, reject } = Promise.withResolvers<never>()
+  const leave = (): void => { reject(exchange.abortReason) }
+  exchange.onAbort(leave)
+  try {
+    return await Promise.race([pending, promise])
+  } finally {
+    exchange.offAbort(leave)
+  }
+}

@@ -1,0 +1,540 @@
+// The life of one request: the only file that knows the order of the phases (the chart is in README.md).
+import type { Answer } from './attempt.ts'
+import { modalities } from '../config/sections/modalities.ts'
+import type { Client } from './client.ts'
+import { encode } from './encode-reply.ts'
+import { GatewayError, toGatewayError } from '../errors.ts'
+import { shapeError } from '../protocols/error-shape.ts'
+import type { ErrorReply, BytesReply, JsonReply, Reply } from '../core/reply.ts'
+import type { DownloadEndpoint, Routed } from '../core/endpoint.ts'
+import type { Outcome, Served } from '../core/exchange.ts'
+import { Claimed, type Idempotency } from './idempotency.ts'
+import { Accepted, ApiKey, Body, Model } from '../core/facts.ts'
+import { type Chain, callHook, unwaited } from '../core/hooks.ts'
+import { nearestModel } from '../catalog/offers.ts'
+import { isGiven } from '../base/json.ts'
+import { isTerminal } from '../protocols/messages.ts'
+import type { StreamTransformer } from '../core/plugin.ts'
+import { hearRejection, type Awaitable } from '../base/awaitable.ts'
+import { SseEvent } from '../core/sse.ts'
+import type { Tunnel } from '../upstream/passthrough/websocket.ts'
+import { walk } from './failover.ts'
+
+/** Knows what a request of the same name was answered before; undefined: it is to be served. @throws {GatewayError} */
+type Recall = Pick<Idempotency, 'recall'>
+
+/** Serves one exchange to its end. Never rejects. */
+export async function serve (exchange: Routed, client: Client, idempotency: Recall): Promise<void> {
+  let outcome: Outcome
+  try {
+    const end = await run(exchange, client, idempotency)
+    outcome = await end()
+  } catch (thrown) {
+    outcome = { kind: 'failed', error: exchange.abortReason ?? toGatewayError(thrown) }
+    outcome = await fail(exchange, client, outcome)
+  }
+  client.abandon()
+  await exchange.finish(outcome)
+}
+
+/** What is left to be done when the answer is there: writing it. By then nothing holds on to what it was made of. */
+type End = () => Promise<Outcome>
+
+async function run (exchange: Routed, client: Client, idempotency: Recall): Promise<End> {
+  const { route } = exchange
+  const reply = await runRequestPhase(exchange, client, idempotency)
+  if (reply !== undefined) return await respond(exchange, client, reply)
+  switch (route.endpoint.kind) {
+    case 'local':
+      return await respond(exchange, client, await callHook(route.endpoint.answer(exchange), route.name, exchange))
+    case 'forward':
+      if (client.isUpgrade) {
+        const connected = await client.connect(exchange, route.endpoint.upstream)
+        const served = { upstream: route.endpoint.upstream }
+        return 'join' in connected
+          ? openWebSocket(exchange, connected, served)
+          : await respond(exchange, client, connected, served)
+      }
+      return await respond(exchange, client, await client.forward(exchange, route.endpoint.upstream), {
+        upstream: route.endpoint.upstream
+      })
+    case 'download':
+      return await download(exchange, client, route.endpoint)
+    case 'model':
+      return await askUpstreams(exchange, client)
+  }
+}
+
+/** Whose turn it is: a plugin's, in one of its hooks, or the core's with the body. */
+export type Turn = (who: string, hook: 'onHead' | 'body' | 'onRequest') => void
+
+/**
+ * Down the list, to where an upstream would be asked or the endpoint would answer.
+ * @param idempotency absent: in a dry run
+ * @param tell called before each step
+ * @returns the answer of a plugin that gave one
+ * @throws whatever a plugin did; {GatewayError} the body can't be read, or names no model; the route is in maintenance
+ */
+export async function runRequestPhase (
+  exchange: Routed,
+  client: Pick<Client, 'readBody'>,
+  idempotency: Recall | undefined,
+  tell?: Turn
+): Promise<Reply | void> {
+  const { endpoint, hooks, isInMaintenance } = exchange.route
+  if (isInMaintenance) {
+    throw new GatewayError('maintenance', { message: 'This address is under maintenance. Try again in {wait}.' })
+  }
+  let chain: Chain = hooks
+  for (let place = 0; place < hooks.onHead.length; place++) {
+    if (chain === hooks) chain = chainOf(exchange, exchange.find(ApiKey))
+    const hook = chain.onHead[place]
+    if (hook === undefined) continue
+    tell?.(hook.plugin, 'onHead')
+    const answered = callHook(hook.call(exchange), hook.plugin, exchange)
+    const reply = answered instanceof Promise ? await answered : answered
+    if (reply !== undefined) return reply
+  }
+  if (endpoint.kind === 'model' || (endpoint.kind === 'local' && endpoint.reads !== undefined)) {
+    tell?.('core', 'body')
+    await readRequest(exchange, client)
+    // What is made once and paid once has a name. Before anything looks at the request that could refuse it now, and
+    // did not then.
+    if (endpoint.kind === 'model' && modalities[endpoint.modality].item !== undefined) {
+      const reply = await idempotency?.recall(exchange)
+      if (reply !== undefined) return reply
+    }
+  }
+  for (let place = 0; place < hooks.onRequest.length; place++) {
+    if (chain === hooks) chain = chainOf(exchange, exchange.find(ApiKey))
+    const hook = chain.onRequest[place]
+    if (hook === undefined) continue
+    tell?.(hook.plugin, 'onRequest')
+    const answered = callHook(hook.call(exchange), hook.plugin, exchange)
+    const reply = answered instanceof Promise ? await answered : answered
+    if (reply !== undefined) return reply
+  }
+}
+
+/** That of the key, once it is known. A dry run goes the way of all keys: it tells what each plugin says. */
+function chainOf ({ route: { hooks, keyChains }, dry }: Routed, owner: ApiKey | undefined): Chain {
+  return keyChains === undefined || owner === undefined || dry !== undefined ? hooks : keyChains.of(owner.key)
+}
+
+/** Reads the body and finds the model: the facts that the core writes. */
+async function readRequest (exchange: Routed, client: Pick<Client, 'readBody'>): Promise<void> {
+  const body = await client.readBody(exchange)
+  exchange.set(Body, body)
+  if (exchange.route.endpoint.kind === 'local' && exchange.route.endpoint.reads === 'json') return
+  if (!isGiven(body.model) || body.model === '') throw new GatewayError('model_required', { param: 'model' })
+  if (typeof body.model !== 'string') {
+    throw new GatewayError('invalid_request', {
+      message: 'The field "model" must be a string, the id of a model. GET /v1/models lists the models of your key.',
+      param: 'model'
+    })
+  }
+  const model = exchange.snapshot.modelOf(body.model)
+  if (model === undefined) {
+    const asked = body.model.slice(0, 100)
+    const near = nearestModel(exchange, asked)
+    throw new GatewayError('model_not_found', {
+      message: `There is no model ${JSON.stringify(asked)}. ` +
+        `${near === undefined ? '' : `Did you mean "${near}"? `}GET /v1/models lists the models of your key.`,
+      param: 'model'
+    })
+  }
+  const { endpoint } = exchange.route
+  const gives = endpoint.kind === 'model' ? endpoint.modality : 'text'
+  if (model.kind !== gives) {
+    const { article, addresses } = modalities[model.kind]
+    const takes = modalities[gives].article
+    throw new GatewayError('invalid_request', {
+      message: `${JSON.stringify(body.model)} is ${article}, and this address takes ${takes}. Use ${addresses}.`,
+      param: 'model'
+    })
+  }
+  exchange.set(Model, model)
+  if (isGiven(body.stream) && typeof body.stream !== 'boolean') {
+    throw new GatewayError('invalid_request', {
+      message: `The field "stream" must be true or false, not of type ${typeof body.stream}.`,
+      param: 'stream'
+    })
+  }
+  exchange.route.style.checkHead?.(exchange.received.headers)
+  // From here on it is the model that was asked for, and the answer names it: as vendors do with their own "-latest".
+  const isAlias = body.model !== model.id
+  if (isAlias) {
+    exchange.alias = body.model
+    Object.assign(body, { model: model.id })                  // just parsed: nobody else has it
+  }
+  exchange.request = { body, stream: body.stream === true }
+}
+
+/** Bytes of an upstream that the endpoint has chosen. */
+async function download (exchange: Routed, client: Client, endpoint: DownloadEndpoint): Promise<End> {
+  const { upstream, own, reply, refuse } = await callHook(endpoint.locate(exchange), exchange.route.name, exchange)
+  let bytes: BytesReply
+  try {
+    bytes = await client.forward(exchange, upstream, own)
+  } catch (thrown) {
+    throw refuse(toGatewayError(thrown))
+  }
+  return await respond(exchange, client, reply(bytes), { upstream })
+}
+
+/** The plan is walked (failover.ts), and its answer goes up the list. */
+async function askUpstreams (exchange: Routed, client: Client): Promise<End> {
+  // Nothing committed for too long: the head and pings keep the client and what is between us from giving up.
+  const holdHead = exchange.request.stream
+    ? setTimeout(() => {
+      hold(exchange, client)
+    }, exchange.snapshot.config.server.api.timeouts.hold_head)
+    : undefined
+  let answer: Answer
+  try {
+    answer = await walk(exchange)
+  } finally {
+    clearTimeout(holdHead)
+  }
+  return answer.kind === 'json'
+    ? await respond(exchange, client, await adoptTask(exchange, answer), answer.attempt)
+    : () => relay(exchange, client, answer)
+}
+
+function hold (exchange: Routed, client: Client): void {
+  try {
+    client.startStream()
+    client.ping()
+  } catch (thrown) {
+    exchange.abort(toGatewayError(thrown))                    // a plugin made a head that can't be sent
+  }
+}
+
+/** What the client gets in the place of the upstream's own words. */
+async function adoptTask (exchange: Routed, { reply, attempt }: Extract<Answer, { kind: 'json' }>): Promise<JsonReply> {
+  const { endpoint, name } = exchange.route
+  return endpoint.kind !== 'model' || endpoint.accept === undefined
+    ? reply
+    : await callHook(endpoint.accept(exchange, reply, attempt), name, exchange)
+}
+
+/** A whole answer: up the list; JSON is settled before it is written, bytes behind the last one. */
+async function respond (exchange: Routed, client: Client, first: Reply, served?: Served): Promise<End> {
+  let reply = first
+  for (const { plugin, call } of exchange.route.hooks.onReply) {
+    const changed = callHook(call(reply, exchange), plugin, exchange)
+    reply = (changed instanceof Promise ? await changed : changed) ?? reply
+  }
+  // What an upstream has accepted is made, and paid for: it is recorded, whoever has left.
+  if (exchange.find(Accepted) === undefined) exchange.throwIfAborted()
+  const completed: Outcome = served === undefined ? { kind: 'completed' } : { kind: 'completed', served }
+  if (reply.kind === 'bytes') return passOn(exchange, client, reply, completed, served)
+  const text = encode(reply)
+  const claim = served === undefined ? undefined : exchange.find(Claimed)
+  if (claim !== undefined) {
+    await callHook(claim.keep(exchange.answerBlobs === undefined ? text : undefined), 'idempotency', exchange)
+  }
+  await settle(exchange, completed)
+  claim?.confirm()
+  return write(exchange, client.prepare(reply, text), completed, served)
+}
+
+function write (exchange: Routed, send: () => Promise<void>, completed: Outcome, served: Served | undefined): End {
+  return async () => {
+    try {
+      await send()
+      return completed
+    } catch (thrown) {
+      return interrupted(exchange, served, 'client', thrown)
+    }
+  }
+}
+
+function passOn (
+  exchange: Routed,
+  client: Client,
+  reply: BytesReply,
+  completed: Outcome,
+  served: Served | undefined
+): End {
+  return async () => {
+    try {
+      await client.bytes(reply)
+    } catch (thrown) {
+      if (!client.hasHead) throw thrown                       // a plugin made what can't be sent
+      const left = exchange.abortReason
+      const by = left === undefined ? 'upstream' : left.row === 'client_closed' ? 'client' : 'gateway'
+      const cut = interrupted(exchange, served, by,
+        left ?? new GatewayError('upstream_stream_interrupted', { cause: thrown }))
+      await settle(exchange, cut)
+      return cut
+    }
+    // Bytes that pass unread have no terminal event to hold back: they are settled when the last one is out.
+    await settle(exchange, completed)
+    return completed
+  }
+}
+
+/** A WebSocket is paid for when it begins: what passes then nobody reads. */
+function openWebSocket (exchange: Routed, tunnel: Tunnel, served: Served): End {
+  return async () => {
+    exchange.throwIfAborted()
+    const completed: Outcome = { kind: 'completed', served }
+    await settle(exchange, completed)
+    exchange.record.status = 101
+    const broken = await tunnel.join()
+    return broken === undefined ? completed : interrupted(exchange, served, broken.by, broken.error)
+  }
+}
+
+function interrupted (
+  exchange: Routed,
+  served: Served | undefined,
+  by: 'client' | 'upstream' | 'gateway',
+  thrown: unknown
+): Outcome {
+  const error = toGatewayError(thrown)
+  return served === undefined ? { kind: 'failed', error } : { kind: 'interrupted', served, by, error }
+}
+
+/** A committed stream: each event up the list, synchronously; the end only when it is settled. */
+function relay (
+  exchange: Routed,
+  client: Client,
+  { stream, attempt }: Extract<Answer, { kind: 'stream' }>
+): Promise<Outcome> {
+  return new Promise((resolve) => {
+    let isOver = false
+    const transformers: StreamTransformer[] = []
+    /** those of them that may hold the stream back */
+    const guards: { readonly plugin: string, ready (event: SseEvent): Promise<void> | undefined }[] = []
+    /** events that came while one is held back, and how it broke meanwhile */
+    let waiting: SseEvent[] | undefined
+    let broken: { readonly error: GatewayError, readonly by: 'upstream' | 'gateway' } | undefined
+    let isFull = false
+
+    const cut = async (by: 'client' | 'upstream' | 'gateway', error: GatewayError): Promise<void> => {
+      if (isOver) return
+      isOver = true
+      exchange.offAbort(onAbort)
+      stream.abort()
+      const outcome: Outcome = { kind: 'interrupted', served: attempt, by, error }
+      await settleAnyway(exchange, outcome)
+      exchange.record.status = 200
+      try {
+        if (by !== 'client') await client.endStream(shape(error, exchange, outcome).events)
+      } catch {
+        // The client left while it was told: the outcome stays what it was.
+      }
+      resolve(outcome)
+    }
+
+    const complete = async (last: readonly SseEvent[], good: number): Promise<void> => {
+      const outcome: Outcome = { kind: 'completed', served: attempt }
+      try {
+        const settled = settle(exchange, outcome)
+        if (settled !== undefined) await settled
+      } catch (thrown) {
+        // What can't be recorded is not charged, and an answer that is not charged does not end well.
+        exchange.offAbort(onAbort)
+        client.events(last.slice(0, good), () => {})
+        resolve(await fail(exchange, client, { kind: 'failed', error: toGatewayError(thrown) }))
+        return
+      }
+      try {
+        await client.endStream(last)
+        resolve(outcome)
+      } catch (thrown) {
+        resolve(interrupted(exchange, attempt, 'client', thrown))
+      }
+      exchange.offAbort(onAbort)
+    }
+
+    const onAbort = (): void => {
+      const reason = exchange.abortReason!
+      if (reason.row === 'client_closed') void cut('client', reason)
+      else void cut('gateway', new GatewayError('stream_incomplete', { cause: reason }))
+    }
+
+    const onEvents = (events: readonly SseEvent[]): void => {
+      if (isOver) return
+      if (waiting === undefined) take(events, false)
+      else waiting.push(...events)
+    }
+
+    /** @param isReady the first of them was held back, and is not any more */
+    const take = (events: readonly SseEvent[], isReady: boolean): void => {
+      const out: SseEvent[] = []
+      let isLast = false
+      let good = 0
+      try {
+        for (let i = 0; i < events.length; i++) {
+          const event = events[i]!
+          const held = isReady && i === 0 ? undefined : askGuards(event)
+          if (held !== undefined) { waiting = events.slice(i); void wait(held); break }
+          good = out.length
+          pass(transformers, 0, event, out)
+          isLast = isTerminal(event)
+        }
+        if (isLast) close(transformers, out)
+      } catch (thrown) {
+        // What came before it in the same chunk is the client's: what it gets does not depend on how the bytes were
+        // cut.
+        client.events(out.slice(0, good), () => {})
+        void cut('gateway', toGatewayError(thrown))
+        return
+      }
+      if (isLast) { isOver = true; void complete(out, good); return }
+      if (!client.events(out, onDrain)) isFull = true
+      // Nothing follows the terminal event, and what is left of the answer is read for a moment, so that the connection
+      // can be used again.
+      if (isFull || (waiting !== undefined && !isTerminal(waiting.at(-1)!))) stream.pause()
+    }
+
+    const onDrain = (): void => {
+      isFull = false
+      if (waiting === undefined) stream.resume()
+    }
+
+    const askGuards = (event: SseEvent): Promise<void> | undefined => {
+      let held: Promise<void> | undefined
+      for (const guard of guards) {
+        const one = guard.ready(event)
+        if (one === undefined) continue
+        const settled = Promise.resolve(callHook(one, guard.plugin, exchange))
+        settled.catch(() => {})                               // heard all the same where the next guard throws
+        held = held === undefined ? settled : Promise.all([held, settled]).then(() => {})
+      }
+      return held
+    }
+
+    const wait = async (held: Promise<void>): Promise<void> => {
+      try {
+        await held
+        const events = waiting!
+        waiting = undefined
+        if (isOver) return
+        take(events, true)
+      } catch (thrown) {
+        void cut('gateway', toGatewayError(thrown))
+        return
+      }
+      if (isOver || waiting !== undefined) return
+      if (broken !== undefined) void cut(broken.by, broken.error)
+      else if (!isFull) stream.resume()
+    }
+
+    try {
+      for (const { plugin, call } of exchange.route.hooks.onStream) {
+        const transformer = unwaited(call(exchange), exchange)
+        if (transformer === undefined) continue
+        transformers.push(transformer)
+        if (transformer.ready !== undefined) guards.push({ plugin, ready: transformer.ready.bind(transformer) })
+      }
+    } catch (thrown) {
+      stream.abort()
+      resolve(fail(exchange, client, { kind: 'failed', error: toGatewayError(thrown) }))
+      return
+    }
+    exchange.onAbort(onAbort)
+    if (exchange.abortReason !== undefined) { onAbort(); return }
+    client.startStream()
+    const onCut = (error: GatewayError, by: 'upstream' | 'gateway'): void => {
+      if (waiting === undefined) void cut(by, error)
+      else broken ??= { error, by }                           // what came before it is the client's
+    }
+    stream.listen({ onEvents, onCut })
+  })
+}
+
+/** One event through the transformers from `from` on. */
+function pass (transformers: readonly StreamTransformer[], from: number, event: SseEvent, out: SseEvent[]): void {
+  for (let i = from; i < transformers.length; i++) {
+    const made = transformers[i]!.event(event)
+    if (made === undefined) return
+    if (made instanceof Array) {
+      for (const one of made) pass(transformers, i + 1, checked(one), out)
+      return
+    }
+    event = checked(made)
+  }
+  out.push(event)
+}
+
+/** A promise, say: nobody would see that it is no event until the bytes are written. */
+function checked (made: unknown): SseEvent {
+  if (made instanceof SseEvent) return made
+  hearRejection(made, () => {})
+  throw new TypeError('a transformer gave something that is not an event')
+}
+
+/** What each transformer still has to say goes through those above it. */
+function close (transformers: readonly StreamTransformer[], out: SseEvent[]): void {
+  transformers.forEach((transformer, i) => {
+    const events = hearRejection(transformer.end?.() ?? [], () => {})
+    for (const event of events) pass(transformers, i + 1, checked(event), out)
+  })
+}
+
+/** Nothing was committed: gives back what was held, then tells the client, in the stream if its head is out. */
+async function fail (
+  exchange: Routed,
+  client: Client,
+  outcome: Outcome & { readonly kind: 'failed' }
+): Promise<Outcome> {
+  await settleAnyway(exchange, outcome)
+  const { error } = outcome
+  exchange.record.status = client.hasHead ? 200 : error.status
+  if (error.row === 'client_closed') return outcome
+  try {
+    const shaped = shape(error, exchange, outcome)
+    if (client.isStreaming) await client.endStream(shaped.events)
+    else if (!client.hasHead) await client.json(shaped)
+  } catch {
+    // The client left while it was told: the outcome stays what it was.
+  }
+  return outcome
+}
+
+/** Tells whoever asked how the answer ends. A callback that never ends has failed: it can't hang a request. */
+function settle (exchange: Routed, outcome: Outcome): Awaitable<void> {
+  const fail = (thrown: unknown): never => {
+    exchange.hasSettleFailed = true
+    throw thrown
+  }
+  try {
+    const told = callHook(exchange.settle(outcome), 'onSettle', exchange)
+    return told instanceof Promise ? told.catch(fail) : told
+  } catch (thrown) {
+    return fail(thrown)
+  }
+}
+
+/** Where it did not end well the client must be told whatever that throws. */
+async function settleAnyway (exchange: Routed, outcome: Outcome): Promise<void> {
+  try {
+    await settle(exchange, outcome)
+  } catch (err) {
+    exchange.snapshot.services.log.error({ request_id: exchange.id, err },
+      'an exchange that did not end well could not be settled')
+  }
+}
+
+/** Asks the plugins from the client's side inward; the core's own shape can't throw. */
+function shape (error: GatewayError, exchange: Routed, outcome: Outcome): ErrorReply {
+  for (const { plugin, call } of exchange.route.hooks.onError) {
+    try {
+      const shaped = unwaited(call(error, exchange, outcome), exchange)
+      if (shaped === undefined) continue
+      encode(shaped)
+      if (!shaped.events.every((event) => event instanceof SseEvent)) {
+        throw new TypeError('the events of a shaped error are not events')
+      }
+      return shaped
+    } catch (err) {
+      exchange.snapshot.services.log.error({ request_id: exchange.id, plugin, err },
+        'a plugin threw while it shaped an error')
+    }
+  }
+  return shapeError(error, exchange.route.style, exchange.id)
+}

@@ -1,0 +1,57 @@
+// The chat style, and what the two translations between it and messages style share: the plugin's for clients, the
+// dialect's for upstreams.
+import { SseEvent } from '../core/sse.ts'
+import type { Style } from '../core/style.ts'
+
+export const chatStyle: Style = {
+  name: 'chat',
+  endpoint: { serve: 'chat-completions', match: 'POST /v1/chat/completions', schema: 'chat-completions' },
+  matches: (path) => /^\/v1\/chat(?:\/|$)/.test(path),
+  ping: Buffer.from(': ping\n\n'),
+  errorBody: ({ type, code, param }, { message, charged, requestId }) => ({
+    error: { message, type, code, param, charged_usd: charged, request_id: requestId }
+  }),
+  errorEvents: (body) => [new SseEvent('', body), new SseEvent('', '[DONE]')],
+  rateHeaders: ({ limit, remaining, reset_ms: reset }) => ({
+    'x-ratelimit-limit-requests': String(limit),
+    'x-ratelimit-remaining-requests': String(remaining),
+    'x-ratelimit-reset-requests': duration(reset)
+  }),
+  // the newer name wins
+  outputLimits: ['max_completion_tokens', 'max_tokens'],
+  tellsCost: true
+}
+
+/** As Go prints one of up to a minute: 1m0s, 8.64s, 14ms, 0s. */
+function duration (ms: number): string {
+  if (ms >= 60_000) return '1m0s'
+  return ms >= 1000 ? `${ms / 1000}s` : ms > 0 ? `${ms}ms` : '0s'
+}
+
+/** From messages style. Of several stop reasons with one finish reason the first is what that one means. */
+export const FINISH_REASONS: ReadonlyMap<unknown, string> = new Map([
+  ['end_turn', 'stop'],
+  ['stop_sequence', 'stop'],
+  ['max_tokens', 'length'],
+  ['model_context_window_exceeded', 'length'],
+  ['tool_use', 'tool_calls'],
+  ['pause_turn', 'stop'],
+  ['refusal', 'content_filter'],
+  ['compaction', 'length']
+])
+
+/** From chat style, with the words that vendors have beside the official ones. */
+export const STOP_REASONS: ReadonlyMap<unknown, string> = new Map([
+  ...[...FINISH_REASONS].reverse().map(([stop, finish]) => [finish, stop as string] as const),
+  ['function_call', 'tool_use'],
+  ['max_tokens', 'max_tokens'],
+  ['model_length', 'max_tokens']
+])
+
+/**
+ * Fields of an answer that only chat style has, on their way from an upstream that speaks it to a client that does: of
+ * a JSON answer under this symbol, which is never written, so no other client sees them; of a stream as events of that
+ * name.
+ */
+export const chatFields = Symbol('chat fields')
+export const CHAT_DELTA = 'chat_delta'

@@ -1,0 +1,22 @@
+// An error as a client reads it: the shape is its style's.
+import type { GatewayError } from '../errors.ts'
+import type { ErrorReply } from '../core/reply.ts'
+import type { Style } from '../core/style.ts'
+
+/**
+ * Shapes an error for the style of its route. Pure, and cannot throw: the core's last resort.
+ * @param charged what the request cost, in decimal US dollars
+ */
+export function shapeError (error: GatewayError, style: Style, requestId: string, charged = '0'): ErrorReply {
+  const body = style.errorBody(error, { message: `${error.message} Request ID: ${requestId}`, charged, requestId })
+  return {
+    status: error.status,
+    headers: {
+      ...error.headers,
+      ...(error.status === 401 && { 'www-authenticate': 'Bearer' }),       // RFC 9110 11.6.1
+      ...(error.retryAfter !== undefined && { 'retry-after': String(error.retryAfter) })
+    },
+    body,
+    events: style.errorEvents(JSON.stringify(body))
+  }
+}

@@ -1,0 +1,131 @@
+// The messages style, and what the core must know of it, because it is the inner language: what commits an answer, what
+// ends it, what it lacks.
+import { GatewayError } from '../errors.ts'
+import { fieldOf } from '../base/json.ts'
+import { SseEvent } from '../core/sse.ts'
+import type { Style } from '../core/style.ts'
+
+export const messagesStyle: Style = {
+  name: 'messages',
+  endpoint: { serve: 'messages', match: 'POST /v1/messages', schema: 'messages' },
+  matches: (path) => /^\/v1\/messages(?:\/|$)/.test(path),
+  checkHead: askedVersion,
+  ping: Buffer.from('event: ping\ndata: {"type":"ping"}\n\n'),
+  errorBody: ({ type, code, vendorCode }, { message, charged, requestId }) => ({
+    type: 'error',
+    error: { type, message, charged_usd: charged, details: { error_code: vendorCode ?? code } },
+    request_id: requestId
+  }),
+  errorEvents: (body) => [new SseEvent('error', body)],
+  rateHeaders: ({ limit, remaining, reset_ms: reset }, now) => ({
+    'anthropic-ratelimit-requests-limit': String(limit),
+    'anthropic-ratelimit-requests-remaining': String(remaining),
+    'anthropic-ratelimit-requests-reset': rfc3339(Math.ceil((now + reset) / 1000))
+  }),
+  outputLimits: ['max_tokens'],
+  // A ping of its own that nobody has asked for would be noise: a client says so in a header.
+  tellsCost: false,
+  // We take one text as well, the vendor takes a list only. In place, as with nulls: nothing is copied.
+  mend (body) {
+    if (typeof body.stop_sequences === 'string') Object.assign(body, { stop_sequences: [body.stop_sequences] })
+  }
+}
+
+let lastSecond = NaN
+let lastText = ''
+
+/** Many answers have the same second. */
+function rfc3339 (second: number): string {
+  if (second !== lastSecond) {
+    lastSecond = second
+    lastText = new Date(second * 1000).toISOString().replace('.000Z', 'Z')
+  }
+  return lastText
+}
+
+export const DEFAULT_VERSION = '2023-06-01'
+
+/** Stop reasons with which an answer without content is still an answer. */
+const SAYS_ENOUGH = new Set(['refusal', 'max_tokens', 'stop_sequence', 'pause_turn', 'model_context_window_exceeded'])
+
+interface Piece { readonly type?: unknown, readonly text?: unknown, readonly thinking?: unknown }
+
+/** A content block, or the delta of one. */
+function saysSomething ({ type, text, thinking }: Piece): boolean {
+  switch (type) {
+    case 'text':
+    case 'text_delta':
+      return text !== ''
+    case 'thinking':
+    case 'thinking_delta':
+      return thinking !== ''
+    case 'signature_delta':
+      return false // of thoughts that nobody is shown
+    default:
+      return true // a tool call, a search result: the block itself is content
+  }
+}
+
+/**
+ * What the model has written of a content block, or of the delta of one. The input of a tool is whole in a JSON answer,
+ * and empty at the start of a streamed block.
+ */
+export function writtenIn (piece: unknown): string {
+  const text = fieldOf(piece, 'text') ?? fieldOf(piece, 'partial_json') ?? fieldOf(piece, 'thinking')
+  if (typeof text === 'string') return text
+  const input = fieldOf(piece, 'type') === 'tool_use' ? fieldOf(piece, 'input') : undefined
+  return typeof input !== 'object' || input === null || Object.keys(input).length === 0 ? '' : JSON.stringify(input)
+}
+
+/** Whether a whole answer holds anything; one that does not is a failure (`empty_response`). */
+export function isEmptyReply (body: { readonly content: readonly Piece[], readonly stop_reason?: unknown }): boolean {
+  return !body.content.some(saysSomething) && !SAYS_ENOUGH.has(body.stop_reason as string)
+}
+
+/**
+ * Whether from this event on the answer is the client's: nothing before it was worth keeping (src/README.md#commit).
+ */
+export function commits (event: SseEvent): boolean {
+  switch (event.event) {
+    case 'content_block_delta':
+      return saysSomething((event.json as { delta: Piece }).delta)
+    case 'content_block_start':
+      return saysSomething((event.json as { content_block: Piece }).content_block)
+    case 'message_delta':
+      return SAYS_ENOUGH.has((event.json as { delta?: { stop_reason?: string } }).delta?.stop_reason ?? '')
+    default:
+      return false
+  }
+}
+
+export function isTerminal (event: SseEvent): boolean {
+  return event.event === 'message_stop'
+}
+
+export function isError (event: SseEvent): boolean {
+  return event.event === 'error'
+}
+
+/**
+ * The version of the style that a client asked for; without one the default, of several the first
+ * (src/README.md#version-header).
+ * @throws {GatewayError} invalid_request: it is not a date
+ */
+export function askedVersion (
+  { 'anthropic-version': header }: Readonly<Record<string, string | readonly string[] | undefined>>
+): string {
+  const asked = (typeof header === 'string' ? header : header?.[0])?.split(',')[0]?.trim()
+  if (asked === undefined || asked === '') return DEFAULT_VERSION
+  if (!/^\d{4}-\d{2}-\d{2}$/.test(asked)) {
+    throw new GatewayError('invalid_request', {
+      message: 'The header anthropic-version is not a date. Send "2023-06-01" or "2026-10-21".',
+      param: 'anthropic-version'
+    })
+  }
+  return asked
+}
+
+/** Says only that somebody is there. */
+export function isPing (event: SseEvent): boolean {
+  return event.event === 'ping'
+}

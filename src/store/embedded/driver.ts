@@ -1,0 +1,15 @@
+// The driver `embedded`: SQLite in the data folder.
+import type { Driver } from '../driver.ts'
+import { findLoss, setAside } from './ledger-mark.ts'
+
+export const driver: Driver = {
+  async open ({ fsync_interval, windows }, folder, log, now) {
+    const { openEmbedded } = await import('./store.ts')
+    return await openEmbedded({ folder, log, now, fsync_interval, windows })
+  },
+  async fill (_config, folder, _log, rows) {
+    const { fillFolder } = await import('./import.ts')
+    await fillFolder(folder, rows)
+  },
+  acceptLoss: (folder) => findLoss(folder) === undefined ? undefined : setAside(folder)
+}

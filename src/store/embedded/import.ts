@@ -1,0 +1,75 @@
+// Fills an empty data folder with what another store kept. For a command that has the folder for itself: in its own
+// thread, with nobody who would have to wait.
+import { mkdtempSync, rmSync } from 'node:fs'
+import path from 'node:path'
+import type { Row } from '../transfer.ts'
+import { type Cell, pushEntry, pushTask } from '../local/cells.ts'
+import { seqOf } from '../local/entry-ids.ts'
+import { Ledger } from './ledger.ts'
+import { findLoss, replaceLost } from './ledger-mark.ts'
+
+/** Entries that are added up at a time. */
+const BATCH = 500
+/** What an entry's number and time look like where a driver of this process gave them: such ids are kept. */
+const OWN_ID = /^[0-9a-z]{17}$/
+
+/**
+ * In the place of a ledger that is lost, too, of which what is left gets other names.
+ * @throws {Error} the folder can't be used, or is not empty, or the rows end in one: then nothing is in it
+ */
+export async function fillFolder (folder: string, rows: AsyncIterable<Row>): Promise<void> {
+  if (findLoss(folder) === undefined) { await fill(folder, rows); return }
+  // Made beside it: a kill must leave a folder whose ledger is lost, not an empty one that the next start begins anew.
+  const beside = mkdtempSync(path.join(folder, 'import-'))
+  try {
+    await fill(beside, rows)
+    replaceLost(folder, beside)
+  } finally {
+    rmSync(beside, { recursive: true, force: true })
+  }
+}
+
+async function fill (folder: string, rows: AsyncIterable<Row>): Promise<void> {
+  const ledger = new Ledger(folder, true)
+  try {
+    await ledger.fill(async () => { await put(ledger, rows) })
+  } catch (thrown) {
+    ledger.abandon()                                          // a clean end would forget what its rate limits count
+    throw thrown
+  }
+  ledger.close([])
+}
+
+async function put (ledger: Ledger, rows: AsyncIterable<Row>): Promise<void> {
+  let entries: Cell[] = []
+  let count = 0
+  let [seq, time] = [-1, 0]
+  const flush = (): void => {
+    if (
+      entries.length > 0 && ledger.write({ entries, progress: [], forget: [], tasks: [], windows: [] }).length > 0
+    ) throw new Error('an entry is there twice')
+    entries = []
+    count = 0
+  }
+  for await (const { of, value } of rows) {
+    switch (of) {
+      case 'record': ledger.documents.putRecord(value); break
+      case 'audit': ledger.documents.putAuditLine(value); break
+      case 'entry':
+        seq = OWN_ID.test(value.id) ? seqOf(value.id) : seq + 1
+        // Other drivers order by more than the time that they tell.
+        time = Math.max(time, Date.parse(value.at))
+        pushEntry(entries, value, seq, time)
+        if (++count === BATCH) flush()
+        break
+      case 'task': {
+        const cells: Cell[] = []
+        pushTask(cells, value, undefined)
+        ledger.documents.writeTasks(cells)
+        break
+      }
+      case 'answer': ledger.documents.keepAnswer(value)
+    }
+  }
+  flush()
+}

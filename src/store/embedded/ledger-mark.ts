@@ -1,0 +1,94 @@
+// The file ledger-mark beside gateway.db: a line that says how far the ledger on the disk has come. So a start notices
+// that the ledger is gone, or that its end was cut off, instead of beginning a new one in silence.
+import { closeSync, fsyncSync, openSync, readFileSync, renameSync, statSync, writeSync } from 'node:fs'
+import path from 'node:path'
+
+export interface Mark {
+  /** of the last entry; -1: there was none */
+  readonly seq: number
+  /** its time, milliseconds since the epoch */
+  readonly time: number
+}
+
+const NAME = 'ledger-mark'
+const LEDGER = ['gateway.db', 'gateway.db-wal'] as const
+const LINE = /^gateway\.db: entries up to number +(-?\d+), written at (\S+)\n$/
+
+/** Undefined: there was no ledger, or one of before there were marks. */
+export function readMark (folder: string): Mark | undefined {
+  let text: string
+  try {
+    text = readFileSync(path.join(folder, NAME), 'utf8')
+  } catch (error) {
+    if ((error as NodeJS.ErrnoException).code === 'ENOENT') return undefined
+    throw error
+  }
+  const [, seq, time] = LINE.exec(text) ?? []
+  return { seq: Number(seq ?? -1), time: Date.parse(time ?? '') || 0 }
+}
+
+/** In place, and always as long: a disk that is full takes it, and a kill leaves no half of it. */
+export function writeMark (folder: string, { seq, time }: Mark): void {
+  const file = path.join(folder, NAME)
+  const isNew = sizeOf(file) === undefined
+  const descriptor = openSync(file, isNew ? 'wx' : 'r+', 0o600)
+  try {
+    writeSync(descriptor,
+      `gateway.db: entries up to number ${String(seq).padStart(16)}, written at ${new Date(time).toISOString()}\n`, 0)
+    if (isNew) fsyncSync(descriptor)
+  } finally {
+    closeSync(descriptor)
+  }
+}
+
+/** What is there of a ledger that is lost; undefined: none is. Opens nothing: that would end what is left of it. */
+export function findLoss (
+  folder: string
+): { readonly state: 'not there' | 'empty', readonly mark: Mark | undefined, readonly logBytes: number } | undefined {
+  const size = sizeOf(path.join(folder, 'gateway.db'))
+  const logBytes = sizeOf(path.join(folder, 'gateway.db-wal')) ?? 0
+  const mark = readMark(folder)
+  return (size ?? 0) > 0 || (mark === undefined && logBytes === 0)
+    ? undefined
+    : { state: size === undefined ? 'not there' : 'empty', mark, logBytes }
+}
+
+/** The folder had a ledger, which is lost: says what to do, in words for the operator. */
+export class LossError extends Error {}
+
+/** @throws {LossError} */
+export function refuseLoss (folder: string): void {
+  const loss = findLoss(folder)
+  if (loss !== undefined) throw new LossError(textOf(folder, loss))
+}
+
+function textOf (folder: string, { state, mark, logBytes }: NonNullable<ReturnType<typeof findLoss>>): string {
+  const had = mark === undefined || mark.seq < 0 ? '' : `, which had entries up to ${new Date(mark.time).toISOString()}`
+  const log = logBytes === 0
+    ? ''
+    : ` Its write-ahead log is there (gateway.db-wal, ${logBytes} bytes), and is of use only beside it: ` +
+      'it was not touched.'
+  return `the ledger of the data folder ${folder} is lost: gateway.db is ${state}${had}.${log} A new one would know ` +
+    'nothing of what was spent, and would credit opening balances again. ' +
+    'Put gateway.db back, or fill the folder with an export: gateway store import FILE. To accept the loss: gateway ' +
+    'store new --accept-loss.'
+}
+
+/** What is left of a lost ledger gets other names. @returns those */
+export function setAside (folder: string, names: readonly string[] = [...LEDGER, NAME]): readonly string[] {
+  const suffix = `.lost-${new Date().toISOString().replaceAll(/[-:]|\.\d+/g, '')}`
+  const files = names.map((name) => path.join(folder, name)).filter((file) => sizeOf(file) !== undefined)
+  for (const file of files) renameSync(file, file + suffix)
+  return files.map((file) => file + suffix)
+}
+
+/** With the mark of the new ledger first: until its file is there too, the folder is one whose ledger is lost. */
+export function replaceLost (folder: string, beside: string): void {
+  renameSync(path.join(beside, NAME), path.join(folder, NAME))
+  setAside(folder, LEDGER)
+  renameSync(path.join(beside, LEDGER[0]), path.join(folder, LEDGER[0]))
+}
+
+function sizeOf (file: string): number | undefined {
+  return statSync(file, { throwIfNoEntry: false })?.size
+}

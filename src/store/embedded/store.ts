@@ -1,0 +1,25 @@
+// Opens the store in a data folder: memory decides, and a thread with SQLite records. The only writer of its folder.
+import type { Logger } from 'pino'
+import { type LocalOptions, LocalStore } from '../local/store.ts'
+import { ThreadWriter } from './writer.ts'
+
+export interface EmbeddedOptions extends Omit<LocalOptions, 'writer'> {
+  /** made if it is not there */
+  readonly folder: string
+  readonly log: Pick<Logger, 'info' | 'warn' | 'error'>
+  /**
+   * milliseconds of which a power loss may take what was recorded in them; 0: it takes nothing, and every commit waits
+   * for the disk
+   */
+  readonly fsync_interval?: number
+  /** another file for the thread to run, for tests */
+  readonly worker?: URL
+}
+
+/** @throws {Error} the data folder can't be used: says why, in words for the operator */
+export async function openEmbedded (
+  { folder, log, fsync_interval: fsyncInterval = 100, worker, ...options }: EmbeddedOptions
+): Promise<LocalStore> {
+  const writer = new ThreadWriter({ folder, log, fsyncInterval, now: options.now ?? Date.now, worker })
+  return await LocalStore.open({ ...options, writer }, log)
+}

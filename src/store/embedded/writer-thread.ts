@@ -1,0 +1,214 @@
+// The thread that records what the store has decided: one transaction for each message, in the order of the messages.
+// fsync does not hold it up, and nobody waits for a checkpoint but who comes during one. Run by writer.ts only.
+import { closeSync, fdatasync, fsyncSync, openSync } from 'node:fs'
+import path from 'node:path'
+import { parentPort, workerData } from 'node:worker_threads'
+import { answerFrom, type Documents, type Opened, type Write } from '../local/writer.ts'
+import { Ledger } from './ledger.ts'
+import type { FromThread, ThreadInput, ToThread } from './messages.ts'
+
+/**
+ * Of 4 KB in the write-ahead log, about. A checkpoint of so many takes 5 ms, of 4000 30 ms (measured): who comes during
+ * one waits.
+ */
+const PAGES_PER_CHECKPOINT = 1000
+
+/** Where every commit waits for the disk, how far that has come is noted after so long. */
+const MARK_MS = 100
+
+const { folder, fsyncInterval, now, owner, isResumed } = workerData as ThreadInput
+
+function post (message: FromThread): void {
+  parentPort!.postMessage(message)
+}
+
+/** Makes what is committed survive a power loss too, by a thread of the pool. */
+class Syncer {
+  readonly #log = openSync(path.join(folder, 'gateway.db-wal'), 'r+')   // to write: Windows syncs no other
+  #timer: NodeJS.Timeout | undefined
+  #isRunning = false
+  #isDirty = false
+  #isClosed = false
+  /** and it was said */
+  #isUnmarked = false
+  /** The kernel has given up what it could not put on the disk, and would not say so twice. */
+  hasFailed = false
+  readonly #ledger: Ledger
+
+  constructor (ledger: Ledger) {
+    this.#ledger = ledger
+    this.noteCommit()                                         // of the start
+    // A file whose name is not on the disk is lost with all that was synced into it.
+    if (process.platform === 'win32') return
+    const directory = openSync(folder, 'r')
+    try { fsyncSync(directory) } catch { /* not every file system can */ } finally { closeSync(directory) }
+  }
+
+  noteCommit (): void {
+    this.#isDirty = true
+    if (!this.#isRunning) {
+      this.#timer ??= setTimeout(() => {
+        this.#sync()
+      }, fsyncInterval === 0 ? MARK_MS : fsyncInterval)
+    }
+  }
+
+  close (): void {
+    clearTimeout(this.#timer)
+    this.#isClosed = true
+    if (!this.#isRunning) closeSync(this.#log)
+  }
+
+  #sync (): void {
+    this.#timer = undefined
+    this.#isRunning = true
+    this.#isDirty = false
+    const last = this.#ledger.last()
+    fdatasync(this.#log, (error) => {
+      this.#isRunning = false
+      if (this.#isClosed) { closeSync(this.#log); return }
+      if (error !== null) {
+        this.hasFailed = true
+        post({ kind: 'warning', message: `what was recorded last may not survive a power loss: ${error.message}` })
+      } else this.#mark(last)
+      if (this.#isDirty) this.noteCommit()
+    })
+  }
+
+  #mark (last: Opened['last']): void {
+    try {
+      this.#ledger.mark(last)
+      this.#isUnmarked = false
+    } catch (thrown) {
+      if (!this.#isUnmarked) {
+        post({
+          kind: 'warning',
+          message: `how far the ledger has come can't be noted beside it, so its loss would not be noticed: ` +
+            `${(thrown as Error).message}`
+        })
+      }
+      this.#isUnmarked = true
+    }
+  }
+}
+
+/** What changes nothing. */
+const READS: ReadonlySet<keyof Documents> = new Set(['booked', 'records', 'changes', 'task', 'tasks', 'allTasks',
+  'answer', 'allAnswers'])
+
+class Recording {
+  readonly #ledger: Ledger
+  readonly #syncer: Syncer
+  #pages = 0
+  #isStuck = false
+
+  constructor (ledger: Ledger) {
+    this.#ledger = ledger
+    this.#syncer = new Syncer(ledger)
+  }
+
+  take (message: ToThread): void {
+    switch (message.kind) {
+      case 'write': this.#write(message.no, message.write); return
+      case 'read': this.#read(message.after, message.upTo); return
+      case 'verify': this.#verify(message.oldest); return
+      case 'ask': this.#answer(message.of, message.args); return
+      case 'close': this.#close(message.windows)
+    }
+  }
+
+  #write (no: number, write: Write): void {
+    try {
+      if (this.#syncer.hasFailed) {
+        // Copies all that the log holds, synced or not, into gateway.db, and syncs that.
+        this.#ledger.checkpoint('TRUNCATE')
+        this.#syncer.hasFailed = false
+      }
+      post({ kind: 'written', no, known: this.#ledger.write(write) })
+    } catch (thrown) {
+      post({ kind: 'unwritten', no, message: (thrown as Error).message })
+      this.#checkpoint() // a log that can't grow may begin again in the room that it has
+      return
+    }
+    this.#syncer.noteCommit()
+    this.#pages += 4 + write.entries.length / 256
+    if (this.#pages > PAGES_PER_CHECKPOINT) this.#checkpoint()
+  }
+
+  #checkpoint (): void {
+    this.#pages = 0
+    try {
+      this.#ledger.checkpoint('PASSIVE')
+      this.#isStuck = false
+    } catch (thrown) {
+      if (this.#isStuck) return
+      this.#isStuck = true
+      post({ kind: 'warning',
+        message: `the write-ahead log can't be emptied, and grows: ${(thrown as Error).message}` })
+    }
+  }
+
+  #read (after: number, upTo = this.#ledger.last().seq): void {
+    try {
+      post({ kind: 'read', cells: this.#ledger.read(after, upTo), upTo })
+    } catch (thrown) {
+      post({ kind: 'failed', what: 'read', message: (thrown as Error).message })
+    }
+  }
+
+  #answer (of: keyof Documents, args: readonly unknown[]): void {
+    try {
+      post({ kind: 'answered',
+        answer: answerFrom(this.#ledger.documents, of, args as Parameters<Documents[typeof of]>) })
+    } catch (thrown) {
+      post({ kind: 'failed', what: 'ask', message: (thrown as Error).message })
+      return
+    }
+    if (!READS.has(of)) this.#syncer.noteCommit()
+  }
+
+  #verify (oldest: string): void {
+    const steps = this.#ledger.verify(oldest)
+    const step = (): void => {
+      try {
+        const { done, value } = steps.next()
+        if (done === true) { post({ kind: 'verified', entries: value }); return }
+        if (value !== undefined) post({ kind: 'compared', ...value })
+      } catch (thrown) {
+        post({ kind: 'failed', what: 'verify', message: (thrown as Error).message })
+        return
+      }
+      setImmediate(step)                                      // whoever waits to write goes first
+    }
+    step()
+  }
+
+  #close (windows: Parameters<Ledger['close']>[0]): void {
+    this.#syncer.close()
+    try {
+      this.#ledger.close(windows)
+    } catch (thrown) {
+      post({ kind: 'warning', message: `the ledger did not end cleanly: ${(thrown as Error).message}` })
+    }
+    parentPort!.close()
+  }
+}
+
+try {
+  const ledger = new Ledger(folder, fsyncInterval === 0)
+  const recording = new Recording(ledger)
+  let recovered = 0
+  const lost = ledger.lost()
+  if (isResumed) {
+    ledger.resume(owner)
+  } else {
+    ledger.begin(owner)
+    recovered = ledger.recover(now)
+    ledger.documents.dropUncharged()
+    for (const [of, cells] of ledger.load()) post({ kind: 'loaded', of, cells })
+  }
+  post({ kind: 'opened', opened: { last: ledger.last(), aliveUntil: ledger.aliveUntil(), recovered, lost } })
+  parentPort!.on('message', (message: ToThread) => { recording.take(message) })
+} catch (thrown) {
+  post({ kind: 'refused', message: (thrown as Error).message })
+}

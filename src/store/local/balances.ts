@@ -1,0 +1,491 @@
+// What balances, usage limits and holds allow: decides in memory and records nothing. Shared by the drivers whose
+// decisions are made in this process. Every call runs to its end without waiting, and changes nothing before its last
+// check: each is atomic.
+import { MOST_NANOS, type Nanos } from '../../money/nanos.ts'
+import { isDay, monthOf } from '../../money/calendar.ts'
+import type { Usage } from '../../money/usage.ts'
+import { isOver, nameOf, oldestKept } from '../periods.ts'
+import type { Balance, Booking, HoldRequest, HoldResult, KeyUsage, Settlement } from '../store.ts'
+
+/**
+ * At least so many settled requests are remembered, so that settling one again changes nothing. Nobody does after
+ * minutes.
+ */
+export const REMEMBERED = 50_000
+
+/** At least so many of the last charges can be given back. Whoever does that does it when the charge is answered. */
+const REFUNDABLE = 5000
+
+interface Account {
+  readonly id: string
+  balance: Nanos
+  /** what comes in, is announced and not yet recorded: nobody can spend it */
+  coming: Nanos
+  held: Nanos
+  open_holds: number
+}
+
+/** What a key has spent, ever or in a period. */
+interface Spending {
+  /** of the key, or of the period */
+  readonly id: string
+  spent: Nanos
+  held: Nanos
+}
+
+interface Key extends Spending {
+  /** by id of the day or month */
+  readonly periods: Map<string, Spending>
+}
+
+interface Limit {
+  readonly purse: Spending
+  readonly nanos: Nanos
+  /** absent: ever */
+  readonly period?: 'day' | 'month'
+}
+
+export interface Hold {
+  readonly account: Account
+  readonly key: Key
+  readonly day: Spending | undefined
+  readonly month: Spending | undefined
+  /** of the key, the longest first */
+  readonly limits: readonly Limit[]
+  nanos: Nanos
+  /** when its progress was last recorded, or it was taken */
+  recordedAt: number
+  hasProgress: boolean
+}
+
+/** A hold that became an entry. */
+export interface Charge {
+  readonly request_id: string
+  readonly hold: Hold
+  readonly settlement: Settlement
+  nanos: Nanos
+}
+
+export class Books {
+  readonly #accounts = new Map<string, Account>()
+  readonly #keys = new Map<string, Key>()
+  readonly #holds = new Map<string, Hold>()
+  /** by request id; the full one before it is kept beside it, and then forgotten */
+  #charged = new Map<string, Nanos>()
+  #chargedBefore = new Map<string, Nanos>()
+  /** the same of the last charges, as a whole */
+  #recent = new Map<string, Charge>()
+  #recentBefore = new Map<string, Charge>()
+
+  get openHolds (): number {
+    return this.#holds.size
+  }
+
+  balance (id: string): Balance {
+    const { balance, held, open_holds } = this.#accounts.get(id) ?? { balance: 0n, held: 0n, open_holds: 0 }
+    return { balance, held, open_holds }
+  }
+
+  /** @param period a day or a month */
+  keyUsage (id: string, period?: string): KeyUsage {
+    const key = this.#keys.get(id)
+    const { spent, held } = (period === undefined ? key : key?.periods.get(period)) ?? { spent: 0n, held: 0n }
+    return { spent, held }
+  }
+
+  /**
+   * What is to be booked: money that comes in waits for `deposit`, and money that is taken is gone from now on.
+   * @returns false: so much can't be taken beside open holds, and nothing has changed
+   * @throws {RangeError} as `refuseBooking`, or the balance that it would make can't be
+   */
+  announce (booking: Booking): boolean {
+    refuseBooking(booking)
+    const { kind, account: id, nanos } = booking
+    const account = this.#account(id)
+    if (kind === 'debit') {
+      if (nanos > account.balance - account.held) return false
+      account.balance -= nanos
+      return true
+    }
+    if (account.balance + account.coming + nanos > MOST_NANOS) {
+      throw new RangeError(`the balance of ${id} would pass ${MOST_NANOS} nano-dollars`)
+    }
+    account.coming += nanos
+    return true
+  }
+
+  /** What was announced is recorded: it can be spent. */
+  deposit ({ kind, account: id, nanos }: Booking): void {
+    if (kind === 'debit') return
+    const account = this.#account(id)
+    account.coming -= nanos
+    account.balance += nanos
+  }
+
+  /** What was announced does not come, or is not taken. */
+  withdraw ({ kind, account: id, nanos }: Booking): void {
+    const account = this.#account(id)
+    if (kind === 'debit') account.balance += nanos
+    else account.coming -= nanos
+  }
+
+  /** @param at for `recordedAt` */
+  hold (request: HoldRequest, at: number): HoldResult {
+    const hold = this.#prepare(request, this.#account(request.account), at)
+    const result = this.#judge(request, hold)
+    if (result.kind === 'held') {
+      hold.nanos = result.nanos
+      this.#take(request.request_id, hold)
+    }
+    return result
+  }
+
+  /** What `hold` would answer: changes nothing. */
+  wouldHold (request: HoldRequest): HoldResult {
+    return this.#judge(request, this.#prepare(request, this.#account(request.account), 0))
+  }
+
+  /** @param hold as it would be taken, of nothing yet */
+  #judge (request: HoldRequest, hold: Hold): HoldResult {
+    const { request_id: id, low_balance: low = 0n, least } = request
+    const { account } = hold
+    let { nanos } = request
+    refuseNegative(nanos)
+    if (this.#holds.has(id) || this.chargeOf(id) !== undefined) {
+      throw new Error(`the request ${id} has a hold or a settlement already`)
+    }
+    if (least !== undefined && least > 0n) {
+      let left = account.balance
+      for (const limit of hold.limits) left = smaller(left, limit.nanos - limit.purse.spent)
+      if (left >= least) nanos = smaller(nanos, left)
+    }
+    const refusal = refuse(hold, nanos, 0n, request.nanos)
+    if (refusal !== undefined) return refusal
+    // Not the number of holds: what is free neither waits for anybody nor keeps anybody waiting.
+    if (nanos > 0n && account.balance < low && account.held > 0n) {
+      return { kind: 'refused', by: 'low_balance', needed: nanos, available: account.balance - account.held,
+        held_by_others: account.held }
+    }
+    return { kind: 'held', nanos }
+  }
+
+  /** @throws {Error} there is no hold */
+  extend (id: string, nanos: Nanos, least = nanos): HoldResult {
+    refuseNegative(nanos)
+    refuseNegative(least)
+    const hold = this.#holds.get(id)
+    if (hold === undefined) throw new Error(`the request ${id} has no hold to extend`)
+    const room = roomFor(hold) - hold.nanos
+    const more = least <= room ? smaller(nanos, room) : nanos
+    const whole = hold.nanos + more
+    const refusal = refuse(hold, whole, hold.nanos, whole)
+    if (refusal !== undefined) return refusal
+    hold.nanos = whole
+    addHeld(hold, more)
+    return { kind: 'held', nanos: whole }
+  }
+
+  /**
+   * As much of it as there is more than `nanos` is free again.
+   * @returns its day
+   * @throws {Error} there is none, or one of less
+   */
+  lower (id: string, nanos: Nanos): string | undefined {
+    refuseNegative(nanos)
+    const hold = this.#holds.get(id)
+    if (hold === undefined || hold.nanos < nanos) {
+      throw new Error(`the request ${id} has no hold of ${nanos} nano-dollars`)
+    }
+    addHeld(hold, nanos - hold.nanos)
+    hold.nanos = nanos
+    return hold.day?.id
+  }
+
+  /** A hold that an earlier process had taken, and that has fitted then. */
+  restore (
+    { request_id: id, account, key, nanos, day }: Pick<HoldRequest, 'request_id' | 'account' | 'key' | 'nanos' | 'day'>
+  ): void {
+    const hold = this.#prepare({ request_id: id, account, key, nanos, ...(day !== undefined && { day }) },
+      this.#account(account), 0)
+    hold.nanos = nanos
+    this.#take(id, hold)
+  }
+
+  dayOf (id: string): string | undefined {
+    return this.#holds.get(id)?.day?.id
+  }
+
+  hasHold (id: string): boolean {
+    return this.#holds.has(id)
+  }
+
+  /**
+   * Charges at most what was held. Undefined: it was settled before, and `chargeOf` tells for how much.
+   * @throws {Error} there is neither a hold nor an earlier settlement
+   */
+  settle (settlement: Settlement): Charge | undefined {
+    const { request_id: id, nanos, usage } = settlement
+    refuseAmount(nanos)
+    refuseUsage(usage)
+    if (this.chargeOf(id) !== undefined) return undefined
+    const hold = this.#holds.get(id)
+    if (hold === undefined) throw new Error(`the request ${id} has no hold to settle`)
+    const charge = { request_id: id, hold, settlement, nanos: coveredBy(hold, nanos) }
+    this.#drop(id, hold)
+    this.remember(id, charge.nanos)
+    this.#recent.set(id, charge)
+    if (this.#recent.size === REFUNDABLE) [this.#recentBefore, this.#recent] = [this.#recent, new Map()]
+    addSpent(hold, charge.nanos)
+    return charge
+  }
+
+  /** What a request was charged lately, and not given back. */
+  recentCharge (id: string): Charge | undefined {
+    return this.#recent.get(id) ?? this.#recentBefore.get(id)
+  }
+
+  /** The charge is given back, for good: settling again changes nothing. */
+  giveBack (charge: Charge): void {
+    this.#forgetRecent(charge.request_id)
+    this.remember(charge.request_id, 0n)
+    addSpent(charge.hold, -charge.nanos)
+  }
+
+  /** What settling would charge now. Undefined: there is no hold. */
+  previewCharge (settlement: Settlement): Charge | undefined {
+    const { request_id: id, nanos, usage } = settlement
+    refuseAmount(nanos)
+    refuseUsage(usage)
+    const hold = this.#holds.get(id)
+    return hold === undefined ? undefined : { request_id: id, hold, settlement, nanos: coveredBy(hold, nanos) }
+  }
+
+  /**
+   * The charge could not be recorded: balance and usage are as if it had never been, and the hold is open again. It is
+   * as large as the charge was, not as before: what it had given back may be held by others by now, and nothing may go
+   * below zero.
+   */
+  revoke ({ request_id: id, hold, nanos }: Charge): void {
+    this.#charged.delete(id)
+    this.#chargedBefore.delete(id)
+    this.#forgetRecent(id)
+    addSpent(hold, -nanos)
+    hold.nanos = nanos
+    this.#take(id, hold)
+  }
+
+  /** The request was charged before, for something else, and that counts. */
+  correct (charge: Charge, nanos: Nanos): void {
+    addSpent(charge.hold, -charge.nanos)
+    charge.nanos = nanos
+    this.remember(charge.request_id, nanos)
+  }
+
+  /** Undefined: there was none. */
+  release (id: string): Hold | undefined {
+    const hold = this.#holds.get(id)
+    if (hold !== undefined) this.#drop(id, hold)
+    return hold
+  }
+
+  chargeOf (id: string): Nanos | undefined {
+    return this.#charged.get(id) ?? this.#chargedBefore.get(id)
+  }
+
+  remember (id: string, charged: Nanos): void {
+    this.#charged.set(id, charged)
+    if (this.#charged.size < REMEMBERED) return
+    this.#chargedBefore = this.#charged
+    this.#charged = new Map()
+  }
+
+  /** What was there before this process. */
+  load (of: 'account' | 'key', id: string, nanos: Nanos): void {
+    if (of === 'account') this.#account(id).balance = nanos
+    else this.#key(id).spent = nanos
+  }
+
+  loadPeriod (period: string, key: string, nanos: Nanos): void {
+    this.#purse(this.#key(key), period).spent = nanos
+  }
+
+  /** A copy, by account. */
+  balances (): ReadonlyMap<string, Nanos> {
+    return new Map([...this.#accounts.values()].map(({ id, balance }) => [id, balance]))
+  }
+
+  /** A copy, by key. */
+  usages (): ReadonlyMap<string, Nanos> {
+    return new Map([...this.#keys.values()].map(({ id, spent }) => [id, spent]))
+  }
+
+  /** A copy, as `Sums.periods`. */
+  periods (): ReadonlyMap<string, Nanos> {
+    return new Map(
+      [...this.#keys.values()].flatMap(({ id: key, periods }) =>
+        [...periods.values()].map(({ id, spent }) => [nameOf(id, key), spent])
+      )
+    )
+  }
+
+  #forgetRecent (id: string): void {
+    this.#recent.delete(id)
+    this.#recentBefore.delete(id)
+  }
+
+  #take (id: string, hold: Hold): void {
+    this.#holds.set(id, hold)
+    hold.account.open_holds++
+    addHeld(hold, hold.nanos)
+  }
+
+  #drop (id: string, hold: Hold): void {
+    this.#holds.delete(id)
+    hold.account.open_holds--
+    addHeld(hold, -hold.nanos)
+  }
+
+  /** A hold of nothing yet, and what limits it. @throws {RangeError} the day is none, or a limit lacks it */
+  #prepare (
+    { key: id, usage_limit: ever, day: date, usage_limit_day: ofDay, usage_limit_month: ofMonth }: HoldRequest,
+    account: Account,
+    at: number
+  ): Hold {
+    const key = this.#key(id)
+    if (date === undefined ? ofDay !== undefined || ofMonth !== undefined : !isDay(date)) {
+      throw new RangeError(`no calendar day: ${date}`)
+    }
+    const day = date === undefined ? undefined : this.#purse(key, date)
+    const month = date === undefined ? undefined : this.#purse(key, monthOf(date))
+    const limits: Limit[] = []
+    if (ever !== undefined) limits.push({ purse: key, nanos: ever })
+    if (ofMonth !== undefined) limits.push({ purse: month!, nanos: ofMonth, period: 'month' })
+    if (ofDay !== undefined) limits.push({ purse: day!, nanos: ofDay, period: 'day' })
+    return { account, key, day, month, limits, nanos: 0n, recordedAt: at, hasProgress: false }
+  }
+
+  #account (id: string): Account {
+    let account = this.#accounts.get(id)
+    if (account === undefined) {
+      this.#accounts.set(id, account = { id, balance: 0n, coming: 0n, held: 0n, open_holds: 0 })
+    }
+    return account
+  }
+
+  #key (id: string): Key {
+    let key = this.#keys.get(id)
+    if (key === undefined) this.#keys.set(id, key = { id, spent: 0n, held: 0n, periods: new Map() })
+    return key
+  }
+
+  #purse ({ periods }: Key, period: string): Spending {
+    let purse = periods.get(period)
+    if (purse !== undefined) return purse
+    if (isDay(period)) {
+      const oldest = oldestKept(period)
+      for (const { id, held } of periods.values()) if (isOver(id, oldest) && held === 0n) periods.delete(id)
+    }
+    periods.set(period, purse = { id: period, spent: 0n, held: 0n })
+    return purse
+  }
+}
+
+/**
+ * Undefined: so much can be held.
+ * @param own what is held by the same request already
+ * @param needed what the refusal names
+ */
+function refuse ({ account, key, limits }: Hold, nanos: Nanos, own: Nanos, needed: Nanos): HoldResult | undefined {
+  const heldOfAccount = account.held - own
+  if (nanos > account.balance) return refusal('balance', account.balance, heldOfAccount, needed)
+  for (const limit of limits) {
+    if (nanos > leftOf(limit)) {
+      return { ...refusal('usage_limit', leftOf(limit), limit.purse.held - own, needed), ...periodIn(limit) }
+    }
+  }
+  if (nanos > account.balance - heldOfAccount) return refusal('balance', account.balance, heldOfAccount, nanos)
+  for (const limit of limits) {
+    const held = limit.purse.held - own
+    if (nanos > leftOf(limit) - held) {
+      return { ...refusal('usage_limit', leftOf(limit), held, nanos), ...periodIn(limit) }
+    }
+  }
+  if (key.spent + key.held - own + nanos > MOST_NANOS) {
+    throw new RangeError(`the usage of ${key.id} would pass ${MOST_NANOS} nano-dollars`)
+  }
+}
+
+/** As much as it can hold, what it holds already included. */
+function roomFor ({ account, limits, nanos }: Hold): Nanos {
+  let room = account.balance - account.held + nanos
+  for (const limit of limits) room = smaller(room, leftOf(limit) - limit.purse.held + nanos)
+  return room
+}
+
+function leftOf ({ purse, nanos }: Limit): Nanos {
+  return nanos - purse.spent
+}
+
+function refusal (by: 'balance' | 'usage_limit', total: Nanos, held: Nanos, needed: Nanos): HoldResult {
+  return { kind: 'refused', by, needed, available: total - held, held_by_others: held }
+}
+
+function periodIn ({ period }: Limit): { readonly period?: 'day' | 'month' } {
+  return period === undefined ? {} : { period }
+}
+
+function addHeld ({ account, key, day, month }: Hold, nanos: Nanos): void {
+  account.held += nanos
+  key.held += nanos
+  if (day !== undefined) day.held += nanos
+  if (month !== undefined) month.held += nanos
+}
+
+/** @param nanos negative: given back */
+function addSpent ({ account, key, day, month }: Hold, nanos: Nanos): void {
+  account.balance -= nanos
+  key.spent += nanos
+  if (day !== undefined) day.spent += nanos
+  if (month !== undefined) month.spent += nanos
+}
+
+function smaller (a: Nanos, b: Nanos): Nanos {
+  return a < b ? a : b
+}
+
+function coveredBy (hold: Hold, nanos: Nanos): Nanos {
+  return nanos < hold.nanos ? nanos : hold.nanos
+}
+
+export function refuseNegative (nanos: Nanos): void {
+  if (nanos < 0n) throw new RangeError(`a negative amount: ${nanos} nano-dollars`)
+}
+
+export function refuseAmount (nanos: Nanos): void {
+  refuseNegative(nanos)
+  if (nanos > MOST_NANOS) throw new RangeError(`more than can be counted: ${nanos} nano-dollars`)
+}
+
+/** What a booking does to the balance. */
+export function changeOf ({ kind, nanos }: Pick<Booking, 'kind' | 'nanos'>): Nanos {
+  return kind === 'debit' ? -nanos : nanos
+}
+
+/** @throws {RangeError} the amount can't be; nor a text with half a character in it */
+export function refuseBooking ({ account, reference, nanos, reason = '' }: Booking): void {
+  refuseAmount(nanos)
+  // In UTF-8 all halves of surrogate pairs are the same: of two references that differ in them the second would be
+  // refused.
+  if (![account, reference, reason].every((text) => text.isWellFormed())) {
+    throw new RangeError('half a character can\'t be written down')
+  }
+}
+
+/** One that can't be written would fail all that is recorded with it. */
+export function refuseUsage (
+  { input, cache_read: read, cache_write_5m: write5m, cache_write_1h: write1h, output }: Usage
+): void {
+  const isCount = Number.isSafeInteger
+  if (isCount(input) && isCount(read) && isCount(write5m) && isCount(write1h) && isCount(output)) return
+  throw new RangeError('usage is counted in whole numbers')
+}

@@ -1,0 +1,151 @@
+// What was decided since the last batch went: the next batch, and what becomes of memory when it is recorded, or can't
+// be.
+import { GatewayError } from '../../errors.ts'
+import type { Nanos } from '../../money/nanos.ts'
+import { type Books, type Charge, changeOf } from './balances.ts'
+import type { Booking, EntryKind } from '../store.ts'
+import type { Sums } from '../sums.ts'
+import { ENTRY, type Cell } from './cells.ts'
+import type { Batch, KnownEntry } from './writer.ts'
+
+interface Announced {
+  readonly seq: number
+  readonly booking: Booking
+  isNew: boolean
+}
+
+export interface Settled {
+  readonly seq: number
+  readonly charge: Charge
+  /** the request gave up while this was on its way */
+  isReleased: boolean
+  /** before it went: it is not written */
+  isWithdrawn: boolean
+}
+
+interface Refund {
+  readonly seq: number
+  readonly charge: Charge
+}
+
+const [KIND, REFERENCE] = [ENTRY.indexOf('kind'), ENTRY.indexOf('reference')]
+/** What a settlement writes. */
+const CHARGES: readonly unknown[] = ['settle', 'shortfall'] satisfies readonly EntryKind[]
+
+export class Decisions implements Batch {
+  readonly write: { readonly entries: Cell[], readonly progress: Cell[], readonly forget: string[],
+    readonly tasks: Cell[], readonly windows: Cell[] }
+  readonly announced: Announced[] = []
+  /** by request id */
+  readonly settled = new Map<string, Settled>()
+  readonly refunds: Refund[] = []
+  isRecorded = false
+  /** Rejects when nothing of it is recorded. */
+  readonly committed: Promise<void>
+  readonly #books: Books
+  readonly #onEnd: (isRecorded: boolean) => void
+  readonly #outcome = Promise.withResolvers<void>()
+  readonly #withdrawn = new Set<string>()
+
+  /** @param forget request ids whose progress is over */
+  constructor (books: Books, forget: string[], onEnd: (isRecorded: boolean) => void) {
+    this.#books = books
+    this.#onEnd = onEnd
+    this.write = { entries: [], progress: [], forget, tasks: [], windows: [] }
+    this.committed = this.#outcome.promise
+    this.committed.catch(() => {})                            // nobody has to wait for it
+  }
+
+  settles (id: string): boolean {
+    return this.settled.has(id)
+  }
+
+  /** @param seq of its entry */
+  settle (seq: number, charge: Charge): Settled {
+    const one: Settled = { seq, charge, isReleased: false, isWithdrawn: false }
+    this.settled.set(charge.request_id, one)
+    return one
+  }
+
+  /**
+   * Gives back what it settled of this request, should it fail; whoever waits knows then that nothing is held. Never
+   * rejects.
+   */
+  async release (id: string): Promise<void> {
+    const one = this.settled.get(id)
+    if (one !== undefined) one.isReleased = true
+    await this.committed.catch(() => {})
+  }
+
+  /**
+   * Takes back what it settled of this request, which must not have gone yet: no hold is left, and nothing of it is
+   * written.
+   */
+  withdraw (id: string): void {
+    const one = this.settled.get(id)!
+    one.isWithdrawn = true
+    this.settled.delete(id)
+    this.#withdrawn.add(id)
+    this.#books.revoke(one.charge)
+    this.#books.release(id)
+  }
+
+  /** It goes: nothing is withdrawn any more. */
+  seal (): void {
+    if (this.#withdrawn.size === 0) return
+    const { entries } = this.write
+    let end = 0
+    for (let i = 0; i < entries.length; i += ENTRY.length) {
+      if (CHARGES.includes(entries[i + KIND]) && this.#withdrawn.has(entries[i + REFERENCE] as string)) continue
+      for (let k = 0; k < ENTRY.length; k++) entries[end++] = entries[i + k]!
+    }
+    entries.length = end
+  }
+
+  /** What memory has taken out already, and the ledger has not. */
+  addTo (sums: Sums): void {
+    for (const { booking } of this.announced) {
+      if (booking.kind === 'debit') sums.add(booking.account, undefined, changeOf(booking), undefined)
+    }
+    for (const { charge } of this.settled.values()) {
+      sums.add(charge.hold.account.id, charge.hold.key.id, -charge.nanos, charge.hold.day?.id)
+    }
+  }
+
+  onWritten (known: readonly KnownEntry[]): void {
+    const before = (seq: number): Nanos | undefined => known.find(([one]) => one === seq)?.[1]
+    for (const one of this.announced) {
+      one.isNew = before(one.seq) === undefined
+      if (one.isNew) this.#books.deposit(one.booking)
+      else this.#books.withdraw(one.booking)
+    }
+    if (known.length > 0) {
+      for (const { seq, charge } of this.settled.values()) {
+        const nanos = before(seq)
+        if (nanos !== undefined) this.#books.correct(charge, -nanos)
+      }
+    }
+    for (const { seq, charge } of this.refunds) if (before(seq) === undefined) this.#books.giveBack(charge)
+    this.isRecorded = true
+    this.#onEnd(true)
+    this.#outcome.resolve()
+  }
+
+  onFailed (error: Error): void {
+    for (const { booking } of this.announced) this.#books.withdraw(booking)
+    for (const { charge, isReleased } of this.settled.values()) {
+      this.#books.revoke(charge)
+      if (isReleased) this.#books.release(charge.request_id)
+    }
+    this.#onEnd(false)
+    this.#outcome.reject(new GatewayError('service_unavailable', { cause: error }))
+  }
+}
+
+/** What was charged, once it is recorded. @throws {GatewayError} it was withdrawn since */
+export function chargeIn ({ charge, isWithdrawn }: Settled): Nanos {
+  if (!isWithdrawn) return charge.nanos
+  throw new GatewayError('service_unavailable', {
+    cause: new Error('it was withdrawn: the request has failed meanwhile')
+  })
+}

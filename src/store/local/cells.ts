@@ -1,0 +1,146 @@
+// Entries, tasks and windows as rows of cells: flat arrays, which cost a third of objects to clone for another thread.
+import type { Nanos } from '../../money/nanos.ts'
+import type { Usage, UsageSource } from '../../money/usage.ts'
+import type { Hold } from './balances.ts'
+import { entryId } from './entry-ids.ts'
+import type { Task } from '../tasks.ts'
+import type { Booking, Entry, EntryKind, Settlement } from '../store.ts'
+
+export type Cell = string | number | bigint | null
+
+/** The columns of the table `entries`, in the order of the cells. */
+export const ENTRY = ['seq', 'time', 'kind', 'account', 'key', 'reference', 'nanos', 'shortfall', 'model', 'channel',
+  'usage_source', 'input', 'cache_read', 'cache_write_5m', 'cache_write_1h', 'output', 'extras', 'price_version', 'day',
+  'reason'] as const
+
+/** Of the table `progress`: an entry that is not one yet has no number, time and kind. */
+export const PROGRESS = ENTRY.slice(3)
+
+/** Of the cells of an entry those from `shortfall` to `day`, where no model was asked. */
+const NOTHING_USED: readonly null[] = ENTRY.slice(7, -1).map(() => null)
+
+/** The columns of the table `tasks`; `day` is its hold's. */
+export const TASK = ['id', 'request_id', 'account', 'key', 'nanos', 'day', 'created', 'is_open', 'text'] as const
+
+/** The columns of the table `noted_windows`, as Windows.save and Notes give them. */
+export const WINDOW = ['name', 'at', 'parts', 'ahead'] as const
+
+/** The cells of an entry from `account` on; of a progress, all of them. */
+export function pushSettlement (
+  cells: Cell[],
+  { account, key, day }: Hold,
+  nanos: Nanos,
+  shortfall: Nanos | null,
+  settlement: Settlement
+): void {
+  const { request_id: id, model, channel, usage, usage_source: source, price_version: priceVersion } = settlement
+  let extras: string | null = null
+  for (const _ in usage.extras) {
+    extras = JSON.stringify(usage.extras)
+    break
+  }
+  cells.push(account.id, key.id, id, nanos, shortfall, model, channel ?? null, source, usage.input, usage.cache_read,
+    usage.cache_write_5m, usage.cache_write_1h, usage.output, extras, priceVersion ?? null, day?.id ?? null, null)
+}
+
+/**
+ * The cells of the entry that gives back what a settlement took, from `account` on. Its usage stands in the settlement,
+ * and counts once.
+ */
+export function pushRefund (
+  cells: Cell[],
+  { account, key, day }: Hold,
+  nanos: Nanos,
+  { request_id: id, model, channel, price_version: priceVersion }: Settlement
+): void {
+  cells.push(account.id, key.id, id, nanos, null, model, channel ?? null, null, null, null, null, null, null, null,
+    priceVersion ?? null, day?.id ?? null, null)
+}
+
+/** All cells of its entry. @param nanos the change of the balance */
+export function pushBooking (
+  cells: Cell[],
+  { kind, account, reference, reason }: Booking,
+  nanos: Nanos,
+  seq: number,
+  time: number
+): void {
+  cells.push(seq, time, kind, account, null, reference, nanos, ...NOTHING_USED, reason ?? null)
+}
+
+/** An entry as it was read: its amounts are text, for JavaScript's numbers would round them. */
+export function readEntry (cells: readonly Cell[], at: number): Entry {
+  const [seq, time, kind, account, key, reference, nanos, shortfall, model, channel, source, input, cacheRead, write5m,
+    write1h, output, extras, priceVersion, day, reason] = cells.slice(at, at + ENTRY.length) as [number, number,
+      EntryKind, string, string | null, string, string, string | null, string | null, string | null, UsageSource | null,
+      number, number, number, number, number, string | null, string | null, string | null, string | null]
+  return {
+    id: entryId(seq, time),
+    kind,
+    account,
+    ...(key !== null && { key }),
+    reference,
+    nanos: BigInt(nanos),
+    ...(shortfall !== null && { shortfall: BigInt(shortfall) }),
+    at: new Date(time).toISOString(),
+    ...(model !== null && { model }),
+    ...(channel !== null && { channel }),
+    ...(source !== null && {
+      usage: { input, cache_read: cacheRead, cache_write_5m: write5m, cache_write_1h: write1h, output,
+        extras: extras === null ? {} : JSON.parse(extras) as Usage['extras'] },
+      usage_source: source
+    }),
+    ...(priceVersion !== null && { price_version: priceVersion }),
+    ...(day !== null && { day }),
+    ...(reason !== null && { reason })
+  }
+}
+
+/** The other way round. @param seq its number, and the milliseconds of its time, here */
+export function pushEntry (
+  cells: Cell[],
+  {
+    kind,
+    account,
+    key,
+    reference,
+    nanos,
+    shortfall,
+    model,
+    channel,
+    usage,
+    usage_source: source,
+    price_version: priceVersion,
+    day,
+    reason
+  }: Entry,
+  seq: number,
+  time: number
+): void {
+  const extras = usage === undefined || Object.keys(usage.extras).length === 0 ? null : JSON.stringify(usage.extras)
+  cells.push(seq, time, kind, account, key ?? null, reference, nanos, shortfall ?? null, model ?? null, channel ?? null,
+    source ?? null, usage?.input ?? null, usage?.cache_read ?? null, usage?.cache_write_5m ?? null,
+    usage?.cache_write_1h ?? null, usage?.output ?? null, extras, priceVersion ?? null, day ?? null, reason ?? null)
+}
+
+/** @param day of its hold */
+export function pushTask (
+  cells: Cell[],
+  { id, request_id: requestId, account, key, nanos, created, is_open: isOpen, text }: Task,
+  day: string | undefined
+): void {
+  cells.push(id, requestId, account, key, nanos, day ?? null, created, isOpen ? 1 : 0, text)
+}
+
+/** A task as it was read: its amount is text. */
+export function readTask (
+  cells: readonly Cell[],
+  at: number
+): { readonly task: Task, readonly day: string | undefined } {
+  const [id, requestId, account, key, nanos, day, created, isOpen, text] = cells.slice(at, at + TASK.length) as [string,
+    string, string, string, string, string | null, number, number, string]
+  return {
+    task: { id, request_id: requestId, account, key, nanos: BigInt(nanos), created, is_open: isOpen === 1, text },
+    day: day ?? undefined
+  }
+}

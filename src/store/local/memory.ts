@@ -1,0 +1,197 @@
+// The writer of the store that forgets: what was decided is kept in this process, as it would be on a disk, and not
+// written anywhere. Its ledger grows with every request, without a bound.
+import { setImmediate as nextTurn } from 'node:timers/promises'
+import type { Nanos } from '../../money/nanos.ts'
+import type { AuditLine, BookingKind, Change, StoredRecord } from '../store.ts'
+import { Sums } from '../sums.ts'
+import type { Answer, Task, TaskPage } from '../tasks.ts'
+import { ENTRY, readTask, TASK, type Cell } from './cells.ts'
+import { Pages } from './pages.ts'
+import { LocalStore } from './store.ts'
+import { answerFrom, type Batch, type Documents, type KnownEntry, type OnCompared, type Writer } from './writer.ts'
+
+const [NANOS, SHORTFALL] = [ENTRY.indexOf('nanos'), ENTRY.indexOf('shortfall')]
+const DAY = ENTRY.indexOf('day')
+
+export class MemoryWriter implements Writer {
+  readonly isPrompt = true
+  readonly trouble = undefined
+  readonly #documents = new MemoryDocuments()
+  /** rows of `ENTRY`, as JSON, which has no integers of any size: amounts are text */
+  readonly #entries = new Pages()
+  /** of the entries that verify has seen; what is written meanwhile adds to it */
+  #verified: Sums | undefined
+
+  send (batch: Batch): void {
+    const { entries, tasks } = batch.write
+    const known: KnownEntry[] = []
+    for (let i = 0; i < entries.length; i += ENTRY.length) {
+      const row = entries.slice(i, i + ENTRY.length)
+      const [seq, , kind, account, key, reference, nanos] =
+        row as [number, number, string, string, string | null, string, Nanos]
+      const before = this.#documents.note(kind, reference, nanos)
+      if (before !== undefined) {
+        known.push([seq, before])
+        continue
+      }
+      this.#verified?.add(account, key, nanos, row[DAY] as string | null)
+      row[NANOS] = nanos.toString()
+      row[SHORTFALL] = row[SHORTFALL]?.toString() ?? null
+      this.#entries.add(JSON.stringify(row))
+    }
+    for (let i = 0; i < tasks.length; i += TASK.length) this.#documents.put(readTask(tasks, i).task)
+    batch.onWritten(known)
+  }
+
+  ask<Of extends keyof Documents> (of: Of, ...args: Parameters<Documents[Of]>): ReturnType<Documents[Of]> {
+    return answerFrom(this.#documents, of, args)
+  }
+
+  async * slices (after: number): AsyncIterable<readonly Cell[]> {
+    for (const line of this.#entries.lines()) {
+      const row = JSON.parse(line) as readonly Cell[]
+      if (row[0] as number > after) yield row
+    }
+  }
+
+  async verify (oldest: string, onCompared: OnCompared): Promise<number> {
+    const lines = this.#entries.lines()
+    const sums = this.#verified = new Sums(oldest)
+    for (const line of lines) {
+      const row = JSON.parse(line) as readonly Cell[]
+      const [, , , account, key, , nanos] =
+        row as readonly [number, number, string, string, string | null, string, string]
+      sums.add(account, key, BigInt(nanos), row[DAY] as string | null)
+      if (sums.entries % 1000 === 0) await nextTurn()
+    }
+    this.#verified = undefined
+    for (const [of, all] of [['account', sums.accounts], ['key', sums.keys], ['period', sums.periods]] as const) {
+      onCompared(of, [...all].flatMap(([id, nanos]) => [id, nanos, nanos]))
+    }
+    return sums.entries
+  }
+
+  close (): void {}
+}
+
+/** For tests and demos: all state in this process. */
+export class MemoryStore extends LocalStore {
+  /** @param now milliseconds since the epoch */
+  constructor (now: () => number = Date.now) {
+    super({ writer: new MemoryWriter(), now })
+  }
+
+  /** There is nothing to end, and what it knows can still be asked. */
+  override async close (): Promise<void> {}
+}
+
+class MemoryDocuments implements Documents {
+  readonly #records = new Map<string, StoredRecord>()
+  readonly #audit: AuditLine[] = []
+  /** what bookings have changed, by kind and reference */
+  readonly #booked = new Map<string, Nanos>()
+  /** ids of requests that are settled, and were not given that back */
+  readonly #charged = new Set<string>()
+  readonly #tasks = new Map<string, Task>()
+  /** ids of the requests of those */
+  readonly #tasked = new Set<string>()
+  /** by account and name */
+  readonly #answers = new Map<string, Answer>()
+
+  /** An entry is written. @returns what the same booking has changed before: then it is not */
+  note (kind: string, reference: string, nanos: Nanos): Nanos | undefined {
+    if (kind === 'settle') this.#charged.add(reference)
+    else if (kind === 'adjust') this.#charged.delete(reference)
+    else if (kind !== 'shortfall') {
+      const name = `${kind} ${reference}`
+      const before = this.#booked.get(name)
+      if (before !== undefined) return before
+      this.#booked.set(name, nanos)
+    }
+  }
+
+  /** Replaces what was known of it. */
+  put (task: Task): void {
+    this.#tasks.set(task.id, task)
+    this.#tasked.add(task.request_id)
+  }
+
+  booked (kind: BookingKind, reference: string): Nanos | undefined {
+    return this.#booked.get(`${kind} ${reference}`)
+  }
+
+  records (): readonly StoredRecord[] {
+    return [...this.#records.values()]
+  }
+
+  change ({ record, audit }: Change): boolean {
+    if (record !== undefined) {
+      const name = `${record.kind}:${record.id}`
+      if ((this.#records.get(name)?.version ?? 0) !== record.version - 1) return false
+      this.#records.set(name, record)
+    }
+    this.#audit.push({ id: this.#audit.length + 1, text: audit })
+    return true
+  }
+
+  changes (after: number, limit: number): readonly AuditLine[] {
+    return this.#audit.slice(after, after + limit)
+  }
+
+  task (id: string): Task | undefined {
+    return this.#tasks.get(id)
+  }
+
+  tasks (account: string, { after, limit, order }: TaskPage): readonly Task[] | undefined {
+    const all = [...this.#tasks.values()].filter((task) => task.account === account)
+      .toSorted((a, b) => a.created - b.created || (a.id < b.id ? -1 : 1))
+    if (order === 'desc') all.reverse()
+    const from = after === undefined ? 0 : all.findIndex(({ id }) => id === after) + 1
+    return after !== undefined && from === 0 ? undefined : all.slice(from, from + limit)
+  }
+
+  allTasks (after: string): readonly Task[] {
+    return after === '' ? [...this.#tasks.values()] : []
+  }
+
+  removeTask (id: string): boolean {
+    const task = this.#tasks.get(id)
+    if (task?.is_open !== false) return false
+    this.#tasked.delete(task.request_id)
+    return this.#tasks.delete(id)
+  }
+
+  forgetTasks (createdBefore: number): number {
+    const old = [...this.#tasks.values()].filter(({ created }) => created < createdBefore)
+    return old.filter(({ id }) => this.removeTask(id)).length
+  }
+
+  answer (account: string, name: string): Answer | undefined {
+    const answer = this.#answers.get(`${account}\n${name}`)
+    return answer === undefined || this.#isGiven(answer) ? answer : undefined
+  }
+
+  allAnswers (account: string): readonly Answer[] {
+    return account === '' ? [...this.#answers.values()].filter((answer) => this.#isGiven(answer)) : []
+  }
+
+  keepAnswer (answer: Answer): void {
+    this.#answers.set(`${answer.account}\n${answer.name}`, answer)
+  }
+
+  dropAnswer (account: string, name: string): void {
+    this.#answers.delete(`${account}\n${name}`)
+  }
+
+  forgetAnswers (createdBefore: number, most: number): number {
+    const before = this.#answers.size
+    for (const [name, { created }] of this.#answers) {
+      if (created < createdBefore || this.#answers.size > most) this.#answers.delete(name)
+    }
+    return before - this.#answers.size
+  }
+
+  #isGiven ({ request_id: id }: Answer): boolean {
+    return this.#charged.has(id) || this.#tasked.has(id)
+  }
+}

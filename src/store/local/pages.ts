@@ -1,0 +1,32 @@
+// Text lines in pages of bytes: a ledger of millions of entries that the garbage collector does not look at. As
+// objects, the entries of 200,000 requests made each full collection stop everybody's streams for 50 ms (measured).
+
+const PAGE_BYTES = 256 * 1024
+
+export class Pages {
+  readonly #full: Buffer[] = []
+  #page = Buffer.allocUnsafe(PAGE_BYTES)
+  #used = 0
+
+  /** @param line without a line feed in it */
+  add (line: string): void {
+    const most = line.length * 3 + 1                          // UTF-8 of a UTF-16 unit
+    if (this.#used + most > this.#page.length) {
+      this.#full.push(this.#page.subarray(0, this.#used))
+      this.#page = Buffer.allocUnsafe(Math.max(PAGE_BYTES, most))
+      this.#used = 0
+    }
+    this.#used += this.#page.write(line + '\n', this.#used)
+  }
+
+  /** The lines that are there when it is called, page by page. */
+  lines (): Iterable<string> {
+    return linesOf([...this.#full, this.#page.subarray(0, this.#used)])
+  }
+}
+
+function * linesOf (pages: readonly Buffer[]): Iterable<string> {
+  for (const page of pages) {
+    for (const line of page.toString('utf8').split('\n')) if (line !== '') yield line
+  }
+}

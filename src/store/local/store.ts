@@ -1,0 +1,543 @@
+// The store of one process: memory decides, and a writer records (writer.ts): a thread with SQLite, or this process's
+// memory.
+//
+// Decisions are those of balances.ts and rate-windows.ts, made at once in this thread. At the end of the turn of the
+// event loop they go as one batch to the writer, which records it in one transaction, so nothing here waits for a disk.
+// While it does, those of all turns until then wait together for the next batch: twice the settlements per second, and
+// half the time for each, than with a batch for every turn (measured). A prompt writer is sent each decision as it is
+// made, and all this happens at once.
+//
+// - Money comes in when it is recorded, and goes out when that is decided. So a decision never rests on a credit that
+//   might not
+//   be recorded, and balance and usage in memory = sum of the recorded entries + what is on its way there.
+// - `settle` and `book` answer when their batch is committed; `hold`, `release`, `admit`, `leave` at once.
+// - A batch that can't be committed is rejected as a whole. Its charges become holds again, of what they had charged:
+//   what is
+// available is the same before and after, so whatever was decided in between stands, and nothing goes below zero. Until
+// a
+//   commit succeeds again `hold` refuses: an answer that can't be charged must not be bought.
+// - `refund` withdraws a settlement that has not gone yet. One that has gone is given back by an entry of its own, when
+//   it is recorded: a
+//   kill between the two commits leaves it charged. That entry is tried again with each batch until it is recorded.
+// - (kind, reference) is unique in the ledger, for ever: there a repetition ends that memory has forgotten, and it is
+//   decided what was booked.
+//
+// What survives: a kill, everything that was answered. A power loss, that but for the last `fsync_interval`. Holds and
+// slots are those of requests of this process: they end with it, so no hold outlives its request, and there is no lease
+// to wait for; but a task's is recorded with the task, and taken again at the next start. A request that runs long
+// enough to have recorded progress is charged that at the next start. A clean stop saves what rate limits count; after
+// any other they start with what was noted, at least once a second (window-notes.ts): see `windows`.
+import type { Logger } from 'pino'
+import { GatewayError } from '../../errors.ts'
+import type { Nanos } from '../../money/nanos.ts'
+import { type Awaitable, after } from '../../base/awaitable.ts'
+import { oldestCompared, partsOf } from '../periods.ts'
+import { Sums } from '../sums.ts'
+import { Books, changeOf, type Charge } from './balances.ts'
+import { chargeIn, Decisions, type Settled } from './batch.ts'
+import { ENTRY, pushBooking, pushRefund, pushSettlement, pushTask, readEntry, readTask, TASK, WINDOW,
+  type Cell } from './cells.ts'
+import { seqOf, Sequence } from './entry-ids.ts'
+import { OpenTasks } from './open-tasks.ts'
+import { steady, Windows } from './rate-windows.ts'
+import { Notes, NOTE_MS } from './window-notes.ts'
+import type { Documents, LastingWriter, Loaded, Writer } from './writer.ts'
+import type { Admission, AdmissionResult, AuditLine, Balance, Booked, Booking, Change, Difference, Entry, HoldRequest,
+  HoldResult, KeyUsage, Records, Settlement, Store, StoredRecord, Verification } from '../store.ts'
+import type { Answer, Answers, Movable, NewTask, Task, TaskPage, Tasks } from '../tasks.ts'
+
+export interface LocalOptions<Kind extends Writer = Writer> {
+  readonly writer: Kind
+  /** milliseconds since the epoch */
+  readonly now?: () => number
+  /** milliseconds between two records of the same request's progress, and before the first */
+  readonly progress_interval?: number
+  /**
+   * What rate limits count after anything but a clean stop: `full`, what was noted, and as many more as may have been
+   * admitted in the second after that; `forget`, nothing that was not saved by a clean stop, so that in the minute
+   * around a kill twice the limit may pass.
+   */
+  readonly windows?: 'full' | 'forget'
+}
+
+const MINUTE_MS = 60_000
+
+export class LocalStore implements Store, Records, Tasks, Answers, Movable {
+  readonly #books = new Books()
+  readonly #tasks = new OpenTasks()
+  /** ends of tasks that are on their way */
+  readonly #ending = new Map<string, Promise<Nanos>>()
+  readonly #windows: Windows
+  /** absent: a kill forgets what rate limits have counted */
+  readonly #notes: Notes | undefined
+  readonly #writer: Writer
+  readonly #now: () => number
+  readonly #steadyNow: () => number
+  readonly #progressInterval: number
+  #sequence: Sequence
+  /** on their way to be recorded; at most one batch, but at the end */
+  readonly #sent: Decisions[] = []
+  /** made since that went */
+  #next: Decisions | undefined
+  /** requests whose progress ended in a batch that failed: the next one takes them along */
+  #pendingDeletes: string[] = []
+  /** told when there is a next batch */
+  #insisting: (() => void)[] = []
+  #verifying: Promise<Verification> | undefined
+  #closing: Promise<void> | undefined
+
+  /**
+   * With what the process before this one had come to.
+   * @throws {Error} the writer can't be used: says why, in words for the operator
+   */
+  static async open (options: LocalOptions<LastingWriter>, log: Pick<Logger, 'warn' | 'error'>): Promise<LocalStore> {
+    const store = new LocalStore(options)
+    const { last, aliveUntil, recovered, lost } = await options.writer.open((of, cells) => {
+      store.#load(of, cells)
+    }, () => {
+      store.#payOwed()
+    })
+    const now = store.#now()
+    store.#sequence = new Sequence(store.#now, last)
+    // It was one of before that: which names it counted is as unknown as how often, so all are full.
+    if (options.windows !== 'forget') store.#windows.fill(Math.min(aliveUntil, now) + MINUTE_MS)
+    if (lost > 0) {
+      log.error({ alert: 'ledger_cut', entries: lost,
+        last_entry: last.seq < 0 ? null : new Date(last.time).toISOString() },
+        'the ledger ends earlier than it did: its last entries are lost, such as by a write-ahead log ' +
+        '(gateway.db-wal) that was cut or left behind, or by a backup that is older. Stop the gateway and put back ' +
+        'what is missing, or it goes on from here')
+    }
+    if (recovered > 0) {
+      log.warn({ requests: recovered },
+        'the gateway died before these requests ended: they are charged for what they had produced')
+    }
+    return store
+  }
+
+  /** With nothing yet. */
+  constructor ({ writer, now = Date.now, progress_interval: progressInterval = 2000, windows = 'full' }: LocalOptions) {
+    this.#writer = writer
+    this.#now = now
+    this.#steadyNow = steady(now)
+    this.#sequence = new Sequence(now)
+    this.#windows = new Windows(now)
+    // Where nothing survives this process, there is nothing to note.
+    this.#notes = windows === 'full' && !writer.isPrompt ? new Notes(this.#windows, this.#steadyNow) : undefined
+    this.#progressInterval = writer.isPrompt ? Infinity : progressInterval
+  }
+
+  get trouble (): Error | undefined {
+    return this.#writer.trouble
+  }
+
+  book (booking: Booking): Awaitable<Booked> {
+    this.#refuseClosed()
+    if (!this.#books.announce(booking)) return this.#refused(booking)
+    const decisions = this.#decide()
+    const announced = { seq: this.#sequence.next(), booking, isNew: true }
+    decisions.announced.push(announced)
+    pushBooking(decisions.write.entries, booking, changeOf(booking), announced.seq, this.#sequence.time)
+    return after(this.#commit(decisions), () => announced.isNew ? 'new' : 'known')
+  }
+
+  /**
+   * Why there is not so much to take: now, or when what was decided before is recorded, for it may be what has taken
+   * the money.
+   */
+  async #refused ({ kind, reference }: Booking): Promise<Booked> {
+    await this.#next?.committed.catch(() => {})
+    return await this.#ask('booked', kind, reference) === undefined ? 'short' : 'known'
+  }
+
+  credit (account: string, reference: string, nanos: Nanos): Awaitable<boolean> {
+    return after(this.book({ kind: 'credit', account, reference, nanos }), (booked) => booked === 'new')
+  }
+
+  creditOf (reference: string): Awaitable<Nanos | undefined> {
+    return this.#writer.ask('booked', 'credit', reference)
+  }
+
+  hold (request: HoldRequest): HoldResult {
+    this.#refuseClosed()
+    this.#refuseUnwritable()
+    return this.#books.hold(request, this.#steadyNow())
+  }
+
+  wouldHold (request: HoldRequest): HoldResult {
+    this.#refuseClosed()
+    this.#refuseUnwritable()
+    return this.#books.wouldHold(request)
+  }
+
+  extend (requestId: string, nanos: Nanos, least?: Nanos): HoldResult {
+    this.#refuseClosed()
+    this.#refuseUnwritable()
+    return this.#books.extend(requestId, nanos, least)
+  }
+
+  settle (settlement: Settlement): Awaitable<Nanos> {
+    this.#refuseClosed()
+    const charge = this.#books.settle(settlement)
+    if (charge === undefined) return this.#settledBefore(settlement)
+    const decisions = this.#decide()
+    const settled = this.#charge(decisions, charge, settlement)
+    return after(this.#commit(decisions), () => chargeIn(settled))
+  }
+
+  async #settledBefore ({ request_id: id }: Settlement): Promise<Nanos> {
+    await this.#onItsWay(id)?.committed
+    const charged = this.#books.chargeOf(id)
+    if (charged === undefined) throw new Error(`the request ${id} has no hold to settle`)
+    return charged
+  }
+
+  /** Settled in memory: on its way to the ledger. */
+  #charge (decisions: Decisions, charge: Charge, settlement: Settlement): Settled {
+    const { request_id: id, nanos } = settlement
+    const { entries, forget } = decisions.write
+    const { hold } = charge
+    const seq = this.#sequence.next()
+    entries.push(seq, this.#sequence.time, 'settle')
+    pushSettlement(entries, hold, -charge.nanos, null, settlement)
+    if (nanos > charge.nanos) {
+      entries.push(this.#sequence.next(), this.#sequence.time, 'shortfall')
+      pushSettlement(entries, hold, 0n, nanos - charge.nanos, settlement)
+    }
+    if (hold.hasProgress) forget.push(id)
+    return decisions.settle(seq, charge)
+  }
+
+  release (requestId: string): Promise<void> | void {
+    if (this.#tasks.owns(requestId)) return
+    const hold = this.#books.release(requestId)
+    if (hold === undefined) return this.#onItsWay(requestId)?.release(requestId)
+    if (hold.hasProgress) this.#decide().write.forget.push(requestId)
+  }
+
+  async refund (requestId: string): Promise<void> {
+    if (this.#tasks.owns(requestId)) return                   // it is the task's, whatever becomes of the request
+    const settling = this.#onItsWay(requestId)
+    const hold = this.#books.release(requestId) ?? settling?.settled.get(requestId)?.charge.hold
+    if (settling !== undefined && settling === this.#next) settling.withdraw(requestId)
+    else await settling?.release(requestId)
+    const charge = this.#books.recentCharge(requestId)
+    if (charge?.nanos === 0n) this.#books.giveBack(charge)
+    else if (charge !== undefined) await this.#retryUntilWritten((decisions) => { this.#giveBack(decisions, charge) })
+    else if (hold?.hasProgress === true) await this.#retryUntilWritten(({ write }) => { write.forget.push(requestId) })
+  }
+
+  progress (soFar: Settlement): void {
+    this.#refuseClosed()
+    const charge = this.#books.previewCharge(soFar)
+    if (charge === undefined) return
+    const { hold, nanos } = charge
+    const now = this.#steadyNow()
+    if (now - hold.recordedAt < this.#progressInterval) return
+    hold.recordedAt = now
+    hold.hasProgress = true
+    pushSettlement(this.#decide().write.progress, hold, -nanos, soFar.nanos > nanos ? soFar.nanos - nanos : null, soFar)
+  }
+
+  admit (admission: Admission): AdmissionResult {
+    this.#refuseClosed()
+    const result = this.#windows.admit(admission)
+    if (result.kind === 'admitted' && this.#notes !== undefined) {
+      const cells = this.#notes.take(result.windows)
+      if (cells.length > 0) this.#decide().write.windows.push(...cells)
+    }
+    return result
+  }
+
+  wouldAdmit (admission: Admission): AdmissionResult {
+    this.#refuseClosed()
+    return this.#windows.wouldAdmit(admission)
+  }
+
+  leave (requestId: string): void {
+    this.#windows.leave(requestId)
+  }
+
+  balance (account: string): Balance {
+    return this.#books.balance(account)
+  }
+
+  keyUsage (key: string, period?: string): KeyUsage {
+    return this.#books.keyUsage(key, period)
+  }
+
+  openHolds (): number {
+    return this.#books.openHolds
+  }
+
+  async * entries (after?: string): AsyncIterable<Entry> {
+    for await (const cells of this.#writer.slices(after === undefined ? -1 : seqOf(after))) {
+      for (let i = 0; i < cells.length; i += ENTRY.length) yield Object.freeze(readEntry(cells, i))
+    }
+  }
+
+  async openTask (task: NewTask): Promise<void> {
+    this.#refuseClosed()
+    this.#refuseUnwritable()
+    const opened: Task = { ...task, is_open: true }
+    const day = this.#books.lower(task.request_id, task.nanos)
+    this.#tasks.claim(task.request_id)
+    const decisions = this.#decide()
+    pushTask(decisions.write.tasks, opened, day)
+    try {
+      await this.#commit(decisions)
+    } catch (thrown) {
+      this.#tasks.unclaim(task.request_id)
+      throw thrown
+    }
+    this.#tasks.put(opened)
+  }
+
+  noteTask (id: string, text: string): void {
+    const task = this.#tasks.find(id)
+    // Behind its end it would open it again.
+    if (task === undefined || this.#ending.has(id) || this.#closing !== undefined) return
+    const noted = { ...task, text }
+    this.#tasks.put(noted)
+    const decisions = this.#decide()
+    pushTask(decisions.write.tasks, noted, this.#books.dayOf(task.request_id))
+    void this.#commit(decisions)
+  }
+
+  async endTask (id: string, text: string, settlement?: Omit<Settlement, 'request_id'>): Promise<Nanos | undefined> {
+    this.#refuseClosed()
+    const running = this.#ending.get(id)
+    if (running !== undefined) return await running
+    const task = this.#tasks.find(id)
+    if (task === undefined) return undefined
+    const ending = this.#endTask(task, text, settlement).finally(() => { this.#ending.delete(id) })
+    this.#ending.set(id, ending)
+    return await ending
+  }
+
+  /** In one transaction with its entry, if it has one. */
+  async #endTask (task: Task, text: string, settlement: Omit<Settlement, 'request_id'> | undefined): Promise<Nanos> {
+    const { request_id: requestId } = task
+    const day = this.#books.dayOf(requestId)
+    const charge = settlement === undefined ? undefined : this.#books.settle({ ...settlement, request_id: requestId })
+    const decisions = this.#decide()
+    if (charge !== undefined) this.#charge(decisions, charge, { ...settlement!, request_id: requestId })
+    const nanos = charge?.nanos ?? 0n
+    pushTask(decisions.write.tasks, { ...task, text, nanos, is_open: false }, day)
+    await this.#commit(decisions)
+    this.#tasks.remove(task)
+    // What is given back is free when that is recorded: until then a restart would hold it again.
+    if (charge === undefined) this.#books.release(requestId)
+    return nanos
+  }
+
+  async removeTask (id: string): Promise<boolean> {
+    this.#refuseClosed()
+    return await this.#ask('removeTask', id)
+  }
+
+  async forgetTasks (createdBefore: number): Promise<number> {
+    this.#refuseClosed()
+    return await this.#ask('forgetTasks', createdBefore)
+  }
+
+  async task (id: string): Promise<Task | undefined> {
+    return this.#tasks.find(id) ?? await this.#ask('task', id)
+  }
+
+  async tasks (account: string, page: TaskPage): Promise<readonly Task[] | undefined> {
+    const found = await this.#ask('tasks', account, page)
+    return found?.map((task) => this.#tasks.find(task.id) ?? task)
+  }
+
+  findOpenTask (id: string): Task | undefined {
+    return this.#tasks.find(id)
+  }
+
+  openTasks (): readonly Task[] {
+    return this.#tasks.all()
+  }
+
+  async keepAnswer (answer: Answer): Promise<void> {
+    this.#refuseClosed()
+    await this.#ask('keepAnswer', answer)
+  }
+
+  async answer (account: string, name: string): Promise<Answer | undefined> {
+    return await this.#ask('answer', account, name)
+  }
+
+  async dropAnswer (account: string, name: string): Promise<void> {
+    await this.#ask('dropAnswer', account, name)
+  }
+
+  async forgetAnswers (createdBefore: number, most: number): Promise<number> {
+    return await this.#ask('forgetAnswers', createdBefore, most)
+  }
+
+  async *allTasks (): AsyncIterable<Task> {
+    for (let page = await this.#ask('allTasks', ''); page.length > 0;
+      page = await this.#ask('allTasks', page.at(-1)!.id)) { yield* page }
+  }
+
+  async *allAnswers (): AsyncIterable<Answer> {
+    const from = async (account: string, name: string): Promise<readonly Answer[]> =>
+      await this.#ask('allAnswers', account, name)
+    for (let page = await from('', ''); page.length > 0;
+      page = await from(page.at(-1)!.account, page.at(-1)!.name)) { yield* page }
+  }
+
+  async records (): Promise<readonly StoredRecord[]> {
+    return await this.#writer.ask('records')
+  }
+
+  async change (change: Change): Promise<boolean> {
+    this.#refuseClosed()
+    return await this.#writer.ask('change', change)
+  }
+
+  async changes (after: number, limit: number): Promise<readonly AuditLine[]> {
+    return await this.#writer.ask('changes', after, limit)
+  }
+
+  async verify (): Promise<Verification> {
+    return await (this.#verifying ??= this.#verify().finally(() => { this.#verifying = undefined }))
+  }
+
+  async close (): Promise<void> {
+    await (this.#closing ??= this.#close())
+  }
+
+  async #close (): Promise<void> {
+    this.#payOwed()
+    await undefined                                           // who insists has been told
+    this.#send()
+    await this.#writer.close(this.#windows.save().flatMap((cells) => [...cells, 0]))
+  }
+
+  /** @throws {GatewayError} service_unavailable: nobody answers at this moment */
+  async #ask<Of extends keyof Documents> (
+    of: Of,
+    ...args: Parameters<Documents[Of]>
+  ): Promise<ReturnType<Documents[Of]>> {
+    try {
+      return await this.#writer.ask(of, ...args)
+    } catch (cause) {
+      throw new GatewayError('service_unavailable', { cause })
+    }
+  }
+
+  /** Nobody buys what could not be charged. */
+  #refuseUnwritable (): void {
+    const { trouble: cause } = this
+    if (cause !== undefined) throw new GatewayError('service_unavailable', { cause })
+  }
+
+  #refuseClosed (): void {
+    if (this.#closing !== undefined) throw new Error('the store is closed')
+  }
+
+  #payOwed (): void {
+    if (this.#pendingDeletes.length + this.#insisting.length > 0) this.#decide()
+  }
+
+  #decide (): Decisions {
+    if (this.#next !== undefined) return this.#next
+    const decisions = this.#next = new Decisions(this.#books, this.#pendingDeletes, (isRecorded) => {
+      this.#noteEnd(decisions, isRecorded)
+    })
+    this.#pendingDeletes = []
+    for (const retry of this.#insisting.splice(0)) retry()
+    if (this.#sent.length === 0 && !this.#writer.isPrompt) setImmediate(() => { this.#send() })
+    return decisions
+  }
+
+  /** When it is recorded. @throws {GatewayError} nothing of it is */
+  #commit (decisions: Decisions): Awaitable<void> {
+    if (this.#writer.isPrompt) this.#send()
+    return decisions.isRecorded ? undefined : decisions.committed
+  }
+
+  #giveBack ({ refunds, write: { entries } }: Decisions, charge: Charge): void {
+    const seq = this.#sequence.next()
+    refunds.push({ seq, charge })
+    entries.push(seq, this.#sequence.time, 'adjust')
+    pushRefund(entries, charge.hold, charge.nanos, charge.settlement)
+  }
+
+  /** Until it is recorded: where a batch fails it is put into the next one that somebody decides. */
+  async #retryUntilWritten (put: (decisions: Decisions) => void): Promise<void> {
+    for (;;) {
+      const decisions = this.#decide()
+      put(decisions)
+      if (await Promise.resolve(this.#commit(decisions)).then(() => true, () => false)) return
+      await new Promise<void>((resolve) => { this.#insisting.push(resolve) })
+    }
+  }
+
+  #send (): void {
+    const decisions = this.#next
+    if (decisions === undefined) return
+    this.#next = undefined
+    decisions.seal()
+    this.#sent.push(decisions)
+    this.#writer.send(decisions)
+  }
+
+  #noteEnd (decisions: Decisions, isRecorded: boolean): void {
+    this.#sent.shift()
+    // Not at once: those who are told now decide something in this turn too.
+    if (this.#next !== undefined) setImmediate(() => { this.#send() })
+    if (isRecorded) return
+    const { windows } = decisions.write
+    for (let i = 0; i < windows.length; i += WINDOW.length) this.#notes?.drop(windows[i] as string)
+    for (const id of decisions.write.forget) if (!this.#books.hasHold(id)) this.#pendingDeletes.push(id)
+  }
+
+  /** The batch that settles a request, until it is recorded. */
+  #onItsWay (id: string): Decisions | undefined {
+    return this.#unrecorded().find((decisions) => decisions.settles(id))
+  }
+
+  #unrecorded (): readonly Decisions[] {
+    return this.#next === undefined ? this.#sent : [...this.#sent, this.#next]
+  }
+
+  #load (of: Loaded, cells: readonly Cell[]): void {
+    const width = of === 'task' ? TASK.length : of === 'window' ? WINDOW.length : of === 'period' ? 3 : 2
+    for (let i = 0; i < cells.length; i += width) {
+      const id = cells[i] as string
+      if (of === 'task') {
+        const { task, day } = readTask(cells, i)
+        this.#tasks.put(task)
+        this.#books.restore({ ...task, ...(day !== undefined && { day }) })
+      } else if (of === 'window') {
+        this.#windows.restore(id, cells[i + 1] as number, cells[i + 2] as string, cells[i + 3] as number, NOTE_MS)
+      } else if (of === 'period') { this.#books.loadPeriod(id, cells[i + 1] as string, BigInt(cells[i + 2]!)) }
+      else if (of === 'charge') { this.#books.remember(id, BigInt(cells[i + 1]!)) }
+      else { this.#books.load(of, id, BigInt(cells[i + 1]!)) }
+    }
+  }
+
+  async #verify (): Promise<Verification> {
+    const count = { account: 0, key: 0, period: 0 }
+    const differences: Difference[] = []
+    const entries = await this.#writer.verify(oldestCompared(this.#now()), (of, cells) => {
+      // The thread counts what it has committed, and told us before it told us this: the rest of memory is on its way
+      // to it.
+      const pending = new Sums()
+      for (const decisions of this.#unrecorded()) decisions.addTo(pending)
+      for (let i = 0; i < cells.length; i += 3) {
+        const [id, sum, disk] = cells.slice(i, i + 3) as [string, Nanos, Nanos]
+        const [period, key] = of === 'period' ? partsOf(id) : [undefined, id]
+        const memory = of === 'account'
+          ? this.#books.balance(id).balance - (pending.accounts.get(id) ?? 0n)
+          : this.#books.keyUsage(key, period).spent - (pending[of === 'key' ? 'keys' : 'periods'].get(id) ?? 0n)
+        count[of]++
+        if (disk !== sum) differences.push({ of, id, entries: sum, kept: disk, where: 'disk' })
+        if (memory !== sum) differences.push({ of, id, entries: sum, kept: memory, where: 'memory' })
+      }
+    })
+    return { entries, accounts: count.account, keys: count.key, differences }
+  }
+}

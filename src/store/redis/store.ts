@@ -1,0 +1,801 @@
+// The store that many processes share: every decision is one script in Redis (redis/lua/), of which each touches one
+// account and so one slot of a cluster. Any number of gateways decide alike, by Redis's clock.
+//
+// - `hold`, `extend` and `admit` are one round trip each. A repetition is known by the decision's number, so a
+//   connection that breaks
+//   in between is no reason to refuse.
+// - What a request was charged is known here: at most its hold. So `settle` and `refund` are written into the outbox
+//   (redis/outbox.ts), which
+// survives a kill, and answer; Redis hears of it right after, or when it is back. There the first one counts, by the
+// request's id.
+// - A hold and a slot belong to this process for half a minute, and again with each renewal. Those of a process that is
+//   dead are
+// given back then, or charged as far as it was known how far they had come; what it had settled comes from its outbox,
+// when it
+//   is started again. After an outage nobody's lease is over before its process had time to renew it.
+// - While Redis is away, decisions fail at once, or as `on_outage` says. Never is anything free, nor a key said to be
+//   wrong. When it is
+//   back it hears who lives and what was charged, and only then decides again (redis/link.ts).
+// - A failover may forget what was not replicated: holds and admissions, for as long as its lag was. Charges, what was
+//   given back, and
+//   bookings of the last minutes are told again to a Redis that may be another one than before.
+// - The balance of an account, what its keys have spent and its ledger change in one script: `verify` adds up one after
+//   the other.
+import { randomUUID } from 'node:crypto'
+import { readFile, writeFile } from 'node:fs/promises'
+import path from 'node:path'
+import type { Logger } from 'pino'
+import type { StoreConfig } from '../../config/config.ts'
+import { GatewayError } from '../../errors.ts'
+import { MOST_NANOS, type Nanos, parseUsd } from '../../money/nanos.ts'
+import { isDay } from '../../money/calendar.ts'
+import { startTimer, type Timer } from '../../base/timer.ts'
+import { refuseAmount, refuseBooking, refuseNegative, refuseUsage } from '../local/balances.ts'
+import { oldestKept } from '../periods.ts'
+import { clientFor, nameOf } from './address.ts'
+import { Admissions } from './admissions.ts'
+import { Aside } from './budget-lease.ts'
+import { checkServers } from './check-servers.ts'
+import { Delivery, type Message } from './outbox-delivery.ts'
+import { Ended } from './ended.ts'
+import { bookingName, merged, readEntry, reasonText, refundText, textOf, type Raw } from './entries.ts'
+import { refuseHalfFilled } from './import.ts'
+import { AwayError, Link } from './connection.ts'
+import { CHARGE_MS, LEASE_MS } from './lua/account.ts'
+import { Outbox } from './outbox.ts'
+import { RedisRecords } from './records.ts'
+import { Recent, type Charge, type Hold } from './requests.ts'
+import { eachOf, Space } from './keyspace.ts'
+import { RedisTasks } from './tasks.ts'
+import { verify } from './verify.ts'
+import { steady } from '../local/rate-windows.ts'
+import type { Admission, AdmissionResult, AuditLine, Balance, Beat, Booked, Booking, Change, Entry, HoldRequest,
+  HoldResult, KeyUsage, ReadRecords, Records, Settlement, Store, StoredRecord, StoreHealth,
+  Verification } from '../store.ts'
+import type { Answer, Answers, Movable, NewTask, Task, TaskPage, Tasks } from '../tasks.ts'
+
+export interface RedisStoreOptions {
+  readonly config: StoreConfig
+  /** the data folder, absolute: the outbox lies in it */
+  readonly folder: string
+  readonly log: Pick<Logger, 'info' | 'warn' | 'error'>
+  /** milliseconds since the epoch, for tests; absent: Redis's own time counts */
+  readonly now?: () => number
+  /** of what happens in the background */
+  readonly timer?: Timer
+}
+
+/** Leases are looked at so often, and renewed when a third of them is over. */
+const RENEW_MS = 5000
+const RENEW_AFTER_MS = LEASE_MS / 3
+/** Between two records of the same request's progress, and before the first. */
+const PROGRESS_MS = 2000
+/** Between two looks for holds of the dead, and of how many accounts: 30 microseconds of Redis for each. */
+const SWEEP_MS = 15_000
+const SWEPT_AT_ONCE = 500
+/** Charges that can be given back are remembered whole; whoever gives one back does it when it is answered. */
+const REFUNDABLE = 5000
+/** A message that waited for longer may have arrived so long ago that Redis has forgotten it: the ledger knows. */
+const OLD_MS = CHARGE_MS - 3_600_000
+/** Entries of an account at a time. */
+const PAGE = 500
+/** For what is on its way at the end. */
+const CLOSE_MS = 5000
+
+const UNCHECKED = 'The balance cannot be checked at this moment. Nothing was charged: try again in {wait}.'
+
+export class RedisStore implements Store, Records, Tasks, Answers, Movable {
+  readonly #config: StoreConfig
+  readonly #log: RedisStoreOptions['log']
+  readonly #timer: Timer
+  readonly #link: Link
+  readonly #space: Space
+  /** for what Redis must hear before it is asked anything */
+  readonly #early: Space
+  readonly #outbox: Outbox
+  readonly #delivery: Delivery
+  readonly #ended: Ended
+  readonly #tasks: RedisTasks
+  readonly #records: RedisRecords
+  readonly #owner = randomUUID()
+  readonly #holds = new Map<string, Hold>()
+  readonly #admissions: Admissions
+  readonly #charges = new Recent<Charge>(REFUNDABLE)
+  readonly #charged = new Recent<Nanos>()
+  /** accounts and keys that Redis has on its lists */
+  readonly #listed = new Set<string>()
+  /** where this process may go on with what it has set aside */
+  readonly #aside: Aside | undefined
+  readonly #steady: () => number
+  readonly #taken = new Set<(id: string) => void>()
+  readonly #cancels = new Map<string, () => void>()
+  /** the ids of the Redis that was told everything */
+  #known = ''
+  readonly #knownFile: string
+  /** when that is written down */
+  #noted: Promise<void> | undefined
+  #sweepCursor = '0'
+  /** accounts whose holds could not be judged when they were looked at, or not all of them */
+  #unswept: string[] = []
+  #closing: Promise<void> | undefined
+
+  /** @throws {Error} Redis or the data folder can't be used: says why, in words for the operator */
+  static async open (options: RedisStoreOptions): Promise<RedisStore> {
+    const { config, folder, log, timer = startTimer } = options
+    const outbox = await Outbox.open(path.join(folder, 'outbox'), log as Logger)
+    let store: RedisStore | undefined
+    const link = new Link({
+      client: clientFor(config), name: nameOf(config), timeout: config.timeout, log, timer,
+      onAway: () => { if (store !== undefined) store.#delivery.hold() },
+      onBack: async () => store === undefined || await store.#noteBack(),
+      onUp: () => { if (store !== undefined) void store.#delivery.go() }
+    })
+    try {
+      await link.open()
+      await link.patiently(async () => { await checkServers(link.masters(), log) })
+      const opened = store = new RedisStore(options, link, outbox)
+      opened.#known = await readFile(opened.#knownFile, 'utf8').catch(() => '')
+      await link.patiently(async () => { await refuseHalfFilled(opened.#space) })
+      await link.patiently(async () => { await opened.#tasks.take() })
+      await opened.#tell()
+      opened.#begin()
+      return opened
+    } catch (thrown) {
+      link.close()
+      await outbox.close()
+      throw thrown
+    }
+  }
+
+  private constructor (
+    { config, folder, log, now, timer = startTimer }: RedisStoreOptions,
+    link: Link,
+    outbox: Outbox
+  ) {
+    this.#knownFile = path.join(folder, 'outbox', 'redis-ids.json')
+    this.#config = config
+    this.#log = log
+    this.#timer = timer
+    this.#link = link
+    this.#outbox = outbox
+    this.#steady = now ?? steady(Date.now)
+    this.#space = new Space(link, config.prefix, now)
+    this.#early = new Space(link, config.prefix, now, link.early)
+    this.#delivery = new Delivery(outbox, async (message) => { await this.#send(message) }, log)
+    this.#ended = new Ended(this.#early)
+    this.#tasks = new RedisTasks(this.#space, this.#delivery, this.#owner, (id) => {
+      for (const told of this.#taken) { told(id) }
+    })
+    this.#records = new RedisRecords(this.#space, timer, log)
+    const { limits, money, lease_usd: lease } = config.on_outage
+    this.#aside = money === 'degrade' ? new Aside(this.#space, this.#owner, parseUsd(lease), this.#steady) : undefined
+    this.#admissions = new Admissions(this.#space, this.#ended, limits, this.#steady)
+  }
+
+  #begin (): void {
+    this.#every('renew', RENEW_MS, async () => { await this.#renewAll() })
+    this.#every('sweep', SWEEP_MS, async () => { await this.#sweep() })
+  }
+
+  get health (): StoreHealth {
+    const { auth, limits, money } = this.#config.on_outage
+    const { isUp, lag } = this.#link
+    return { isUp, lagSeconds: lag, pending: this.#delivery.size,
+      holds: this.#holds.size + this.#tasks.allOpen().length, refusesKeys: !isUp && auth === 'deny',
+      refusesRequests: !isUp && (limits === 'deny' || money === 'deny') }
+  }
+
+  get trouble (): Error | undefined {
+    return this.#outbox.trouble
+  }
+
+  async book (booking: Booking): Promise<Booked> {
+    this.#refuseClosed()
+    refuseBooking(booking)
+    const { kind, account, reference, nanos, reason } = booking
+    await this.#space.orUnavailable(this.#list(account))
+    const booked = await this.#space.orUnavailable(this.#book(booking, false))
+    if (booked === 'new') {
+      await this.#delivery.keep(kind === 'credit'
+        ? { of: kind, account, reference, nanos: `${nanos}` }
+        : { of: 'book', kind, account, reference, nanos: `${nanos}`, ...(reason !== undefined && { reason }) })
+    }
+    return booked
+  }
+
+  /**
+   * The reference first, which belongs to no account; whoever finds it taken ends what its finder had begun.
+   * @param isTold it was booked before, in a Redis that may have lost it
+   */
+  async #book (booking: Booking, isTold: boolean): Promise<Booked> {
+    const { kind, account, reference, nanos } = booking
+    const name = bookingName(kind, reference)
+    const key = this.#space.single(`reference:${name}`)
+    const own = `${nanos} ${account}`
+    const before = await this.#link.early.call(async (client) => await client.set(key, own, 'NX', 'GET'))
+    const [, claimed, owner] = /^(\d+) (.*)$/s.exec(before ?? own)!
+    const told = await this.#early.ask('book', owner!, name, kind, reference, claimed!, reasonText(booking),
+      isTold ? 1 : 0) as Booked | 'much'
+    if (told === 'much' || told === 'short') await this.#link.early.run('withdraw', key, own)
+    if (told === 'much') throw new RangeError(`the balance of ${account} would pass ${MOST_NANOS} nano-dollars`)
+    return told === 'new' && owner !== account ? 'known' : told
+  }
+
+  async credit (account: string, reference: string, nanos: Nanos): Promise<boolean> {
+    return await this.book({ kind: 'credit', account, reference, nanos }) === 'new'
+  }
+
+  async creditOf (reference: string): Promise<Nanos | undefined> {
+    const found = await this.#read(async (client) => await client.get(this.#space.single(`reference:${reference}`)))
+    const [, nanos, account] = /^(\d+) (.*)$/s.exec(found ?? '') ?? []
+    if (nanos === undefined) return undefined
+    const isThere = await this.#read(async (client) =>
+      await client.sismember(this.#space.of(account!, 'references'), reference)
+    )
+    return isThere === 1 ? BigInt(nanos) : undefined
+  }
+
+  async hold (request: HoldRequest): Promise<HoldResult> {
+    this.#refuseUnholdable(request)
+    const { request_id: id, account, key, day = '' } = request
+    const hold: Hold = { account, key, day, oldest: oldestOf(day), nanos: 0n, notedAt: this.#steady(),
+      renewedAt: this.#steady() }
+    const ask = async (): Promise<HoldResult> => {
+      // Beside it: another round trip is not waited for.
+      const [result] = await Promise.all([this.#askForHold('hold', request), this.#list(account, key)])
+      return result
+    }
+    let result: HoldResult
+    try {
+      result = await ask()
+      this.#aside?.note(account)
+      if (result.kind === 'refused' && result.by === 'balance' && this.#aside?.has(account) === true) {
+        await this.#aside.giveBack(account)
+        result = await ask()
+      }
+    } catch (thrown) {
+      if (!(thrown instanceof AwayError)) throw thrown
+      const own = this.#aside?.take(request)
+      if (own?.kind === 'held') {
+        this.#holds.set(id, { ...hold, nanos: own.nanos, renewedAt: Infinity, aside: this.#aside!.id })
+        return own
+      }
+      // It may have been taken: then it can be given back, and is not renewed.
+      if (!thrown.isUnasked) this.#holds.set(id, { ...hold, renewedAt: Infinity })
+      throw this.#refused(thrown, UNCHECKED)
+    }
+    if (result.kind === 'held') this.#holds.set(id, { ...hold, nanos: result.nanos })
+    return result
+  }
+
+  async wouldHold (request: HoldRequest): Promise<HoldResult> {
+    this.#refuseUnholdable(request)
+    try {
+      return await this.#askForHold('wouldHold', request)
+    } catch (thrown) {
+      throw this.#refused(thrown, UNCHECKED)
+    }
+  }
+
+  /** @throws what `hold` refuses before Redis is asked */
+  #refuseUnholdable (request: HoldRequest): void {
+    const { request_id: id, nanos, day = '', usage_limit_month: month, usage_limit_day: today } = request
+    this.#refuseClosed()
+    this.#refuseUnwritable()
+    refuseNegative(nanos)
+    if (day === '' ? month !== undefined || today !== undefined : !isDay(day)) {
+      throw new RangeError(`no calendar day: ${day}`)
+    }
+    if (this.#holds.has(id) || this.#charged.get(id) !== undefined) {
+      throw new Error(`the request ${id} has a hold or a settlement already`)
+    }
+  }
+
+  /** @throws {AwayError} */
+  async #askForHold (script: 'hold' | 'wouldHold', request: HoldRequest): Promise<HoldResult> {
+    const { request_id: id, account, key, nanos, least = 0n, day = '', usage_limit: ever, usage_limit_month: month,
+      usage_limit_day: today, low_balance: low = 0n } = request
+    const told = await this.#space.decide(script, account, id, key, `${nanos}`, `${least}`, day, oldestOf(day),
+      `${ever ?? ''}`, `${month ?? ''}`, `${today ?? ''}`, `${low}`)
+    return readResult(told as string[], request)
+  }
+
+  async extend (requestId: string, nanos: Nanos, least = nanos): Promise<HoldResult> {
+    this.#refuseClosed()
+    this.#refuseUnwritable()
+    refuseNegative(nanos)
+    refuseNegative(least)
+    const hold = this.#holds.get(requestId)
+    if (hold === undefined) throw new Error(`the request ${requestId} has no hold to extend`)
+    let result: HoldResult | undefined
+    try {
+      result = hold.aside === undefined
+        ? readResult(await this.#space.decide('extend', hold.account, requestId, `${nanos}`, `${least}`) as string[], {
+          request_id: requestId,
+          key: hold.key
+        })
+        : this.#aside!.extend(hold.account, hold.nanos, nanos, least)
+    } catch (thrown) {
+      throw this.#refused(thrown, 'The balance cannot be checked at this moment.')
+    }
+    if (result === undefined) {
+      throw new GatewayError('auth_unavailable', { message: 'The balance cannot be checked at this moment.' })
+    }
+    if (result.kind === 'held') hold.nanos = result.nanos
+    return result
+  }
+
+  async settle (settlement: Settlement): Promise<Nanos> {
+    this.#refuseClosed()
+    const { request_id: id, nanos, usage } = settlement
+    refuseAmount(nanos)
+    refuseUsage(usage)
+    const before = this.#charges.get(id)
+    if (before !== undefined) {
+      await before.recorded
+      return before.nanos
+    }
+    const charged = this.#charged.get(id)
+    if (charged !== undefined) return charged
+    const hold = this.#holds.get(id)
+    if (hold === undefined) throw new Error(`the request ${id} has no hold to settle`)
+    const { account, key, day, oldest } = hold
+    const covered = nanos < hold.nanos ? nanos : hold.nanos
+    const recorded = this.#delivery.post({ of: 'settle', account, id, key, day, oldest, nanos: `${covered}`,
+      shortfall: `${nanos - covered}`, what: textOf(settlement), at: this.#space.nearly,
+      ...(hold.aside !== undefined && { aside: hold.aside }) })
+    const charge: Charge = { hold, settlement, nanos: covered, recorded, isGivenBack: false }
+    this.#holds.delete(id)
+    this.#charges.set(id, charge)
+    this.#charged.set(id, covered)
+    try {
+      await recorded
+    } catch (thrown) {
+      this.#charges.delete(id)
+      this.#charged.delete(id)
+      if (!charge.isGivenBack) this.#holds.set(id, hold)
+      throw thrown
+    }
+    if (hold.aside !== undefined) this.#aside!.end(account, hold.nanos - covered)
+    return charge.nanos
+  }
+
+  async release (requestId: string): Promise<void> {
+    const hold = this.#holds.get(requestId)
+    if (hold === undefined) return
+    this.#holds.delete(requestId)
+    await this.#giveBack(requestId, hold)
+  }
+
+  /**
+   * What Redis was told of its progress it charges by itself where it does not hear of us for longer than a lease: that
+   * is given back too.
+   */
+  async #giveBack (id: string, hold: Hold): Promise<void> {
+    if (hold.aside !== undefined) {
+      this.#aside!.end(hold.account, hold.nanos)
+      return
+    }
+    const { account, key, day, progress: what } = hold
+    if (what === undefined) await this.#ended.giveBack('release', account, id)
+    else await this.#delivery.post({ of: 'refund', account, id, key, day, what })
+  }
+
+  async refund (requestId: string): Promise<void> {
+    const hold = this.#holds.get(requestId)
+    if (hold !== undefined) { await this.release(requestId); return }
+    const charge = this.#charges.get(requestId)
+    if (charge === undefined || charge.isGivenBack) return
+    charge.isGivenBack = true
+    const { account, key, day } = charge.hold
+    try {
+      await charge.recorded
+    } catch {
+      await this.#giveBack(requestId, charge.hold)
+      return
+    }
+    charge.nanos = 0n
+    this.#charged.set(requestId, 0n)
+    await this.#delivery.post({ of: 'refund', account, id: requestId, key, day, what: refundText(charge.settlement) })
+  }
+
+  async progress (soFar: Settlement): Promise<void> {
+    this.#refuseClosed()
+    const { request_id: id, nanos, usage } = soFar
+    refuseAmount(nanos)
+    refuseUsage(usage)
+    const hold = this.#holds.get(id)
+    const now = this.#steady()
+    if (hold === undefined || hold.aside !== undefined || now - hold.notedAt < PROGRESS_MS) return
+    hold.notedAt = now
+    hold.progress = refundText(soFar)
+    const covered = nanos < hold.nanos ? nanos : hold.nanos
+    // The next one comes in two seconds.
+    await this.#space.ask('progress', hold.account, id, `${covered}`, `${nanos - covered}`, textOf(soFar)).catch(
+      (thrown: unknown) => {
+        if (!(thrown instanceof AwayError)) throw thrown
+      }
+    )
+  }
+
+  async admit (admission: Admission): Promise<AdmissionResult> {
+    this.#refuseClosed()
+    return await this.#admissions.admit(admission)
+  }
+
+  async wouldAdmit (admission: Admission): Promise<AdmissionResult> {
+    this.#refuseClosed()
+    return await this.#admissions.wouldAdmit(admission)
+  }
+
+  async leave (requestId: string): Promise<void> {
+    await this.#admissions.leave(requestId)
+  }
+
+  async balance (account: string): Promise<Balance> {
+    const [balance, held, open] = await this.#read(async (client) =>
+      await client.hmget(this.#space.of(account), 'balance', 'held', 'open')
+    )
+    return { balance: BigInt(balance ?? 0), held: BigInt(held ?? 0), open_holds: Number(open ?? 0) }
+  }
+
+  async keyUsage (key: string, period?: string): Promise<KeyUsage> {
+    const suffix = period === undefined ? '' : `:${period}`
+    const accounts = await this.#read(async (client) => await client.smembers(this.#space.single(`accounts_of:${key}`)))
+    const usages = await eachOf(accounts,
+      async (account) =>
+        await this.#read(async (client) =>
+          await client.hmget(this.#space.of(account, `key:${key}`), `s${suffix}`, `h${suffix}`)
+        ))
+    return usages.reduce<KeyUsage>(
+      (sum, [spent, held]) => ({ spent: sum.spent + BigInt(spent ?? 0), held: sum.held + BigInt(held ?? 0) }),
+      { spent: 0n, held: 0n }
+    )
+  }
+
+  async openHolds (): Promise<number> {
+    const counts = await eachOf(await this.#space.accounts(),
+      async (account) => await this.#read(async (client) => await client.hget(this.#space.of(account), 'open')))
+    return counts.reduce((sum, count) => sum + Number(count ?? 0), 0)
+  }
+
+  async * entries (after?: string): AsyncIterable<Entry> {
+    yield * merged(await this.#space.accounts(), async (account, from) => await this.#page(account, from), after)
+  }
+
+  async #page (account: string, from: string, to?: string): Promise<readonly Raw[]> {
+    return await this.#space.orUnavailable(this.#slice(account, from, to))
+  }
+
+  /** @throws {AwayError} */
+  async #slice (account: string, from: string, to = '+'): Promise<readonly Raw[]> {
+    return await this.#link.early.call(async (client) =>
+      await client.xrange(this.#space.of(account, 'ledger'), from, to, 'COUNT', PAGE)
+    )
+  }
+
+  async verify (): Promise<Verification> {
+    return await verify(this.#space, async (account, from, to) => await this.#page(account, from, to))
+  }
+
+  async openTask (task: NewTask): Promise<void> {
+    this.#refuseClosed()
+    const { request_id: requestId, nanos } = task
+    const hold = this.#holds.get(requestId)
+    if (hold === undefined || hold.nanos < nanos) {
+      throw new Error(`the request ${requestId} has no hold of ${nanos} nano-dollars`)
+    }
+    await this.#tasks.open(task, hold)
+    this.#holds.delete(requestId)
+  }
+
+  noteTask (id: string, text: string): void {
+    if (this.#closing === undefined) this.#tasks.note(id, text)
+  }
+
+  async endTask (id: string, text: string, settlement?: Omit<Settlement, 'request_id'>): Promise<Nanos | undefined> {
+    this.#refuseClosed()
+    if (settlement !== undefined) {
+      refuseAmount(settlement.nanos)
+      refuseUsage(settlement.usage)
+    }
+    return await this.#tasks.end(id, text, settlement)
+  }
+
+  async removeTask (id: string): Promise<boolean> {
+    return await this.#tasks.remove(id)
+  }
+
+  async forgetTasks (createdBefore: number): Promise<number> {
+    return await this.#tasks.forget(createdBefore)
+  }
+
+  async task (id: string): Promise<Task | undefined> {
+    return await this.#tasks.find(id)
+  }
+
+  async tasks (account: string, page: TaskPage): Promise<readonly Task[] | undefined> {
+    return await this.#tasks.list(account, page)
+  }
+
+  findOpenTask (id: string): Task | undefined {
+    return this.#tasks.findOpen(id)
+  }
+
+  openTasks (): readonly Task[] {
+    return this.#tasks.allOpen()
+  }
+
+  watchTasks (onTaken: (id: string) => void): () => void {
+    this.#taken.add(onTaken)
+    return () => { this.#taken.delete(onTaken) }
+  }
+
+  async keepAnswer (answer: Answer): Promise<void> {
+    this.#refuseClosed()
+    await this.#tasks.keepAnswer(answer)
+  }
+
+  async answer (account: string, name: string): Promise<Answer | undefined> {
+    return await this.#tasks.answer(account, name)
+  }
+
+  async dropAnswer (account: string, name: string): Promise<void> {
+    await this.#tasks.dropAnswers(account, name)
+  }
+
+  async forgetAnswers (createdBefore: number, most: number): Promise<number> {
+    return await this.#tasks.forgetAnswers(createdBefore, most)
+  }
+
+  async claimAnswer (account: string, name: string, requestId: string): Promise<boolean> {
+    return await this.#tasks.claim(account, name, requestId)
+  }
+
+  async unclaimAnswer (requestId: string): Promise<void> {
+    await this.#tasks.unclaim(requestId)
+  }
+
+  async records (): Promise<readonly StoredRecord[]> {
+    return await this.#records.all()
+  }
+
+  async recordsSince (mark: string): Promise<ReadRecords> {
+    return await this.#records.since(mark)
+  }
+
+  async change (change: Change): Promise<boolean> {
+    this.#refuseClosed()
+    return await this.#records.change(change)
+  }
+
+  async changes (after: number, limit: number): Promise<readonly AuditLine[]> {
+    return await this.#records.changes(after, limit)
+  }
+
+  async beat (id: string, life: number, text = ''): Promise<void> {
+    await this.#records.beat(id, life, text)
+  }
+
+  async beats (): Promise<readonly Beat[]> {
+    return await this.#records.beats()
+  }
+
+  async * allTasks (): AsyncIterable<Task> {
+    yield * this.#tasks.all()
+  }
+
+  async * allAnswers (): AsyncIterable<Answer> {
+    yield * this.#tasks.allAnswers()
+  }
+
+  watchRecords (onChange: () => void): () => void {
+    return this.#records.watch(onChange)
+  }
+
+  async close (): Promise<void> {
+    await (this.#closing ??= this.#close())
+  }
+
+  async #close (): Promise<void> {
+    for (const cancel of this.#cancels.values()) cancel()
+    this.#records.close()
+    this.#delivery.stop()
+    if (this.#link.isUp) {
+      await before(CLOSE_MS, (async () => {
+        await this.#delivery.drain()
+        await this.#delivery.idle()
+        await this.#tasks.leave()
+        await this.#aside?.close()
+      })())
+    }
+    if (this.#delivery.size > 0) {
+      this.#log.warn({ pending: this.#delivery.size },
+        'charges wait in the outbox: they reach Redis when the next gateway starts on this data folder')
+    }
+    this.#link.close()
+    await this.#noted
+    await this.#outbox.close()
+  }
+
+  /** What each message does in Redis. @throws {AwayError} it is unknown whether it has arrived */
+  async #send (message: Message): Promise<void> {
+    const { of, account } = message
+    if (of === 'credit') { await this.#book({ ...message, kind: of, nanos: BigInt(message.nanos) }, true) }
+    else if (of === 'book') { await this.#book({ ...message, nanos: BigInt(message.nanos) }, true) }
+    else if (of === 'untask') { await this.#early.ask('untask', account, message.id, message.task) }
+    else if (of === 'refund') {
+      await this.#early.ask('refund', account, message.id, message.key, message.day, message.what)
+    } else {
+      const { id, key, day, oldest, nanos, shortfall, what, at, aside = '' } = message
+      if (this.#space.nearly - at > OLD_MS && await this.#isSettled(account, id, at)) return
+      // At once: whoever asks next must not overtake it.
+      await Promise.all([this.#early.ask('settle', account, id, nanos, shortfall, key, day, oldest, what, aside),
+        this.#list(account, key)])
+    }
+  }
+
+  /** @param since milliseconds since the epoch */
+  async #isSettled (account: string, reference: string, since: number): Promise<boolean> {
+    for (let from = `${(since - 60_000) * 1000}`, page: readonly Raw[];
+      (page = await this.#slice(account, from)).length > 0; from = `(${page.at(-1)![0]}`) {
+      if (
+        page.some((raw) => {
+          const entry = readEntry(account, raw)
+          return entry.kind === 'settle' && entry.reference === reference
+        })
+      ) return true
+    }
+    return false
+  }
+
+  /** So that somebody who asks for all finds it. */
+  async #list (account: string, key?: string): Promise<void> {
+    const name = key === undefined ? account : `${account} ${key}`
+    if (this.#listed.has(name)) return
+    await this.#link.early.call(async (client) => await Promise.all([
+      client.sadd(this.#space.single('accounts'), account),
+      ...(key === undefined ? [] : [client.sadd(this.#space.single(`accounts_of:${key}`), account)])
+    ]))
+    this.#listed.add(name)
+  }
+
+  async #read<T> (
+    command: Parameters<Link['call']>[0] & ((client: Parameters<Parameters<Link['call']>[0]>[0]) => Promise<T>)
+  ): Promise<T> {
+    return await this.#space.orUnavailable(this.#link.call(command))
+  }
+
+  #refused (thrown: unknown, message: string): unknown {
+    return thrown instanceof AwayError ? new GatewayError('auth_unavailable', { cause: thrown, message }) : thrown
+  }
+
+  /**
+   * Redis is back: first it hears who lives, then what it has missed. Never rejects.
+   * @returns false: it is away again
+   */
+  async #noteBack (): Promise<boolean> {
+    this.#delivery.hold()
+    try {
+      await this.#renew(true)
+      await this.#ended.giveLate()
+    } catch {
+      return false
+    }
+    return await this.#tell()
+  }
+
+  /**
+   * What has not arrived; and to a Redis that this process, or the one before it, has not known, all of the last
+   * minutes. Never rejects.
+   * @returns false: it is away
+   */
+  async #tell (): Promise<boolean> {
+    const ids = JSON.stringify([...this.#link.ids].toSorted())
+    if (ids === this.#known) return await this.#delivery.drain()
+    this.#listed.clear()
+    return await this.#delivery.tell(ids, () => {
+      this.#known = ids
+      this.#noted = writeFile(this.#knownFile, ids, { mode: 0o600 }).catch((err: unknown) => {
+        this.#log.warn({ err }, 'it could not be noted which Redis was told everything: the next start tells it again')
+      })
+    })
+  }
+
+  /** @param all those too that were renewed a moment ago */
+  async #renew (all = false): Promise<void> {
+    const now = this.#steady()
+    const due = new Map<string, { readonly holds: string[], readonly slots: string[] }>()
+    const dueOf = (account: string): { readonly holds: string[], readonly slots: string[] } => {
+      let one = due.get(account)
+      if (one === undefined) due.set(account, one = { holds: [], slots: [] })
+      return one
+    }
+    const by = all ? now : now - RENEW_AFTER_MS
+    for (const [id, hold] of this.#holds) {
+      if (hold.renewedAt > by) continue
+      hold.renewedAt = now
+      dueOf(hold.account).holds.push(id)
+    }
+    for (const [account, name, id] of this.#admissions.renewed(by)) { dueOf(account).slots.push(name, id) }
+    await eachOf([...due], async ([account, { holds, slots }]) => {
+      await this.#early.ask('renew', account, holds.length, ...holds, ...slots)
+    })
+  }
+
+  async #renewAll (): Promise<void> {
+    if (!this.#link.isUp) return
+    await this.#renew()
+    await this.#tasks.renew()
+    await this.#delivery.drain()
+    if (this.#delivery.size === 0) await this.#aside?.renew()
+  }
+
+  /**
+   * Some accounts at a time: those that nobody asks for would keep the holds of the dead. An account is silent for as
+   * long as it takes to come round to it again, so the first look at it only begins the time in which those who live
+   * may say so: it is looked at again in the next round.
+   */
+  async #sweep (): Promise<void> {
+    const [cursor, accounts] = await this.#link.call(async (client) =>
+      await client.sscan(this.#space.single('accounts'), this.#sweepCursor, 'COUNT', SWEPT_AT_ONCE)
+    )
+    this.#sweepCursor = cursor
+    const due = new Set([...this.#unswept.splice(0), ...accounts])
+    await eachOf([...due], async (account) => {
+      if (await this.#space.ask('sweep', account) !== 0) this.#unswept.push(account)
+    })
+  }
+
+  #every (name: string, ms: number, work: () => Promise<void>): void {
+    this.#cancels.set(name, this.#timer(ms * (0.9 + 0.2 * Math.random()), () => {
+      work().catch((err: unknown) => {
+        if (!(err instanceof AwayError)) {
+          this.#log.error({ err }, 'what the store does in the background has failed: it is tried again')
+        }
+      }).finally(() => {
+        if (this.#closing === undefined) this.#every(name, ms, work)
+      })
+    }))
+  }
+
+  /** Nobody buys what could not be charged. */
+  #refuseUnwritable (): void {
+    const { trouble: cause } = this
+    if (cause !== undefined) throw new GatewayError('service_unavailable', { cause })
+  }
+
+  #refuseClosed (): void {
+    if (this.#closing !== undefined) throw new Error('the store is closed')
+  }
+}
+
+/**
+ * @throws {RangeError} what the key has spent would not be a number any more
+ * @throws {Error} there is a hold or a settlement already; or none to extend
+ */
+function oldestOf (day: string): string {
+  return day === '' ? '' : oldestKept(day)
+}
+
+function readResult (
+  [kind, ...told]: readonly string[],
+  { request_id: id, key }: Pick<HoldRequest, 'request_id' | 'key'>
+): HoldResult {
+  if (kind === 'taken') throw new Error(`the request ${id} has a hold or a settlement already`)
+  if (kind === 'none') throw new Error(`the request ${id} has no hold to extend`)
+  if (kind === 'much') throw new RangeError(`the usage of ${key} would pass ${MOST_NANOS} nano-dollars`)
+  if (kind === 'held') return { kind: 'held', nanos: BigInt(told[0]!) }
+  const [by, period, needed, available, others] = told as ['balance' | 'usage_limit' | 'low_balance',
+    '' | 'day' | 'month', string, string, string]
+  return { kind: 'refused', by, needed: BigInt(needed), available: BigInt(available), held_by_others: BigInt(others),
+    ...(period !== '' && { period }) }
+}
+
+/** Whatever it takes longer is not waited for. Never rejects. */
+async function before (ms: number, work: Promise<unknown>): Promise<void> {
+  const timeout = Promise.withResolvers<void>()
+  const timer = setTimeout(timeout.resolve, ms)
+  await Promise.race([work.catch(() => {}), timeout.promise])
+  clearTimeout(timer)
+}

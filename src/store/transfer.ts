@@ -1,0 +1,127 @@
+// All that a store keeps, as rows: what one driver gives and another one takes. And what rows add up to, so that both
+// sides can be compared, in whatever order they come.
+import { hash } from 'node:crypto'
+import type { Nanos } from '../money/nanos.ts'
+import type { AuditLine, Entry, Records, Store, StoredRecord } from './store.ts'
+import { Sums } from './sums.ts'
+import type { Answer, Movable, Task } from './tasks.ts'
+
+export type Row =
+  | { readonly of: 'record', readonly value: StoredRecord }
+  | { readonly of: 'audit', readonly value: AuditLine }
+  | { readonly of: 'entry', readonly value: Entry }
+  | { readonly of: 'task', readonly value: Task }
+  | { readonly of: 'answer', readonly value: Answer }
+
+/** At a time. */
+const AUDIT_PAGE = 1000
+
+/** In the order in which a store takes them: a task after the entry that it was charged with, an answer after both. */
+export async function * rowsOf (store: Store & Records & Movable): AsyncIterable<Row> {
+  for (const value of await store.records()) yield { of: 'record', value }
+  for (let after = 0; ;) {
+    const page = await store.changes(after, AUDIT_PAGE)
+    for (const value of page) yield { of: 'audit', value }
+    if (page.length < AUDIT_PAGE) break
+    after = page.at(-1)!.id
+  }
+  for await (const value of store.entries()) yield { of: 'entry', value }
+  for await (const value of store.allTasks()) yield { of: 'task', value }
+  for await (const value of store.allAnswers()) yield { of: 'answer', value }
+}
+
+/** Amounts are text in JSON: its numbers are doubles. */
+export function writeRow ({ of, value }: Row): string {
+  return JSON.stringify({ [of]: value }, (_name, part: unknown) => typeof part === 'bigint' ? `${part}` : part)
+}
+
+/** @throws {Error} it is no row */
+export function readRow (text: string): Row {
+  const [pair] = Object.entries(JSON.parse(text) as Record<string, Readonly<Record<string, unknown>>>)
+  if (pair === undefined) throw new Error('an empty object')
+  const [of, value] = pair
+  switch (of) {
+    case 'record': case 'audit': case 'answer': return { of, value } as unknown as Row
+    case 'task': return { of, value: { ...value, nanos: BigInt(value['nanos'] as string) } } as unknown as Row
+    case 'entry': {
+      const shortfall = value['shortfall'] as string | undefined
+      return { of,
+        value: { ...value, nanos: BigInt(value['nanos'] as string),
+          ...(shortfall !== undefined && { shortfall: BigInt(shortfall) }) } } as unknown as Row
+    }
+    default: throw new Error(`nobody knows what "${of}" is`)
+  }
+}
+
+/** Two stores that have the same keep the same. */
+export interface Total {
+  readonly records: number
+  readonly audit: number
+  readonly entries: number
+  readonly tasks: number
+  readonly answers: number
+  readonly accounts: number
+  readonly keys: number
+  /** of all accounts */
+  readonly balance: string
+  /** of all keys, ever */
+  readonly spent: string
+  /** what the operator bore */
+  readonly shortfall: string
+  /** of all rows */
+  readonly fingerprint: string
+}
+
+const MODULUS = 2n ** 256n
+
+export class Inventory {
+  readonly #sums = new Sums()
+  readonly #counts: Record<Row['of'], number> = { record: 0, audit: 0, entry: 0, task: 0, answer: 0 }
+  #shortfall: Nanos = 0n
+  #fingerprint = 0n
+
+  add (row: Row): void {
+    this.#counts[row.of]++
+    // Summed, not chained: entries of several accounts of the same millisecond have no order that all drivers share.
+    this.#fingerprint = (this.#fingerprint + BigInt(`0x${hash('sha256', JSON.stringify(canonical(row)))}`)) % MODULUS
+    if (row.of !== 'entry') return
+    const { account, key, nanos, shortfall = 0n } = row.value
+    this.#sums.add(account, key, nanos, undefined)            // without its day: of years, those would be millions
+    this.#shortfall += shortfall
+  }
+
+  get total (): Total {
+    const { record, audit, entry, task, answer } = this.#counts
+    const { accounts, keys } = this.#sums
+    return {
+      records: record, audit, entries: entry, tasks: task, answers: answer, accounts: accounts.size, keys: keys.size,
+      balance: `${sum(accounts.values())}`,
+      spent: `${sum(keys.values())}`,
+      shortfall: `${this.#shortfall}`,
+      fingerprint: this.#fingerprint.toString(16).padStart(64, '0')
+    }
+  }
+}
+
+function sum (amounts: Iterable<Nanos>): Nanos {
+  let all = 0n
+  for (const one of amounts) all += one
+  return all
+}
+
+/**
+ * What does not depend on the driver: an entry is known by its kind and reference, and a line of the audit log by its
+ * text.
+ */
+function canonical ({ of, value }: Row): unknown {
+  return sorted({ [of]: of === 'audit' || of === 'entry' ? { ...value, id: '' } : value })
+}
+
+function sorted (value: unknown): unknown {
+  if (typeof value === 'bigint') return `${value}`
+  if (typeof value !== 'object' || value === null) return value
+  if (Array.isArray(value)) return value.map(sorted)
+  return Object.fromEntries(
+    Object.entries(value).toSorted(([a], [b]) => a < b ? -1 : 1).map(([name, part]) => [name, sorted(part)])
+  )
+}

@@ -1,0 +1,55 @@
+// A client's body on its way to an upstream: as it came, but for some fields. It may have thousands of them, so it is
+// printed, and not copied.
+import { isGiven, type Json } from '../../base/json.ts'
+import type { UpstreamRequest } from '../../core/plugin.ts'
+
+export class PassedRequest implements UpstreamRequest {
+  readonly method = 'POST'
+  path: string
+  readonly headers: Record<string, string>
+  readonly #own: Json
+  readonly #changes: Json
+  /** somebody has looked at it, or put another in its place */
+  #body: Json | undefined
+
+  /**
+   * @param changes in the place of the body's own fields of these names; null and undefined leave a field out, as they
+   * do in the body
+   */
+  constructor (path: string, headers: Record<string, string>, own: Json, changes: Json) {
+    this.path = path
+    this.headers = headers
+    this.#own = own
+    this.#changes = changes
+  }
+
+  /** Made when a plugin asks for it. */
+  get body (): Json {
+    return this.#body ??= Object.fromEntries(this.#fields())
+  }
+
+  set body (body: Json) {
+    this.#body = body
+  }
+
+  get text (): string {
+    if (this.#body !== undefined) return JSON.stringify(this.#body)
+    const fields: string[] = []
+    for (const [name, value] of this.#fields()) {
+      const text = JSON.stringify(value) as string | undefined
+      if (text !== undefined) fields.push(`${JSON.stringify(name)}:${text}`)
+    }
+    return `{${fields.join(',')}}`
+  }
+
+  * #fields (): Generator<[name: string, value: unknown]> {
+    const [own, changes] = [this.#own, this.#changes]
+    for (const name in own) if (!Object.hasOwn(changes, name) && isGiven(own[name])) yield [name, own[name]]
+    for (const name in changes) if (isGiven(changes[name])) yield [name, changes[name]]
+  }
+}
+
+/** The JSON text of its body. */
+export function textOf (request: UpstreamRequest): string {
+  return request instanceof PassedRequest ? request.text : JSON.stringify(request.body)
+}

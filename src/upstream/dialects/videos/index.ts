@@ -1,0 +1,100 @@
+// The dialect `videos` (OpenAI's video tasks): what is asked of an upstream, and what its words mean. The inner
+// language of videos is this API's own, so a creation passes as it came, but for the model's name.
+import { Model } from '../../../core/facts.ts'
+import { isUpload } from '../../../core/image-inputs.ts'
+import { version as gatewayVersion } from '../../../base/package.ts'
+import type { UpstreamRequest } from '../../../core/plugin.ts'
+import { errorOf, type TaskReport } from '../../../core/task-report.ts'
+import type { Upstream } from '../../../core/upstream.ts'
+import type { DialectModule } from '../dialect.ts'
+import { asRecord, isGiven } from '../../../base/json.ts'
+import { versioned } from '../versioned.ts'
+
+/** Ids go into paths: what else one may hold would name something other than a task. */
+const ID = /^[\w-]{1,200}$/
+
+/**
+ * As vendors spell them. Words for an end that was not asked for are failures; a word that is not here says nothing.
+ */
+const STATUSES: Readonly<Record<string, TaskReport['status']>> = {
+  queued: 'queued', pending: 'queued', submitted: 'queued',
+  in_progress: 'in_progress', processing: 'in_progress', running: 'in_progress',
+  completed: 'completed', succeeded: 'completed',
+  failed: 'failed', cancelled: 'failed', canceled: 'failed', expired: 'failed', rejected: 'failed'
+}
+
+export const dialect: DialectModule = {
+  encode (exchange, attempt, upstream) {
+    const { body } = exchange.request
+    const reference = body['input_reference']
+    const fields: Record<string, unknown> = { model: attempt.model }
+    // What nobody has priced does not travel.
+    for (const name of ['prompt', ...Object.keys(exchange.get(Model).parameters ?? {})]) {
+      if (body[name] !== undefined && body[name] !== null) {
+        fields[name] = body[name]
+      }
+    }
+    const file = Array.isArray(reference) ? reference.find(isUpload) : undefined
+    return {
+      method: 'POST',
+      path: `${versioned(upstream.basePath)}/videos`,
+      headers: { ...headersFor(upstream), 'content-type': 'application/json' },
+      body: file !== undefined || !isGiven(reference)
+        ? fields
+        : { ...fields, input_reference: { image_url: asRecord(reference)['image_url'] } },
+      ...(file !== undefined && { files: [{ field: 'input_reference', upload: file }] })
+    }
+  },
+
+  decodeReply (body) {
+    return body
+  },
+
+  decodeTask (chunks) {
+    const body = JSON.parse(Buffer.concat(chunks).toString('utf8')) as unknown
+    createdId(body)
+    return body
+  },
+
+  decodeStream () {
+    throw new Error('a video is no stream')
+  }
+}
+
+/** The upstream's id of a task that it has just accepted. @throws {Error} it is no task, or one that failed at once */
+export function createdId (body: unknown): string {
+  const { id } = asRecord(body)
+  if (typeof id !== 'string' || !ID.test(id)) throw new Error('the answer is no video task')
+  return id
+}
+
+/** @throws {Error} it is no task */
+export function readReport (body: unknown): TaskReport {
+  const { id, status, progress, expires_at: expires, error } = asRecord(body)
+  if (typeof id !== 'string' || typeof status !== 'string') throw new Error('the answer is no video task')
+  const known = Object.hasOwn(STATUSES, status) ? STATUSES[status]! : 'unheard'
+  return {
+    status: known,
+    progress: typeof progress === 'number' && progress >= 0 ? progress : 0,
+    ...(typeof expires === 'number' && expires > 0 && { expires: expires * 1000 }),
+    ...(known === 'failed' && { error: errorOf(error) })
+  }
+}
+
+/** What is asked about a task: its status with GET, its end with DELETE. */
+export function aboutTask (
+  method: 'GET' | 'DELETE',
+  upstream: Upstream,
+  id: string
+): Pick<UpstreamRequest, 'method' | 'path' | 'headers'> & { readonly body: '' } {
+  return { method, path: `${versioned(upstream.basePath)}/videos/${id}`, headers: headersFor(upstream), body: '' }
+}
+
+export function contentPath (upstream: Upstream, id: string): string {
+  return `${versioned(upstream.basePath)}/videos/${id}/content`
+}
+
+function headersFor (upstream: Upstream): Record<string, string> {
+  return { accept: 'application/json', 'accept-encoding': 'identity', 'user-agent': `model-gateway/${gatewayVersion}`,
+    ...upstream.config.headers }
+}

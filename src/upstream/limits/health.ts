@@ -1,0 +1,245 @@
+// What is known of each target (a model of an upstream): how it fares, what runs there, which of the upstream's
+// credentials may be used. Outlives reloads; settings come with each question, from the snapshot of the request that
+// asks. No timers: the clock is looked at.
+import type { Config } from '../../config/config.ts'
+import { Aside } from './cooldown.ts'
+import { Breaker, type BreakerState } from './breaker.ts'
+import type { Credential, FailedAttempt, TargetHealth, Upstream } from '../../core/upstream.ts'
+import { type Account, type Log, type Pass, type Place, Run, type Target } from './permit.ts'
+import { RetryBudget } from './retry-budget.ts'
+
+export interface TargetView {
+  readonly upstream: string
+  /** or the route that is forwarded there unread */
+  readonly model: string
+  readonly breaker: BreakerState
+  readonly running: number
+  /** within the breaker's window */
+  readonly ended: number
+  readonly failed: number
+  /** milliseconds until it takes a request */
+  readonly wait: number
+  /** absent: none has failed since the process knows it */
+  readonly lastError?: FailedAttempt
+}
+
+export interface CredentialView {
+  readonly upstream: string
+  /** "headers": the upstream's own, where it has no others */
+  readonly id: string
+  readonly running: number
+  /** milliseconds until it may be used for everything, or for the last of the models that it may not be used for now */
+  readonly wait: number
+}
+
+/** All that is known of one upstream. */
+interface UpstreamHealth {
+  readonly url: string
+  readonly targets: Map<string, Target>
+  /** by the key of the credential */
+  readonly accounts: Map<string, Account>
+  readonly budget: RetryBudget
+}
+
+/** Of a snapshot. */
+interface Live {
+  readonly config: Pick<Config, 'models' | 'routes'>
+  readonly upstreams: ReadonlyMap<string, Upstream>
+}
+
+export class Health implements TargetHealth {
+  readonly #now: () => number
+  readonly #log: Log | undefined
+  readonly #known = new Map<string, UpstreamHealth>()
+
+  /** @param now milliseconds since the epoch */
+  constructor (now: () => number, log?: Log) {
+    this.#now = now
+    this.#log = log
+  }
+
+  /** Attempts that run there. */
+  loadOf (upstream: string, model: string): number {
+    return this.#known.get(upstream)?.targets.get(model)?.running ?? 0
+  }
+
+  /**
+   * Milliseconds until an attempt may go there; 0: now. Looks, and changes nothing.
+   * @param tried credentials that are out of the question; Infinity where no other is left
+   */
+  waitOf (upstream: Upstream, model: string, tried: ReadonlySet<string> = NONE): number {
+    const known = this.#known.get(upstream.name)
+    const target = known?.targets.get(model)
+    const now = this.#now()
+    const ofTarget = target === undefined ? 0 : Math.max(target.breaker.wait(now), target.until - now)
+    let soonest = Infinity
+    for (const credential of upstream.credentials) {
+      if (!tried.has(credential.key)) soonest = Math.min(soonest, waitFor(credential, known, target, now))
+    }
+    return Math.max(ofTarget, soonest)
+  }
+
+  /**
+   * Milliseconds until an attempt may go there, at the latest: what a client is told. While a probe runs that is longer
+   * than `waitOf`, which may find it over.
+   */
+  recoveryOf (upstream: Upstream, model: string): number {
+    const breaker = this.#known.get(upstream.name)?.targets.get(model)?.breaker
+    return Math.max(this.waitOf(upstream, model), breaker?.recovery(this.#now()) ?? 0)
+  }
+
+  /** Whether it takes an attempt now that is not to find out whether it answers again. */
+  isWell (upstream: Upstream, model: string): boolean {
+    const breaker = this.#known.get(upstream.name)?.targets.get(model)?.breaker
+    return this.waitOf(upstream, model) === 0 && (breaker === undefined || breaker.state(this.#now()) === 'closed')
+  }
+
+  /** For the log: what keeps an attempt from going there now; undefined: nothing does. */
+  reasonOf (upstream: Upstream, model: string): string | undefined {
+    if (this.waitOf(upstream, model) === 0) return undefined
+    const known = this.#known.get(upstream.name)
+    const target = known?.targets.get(model)
+    const now = this.#now()
+    if (target !== undefined && target.breaker.wait(now) > 0) return 'breaker open'
+    if (target !== undefined && target.until > now) return 'asked to wait'
+    return upstream.credentials.every(({ key }) => (known?.accounts.get(key)?.refused.wait(now) ?? 0) > 0)
+      ? 'credentials refused'
+      : 'credentials limited or refused'
+  }
+
+  /**
+   * Takes a credential, and the place of the probe where the target is tried again.
+   * @param tried keys of the credentials that this request has had there
+   * @param onOver called with the end of the pass, once
+   * @param isBlamed this request has failed there before, by the target's fault
+   * @returns undefined: not now
+   */
+  enter (
+    upstream: Upstream,
+    model: string,
+    tried: ReadonlySet<string> = NONE,
+    onOver?: () => void,
+    isBlamed = false
+  ): Pass | undefined {
+    if (this.waitOf(upstream, model, tried) > 0) return undefined
+    const { targets, accounts } = this.#of(upstream)
+    const now = this.#now()
+    const target = take(targets, model,
+      () => ({ running: 0, breaker: new Breaker(), until: 0, asides: new Map(), lastError: undefined }))
+    let place: Place | undefined
+    for (const credential of upstream.credentials) {
+      const account = take(accounts, credential.key, () => ({ running: 0, refused: new Aside() }))
+      const aside = take(target.asides, credential.key, () => new Aside())
+      if (
+        tried.has(credential.key) || account.refused.wait(now) > 0 || aside.wait(now) > 0 ||
+        account.running >= (place?.account.running ?? Infinity)
+      ) continue
+      place = { model, target, credential, isAlone: upstream.credentials.length === 1, account, aside, isBlamed }
+    }
+    return place && new Run(place, this.#now, this.#log, onOver)
+  }
+
+  /** What an attempt there came to; of one that nobody has asked for nothing is kept. */
+  noteFailure (attempt: FailedAttempt): void {
+    const target = this.#known.get(attempt.upstream)?.targets.get(attempt.model)
+    if (target !== undefined) target.lastError = attempt
+  }
+
+  /** A request is sent there for the first time. */
+  deposit (upstream: Upstream): void {
+    this.#of(upstream).budget.deposit(this.#now())
+  }
+
+  /** Whether one may be sent there again; counts it if so. */
+  mayRepeat (upstream: Upstream): boolean {
+    return this.#of(upstream).budget.take(upstream.config.retries, this.#now())
+  }
+
+  /** Forgets what the configuration that is live now does not have. */
+  retain ({ config, upstreams }: Live): void {
+    const models = modelsOf(config)
+    for (const [name, known] of this.#known) {
+      const upstream = upstreams.get(name)
+      if (upstream?.config.url !== known.url) { this.#known.delete(name); continue }
+      const keys = new Set(upstream.credentials.map(({ key }) => key))
+      for (const key of known.accounts.keys()) if (!keys.has(key)) known.accounts.delete(key)
+      for (const [model, target] of known.targets) {
+        if (models.get(name)?.has(model) !== true) { known.targets.delete(model); continue }
+        for (const key of target.asides.keys()) if (!keys.has(key)) target.asides.delete(key)
+      }
+    }
+  }
+
+  targets ({ config, upstreams }: Live): readonly TargetView[] {
+    const found: TargetView[] = []
+    const models = modelsOf(config)
+    const now = this.#now()
+    for (const [name, upstream] of upstreams) {
+      const known = this.#known.get(name)
+      for (const model of models.get(name) ?? []) {
+        const target = known?.targets.get(model)
+        const { all, marked } = target?.breaker.count(upstream.config.breaker.window, now) ?? { all: 0, marked: 0 }
+        found.push({ upstream: name, model, breaker: target?.breaker.state(now) ?? 'closed',
+          running: target?.running ?? 0, ended: all, failed: marked, wait: this.recoveryOf(upstream, model),
+          ...(target?.lastError !== undefined && { lastError: target.lastError }) })
+      }
+    }
+    return found
+  }
+
+  credentials ({ upstreams }: Pick<Live, 'upstreams'>): readonly CredentialView[] {
+    const found: CredentialView[] = []
+    const now = this.#now()
+    for (const [name, { credentials }] of upstreams) {
+      const known = this.#known.get(name)
+      for (const { id, key } of credentials) {
+        const account = known?.accounts.get(key)
+        let wait = account?.refused.wait(now) ?? 0
+        for (const { asides } of known?.targets.values() ?? []) wait = Math.max(wait, asides.get(key)?.wait(now) ?? 0)
+        found.push({ upstream: name, id: id ?? 'headers', running: account?.running ?? 0, wait })
+      }
+    }
+    return found
+  }
+
+  #of ({ name, config: { url } }: Upstream): UpstreamHealth {
+    let known = this.#known.get(name)
+    // Another address is another vendor, maybe.
+    if (known?.url !== url) {
+      this.#known.set(name, known = { url, targets: new Map(), accounts: new Map(), budget: new RetryBudget() })
+    }
+    return known
+  }
+}
+
+const NONE: ReadonlySet<string> = new Set()
+
+function take<T> (all: Map<string, T>, key: string, make: () => T): T {
+  let one = all.get(key)
+  if (one === undefined) all.set(key, one = make())
+  return one
+}
+
+function waitFor (
+  { key }: Credential,
+  known: UpstreamHealth | undefined,
+  target: Target | undefined,
+  now: number
+): number {
+  return Math.max(known?.accounts.get(key)?.refused.wait(now) ?? 0, target?.asides.get(key)?.wait(now) ?? 0)
+}
+
+/** What each upstream is asked for: models, and routes that are forwarded unread. */
+function modelsOf ({ models, routes }: Live['config']): ReadonlyMap<string, ReadonlySet<string>> {
+  const found = new Map<string, Set<string>>()
+  const add = (upstream: string, model: string): void => {
+    found.set(upstream, (found.get(upstream) ?? new Set()).add(model))
+  }
+  for (const { forward, match } of routes) { if (forward !== undefined) add(forward, match) }
+  for (const { channels } of models) {
+    for (const { targets } of Object.values(channels)) {
+      for (const { upstream, model } of targets) add(upstream, model)
+    }
+  }
+  return found
+}

@@ -1,0 +1,178 @@
+// One attempt at its target: it counts as running until its end is told, and what that says of the target and of the
+// credential is noted.
+import type { Logger } from 'pino'
+import type { GatewayError } from '../../errors.ts'
+import type { UpstreamFailure } from '../../core/plugin.ts'
+import type { Aside } from './cooldown.ts'
+import { type Blame, blameFor } from './attribution.ts'
+import type { Breaker } from './breaker.ts'
+import type { FailedAttempt, Credential, Upstream } from '../../core/upstream.ts'
+
+/** One attempt that may go to its target now. Exactly one of its three ends is told, once; more do nothing. */
+export interface Pass {
+  /** with the headers of the credential that was chosen */
+  readonly upstream: Upstream
+  /** undefined: the upstream has no several */
+  readonly credential: string | undefined
+  /** what it died of; undefined: of nothing that an upstream did */
+  readonly died: Died | undefined
+  /** The first of its answer has come: a probe has shown enough. */
+  begin (): void
+  /** It answered to its end. */
+  succeed (): void
+  /**
+   * It failed; what of that is the target's fault, or its credential's, is decided here.
+   * @param error as it was named for the client
+   */
+  fail (failure: UpstreamFailure, error: GatewayError): void
+  /** It says nothing about the target: the client left, a plugin threw, the gateway ends. */
+  leave (): void
+}
+
+export interface Died {
+  readonly failure: UpstreamFailure
+  readonly blame: Blame
+}
+
+const LIMITED_MS = { first: 1000, longest: 60_000 }
+const REFUSED_MS = { first: 30_000, longest: 600_000 }
+/** Where there is no other one: neither a no by mistake nor a bill that was paid late may cost minutes. */
+const ALONE_MS = { first: 1000, longest: 30_000 }
+
+/** What is known of a model of an upstream. */
+export interface Target {
+  running: number
+  readonly breaker: Breaker
+  /** until when the upstream does not want to be asked for it, milliseconds since the epoch */
+  until: number
+  /** by the key of the credential: vendors limit and forbid by model */
+  readonly asides: Map<string, Aside>
+  /** the one that failed last, however long ago */
+  lastError: FailedAttempt | undefined
+}
+
+/** What is known of a credential, for whatever it is used. */
+export interface Account {
+  running: number
+  readonly refused: Aside
+}
+
+export type Log = Pick<Logger, 'info' | 'warn'>
+
+/** Where an attempt goes. */
+export interface Place {
+  readonly model: string
+  readonly target: Target
+  readonly credential: Credential
+  /** the upstream has no other one */
+  readonly isAlone: boolean
+  readonly account: Account
+  readonly aside: Aside
+  /** the same request has failed there before by the target's fault: that it does so again is no news */
+  readonly isBlamed: boolean
+}
+
+export class Run implements Pass {
+  died: Died | undefined
+  readonly #place: Place
+  readonly #now: () => number
+  readonly #log: Log | undefined
+  readonly #onOver: (() => void) | undefined
+  /** of the breaker, and of what puts the credential aside: when the attempt began */
+  #term: number
+  readonly #asideTerm: number
+  readonly #refusedTerm: number
+  #isOver = false
+
+  /** @param now milliseconds since the epoch @param onOver called once, at its end */
+  constructor (place: Place, now: () => number, log: Log | undefined, onOver: (() => void) | undefined) {
+    const { target, account, aside } = this.#place = place
+    this.#now = now
+    this.#log = log
+    this.#onOver = onOver
+    this.#term = target.breaker.enter(now())
+    this.#asideTerm = aside.term
+    this.#refusedTerm = account.refused.term
+    target.running++
+    account.running++
+  }
+
+  get upstream (): Upstream {
+    return this.#place.credential.upstream
+  }
+
+  get credential (): string | undefined {
+    return this.#place.credential.id
+  }
+
+  begin (): void {
+    if (!this.#isOver) this.#close()
+  }
+
+  succeed (): void {
+    if (!this.#end()) return
+    const { target, account, aside } = this.#place
+    this.#close()
+    target.breaker.succeed(this.#term, this.#now())
+    aside.reset(this.#asideTerm)
+    account.refused.reset(this.#refusedTerm)
+  }
+
+  fail (failure: UpstreamFailure, error: GatewayError): void {
+    if (!this.#end()) return
+    const blame = blameFor(failure, error, this.#now)
+    this.died = { failure, blame }
+    if (blame.who === 'target') this.#blameTarget(blame.pause)
+    else this.#place.target.breaker.leave(this.#term)
+    if (blame.who === 'credential') this.#blameCredential(blame, failure)
+  }
+
+  leave (): void {
+    if (this.#end()) this.#place.target.breaker.leave(this.#term)
+  }
+
+  /** @returns false: it was over */
+  #end (): boolean {
+    if (this.#isOver) return false
+    this.#isOver = true
+    this.#place.target.running--
+    this.#place.account.running--
+    this.#onOver?.()
+    return true
+  }
+
+  /** Where it was the probe. */
+  #close (): void {
+    const term = this.#place.target.breaker.begin(this.#term)
+    if (term === this.#term) return
+    this.#term = term
+    this.#log?.info({ upstream: this.upstream.name, model: this.#place.model }, 'a target answers again')
+  }
+
+  #blameTarget (pause: number | undefined): void {
+    const { model, target, isBlamed } = this.#place
+    const now = this.#now()
+    if (pause !== undefined) target.until = Math.max(target.until, now + pause)
+    const open = target.breaker.fail(this.#term, this.upstream.config.breaker, now, !isBlamed)
+    if (open !== undefined) {
+      this.#log?.warn({ upstream: this.upstream.name, model, open_ms: open },
+        'a target fails: it is left alone for a while')
+    }
+  }
+
+  #blameCredential (blame: Blame & { readonly who: 'credential' }, failure: UpstreamFailure): void {
+    const { model, account, aside, isAlone } = this.#place
+    const now = this.#now()
+    if (blame.why === 'limited') { aside.put(this.#asideTerm, LIMITED_MS, now, blame.pause); return }
+    const times = isAlone ? ALONE_MS : REFUSED_MS
+    const isFirst = blame.why === 'forbidden'
+      ? aside.put(this.#asideTerm, times, now)
+      : account.refused.put(this.#refusedTerm, times, now)
+    if (!isFirst) return
+    const status = failure.kind === 'status' ? failure.status : failure.kind
+    this.#log?.warn(
+      { upstream: this.upstream.name, model, credential: this.credential, status },
+      `an upstream refuses ${this.credential === undefined ? 'our credentials' : 'a credential'}: put aside for a while`
+    )
+  }
+}

@@ -1,0 +1,43 @@
+// How upstreams fare, as one process sees it, and as several do together: each has breakers and limits of its own.
+import type { BreakerState } from './breaker.ts'
+import type { CredentialView, Health, TargetView } from './health.ts'
+
+export interface UpstreamView {
+  readonly targets: readonly TargetView[]
+  readonly credentials: readonly CredentialView[]
+}
+
+export function viewOf (health: Health, live: Parameters<Health['targets']>[0]): UpstreamView {
+  return { targets: health.targets(live), credentials: health.credentials(live) }
+}
+
+const FROM_BEST: readonly BreakerState[] = ['closed', 'half_open', 'open']
+
+/**
+ * What is counted is added up, what failed last is the last of all; of breakers and waits the worst counts, for some
+ * requests meet it.
+ */
+export function mergedView (views: readonly UpstreamView[]): UpstreamView {
+  return {
+    targets: merged(views.flatMap(({ targets }) => targets), ({ upstream, model }) => `${upstream} ${model}`,
+      (a, b) => ({
+        ...a,
+        breaker: FROM_BEST[Math.max(FROM_BEST.indexOf(a.breaker), FROM_BEST.indexOf(b.breaker))]!,
+        running: a.running + b.running,
+        ended: a.ended + b.ended,
+        failed: a.failed + b.failed,
+        wait: Math.max(a.wait, b.wait),
+        ...(b.lastError !== undefined && b.lastError.at > (a.lastError?.at ?? 0) && { lastError: b.lastError })
+      })),
+    credentials: merged(views.flatMap(({ credentials }) => credentials), ({ upstream, id }) => `${upstream} ${id}`,
+      (a, b) => ({
+        ...a,
+        running: a.running + b.running,
+        wait: Math.max(a.wait, b.wait)
+      }))
+  }
+}
+
+function merged<T> (all: readonly T[], nameOf: (one: T) => string, add: (a: T, b: T) => T): readonly T[] {
+  return [...Map.groupBy(all, nameOf).values()].map((same) => same.reduce(add))
+}

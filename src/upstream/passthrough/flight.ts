@@ -1,0 +1,265 @@
+// One request of a forward route at its upstream: sent once, a second time where a connection was lost in a race, and
+// its answer handed over by its head, with the bytes unread.
+import type { Agent, ClientRequest, IncomingMessage, ServerResponse } from 'node:http'
+import { Readable } from 'node:stream'
+import { parseOr } from '../../base/json.ts'
+import { version as gatewayVersion } from '../../base/package.ts'
+import type { OwnRequest, Routed } from '../../core/endpoint.ts'
+import { nameFailure } from '../../core/hooks.ts'
+import type { UpstreamFailure } from '../../core/plugin.ts'
+import type { BytesReply } from '../../core/reply.ts'
+import type { Upstream } from '../../core/upstream.ts'
+import { GatewayError, isGatewayError, toGatewayError } from '../../errors.ts'
+import { below } from '../dialects/versioned.ts'
+import { failUnread } from '../limits/acquire.ts'
+import { isOfRequest } from '../limits/attribution.ts'
+import type { Pass } from '../limits/permit.ts'
+import { connectionsOf } from '../pool.ts'
+import { RACE_MS } from '../transport/connections.ts'
+import { failureOf } from '../transport/connect.ts'
+import { Deadline } from '../transport/deadline.ts'
+import { forwardable, returnable } from '../transport/headers.ts'
+import type { ClientBody } from './client-body.ts'
+import { readError } from './error-body.ts'
+import { proxied, type ProxiedRequest, proxy } from './proxy.ts'
+
+const IDEMPOTENT = new Set(['GET', 'HEAD', 'OPTIONS', 'PUT', 'DELETE'])
+
+export interface FlightParts {
+  readonly exchange: Routed
+  readonly upstream: Upstream
+  /** undefined: asked in the client's place, past the limits of the upstream */
+  readonly pass: Pass | undefined
+  readonly req: IncomingMessage
+  readonly res: ServerResponse
+  readonly body: ClientBody
+  readonly own: OwnRequest | undefined
+}
+
+export class Flight implements ProxiedRequest {
+  readonly headers: Readonly<Record<string, string>>
+  readonly #parts: FlightParts
+  readonly #answer = Promise.withResolvers<BytesReply>()
+  readonly #deadline: Deadline | undefined
+  /** the head is handed over, or the failure */
+  #isDecided = false
+  #outgoing: ClientRequest | undefined
+  #incoming: IncomingMessage | undefined
+  #timer: NodeJS.Timeout | undefined
+  /** of its connection, before the request was written there */
+  #bytesRead = 0
+  #writtenAt = 0
+  /** it was sent a second time */
+  #isAgain = false
+  /** how an answer ended that did not end well */
+  #broken: UpstreamFailure = { kind: 'reset', cause: new Error('the answer broke off') }
+
+  constructor (parts: FlightParts) {
+    const { own, req, upstream: { config: { timeouts: { total } } } } = parts
+    this.#parts = parts
+    this.headers = own === undefined ? forwardable(req.headers) : { ...own.headers }
+    this.#deadline = own === undefined
+      ? new Deadline(total, () => { this.#cut('total_timeout', `the answer was not over after ${total} ms`) })
+      : undefined
+  }
+
+  /** Resolves with the head of the answer; once. @throws {GatewayError} none came, or that of an error */
+  async send (): Promise<BytesReply> {
+    const { exchange, upstream, req, body, own } = this.#parts
+    // Before the head: a failure. Behind it: an answer that breaks off.
+    exchange.onAbort(() => { this.#breakOff(exchange.abortReason!) })
+    // On every path: also when a plugin refuses an answer that is there, or the answer is over before the request is.
+    exchange.onFinish(() => { this.#close() })
+    proxied.set(req, this)
+    if (exchange.abortReason !== undefined) this.#breakOff(exchange.abortReason)
+    else {
+      body.release()
+      body.on('data', () => { this.#timer?.refresh() })
+      this.#awaitHead()
+      req.url = own?.path ?? below(upstream.basePath, exchange.received.path + exchange.received.query)
+      // Trap 4: http-proxy-3 forwards what is in req.headers, the client's key too. Only the allow-list stays.
+      req.headers = { ...this.headers }
+      this.#write(connectionsOf(upstream).agent, body)
+    }
+    return await this.#answer.promise
+  }
+
+  #write (agent: Agent, buffer: Readable): void {
+    const { upstream, req, res } = this.#parts
+    // Trap 6: this switches every call to `fetch`, which hands over answers without their bodies. It is read at each
+    // call.
+    delete process.env['FORCE_FETCH_PATH']
+    try {
+      proxy.web(req, res, {
+        target: upstream.origin,
+        agent,
+        changeOrigin: true,
+        // The address as it came: a parsed one is written anew, and means something else to a picky upstream.
+        toProxy: true,
+        // Trap 1: with its own piping a client of a dead upstream waits for ever. Trap 6: `fetch` is never set.
+        selfHandleResponse: true,
+        buffer,
+        // Trap 3: setting headers in the proxyReq event throws once the request was queued.
+        headers: { 'user-agent': `model-gateway/${gatewayVersion}`, ...upstream.config.headers }
+      }, (error) => { this.onError(error) })
+    } catch (thrown) {
+      this.#fail(toGatewayError(thrown))
+    }
+  }
+
+  /**
+   * Trap 5: proxyTimeout would look like a reset. The upstream's time runs while it has all that the client has sent.
+   */
+  #awaitHead (): void {
+    const { body, upstream: { config: { timeouts: { first_byte: firstByte } } } } = this.#parts
+    this.#timer = setTimeout(() => {
+      if (body.waitsForClient) this.#awaitHead()
+      else this.#cut('first_byte_timeout', `no answer for ${firstByte} ms`)
+    }, firstByte)
+  }
+
+  onRequest (request: ClientRequest): void {
+    this.#outgoing = request
+    this.#bytesRead = request.socket!.bytesRead
+    this.#writtenAt = performance.now()
+    if (this.#isDecided) request.destroy()
+  }
+
+  onError (error: Error): void {
+    if (!isGatewayError(error) && this.#isLostRace()) {
+      this.#isAgain = true
+      this.#write(connectionsOf(this.#parts.upstream).newAgent, Readable.from([]))
+      return
+    }
+    // An upstream that refuses early often stops reading too; what it said counts.
+    if (this.#incoming === undefined) this.#fail(isGatewayError(error) ? error : failureOf(error))
+  }
+
+  /** The upstream has closed a kept connection just when the request was written to it, and has not read it. */
+  #isLostRace (): boolean {
+    const socket = this.#outgoing?.socket
+    return this.#isRepeatable() && !this.#isAgain && !this.#isDecided && this.#incoming === undefined &&
+      this.#outgoing?.reusedSocket === true && socket?.bytesRead === this.#bytesRead &&
+      performance.now() - this.#writtenAt < RACE_MS
+  }
+
+  /**
+   * Nobody knows what a second one would do, unless the request says that it does nothing more (RFC 9110 9.2.2). Its
+   * body is gone.
+   */
+  #isRepeatable (): boolean {
+    const { method, headers } = this.#parts.exchange.received
+    return (IDEMPOTENT.has(method) || headers['idempotency-key'] !== undefined) &&
+      Number(headers['content-length'] ?? 0) === 0 && headers['transfer-encoding'] === undefined
+  }
+
+  onResponse (response: IncomingMessage): void {
+    if (this.#isDecided) { response.destroy(); return }
+    this.#incoming = response
+    clearTimeout(this.#timer)
+    const { own } = this.#parts
+    const status = response.statusCode ?? 0
+    if (status < 200 || status > 599) {
+      this.#fail({ kind: 'malformed', cause: new Error(`the upstream answered with a status of ${status}`) })
+      return
+    }
+    if (own !== undefined && status === 416) {
+      this.#fail(new GatewayError('range_not_satisfiable', { headers: pickRange(response) }))
+      return
+    }
+    const isGood = status < 300 || status === 304
+    // What is asked in a client's place is no request of its own: nobody else can act on what is said of it.
+    if (!isGood && (own !== undefined || !isOfRequest(status))) this.#failWithBody(response, status)
+    else this.#handOver(response, status, isGood)
+  }
+
+  #failWithBody (response: IncomingMessage, status: number): void {
+    this.#timer = setTimeout(() => { response.destroy() }, this.#parts.upstream.config.timeouts.idle)
+    void readError(response).then((text) => {
+      this.#fail({ kind: 'status', status, headers: response.headers, body: parseOr(text) })
+    })
+  }
+
+  /** @param isGood the answer of an upstream that is well, not its refusal of this request */
+  #handOver (response: IncomingMessage, status: number, isGood: boolean): void {
+    const { exchange, upstream, pass } = this.#parts
+    this.#isDecided = true
+    exchange.record.first_byte_at = performance.now()
+    exchange.snapshot.services.metrics.attempt(upstream.name, 'ok')
+    if (isGood) pass?.begin()
+    // A listener for data would start the flow before the writer is there to take it.
+    response.pause()
+    this.#watchSilence()
+    response.on('data', () => {
+      this.#timer!.refresh()
+    }).on('pause', () => {
+      clearTimeout(this.#timer)
+      this.#deadline?.rest()
+    }).on('resume', () => {
+      this.#watchSilence()
+      this.#deadline?.goOn()
+    })
+    response.on('end', () => {
+      if (isGood) pass?.succeed()
+      else pass?.leave()
+    })
+    response.on('close', () => {
+      clearTimeout(this.#timer)
+      this.#deadline?.stop()
+      exchange.record.upstream_end_at = performance.now()
+      if (exchange.abortReason === undefined) {
+        pass?.fail(this.#broken, new GatewayError('upstream_stream_interrupted', { cause: this.#broken }))
+      } else { pass?.leave() }
+    })
+    this.#answer.resolve({ kind: 'bytes', status, headers: returnable(response.headers, upstream), bytes: response })
+  }
+
+  /**
+   * Traps 1 and 5: a dead upstream and a silent one must end the answer; our own timer tells them apart. It rests while
+   * a slow client holds the bytes back.
+   */
+  #watchSilence (): void {
+    const { idle } = this.#parts.upstream.config.timeouts
+    clearTimeout(this.#timer)
+    this.#timer = setTimeout(() => { this.#cut('idle_timeout', `the upstream was silent for ${idle} ms`) }, idle)
+  }
+
+  #cut (kind: 'first_byte_timeout' | 'idle_timeout' | 'total_timeout', why: string): void {
+    this.#broken = { kind, cause: new Error(why) }
+    if (this.#isDecided) this.#incoming?.destroy(this.#broken.cause as Error)
+    else this.#fail(this.#broken)
+  }
+
+  #breakOff (error: GatewayError): void {
+    if (this.#isDecided) this.#incoming?.destroy(error)
+    else this.#fail(error)
+  }
+
+  #fail (thrown: GatewayError | UpstreamFailure): void {
+    if (this.#isDecided) return
+    this.#isDecided = true
+    const { exchange, upstream, pass } = this.#parts
+    const error = isGatewayError(thrown) ? thrown : nameFailure(thrown, exchange, upstream.name)
+    if (pass !== undefined && !isGatewayError(thrown)) failUnread(pass, thrown, error)
+    this.#close()
+    exchange.snapshot.services.metrics.attempt(upstream.name, error.row)
+    this.#answer.reject(error)
+  }
+
+  /** Whatever is still open; what is over does not notice. */
+  #close (): void {
+    const { pass, body, req } = this.#parts
+    clearTimeout(this.#timer)
+    this.#deadline?.stop()
+    pass?.leave()
+    body.destroy()
+    req.resume()
+    this.#incoming?.destroy()
+    this.#outgoing?.destroy()
+  }
+}
+
+/** How long the whole is, for a client that asked for what is behind its end (RFC 9110 15.5.17). */
+function pickRange ({ headers: { 'content-range': range } }: IncomingMessage): Readonly<Record<string, string>> {
+  return range !== undefined && /^bytes \*\/\d+$/.test(range) ? { 'content-range': range } : {}
+}

@@ -1,0 +1,162 @@
+// Upstreams with their connections, their health and who waits for them. Those outlive a reload: snapshots that reach
+// the same origin in the same way share its connections.
+import { hash } from 'node:crypto'
+import type { LookupFunction } from 'node:net'
+import type { Logger } from 'pino'
+import type { UpstreamConfig } from '../config/config.ts'
+import { startTimer, type Timer } from '../base/timer.ts'
+import { AnswerMemory } from '../core/answer-memory.ts'
+import type { Credential, Upstream, UpstreamServices } from '../core/upstream.ts'
+import { Connections } from './transport/connections.ts'
+import { Gates } from './limits/queue.ts'
+import { Health } from './limits/health.ts'
+
+/** The one of this id; where there is none any more, any. */
+export function credentialOf ({ credentials }: Upstream, id: string | undefined): Credential {
+  return credentials.find((one) => one.id === id) ?? credentials[0]!
+}
+
+/** With the way there, which only this room goes. */
+class OpenUpstream implements Upstream {
+  readonly name: string
+  readonly config: UpstreamConfig
+  readonly basePath: string
+  readonly origin: string
+  readonly credentials: readonly Credential[]
+  readonly #connections: Connections
+
+  constructor ({ name, config, basePath, origin, credentials }: Upstream, connections: Connections) {
+    this.name = name
+    this.config = config
+    this.basePath = basePath
+    this.origin = origin
+    this.credentials = credentials
+    this.#connections = connections
+  }
+
+  as (config: UpstreamConfig, credentials: readonly Credential[]): OpenUpstream {
+    return new OpenUpstream({ name: this.name, config, basePath: this.basePath, origin: this.origin, credentials },
+      this.#connections)
+  }
+
+  static connectionsOf (upstream: Upstream): Connections {
+    if (!(#connections in upstream)) throw new Error(`the upstream ${upstream.name} was opened by nobody`)
+    return upstream.#connections
+  }
+}
+
+/** @throws {Error} it is none that `Upstreams.open` has made */
+export function connectionsOf (upstream: Upstream): Connections {
+  return OpenUpstream.connectionsOf(upstream)
+}
+
+interface Shared {
+  readonly connections: Connections
+  users: number
+}
+
+/** @throws {Error} they are none of this room */
+export function upstreamsOf (services: { readonly upstreams: UpstreamServices }): Upstreams {
+  const { upstreams } = services
+  if (!(upstreams instanceof Upstreams)) throw new Error('the upstreams were made by nobody')
+  return upstreams
+}
+
+export class Upstreams implements UpstreamServices {
+  readonly #open = new Map<string, Shared>()
+  readonly #lookup: LookupFunction | undefined
+  /** where "simulator:" leads */
+  simulatorUrl: string | undefined
+
+  readonly health: Health
+  readonly gates: Gates
+  readonly answers = new AnswerMemory()
+  /** of pauses before an upstream is asked again */
+  readonly timer: Timer
+
+  /**
+   * @param lookup in the place of the system's resolver
+   * @param now milliseconds since the epoch
+   */
+  constructor (
+    lookup?: LookupFunction,
+    now: () => number = Date.now,
+    timer: Timer = startTimer,
+    log?: Pick<Logger, 'info' | 'warn'>
+  ) {
+    this.#lookup = lookup
+    this.timer = timer
+    this.health = new Health(now, log)
+    this.gates = new Gates(now, timer)
+  }
+
+  /** Each `open` has one `close`. */
+  open (name: string, configured: UpstreamConfig): Upstream {
+    // The simulator wants a key, as vendors do; any will do.
+    // In lower case, as dialects write theirs: a name in two spellings is sent twice.
+    const headers = lowerCased(configured.headers)
+    const config = configured.url !== 'simulator:' ? { ...configured, headers }
+      : { ...configured, url: this.simulatorUrl!, headers: { 'x-api-key': 'simulated', ...headers } }
+    const url = new URL(config.url)
+    const shared = this.#connect(url.origin, config)
+    shared.users++
+    const credentials: Credential[] = []
+    const upstream = new OpenUpstream({ name, config, basePath: url.pathname.replace(/\/+$/, ''), origin: url.origin,
+      credentials }, shared.connections)
+    if (config.credentials === undefined) {
+      credentials.push({ id: undefined, key: keyOf(undefined, config.headers), upstream })
+    } else {
+      credentials.push(...config.credentials.map(({ id, headers: own }) => as(upstream, id, {
+        ...config.headers,
+        ...lowerCased(own)
+      })))
+    }
+    return upstream
+  }
+
+  close ({ origin, config }: Upstream): void {
+    const key = wayTo(origin, config)
+    const shared = this.#open.get(key)
+    if (shared === undefined || --shared.users > 0) return
+    this.#open.delete(key)
+    shared.connections.close()
+  }
+
+  /** Ends every connection at once. */
+  async destroy (): Promise<void> {
+    const all = [...this.#open.values()]
+    this.#open.clear()
+    await Promise.all(all.map(({ connections }) => connections.destroy()))
+  }
+
+  #connect (origin: string, config: UpstreamConfig): Shared {
+    const key = wayTo(origin, config)
+    const known = this.#open.get(key)
+    if (known !== undefined) return known
+    const made: Shared = { connections: new Connections(origin, config, this.#lookup), users: 0 }
+    this.#open.set(key, made)
+    return made
+  }
+}
+
+/** An upstream of which there is one account. */
+function as (upstream: OpenUpstream, id: string, headers: Readonly<Record<string, string>>): Credential {
+  const credentials: Credential[] = []
+  const credential = { id, key: keyOf(id, headers),
+    upstream: upstream.as({ ...upstream.config, headers }, credentials) }
+  credentials.push(credential)
+  return credential
+}
+
+function keyOf (id: string | undefined, headers: Readonly<Record<string, string>>): string {
+  return hash('sha256', JSON.stringify([id, headers]))
+}
+
+function lowerCased (headers: Readonly<Record<string, string>>): Readonly<Record<string, string>> {
+  return Object.fromEntries(Object.entries(headers).map(([header, value]) => [header.toLowerCase(), value]))
+}
+
+/** All that a connection is made by: a certificate that was renewed, say, gets connections of its own. */
+function wayTo (origin: string, { timeouts, tls, proxy, http2 }: UpstreamConfig): string {
+  return JSON.stringify([origin, timeouts.connect, timeouts.connection_age, http2, proxy, tls])
+}

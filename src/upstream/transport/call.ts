@@ -1,0 +1,300 @@
+// One request to an upstream through undici, as bytes: exactly one of `onEnd` and `onFailure` comes, once, and nothing
+// after it.
+import type { IncomingHttpHeaders } from 'node:http'
+import type { Readable } from 'node:stream'
+import { setImmediate } from 'node:timers/promises'
+import type { Dispatcher } from 'undici'
+import type { UpstreamFailure } from '../../core/plugin.ts'
+import { type Line, type LineUser, RACE_MS } from './connections.ts'
+import { Deadline } from './deadline.ts'
+import { failureOf, NotConnected } from './connect.ts'
+import { codingOf, Inflater } from './inflate.ts'
+import type { Upstream } from '../../core/upstream.ts'
+import { connectionsOf } from '../pool.ts'
+
+export interface CallRequest {
+  readonly method: string
+  readonly path: string
+  readonly headers: Readonly<Record<string, string>>
+  /** in pieces, it is written piece by piece: others' events pass between them */
+  readonly body: string | readonly Buffer[] | SizedBody
+  /** It makes something that is paid for, such as a video: where it may have been worked on, it is not asked again. */
+  readonly once?: boolean
+}
+
+/** A body that is read while it is sent. @throws {Error} while it is read: the call fails as `reset` */
+export interface SizedBody extends AsyncIterable<Buffer> {
+  /** bytes */
+  readonly length: number
+}
+
+export interface CallListener {
+  onHead (status: number, headers: IncomingHttpHeaders): void
+  onData (chunk: Buffer): void
+  onEnd (): void
+  onFailure (failure: UpstreamFailure): void
+}
+
+/** How long a request may wait on a connection that is there: no longer than it takes to be written. */
+const STUCK_MS = 250
+
+/** Bytes of a large body that are written without a pause. */
+const TURN_BYTES = 512 * 1024
+
+export class UpstreamCall implements Dispatcher.DispatchHandler, LineUser {
+  readonly #upstream: Upstream
+  readonly #request: CallRequest
+  readonly #listener: CallListener
+  readonly #firstByte: number
+  readonly #idle: number
+  #controller: Dispatcher.DispatchController | undefined
+  #timer: NodeJS.Timeout | undefined
+  readonly #deadline: Deadline
+  #over = false
+  #hasDeadline = false
+  #hasHead = false
+  /** the connection that it is written to */
+  #line: Line | undefined
+  #used: ReturnType<Line['use']> | undefined
+  #writtenAt = 0
+  #hasStarted = false
+  #isAgain = false
+  /** of an answer that comes compressed */
+  #inflater: Inflater | undefined
+  #isPaused = false
+  /** how it ended, while what came before is still decoded */
+  #broken: UpstreamFailure | undefined
+  /** until the first of what is waited for has come */
+  #beginTimer: NodeJS.Timeout | undefined
+
+  constructor (upstream: Upstream, request: CallRequest, listener: CallListener) {
+    this.#upstream = upstream
+    this.#request = request
+    this.#listener = listener
+    this.#firstByte = upstream.config.timeouts.first_byte
+    this.#idle = upstream.config.timeouts.idle
+    const { total } = upstream.config.timeouts
+    this.#deadline = new Deadline(total, () => {
+      this.#giveUp('total_timeout', new Error(`the answer was not over after ${total} ms`))
+    })
+    connectionsOf(upstream).pool.dispatch(this.#dispatchOptions(), this)
+    if (!this.#hasStarted && !this.#over) this.#awaitStart()
+  }
+
+  // undici does not follow redirects, so credentials never travel with one (src/README.md#allow-list).
+  #dispatchOptions (): Dispatcher.DispatchOptions {
+    const { method, path, headers, body } = this.#request
+    const isWhole = typeof body === 'string'
+    return {
+      method: method as Dispatcher.HttpMethod,
+      path,
+      headers: isWhole ? headers : { ...headers, 'content-length': String(lengthOf(body)) },
+      // undici takes any iterable; its types name only some.
+      body: isWhole ? body : inTurns(body) as unknown as Readable
+    }
+  }
+
+  /** Whether it is being written, or was: before that, nothing of it has left. */
+  get isSent (): boolean {
+    return this.#hasStarted
+  }
+
+  /** The client can't take more: reads nothing, and the idle timer rests. */
+  pause (): void {
+    if (this.#over || this.#controller === undefined) return
+    this.#isPaused = true
+    this.#controller.pause()
+    this.#inflater?.pause()
+    this.#deadline.rest()
+    clearTimeout(this.#timer)
+  }
+
+  resume (): void {
+    if (this.#over || this.#controller === undefined) return
+    if (!this.#hasDeadline) this.#startTimer(this.#idle, 'idle_timeout')
+    this.#deadline.goOn()
+    this.#isPaused = false
+    this.#inflater?.resume()
+    if (this.#inflater?.isFull !== true) this.#controller.resume()
+  }
+
+  /**
+   * That bytes come is not enough, such as comments and pings: until `begun` the time for the first of an answer runs
+   * on.
+   */
+  awaitBegin (): void {
+    if (this.#over) return
+    const left = this.#firstByte - (performance.now() - this.#writtenAt)
+    this.#beginTimer = setTimeout(() => {
+      this.#giveUp('first_byte_timeout', new Error(`nothing of an answer came for ${this.#firstByte} ms`))
+    }, Math.max(1, left))
+  }
+
+  begun (): void {
+    clearTimeout(this.#beginTimer)
+  }
+
+  /** What still comes is not worth more than this: it may not take longer, however busily it comes. */
+  finishWithin (ms: number): void {
+    if (this.#over) return
+    this.#startTimer(ms, 'idle_timeout')
+    this.#hasDeadline = true
+  }
+
+  /** Ends the call; the listener hears nothing more. */
+  abort (): void {
+    if (this.#over) return
+    this.#stop()
+    this.#controller?.abort(new Error('the gateway ended the call'))
+  }
+
+  #awaitStart (): void {
+    const connections = connectionsOf(this.#upstream)
+    this.#timer = setTimeout(() => {
+      // A connection that is there, and is not written to: an upstream said GOAWAY, and undici lets a request wait
+      // until the streams on it have ended, minutes maybe (8.12). Nothing of this one was sent.
+      if (this.#line?.isConnected === true && !this.#isAgain) this.#dispatchAgain()
+      else this.#startTimer(connections.patience - STUCK_MS, 'connect_timeout')
+    }, STUCK_MS)
+  }
+
+  #dispatchAgain (): void {
+    this.#isAgain = true
+    this.#hasStarted = false
+    this.#startTimer(connectionsOf(this.#upstream).patience, 'connect_timeout')
+    connectionsOf(this.#upstream).dispatchAlone(this.#dispatchOptions(), this)
+  }
+
+  takeLine (line: Line): void {
+    this.#line = line
+  }
+
+  onRequestStart (controller: Dispatcher.DispatchController): void {
+    if (this.#hasStarted) { controller.abort(new Error('the gateway has asked elsewhere')); return }
+    this.#hasStarted = true
+    this.#controller = controller
+    this.#used = this.#line?.use()
+    this.#writtenAt = performance.now()
+    if (this.#over) { controller.abort(new Error('the gateway ended the call')); return }
+    this.#startTimer(this.#firstByte, 'first_byte_timeout')
+  }
+
+  onResponseStart (_: Dispatcher.DispatchController, status: number, headers: IncomingHttpHeaders): void {
+    if (this.#over || status < 200) return                    // 1xx: the real head comes later
+    this.#hasHead = true
+    try {
+      this.#inflate(headers['content-encoding'])
+    } catch (cause) {
+      this.#giveUp('malformed', cause as Error)
+      return
+    }
+    this.#listener.onHead(status, headers)
+    if (!this.#over && !this.#hasDeadline) this.#startTimer(this.#idle, 'idle_timeout')
+  }
+
+  onResponseData (_: Dispatcher.DispatchController, chunk: Buffer): void {
+    if (this.#over) return
+    if (!this.#hasDeadline) this.#timer?.refresh()
+    if (this.#inflater === undefined) this.#listener.onData(chunk)
+    else this.#inflater.write(chunk)
+  }
+
+  onResponseEnd (): void {
+    if (this.#over) return
+    if (this.#inflater === undefined) this.#end()
+    else this.#inflater.end()
+  }
+
+  #end (): void {
+    this.#stop()
+    this.#listener.onEnd()
+  }
+
+  /**
+   * What was decoded until then is handed on before the end, and before a failure.
+   * @throws {Error} it can't be decoded
+   */
+  #inflate (encoding: string | string[] | undefined): void {
+    const coding = codingOf(encoding)
+    if (coding === undefined) return
+    this.#inflater = new Inflater(coding, {
+      onData: (chunk) => { if (!this.#over) this.#listener.onData(chunk) },
+      onFull: () => { this.#controller?.pause() },
+      onDrain: () => { if (!this.#isPaused && !this.#over) this.#controller?.resume() },
+      onEnd: () => {
+        if (this.#over) return
+        if (this.#broken === undefined) this.#end()
+        else this.#fail(this.#broken)
+      },
+      onError: (cause) => { this.#giveUp('malformed', cause) }
+    })
+  }
+
+  onResponseError (controller: Dispatcher.DispatchController, error: Error): void {
+    if (this.#over || (this.#hasStarted && controller !== this.#controller)) return
+    if (this.#isLostRace(error)) { this.#dispatchAgain(); return }
+    this.#broken = failureOf(error)
+    if (this.#inflater === undefined) this.#fail(this.#broken)
+    else this.#inflater.end()
+  }
+
+  /**
+   * Whether it may be written once more, on a connection of its own: this one had waited, and ended without a byte of
+   * an answer as soon as it was written to. RFC 9110 9.2.2 lets no proxy repeat a POST that it knows nothing about;
+   * what goes this way is ours, asks a model, and is tried again at other targets too. The client pays for the one
+   * answer that it gets.
+   */
+  #isLostRace (error: Error): boolean {
+    return this.#request.once !== true && !this.#isAgain && !this.#hasHead && !(error instanceof NotConnected) &&
+      this.#used?.isReused === true && this.#line!.bytesRead === this.#used.bytesRead &&
+      performance.now() - this.#writtenAt < RACE_MS
+  }
+
+  #startTimer (timeoutMs: number, kind: 'connect_timeout' | 'first_byte_timeout' | 'idle_timeout'): void {
+    clearTimeout(this.#timer)
+    this.#timer = setTimeout(() => {
+      this.#giveUp(kind, new Error(`the upstream was silent for ${timeoutMs} ms`))
+    }, timeoutMs)
+  }
+
+  #giveUp (
+    kind: 'connect_timeout' | 'first_byte_timeout' | 'idle_timeout' | 'total_timeout' | 'malformed',
+    cause: Error
+  ): void {
+    this.#fail({ kind, cause })
+    this.#controller?.abort(cause)
+  }
+
+  #fail (failure: UpstreamFailure): void {
+    if (this.#over) return
+    this.#stop()
+    this.#listener.onFailure(failure)
+  }
+
+  #stop (): void {
+    this.#over = true
+    clearTimeout(this.#timer)
+    clearTimeout(this.#beginTimer)
+    this.#inflater?.destroy()
+    this.#deadline.stop()
+  }
+}
+
+function lengthOf (body: readonly Buffer[] | SizedBody): number {
+  return 'reduce' in body ? body.reduce((length, piece) => length + piece.length, 0) : body.length
+}
+
+/**
+ * Others' events get their turn: 5 MB written at once stop the loop for 5 ms, and with four such bodies for 20
+ * (measured).
+ */
+async function * inTurns (pieces: Iterable<Buffer> | AsyncIterable<Buffer>): AsyncIterable<Buffer> {
+  let bytes = 0
+  for await (const piece of pieces) {
+    yield piece
+    bytes += piece.length
+    if (bytes < TURN_BYTES) continue
+    bytes = 0
+    await setImmediate()
+  }
+}

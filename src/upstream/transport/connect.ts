@@ -1,0 +1,92 @@
+// How a connection to an upstream is made: TLS with its own authorities and certificate, through a proxy, in bounded
+// time. Both ways to an upstream dial here, undici's pools and the agent of forward routes.
+import { request } from 'node:http'
+import { isIPv6, type LookupFunction, type Socket } from 'node:net'
+import { buildConnector } from 'undici'
+import type { UpstreamConfig } from '../../config/config.ts'
+import type { UpstreamFailure } from '../../core/plugin.ts'
+
+export type Dial = buildConnector.connector
+type Dialed = buildConnector.Callback
+
+/** No connection was made: nothing was sent. */
+export class NotConnected extends Error {
+  readonly kind: 'refused' | 'connect_timeout'
+
+  constructor (cause: Error) {
+    super(cause.message, { cause })
+    this.kind = (cause as NodeJS.ErrnoException).code === 'UND_ERR_CONNECT_TIMEOUT' ? 'connect_timeout' : 'refused'
+  }
+}
+
+/** Of a request that ended without an answer. */
+export function failureOf (error: Error): UpstreamFailure {
+  return error instanceof NotConnected ? { kind: error.kind, cause: error.cause } : { kind: 'reset', cause: error }
+}
+
+export interface DialOptions {
+  /** offers HTTP/2 beside HTTP/1.1 */
+  readonly http2: boolean
+  /** absent: the system's resolver */
+  readonly lookup?: LookupFunction | undefined
+}
+
+/** Each connection asks the resolver anew; a failure is a NotConnected. */
+export function createDialer ({ timeouts, tls, proxy }: UpstreamConfig, { http2, lookup }: DialOptions): Dial {
+  const { server_name: servername, ...secure } = tls ?? {}
+  const connect = buildConnector({ timeout: timeouts.connect, allowH2: http2, preferH2: http2, ...secure,
+    ...(lookup !== undefined && { lookup }) })
+  return (asked, callback) => {
+    const done: Dialed = (...[error, socket]) => {
+      if (error !== null) callback(new NotConnected(error), null)
+      else callback(null, socket)
+    }
+    const options = servername === undefined ? asked : { ...asked, servername }
+    if (proxy === undefined) { connect(options, done); return }
+    openTunnel(new URL(proxy), options, timeouts.connect, lookup, (...[error, socket]) => {
+      if (error !== null) done(error, null)
+      else if (options.protocol === 'https:') connect({ ...options, httpSocket: socket }, done)
+      else done(null, socket)
+    })
+  }
+}
+
+/** Asks the proxy for a connection to the upstream (RFC 9110 9.3.6); what then passes it cannot read, if it is TLS. */
+function openTunnel (
+  proxy: URL, { hostname, protocol, port }: buildConnector.Options, timeoutMs: number,
+  lookup: LookupFunction | undefined, callback: Dialed
+): void {
+  const usual = protocol === 'https:' ? 443 : 80
+  const authority = `${isIPv6(hostname) ? `[${hostname}]` : hostname}:${port === '' ? usual : port}`
+  const { username, password } = proxy
+  const credentials = Buffer.from(`${decodeURIComponent(username)}:${decodeURIComponent(password)}`).toString('base64')
+  const asking = request({
+    host: proxy.hostname.replace(/^\[|\]$/g, ''),
+    port: proxy.port === '' ? 80 : proxy.port,
+    method: 'CONNECT',
+    path: authority,
+    agent: false,
+    headers: { host: authority, ...(username !== '' && { 'proxy-authorization': `Basic ${credentials}` }) },
+    ...(lookup !== undefined && { lookup })
+  })
+  const timer = setTimeout(() => {
+    asking.destroy(problem('UND_ERR_CONNECT_TIMEOUT', `the proxy had not connected after ${timeoutMs} ms`))
+  }, timeoutMs)
+  asking.on('connect', ({ statusCode = 0 }, socket: Socket, head: Buffer) => {
+    clearTimeout(timer)
+    if (statusCode < 200 || statusCode > 299) {
+      socket.destroy()
+      callback(problem(`PROXY_${statusCode}`, `the proxy answered ${statusCode}`), null)
+      return
+    }
+    if (head.length > 0) socket.unshift(head)
+    callback(null, socket.setNoDelay(true))
+  })
+  asking.on('error', (error) => { clearTimeout(timer); callback(error, null) })
+  asking.end()
+}
+
+/** @param code for the log, which prints no messages */
+function problem (code: string, message: string): Error {
+  return Object.assign(new Error(message), { code })
+}

@@ -1,0 +1,176 @@
+// The connections to one origin, made in one way: a pool for bodies that the pipeline reads, an agent for bytes that
+// pass unread. How old a connection may get, which was used before, and how all of them end.
+import { Agent, type AgentOptions, type ClientRequest } from 'node:http'
+import type { LookupFunction, Socket } from 'node:net'
+import type { Duplex } from 'node:stream'
+import { Client, type Dispatcher, Pool } from 'undici'
+import type { UpstreamConfig } from '../../config/config.ts'
+import { createDialer, type Dial } from './connect.ts'
+
+/** How long a connection of the agent may wait for its next request, if the upstream does not say. As undici's. */
+const IDLE_MS = 4000
+
+/**
+ * An upstream closes a connection that waits for its next request, and we write one at that moment: its reset comes at
+ * once. What breaks later may have been worked on.
+ */
+export const RACE_MS = 1000
+
+/**
+ * While nobody knows whether an upstream speaks HTTP/2 undici makes one connection at a time, and all requests wait for
+ * it; if it fails, all but one wait for the next (8.12). They give up this much later than the connection does.
+ */
+const PATIENCE_MS = 500
+
+/** Hears which connection its request is written to, just before it is. */
+export interface LineUser {
+  takeLine (line: Line): void
+}
+
+/** One connection of the pool at a time: made anew when it is gone. */
+export class Line extends Client {
+  #socket: Socket | undefined
+  /** written to the connection that there is */
+  #requests = 0
+
+  constructor (origin: string | URL, options: Client.Options, dial: Dial) {
+    const connect: Dial = (asked, callback) => {
+      dial(asked, (...[error, socket]) => {
+        if (error !== null) { callback(error, null); return }
+        this.#socket = socket
+        this.#requests = 0
+        callback(null, socket)
+      })
+    }
+    super(origin, { ...options, connect })
+  }
+
+  /** Of a request that is about to be written: whether others were before it, and how many bytes have come so far. */
+  use (): { readonly isReused: boolean, readonly bytesRead: number } {
+    return { isReused: this.#requests++ > 0, bytesRead: this.bytesRead }
+  }
+
+  get isConnected (): boolean {
+    return this.#socket?.destroyed === false
+  }
+
+  get bytesRead (): number {
+    return this.#socket?.bytesRead ?? 0
+  }
+
+  override dispatch (
+    options: Dispatcher.DispatchOptions,
+    handler: Dispatcher.DispatchHandler & Partial<LineUser>
+  ): boolean {
+    handler.takeLine?.(this)
+    return super.dispatch(options, handler)
+  }
+}
+
+/** Speaks HTTP/1.1 only: what http-proxy-3 needs. */
+class DialAgent extends Agent {
+  readonly #dial: Dial
+  readonly #maxAge: number
+  readonly #born = new WeakMap<Duplex, number>()
+
+  constructor (protocol: string, dial: Dial, maxAge: number) {
+    super({ keepAlive: true })
+    this.#dial = dial
+    this.#maxAge = maxAge
+    // node compares it with what is asked for; its types hide it
+    Object.assign(this, { protocol, defaultPort: protocol === 'https:' ? 443 : 80 })
+  }
+
+  override createConnection (
+    options: AgentOptions & { readonly host?: string, readonly port?: number | string },
+    callback: (error: Error | null, socket: Duplex) => void
+  ): undefined {
+    const { host = '', port = '' } = options
+    this.#dial({ hostname: host, host, protocol: (this as unknown as { readonly protocol: string }).protocol,
+      port: String(port) }, (...[error, socket]) => {
+      if (error !== null) {
+        callback(error, undefined as unknown as Duplex)
+        return
+      }
+      this.#born.set(socket, performance.now())
+      callback(null, socket)
+    })
+    return undefined
+  }
+
+  /** Too old: the next request asks the resolver anew. */
+  override keepSocketAlive (socket: Duplex): boolean {
+    if (performance.now() - (this.#born.get(socket) ?? 0) > this.#maxAge) return false
+    // The hint of the upstream is heeded there; its types don't know that it answers.
+    const isKept = (super.keepSocketAlive(socket) as unknown as boolean | undefined) === true
+    const { timeout = 0 } = socket as Socket
+    if (isKept && (timeout === 0 || timeout > IDLE_MS)) (socket as Socket).setTimeout(IDLE_MS)
+    return isKept
+  }
+
+  override reuseSocket (socket: Duplex, request: ClientRequest): void {
+    (socket as Socket).setTimeout(0)                          // waited long enough: now our own timers watch
+    super.reuseSocket(socket, request)
+  }
+}
+
+export class Connections {
+  /** for bodies that the pipeline reads */
+  readonly pool: Pool
+  /** for bytes that pass through unread */
+  readonly agent: Agent
+  /** the same, with a new connection for each request */
+  readonly newAgent: Agent
+  /** how long a request may wait for its connection: longer than it may take to make one */
+  readonly patience: number
+  readonly #origin: string
+  readonly #dial: Dial
+  readonly #options: Client.Options
+  /** those beside the pool */
+  readonly #single = new Set<Line>()
+
+  constructor (origin: string, config: UpstreamConfig, lookup?: LookupFunction) {
+    const http2 = config.http2 === 'auto' && origin.startsWith('https:')
+    const { connection_age: maxAge } = config.timeouts
+    this.#origin = origin
+    this.#dial = createDialer(config, { http2, lookup })
+    // Our own timers replace undici's: they stop while we hold a stream back for a slow client (see call.ts).
+    // HTTP/1.1: one at a time, because an answer may stream for minutes and must not block another.
+    this.#options = { headersTimeout: 0, bodyTimeout: 0, allowH2: http2 }
+    this.pool = new Pool(origin, {
+      ...this.#options,
+      connections: null,
+      clientTtl: maxAge,
+      factory: (url: URL, options: Client.Options) => new Line(url, options, this.#dial)
+    })
+    // Without an agent of ours http-proxy-3 closes every upstream connection (src/README.md#trap-9).
+    const dial = createDialer(config, { http2: false, lookup })
+    this.agent = new DialAgent(new URL(origin).protocol, dial, maxAge)
+    this.newAgent = new DialAgent(new URL(origin).protocol, dial, -1)
+    this.patience = config.timeouts.connect * (config.proxy === undefined ? 1 : 2) + PATIENCE_MS
+  }
+
+  /** A request on a connection of its own, which ends with it. */
+  dispatchAlone (options: Dispatcher.DispatchOptions, handler: Dispatcher.DispatchHandler): void {
+    const line = new Line(this.#origin, this.#options, this.#dial)
+    this.#single.add(line)
+    line.dispatch(options, handler)
+    const over = (): void => { this.#single.delete(line) }
+    // Graceful: when the request is over.
+    line.close().then(over, over)
+  }
+
+  /** What is in flight ends first. */
+  close (): void {
+    // There is nobody left to tell if it fails.
+    this.pool.close().catch(() => {})
+    this.agent.destroy()
+    this.newAgent.destroy()
+  }
+
+  async destroy (): Promise<void> {
+    this.agent.destroy()
+    this.newAgent.destroy()
+    await Promise.all([this.pool.destroy(), ...[...this.#single].map((line) => line.destroy())])
+  }
+}

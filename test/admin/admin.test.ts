@@ -1,0 +1,224 @@
+// The admin listener on a real socket: health, metrics, the configuration behind its token.
+import { once } from 'node:events'
+import { createServer } from 'node:http'
+import { type AddressInfo, connect } from 'node:net'
+import { text } from 'node:stream/consumers'
+import t, { type Test } from 'tap'
+import { adminHandler, type AdminParts } from '../../src/admin/admin.ts'
+import { Strangers } from '../../src/admin/wrong-tokens.ts'
+import { services, type TestServices } from '../support/exchange.ts'
+
+const TOKEN = 'admin-token-of-the-test'
+
+async function admin (
+  t: Test,
+  more: Partial<AdminParts> = {}
+): Promise<{ readonly url: string, readonly port: number, readonly own: TestServices }> {
+  const own = services()
+  const server = createServer(
+    adminHandler({ services: own, metrics: async () => await own.metrics.print(), status: () => ({ generation: 3 }),
+      reasons: () => [], token: TOKEN, ...more })
+  )
+  server.listen(0, '127.0.0.1')
+  await once(server, 'listening')
+  t.teardown(() => new Promise((resolve) => { server.close(resolve); server.closeAllConnections() }))
+  const { port } = server.address() as AddressInfo
+  return { url: `http://127.0.0.1:${port}`, port, own }
+}
+
+function withId (t: Test, response: Response): string {
+  const id = response.headers.get('x-request-id')
+  t.match(id, /^req_[0-9A-Za-z]{24}$/)
+  t.equal(response.headers.get('request-id'), id)
+  t.equal(response.headers.get('cache-control'), 'no-store')
+  return id!
+}
+
+t.test('healthz answers as long as the loop runs', async (t) => {
+  const { url } = await admin(t)
+  const response = await fetch(url + '/healthz?x=1')
+  t.equal(response.status, 200)
+  t.strictSame(await response.json(), { status: 'ok' })
+  withId(t, response)
+})
+
+t.test('readyz says why not', async (t) => {
+  let reasons: string[] = []
+  const { url } = await admin(t, { reasons: () => reasons })
+  t.strictSame(await (await fetch(url + '/readyz')).json(), { ready: true, reasons: [] })
+  reasons = ['draining']
+  const response = await fetch(url + '/readyz')
+  t.equal(response.status, 503)
+  t.strictSame(await response.json(), { ready: false, reasons: ['draining'] })
+  withId(t, response)
+})
+
+t.test('metrics are Prometheus text', async (t) => {
+  const { url, own } = await admin(t)
+  own.metrics.rejected('bad_request')
+  const response = await fetch(url + '/metrics')
+  t.equal(response.status, 200)
+  t.equal(response.headers.get('content-type'), 'text/plain; version=0.0.4; charset=utf-8')
+  t.match(await response.text(), /^gateway_rejected_total\{reason="bad_request"\} 1$/m)
+  withId(t, response)
+})
+
+t.test('the configuration is for who has the token', async (t) => {
+  const { url } = await admin(t)
+  const ask = (authorization?: string): Promise<Response> =>
+    fetch(url + '/admin/v1/config', authorization === undefined ? {} : { headers: { authorization } })
+  for (const right of [`Bearer ${TOKEN}`, `bearer   ${TOKEN}`]) {
+    t.strictSame(await (await ask(right)).json(), { generation: 3 })
+  }
+  for (const wrong of [undefined, '', 'Bearer', 'Bearer ', TOKEN, `Basic ${TOKEN}`, `Bearer ${TOKEN}x`,
+    `Bearer ${TOKEN.slice(1)}`, 'Bearer ' + 'x'.repeat(8000)]) {
+    const response = await ask(wrong)
+    t.equal(response.status, 401, wrong ?? 'no header')
+    t.equal(response.headers.get('www-authenticate'), 'Bearer')
+    const id = withId(t, response)
+    const { error } = await response.json() as { error: { message: string } }
+    t.match(error, { code: 'authentication_error', type: 'authentication_error', request_id: id, param: null })
+    t.ok(error.message.endsWith(` Request ID: ${id}`))
+    t.notOk(error.message.includes(TOKEN))
+  }
+})
+
+t.test('who guesses is counted, told of once a second, and answered late; who knows never waits', async (t) => {
+  let now = 0
+  const guessed = { ...services(() => now) }
+  const server = createServer(
+    adminHandler({ services: guessed, metrics: async () => await guessed.metrics.print(), status: () => ({}),
+      reasons: () => [], token: TOKEN })
+  )
+  server.listen(0, '127.0.0.1')
+  await once(server, 'listening')
+  t.teardown(() => new Promise((resolve) => { server.close(resolve); server.closeAllConnections() }))
+  const url = `http://127.0.0.1:${(server.address() as AddressInfo).port}/admin/v1/config`
+  const ask = async (token: string): Promise<Response> =>
+    await fetch(url, { headers: { authorization: `Bearer ${token}` } })
+  let answered = 0
+  const guesses = Array.from({ length: 100 }, async (_, i) => {
+    const response = await ask(`guess-${i}`)
+    answered++
+    return response
+  })
+  const right = await ask(TOKEN)
+  t.equal(right.status, 200)
+  t.ok(answered < 100, 'the right one was answered before all that are wrong')
+  const responses = await Promise.all(guesses)
+  t.ok(responses.every(({ status }) => status === 401))
+  // Not all arrive before the first are answered: then fewer wait at a time.
+  t.ok(responses.filter((response) => response.headers.get('connection') === 'close').length <= 36)
+  t.match(await guessed.metrics.print(), /^gateway_rejected_total\{reason="admin_token"\} 100$/m)
+  const lines = (): readonly unknown[] => guessed.lines.filter(({ msg }) => msg === 'a wrong admin token')
+  t.match(lines(), [{ level: 'warn', address: '127.0.0.1', path: '/admin/v1/config' }])
+  now = 1000
+  await ask('one more')
+  t.match(lines(), [{}, { more: 99 }])
+  t.equal((await fetch(url)).status, 401)
+  t.match(await guessed.metrics.print(), /reason="admin_token"\} 101$/m, 'who sent none has not guessed')
+  t.notMatch(JSON.stringify(guessed.lines), /guess-|admin-token-of/, 'no token is in the log')
+})
+
+t.test('64 wrong tokens wait at a time, and one more does not, until one of those was answered', async (t) => {
+  const timers: (() => void)[] = []
+  const strangers = new Strangers(services(() => 0), (ms, callback) => {
+    t.equal(ms, 500)
+    timers.push(callback)
+    return () => {}
+  })
+  const first = Array.from({ length: 64 }, async () => await strangers.note('127.0.0.1', '/'))
+  t.equal(await strangers.note('127.0.0.1', '/'), false)
+  timers[0]!()
+  t.equal(await first[0], true)
+  const next = strangers.note('127.0.0.1', '/')
+  t.equal(timers.length, 65)
+  t.equal(await strangers.note('127.0.0.1', '/'), false)
+  for (const callback of timers) callback()
+  t.strictSame(new Set(await Promise.all([...first, next])), new Set([true]))
+})
+
+t.test('without a token nobody gets in', async (t) => {
+  const { url } = await admin(t, { token: '' })
+  for (const authorization of ['Bearer ', 'Bearer x', 'Bearer ""']) {
+    t.equal((await fetch(url + '/admin/v1/config', { headers: { authorization } })).status, 401)
+  }
+})
+
+t.test('all else is 404, and another method 405 with Allow', async (t) => {
+  const { url } = await admin(t)
+  for (const path of ['/', '/metrics/', '/admin', '/admin/v1', '/v1/models', '/healthz/..%2fx', '//healthz']) {
+    const response = await fetch(url + path)
+    t.equal(response.status, 404, path)
+    t.match(await response.json(), { error: { code: 'not_found' } })
+    withId(t, response)
+  }
+  for (const path of ['/healthz', '/readyz', '/metrics', '/admin/v1/config']) {
+    const response = await fetch(url + path, { method: 'POST', body: 'x'.repeat(100_000) })
+    t.equal(response.status, 405, path)
+    t.equal(response.headers.get('allow'), 'GET, HEAD')
+    t.match(await response.json(), { error: { code: 'bad_request', type: 'invalid_request_error' } })
+    withId(t, response)
+  }
+})
+
+t.test('HEAD is GET without a body', async (t) => {
+  const { url } = await admin(t)
+  const response = await fetch(url + '/healthz', { method: 'HEAD' })
+  t.equal(response.status, 200)
+  t.equal(response.headers.get('content-length'), '16')
+  t.equal(await response.text(), '')
+})
+
+t.test('whatever a part of the gateway throws, the listener answers in shape and lives on', async (t) => {
+  const fail = (): never => { throw new Error('secret detail') }
+  const { url, own } = await admin(t, { reasons: fail, status: fail })
+  for (const path of ['/readyz', '/admin/v1/config']) {
+    const response = await fetch(url + path, { headers: { authorization: `Bearer ${TOKEN}` } })
+    t.equal(response.status, 500, path)
+    const body = await response.text()
+    t.match(JSON.parse(body), { error: { code: 'server_error' } })
+    t.notMatch(body, /secret detail/)
+    t.match(own.lines.at(-1), { level: 'error', err: { message: 'secret detail' }, request_id: withId(t, response) })
+  }
+  t.equal((await fetch(url + '/healthz')).status, 200)
+})
+
+t.test('a store that fails takes only its own number out of the metrics', async (t) => {
+  const { url, own } = await admin(t)
+  own.metrics.watch('gateway_holds_open', () => Promise.reject(new Error('the store is away')))
+  own.metrics.watch('gateway_body_memory_bytes', () => { throw new Error('so is this') })
+  const printed = await (await fetch(url + '/metrics')).text()
+  t.match(printed, /^gateway_requests_in_flight 0$/m)
+  t.notMatch(printed, /holds_open|body_memory/)
+})
+
+t.test('a status that JSON can\'t say is a shaped error too', async (t) => {
+  const { url } = await admin(t, { status: () => ({ nanos: 1n }) })
+  t.equal((await fetch(url + '/admin/v1/config', { headers: { authorization: `Bearer ${TOKEN}` } })).status, 500)
+})
+
+t.test('a client that leaves before its answer harms nobody', async (t) => {
+  let release = (): void => {}
+  const asked = new Promise<void>((resolve) => { release = resolve })
+  let answer = (_value: number): void => {}
+  const { url, port, own } = await admin(t)
+  own.metrics.watch('gateway_holds_open', () => { release(); return new Promise((resolve) => { answer = resolve }) })
+  const socket = connect(port, '127.0.0.1')
+  socket.write('GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n')
+  await asked
+  socket.destroy()
+  await once(socket, 'close')
+  answer(1)
+  own.metrics.watch('gateway_holds_open', () => 2)
+  t.match(await (await fetch(url + '/metrics')).text(), /^gateway_holds_open 2$/m)
+})
+
+t.test('a request in pieces, and two on one connection', async (t) => {
+  const { port } = await admin(t)
+  const socket = connect(port, '127.0.0.1')
+  socket.write('GET /heal')
+  socket.write('thz HTTP/1.1\r\nHost: x\r\n\r\nGET /nothing HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n')
+  const answered = await text(socket)
+  t.strictSame([...answered.matchAll(/HTTP\/1\.1 (\d+)/g)].map(([, status]) => status), ['200', '404'])
+})

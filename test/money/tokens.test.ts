@@ -1,0 +1,214 @@
+// What is estimated of tokens: by the characters of a text, and by what upstreams were seen to report. Properties, and
+// what a false report can do.
+import { readFileSync } from 'node:fs'
+import { join } from 'node:path'
+import fc from 'fast-check'
+import t from 'tap'
+import { Tally } from '../../plugins/billing-meter/tally.ts'
+import { packageRoot } from '../../src/base/package.ts'
+import { SseEvent } from '../../src/core/sse.ts'
+import { Overheads } from '../../src/tokens/overheads.ts'
+import { TokenRates } from '../../src/tokens/rates.ts'
+import { LEAST_RATES, MOST_RATES, START_RATES, type Rates } from '../../src/tokens/text-count.ts'
+import { counted, tokensOf } from '../support/tokens.ts'
+
+const model = { upstream: 'u1', model: 'a' }
+
+interface Sample {
+  readonly kind?: string
+  readonly text: string
+  readonly o200k: number
+  readonly cl100k: number
+}
+const samples = JSON.parse(readFileSync(join(packageRoot, 'test/fixtures/token-counts.json'), 'utf8')) as {
+  readonly natural: readonly Sample[],
+  readonly odd: readonly Sample[]
+}
+
+const text = fc.oneof(
+  fc.string({ unit: 'binary', maxLength: 300 }),
+  fc.string({ maxLength: 300 }),
+  fc.lorem(),
+  fc.array(
+    fc.constantFrom(
+      'word', ' ', '  ', '\n', 'Ünïcödé', '👩‍👩‍👧‍👦', '漢字', '12345', '...', '\t', 'don\'t', 'हिन्दी', '----'
+    ),
+    { maxLength: 200 }
+  ).map((parts) => parts.join(''))
+)
+/** As they may be learned: anything between the bounds. */
+const rates: fc.Arbitrary<Rates> = fc.tuple(
+  ...START_RATES.map((_, kind) => fc.double({ min: LEAST_RATES[kind]!, max: MOST_RATES[kind]!, noNaN: true }))
+)
+/** Answers that teach, and reports of them that are true, nearly true, or false. */
+const report = fc.tuple(fc.array(text, { minLength: 1, maxLength: 20 }).map((parts) => parts.join(' ')),
+  fc.oneof(fc.nat(5000), fc.constantFrom(0, 1, 31, 32, 1e9, Infinity)))
+
+void t.test('an estimate depends on the text alone, not on how it came in pieces, inside a surrogate pair too', async (t) => {
+  t.doesNotThrow(() =>
+    fc.assert(fc.property(text, fc.array(fc.nat(400), { maxLength: 20 }), rates, (text, cuts, rates) => {
+      const at = [0, ...cuts.map((cut) => cut % (text.length + 1)).toSorted((a, b) => a - b), text.length]
+      const pieces = at.slice(1).map((end, i) => text.slice(at[i], end))
+      return counted(...pieces).tokens(rates) === tokensOf(text, rates)
+    }))
+  )
+})
+
+void t.test('no text is none, any other is at least one token and at most its bytes, and more text never has fewer', async (t) => {
+  t.equal(tokensOf(''), 0)
+  t.doesNotThrow(() =>
+    fc.assert(fc.property(text, text, rates, (before, behind, rates) => {
+      const tokens = tokensOf(before, rates)
+      const whole = counted(before).tokensWith(behind, rates)
+      return (before === '' ? tokens === 0 : tokens >= 1) && tokens <= Buffer.byteLength(before) && whole >= tokens &&
+        whole === tokensOf(before + behind, rates)
+    }), { numRuns: 500 })
+  )
+})
+
+void t.test('at first it is near what two public vocabularies make of languages and code', async (t) => {
+  for (const { kind, text, o200k, cl100k } of samples.natural) {
+    const tokens = tokensOf(text)
+    t.ok(tokens >= Math.min(o200k, cl100k) * 0.75 && tokens <= Math.max(o200k, cl100k) * 1.3,
+      `${kind}: ${tokens}, of ${o200k} and ${cl100k}`)
+    // Twice `max_tokens` is where a stream is cut that does not end: no language comes near that by itself.
+    t.ok(tokens < Math.min(o200k, cl100k) * 1.5, `${kind}: far from twice as many`)
+  }
+  for (const { text, o200k } of samples.odd) {
+    t.ok(tokensOf(text) <= 3.2 * o200k, `${JSON.stringify(text.slice(0, 20))}: ${tokensOf(text)} of ${o200k}`)
+  }
+})
+
+void t.test('what is learned of one answer is bounded, whatever was reported, and so is all that can ever be learned', async (t) => {
+  t.doesNotThrow(() =>
+    fc.assert(fc.property(fc.array(report, { maxLength: 40 }), text, (reports, other) => {
+      const learned = new TokenRates()
+      for (const [text, reported] of reports) {
+        const before = learned.of(model)
+        learned.learn(model, counted(text), reported)
+        const after = learned.of(model)
+        const [least, most] = [counted(other).weigh(before) / 1.06, counted(other).weigh(before) * 1.06]
+        const weight = counted(other).weigh(after)
+        if (weight < least || weight > most) throw new Error(`${weight} after ${reported}, not ${least} to ${most}`)
+        if (!after.every((rate, kind) => rate >= LEAST_RATES[kind]! && rate <= MOST_RATES[kind]!)) {
+          throw new Error(
+            `out of bounds: ${after.join(' ')}`
+          )
+        }
+      }
+    }), { numRuns: 300 })
+  )
+})
+
+/** Of so many kinds, so that each class has its part. */
+const answers = Array.from({ length: 12 },
+  (_, i) => samples.natural.map(({ text }, j) => text.repeat((i * 7 + j * 5) % 4)).join('\n'))
+const vendor: Rates = START_RATES.map((rate, kind) =>
+  Math.min(MOST_RATES[kind]!, rate * [1.4, 0.7, 1, 0.8, 1, 1.8, 1.6, 1.3][kind]!)
+)
+
+void t.test('after a hundred answers it is what the model makes of text, and each model has its own', async (t) => {
+  const learned = new TokenRates()
+  for (let round = 0; round < 8; round++) {
+    for (const text of answers) { learned.learn(model, counted(text), counted(text).tokens(vendor)) }
+  }
+  for (const text of answers) {
+    const [found, wanted] = [tokensOf(text, learned.of(model)), tokensOf(text, vendor)]
+    t.ok(Math.abs(found / wanted - 1) < 0.06, `${found}, not ${wanted}; ${tokensOf(text)} at first`)
+  }
+  const { text: prose } = samples.natural[0]!
+  t.ok(Math.abs(tokensOf(prose, learned.of(model)) / tokensOf(prose, vendor) - 1) < 0.15, 'also of one kind alone')
+  for (const other of [{ ...model, model: 'b' }, { ...model, upstream: 'u2' }]) t.equal(learned.of(other), START_RATES)
+})
+
+void t.test('false reports: those that no text explains teach nothing, others are forgotten as fast as they were learned', async (t) => {
+  const learned = new TokenRates()
+  const [, , , , text] = answers as readonly string[]
+  const start = tokensOf(text!)
+  for (const reported of [0, 1, 31, Math.floor(start / 3) - 1, start * 3 + 3, 1e9, NaN, Infinity]) {
+    learned.learn(model, counted(text!), reported)
+  }
+  learned.learn(model, counted(''), 100)
+  learned.learn(model, counted('x'), 31)
+  t.equal(learned.of(model), START_RATES)
+  const before = learned.of(model)
+  for (let i = 0; i < 3; i++) learned.learn(model, counted(text!), start * 2)
+  t.ok(tokensOf(text!, learned.of(model)) > start && tokensOf(text!, learned.of(model)) < start * 1.1)
+  for (let i = 0; i < 20; i++) learned.learn(model, counted(text!), start)
+  t.ok(Math.abs(tokensOf(text!, learned.of(model)) / start - 1) < 0.01)
+  t.strictSame(before, START_RATES, 'what an answer is counted by does not change under it')
+})
+
+const event = (name: string, data: object): SseEvent => SseEvent.of(name, { type: name, ...data })
+const delta = (type: string, field: string, text: string): SseEvent =>
+  event('content_block_delta', { index: 0, delta: { type, [field]: text } })
+
+void t.test('an answer teaches by its text where that is all that its provider counts', async (t) => {
+  const usage = event('message_delta', { delta: {}, usage: { output_tokens: 9 } })
+  const of = (...events: readonly SseEvent[]): Tally => {
+    const tally = new Tally(START_RATES)
+    for (const event of events) { tally.see(event); tally.deliver(event) }
+    return tally
+  }
+  const words = delta('text_delta', 'text', 'It rains. ')
+  const { lesson } = of(words, delta('input_json_delta', 'partial_json', '{"a":1}'), usage)
+  t.strictSame([lesson!.text.tokens(START_RATES), lesson!.reported], [tokensOf('It rains. {"a":1}'), 9])
+  t.equal(of(words).lesson, undefined, 'nothing was reported')
+  for (const unseen of [
+    delta('thinking_delta', 'thinking', 'Hm'),
+    delta('signature_delta', 'signature', 'c2ln'),
+    event('content_block_start', { index: 0, content_block: { type: 'redacted_thinking', data: 'x' } }),
+    event('content_block_start', { index: 0,
+      content_block: { type: 'server_tool_use', name: 'web_search', input: {} } }),
+    event('message_delta', { delta: {}, usage: { output_tokens: 9, output_tokens_details: { thinking_tokens: 3 } } })
+  ]) t.equal(of(words, unseen, usage).lesson, undefined, unseen.data)
+  const whole = new Tally(START_RATES)
+  whole.readReply({ content: [{ type: 'text', text: 'It rains. ' }, { type: 'tool_use', name: 'f', input: { a: 1 } }],
+    usage: { output_tokens: 9 } })
+  t.equal(whole.lesson!.text.tokens(START_RATES), tokensOf('It rains. {"a":1}'))
+})
+
+const shown = { tokens: 100, images: 0 }
+const [ONCE, PERIOD] = [5000, 100]
+
+void t.test('what an upstream counts beyond the bound is believed when two of its reports say it', async (t) => {
+  const overheads = new Overheads()
+  const bound = (): number => overheads.bound(model, shown)
+  overheads.learn(model, shown, ONCE)
+  t.equal(bound(), 100, 'a single report raises no hold')
+  overheads.learn(model, shown, 340)
+  t.equal(bound(), 340, 'as much as both of them say')
+  overheads.learn(model, shown, 360)
+  t.equal(bound(), 360)
+  t.equal(overheads.bound({ ...model, upstream: 'u2' }, shown), 100)
+  t.equal(overheads.bound(model, shown, 200), 200, 'never more than the context')
+  for (let i = 0; i < 2 * PERIOD; i++) overheads.learn(model, shown, 90)
+  t.equal(bound(), 100, 'what is reported no more is forgotten')
+})
+
+void t.test('a false report in every hundred raises no hold, and what is always added is always held for', async (t) => {
+  t.doesNotThrow(() =>
+    fc.assert(fc.property(fc.nat(PERIOD - 1), fc.integer({ min: 0, max: 400 }), (at, added) => {
+      const overheads = new Overheads()
+      for (let i = 0; i < 5 * PERIOD; i++) {
+        overheads.learn(model, shown, i === at + 2 * PERIOD ? 1e9 : 100 + added)
+        if (i > 0 && overheads.bound(model, shown) !== 100 + added) {
+          throw new Error(
+            `${overheads.bound(model, shown)} after ${i}, not ${100 + added}`
+          )
+        }
+      }
+    }))
+  )
+})
+
+void t.test('of images each has its own overhead, beside that of the text', async (t) => {
+  const overheads = new Overheads()
+  const images = { tokens: 100, images: 2 }
+  for (let i = 0; i < 2; i++) overheads.learn(model, shown, 110)
+  for (let i = 0; i < 2; i++) overheads.learn(model, images, 171)
+  t.equal(overheads.bound(model, images), 100 + 10 + 2 * 31)
+  t.equal(overheads.bound(model, { tokens: 100, images: 1 }), 100 + 10 + 31)
+  for (let i = 0; i < 2 * PERIOD - 1; i++) overheads.learn(model, shown, 110)
+  t.equal(overheads.bound(model, images), 100 + 10 + 2 * 31, 'requests without images do not make it forgotten')
+})

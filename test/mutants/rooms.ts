@@ -1,0 +1,24 @@
+// Which files are changed, and which tests have to notice: those of their room, the quickest first.
+
+export interface Room {
+  readonly name: string
+  /** paths from the package's folder, as globs */
+  readonly files: readonly string[]
+  /** test files, the quickest first */
+  readonly tests: readonly string[]
+}
+
+const STORE = ['store', 'windows', 'store-tasks', 'store-embedded', 'store-embedded-periods', 'store-embedded-faults',
+  'store-kept', 'data-folder', 'store-move', 'store-embedded-kill']
+const REDIS = ['store-redis', 'store-redis-arithmetic', 'store-redis-late', 'outbox', 'store-redis-records',
+  'store-redis-kept', 'store-redis-faults', 'store-redis-start', 'store-redis-parallel', 'store-redis-cluster',
+  'store-move']
+const METER = ['billing-meter', 'billing-holds', 'billing', 'schema-validate', 'billing-late', 'truth-table', 'videos']
+
+export const rooms: readonly Room[] = [
+  { name: 'money', files: ['src/money/*.ts'], tests: ['item-price', 'money', 'period', 'price-in-force', ...METER] },
+  { name: 'billing-meter', files: ['plugins/billing-meter/*.ts'], tests: METER },
+  { name: 'store', files: ['src/store/*.ts', 'src/store/{local,embedded,memory}/*.ts'], tests: STORE },
+  { name: 'redis', files: ['src/store/redis/*.ts'], tests: REDIS },
+  { name: 'lua', files: ['src/store/redis/lua/*.ts'], tests: REDIS }
+]

@@ -1,0 +1,93 @@
+// Accounts and keys of the admin API in Redis, however many: what one process changes others read, and no more than
+// that; and whatever a failover takes back, all of them know it.
+import t from 'tap'
+import { Directory, type KeyRecord } from '../../src/accounts/directory.ts'
+import { digestOf } from '../../src/accounts/digests.ts'
+import { startClock } from '../support/clock.ts'
+import { openRedis, newPrefix } from '../support/redis-store.ts'
+import { redisServer } from '../support/redis-server.ts'
+import { until } from '../support/until.ts'
+
+const server = await redisServer(t)
+
+const textOf = (id: string, frozen = false): string => JSON.stringify({
+  settings: { id, account: 'acme', frozen, streaming: true, routing_mode: 'premium', channels: ['premium'] },
+  secrets: [{ sha256: digestOf(id).toString('hex') }], shown: 'sk…', created_at: '2027-01-01T00:00:00.000Z'
+} satisfies KeyRecord)
+
+/** How often Redis was asked for it. */
+async function callsOf (command: string): Promise<number> {
+  return Number(
+    new RegExp(`^cmdstat_${command}:calls=(\\d+)`, 'm').exec(await server.ask('INFO', 'commandstats'))?.[1] ?? 0
+  )
+}
+
+const frozen = (directory: Directory, id: string): boolean | undefined => directory.keptKey(id)?.record.settings.frozen
+
+void t.test('of thousands of keys one that changes is read alone; after too many changes all are, in pages', async (t) => {
+  const prefix = newPrefix()
+  const [one, other] = [await openRedis(t, server, { prefix }), await openRedis(t, server, { prefix })] as const
+  const pairs = Array.from({ length: 3000 }, (_, i) => [`key:k${i}`, `1 ${textOf(`k${i}`)}`]).flat()
+  await server.ask('HSET', `{${prefix}}:records`, ...pairs)
+  const change = async (id: string, version: number, text: string): Promise<boolean> =>
+    await one.change({ record: { kind: 'key', id, version, text }, audit: '{}' })
+  await change('first', 1, textOf('first'))
+  const directory = new Directory(other, Date.now)
+  await directory.load()
+  t.equal(directory.keptKeys().length, 3001)
+  t.ok(await callsOf('hscan') > 1, 'none of the questions is long')
+  const same = directory.keptKey('k1')
+
+  const before = await callsOf('hscan')
+  t.teardown(directory.follow())
+  t.equal(await change('k0', 2, textOf('k0', true)), true)
+  t.equal(await change('new', 1, textOf('new')), true)
+  await until(() => frozen(directory, 'k0') === true && directory.keptKey('new'))
+  t.equal(directory.findKey(digestOf('new'))?.id, 'new')
+  t.equal(await callsOf('hscan'), before)
+
+  await server.ask('LTRIM', `{${prefix}}:changes`, '0', '0')     // as a thousand changes do
+  await server.ask('HSET', `{${prefix}}:records`, 'key:k2', `2 ${textOf('k2', true)}`)
+  await server.ask('LSET', `{${prefix}}:changes`, '0', 'unknown key:new')
+  await until(() => frozen(directory, 'k2') === true)
+  t.ok(await callsOf('hscan') > before)
+  t.equal(directory.keptKey('k1'), same, 'what is as it was is the same object')
+  t.equal(await callsOf('hgetall'), 0)
+})
+
+void t.test('no more than the last thousand changes are kept', async (t) => {
+  const prefix = newPrefix()
+  const store = await openRedis(t, server, { prefix })
+  await server.ask('RPUSH', `{${prefix}}:changes`, ...Array.from({ length: 1000 }, (_, i) => `${i} key:k`))
+  await store.change({ record: { kind: 'key', id: 'k', version: 1, text: textOf('k') }, audit: '{}' })
+  t.equal(await server.ask('LLEN', `{${prefix}}:changes`), '1000')
+  t.match(await server.ask('LINDEX', `{${prefix}}:changes`, '0'), /^[-0-9a-f]{36} key:k$/)
+})
+
+void t.test('a change that comes back with a version that was seen before, as after a failover, is seen', async (t) => {
+  const prefix = newPrefix()
+  const clock = startClock()
+  const [one, other] = [await openRedis(t, server, { prefix }),
+    await openRedis(t, server, { prefix, timer: clock.timer })] as const
+  const change = async (version: number, text: string): Promise<boolean> =>
+    await one.change({ record: { kind: 'key', id: 'k', version, text }, audit: '{}' })
+  const directory = new Directory(other, Date.now)
+  await directory.load()
+  t.teardown(directory.follow())
+  await change(1, textOf('k'))
+  await change(2, textOf('k'))
+  await until(() => directory.keptKey('k')?.version === 2)
+  // The server that takes over knows nothing of the second change; another gateway makes another one before anybody
+  // looks.
+  await server.ask('EVAL', 'redis.call(\'HSET\', KEYS[1], \'key:k\', ARGV[1]) redis.call(\'LPOP\', KEYS[2])', '2',
+    `{${prefix}}:records`, `{${prefix}}:changes`, `1 ${textOf('k')}`)
+  t.equal(await change(2, textOf('k', true)), true)
+  await until(() => frozen(directory, 'k') === true)
+  t.equal(directory.keptKey('k')!.version, 2)
+
+  // A change that is lost, and nobody makes another: the next look finds it.
+  await server.ask('EVAL', 'redis.call(\'HSET\', KEYS[1], \'key:k\', ARGV[1]) redis.call(\'LPOP\', KEYS[2])', '2',
+    `{${prefix}}:records`, `{${prefix}}:changes`, `1 ${textOf('k')}`)
+  await clock.until(() => frozen(directory, 'k') === false)
+  t.equal(directory.keptKey('k')!.version, 1, 'the store is right')
+})

@@ -1,0 +1,41 @@
+// Each driver of the store against the conformance suite, and what only one of them does.
+import t from 'tap'
+import { MemoryStore } from '../../src/store/local/memory.ts'
+import { Pages } from '../../src/store/local/pages.ts'
+import { all, conformance } from '../support/store-conformance.ts'
+
+void t.test('memory', async (t) => { conformance(t, async (now) => new MemoryStore(now)) })
+
+void t.test('memory answers at once: an answer that is settled in it leaves in one write', async (t) => {
+  const store = new MemoryStore()
+  t.equal(store.credit('acme', 'c', 1n), true)
+  t.strictSame(store.hold({ request_id: 'r', account: 'acme', key: 'k', nanos: 1n }), { kind: 'held', nanos: 1n })
+  t.equal(store.release('r'), undefined)
+})
+
+void t.test('a clock that is set back does not disorder the ledger', async (t) => {
+  const times = [1_800_000_000_000, 1_700_000_000_000, 1_800_000_000_001]
+  const store = new MemoryStore(() => times.shift()!)
+  for (const reference of ['a', 'b', 'c']) store.credit('acme', reference, 1n)
+  const entries = await all(store)
+  t.strictSame(entries.map(({ reference }) => reference), ['a', 'b', 'c'])
+  t.strictSame(entries.map(({ id }) => id).toSorted(), entries.map(({ id }) => id))
+  t.strictSame(entries.map(({ at }) => Date.parse(at)), [1_800_000_000_000, 1_800_000_000_000, 1_800_000_000_001])
+})
+
+void t.test('what was read from the store cannot be changed through it', async (t) => {
+  const store = new MemoryStore()
+  store.credit('acme', 'c', 5n)
+  Object.assign(store.balance('acme'), { balance: 1000n })
+  t.equal(store.balance('acme').balance, 5n)
+  for await (const entry of store.entries()) t.throws(() => { Object.assign(entry, { nanos: 1000n }) }, TypeError)
+})
+
+void t.test('pages give back every line, one that is longer than a page too', (t) => {
+  const pages = new Pages()
+  const lines = ['a', 'é'.repeat(200_000), 'b', '界'.repeat(300_000), 'c', 'x'.repeat(90_000), 'y'.repeat(90_000), 'd']
+  for (const line of lines) pages.add(line)
+  t.ok([...pages.lines()].every((line, i) => line === lines[i]))
+  t.equal([...pages.lines()].length, lines.length)
+  t.end()
+})

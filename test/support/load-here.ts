@@ -1,0 +1,15 @@
+// How a test loads a configuration whose thread is not the point.
+import { resultOf, type loadConfig } from '../../src/config/load/load.ts'
+import { readConfig } from '../../src/config/load/read-config.ts'
+
+/**
+ * Reads and checks in the test's own thread: a thread of its own for each gateway costs a second of a processor, most
+ * of it for loading again the modules that the test has loaded. Modules that were loaded once stay as they were: a
+ * plugin that is written again needs the real way.
+ */
+export const loadHere: typeof loadConfig = async (file, { pluginsUrl, env = process.env, now }) => {
+  const stamps = new Map<string, string>()
+  const input = { file, env: { ...env }, pluginsUrl: String(pluginsUrl), ...(now !== undefined && { now }) }
+  const verdict = await readConfig(input, (name, stamp) => { if (!stamps.has(name)) stamps.set(name, stamp) })
+  return await resultOf(verdict, stamps)
+}
