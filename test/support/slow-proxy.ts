@@ -43,7 +43,13 @@ export async function slowProxy (t: Test, port: number): Promise<SlowProxy> {
   const proxy: SlowProxy = {
     port: (server.address() as AddressInfo).port,
     delay: 0,
-    cut () { for (const socket of sockets) socket.resetAndDestroy() }
+    cut () {
+      for (const socket of sockets) {
+        // Node can't reset what is just being ended, and then waits for it when the process ends, forever.
+        if (socket.writableEnded) socket.destroy()
+        else socket.resetAndDestroy()
+      }
+    }
   }
   t.teardown(() => {
     server.close()
