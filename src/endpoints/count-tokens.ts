@@ -8,9 +8,9 @@ import { type Attempt, Plan } from '../core/facts.ts'
 import { nameFailure, callHook, unwaited } from '../core/hooks.ts'
 import type { UpstreamFailure, UpstreamRequest } from '../core/plugin.ts'
 import { json, type JsonReply } from '../core/reply.ts'
-import { admit } from '../upstream/limits/acquire.ts'
+import { acquire } from '../upstream/limits/acquire.ts'
 import { UpstreamCall } from '../upstream/transport/call.ts'
-import type { Pass } from '../upstream/limits/permit.ts'
+import type { Permit } from '../upstream/limits/permit.ts'
 import { dialectOf } from '../upstream/dialects/index.ts'
 import { textOf } from '../upstream/dialects/passed-body.ts'
 import { upstreamsOf } from '../upstream/pool.ts'
@@ -40,17 +40,17 @@ export async function countTokens (exchange: Routed): Promise<JsonReply> {
  */
 async function passOn (exchange: Routed, attempt: Attempt, ms: number): Promise<number | undefined> {
   const { upstreams, services } = exchange.snapshot
-  const { gates, health } = upstreamsOf(services)
+  const { queues, health } = upstreamsOf(services)
   const upstream = upstreams.get(attempt.upstream)!
   const { countTokens: dialect } = dialectOf(upstream)
   if (!upstream.config.count_tokens || dialect === undefined) return undefined
   // A count is not worth a wait, and must not take the place of a message that finds out whether the target answers
   // again.
-  if (!gates.hasRoom(upstream) || !health.isWell(upstream, attempt.model)) return undefined
-  const pass = await admit(exchange, upstream, attempt.model)
-  if (pass === undefined) return undefined
+  if (!queues.hasRoom(upstream) || !health.isWell(upstream, attempt.model)) return undefined
+  const permit = await acquire(exchange, upstream, attempt.model)
+  if (permit === undefined) return undefined
   try {
-    const request = dialect.encode(exchange, attempt, pass.upstream)
+    const request = dialect.encode(exchange, attempt, permit.upstream)
     for (const { plugin, call } of exchange.route.hooks.perAttempt) {
       const own = unwaited(call(attempt, exchange), exchange)
       const told = callHook(own.onUpstreamRequest?.(request), plugin, exchange)
@@ -60,26 +60,26 @@ async function passOn (exchange: Routed, attempt: Attempt, ms: number): Promise<
     const { record } = exchange
     if (record.attempts++ === 0) record.dispatched_at = performance.now()
     exchange.lastAttempt = attempt
-    exchange.credential = pass.credential
-    return await ask(exchange, pass, request, dialect.decode, ms)
+    exchange.credential = permit.credential
+    return await ask(exchange, permit, request, dialect.decode, ms)
   } catch (thrown) {
     if (exchange.abortReason !== undefined || !toGatewayError(thrown).retryable) throw thrown
     return undefined
   } finally {
     // Whatever became of it: vendors limit and forbid counts for themselves, and a client can have as many as it likes.
-    pass.leave()
+    permit.leave()
   }
 }
 
 /** @throws {GatewayError} as error-normalize names it */
 function ask (
   exchange: Routed,
-  pass: Pass,
+  permit: Permit,
   request: UpstreamRequest,
   decode: (body: unknown) => number,
   ms: number
 ): Promise<number> {
-  const { upstream } = pass
+  const { upstream } = permit
   const { promise, resolve, reject } = Promise.withResolvers<number>()
   let call: UpstreamCall | undefined = undefined             // a request that can't be sent fails before it is there
   let status = 0

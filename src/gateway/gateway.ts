@@ -232,7 +232,7 @@ function liveConfig ({ options, base, metrics, upstreams, shipped, simulator, no
       if (!changed) return
       const { config, generation } = live.current()
       speak(config.log)
-      upstreams.gates.reload(config.upstreams, generation)
+      upstreams.queues.reload(config.upstreams, generation)
       upstreams.health.retain(live.current())
       opened?.fleet.beat()
     }

@@ -37,12 +37,12 @@ function watchStore ({ metrics, store, tasks }: GatewayServices): void {
   metrics.watch('gateway_holds_open', () => store.health?.holds ?? store.openHolds())
 }
 
-function watchUpstreams ({ metrics, upstreams: { gates, health } }: GatewayServices, live: LiveConfig): void {
+function watchUpstreams ({ metrics, upstreams: { queues, health } }: GatewayServices, live: LiveConfig): void {
   metrics.watchMany('gateway_upstream_breaker_state', () =>
     health.targets(live.current()).map(({ upstream, model, breaker }) =>
       ({ labels: { upstream, model }, value: BREAKER_VALUES[breaker] })))
   metrics.watchMany('gateway_upstream_queue_depth', () =>
-    gates.waiting().map(([upstream, value]) => ({ labels: { upstream }, value })))
+    queues.waiting().map(([upstream, value]) => ({ labels: { upstream }, value })))
   metrics.watchMany('gateway_upstream_running', () =>
     health.targets(live.current()).map(({ upstream, model, running }) =>
       ({ labels: { upstream, model }, value: running })))

@@ -16,7 +16,7 @@ import { type CallListener, type CallRequest, UpstreamCall } from '../upstream/t
 import { ErrorReply } from '../upstream/dialects/error-reply.ts'
 import { dialectOf } from '../upstream/dialects/index.ts'
 import { encodeRequest } from '../upstream/transport/encode-body.ts'
-import type { Pass } from '../upstream/limits/permit.ts'
+import type { Permit } from '../upstream/limits/permit.ts'
 import type { Upstream } from '../core/upstream.ts'
 
 /** What a committed attempt gives. */
@@ -55,17 +55,17 @@ const LAST_BYTES_MS = 1000
  * @param pass ends with the call: where a stream was committed, when that is over
  * @throws {GatewayError} the attempt failed, nothing was committed; `retryable` says whether another may be tried
  */
-export async function tryAttempt (exchange: Routed, attempt: Attempt, pass: Pass): Promise<Answer> {
+export async function tryAttempt (exchange: Routed, attempt: Attempt, permit: Permit): Promise<Answer> {
   try {
-    return await send(exchange, attempt, pass)
+    return await send(exchange, attempt, permit)
   } catch (thrown) {
-    pass.leave()                                              // unless it has ended already, with what it died of
+    permit.leave()                                            // unless it has ended already, with what it died of
     throw thrown
   }
 }
 
-async function send (exchange: Routed, attempt: Attempt, pass: Pass): Promise<Answer> {
-  const { upstream } = pass
+async function send (exchange: Routed, attempt: Attempt, permit: Permit): Promise<Answer> {
+  const { upstream } = permit
   const hooks = exchange.route.hooks.perAttempt.map(({ plugin, call }) =>
     ({ plugin, hooks: unwaited(call(attempt, exchange), exchange) }))
   const { config: { server }, services: { upstreams } } = exchange.snapshot
@@ -86,10 +86,10 @@ async function send (exchange: Routed, attempt: Attempt, pass: Pass): Promise<An
   }
   record.upstream_end_at = 0
   exchange.lastAttempt = attempt
-  exchange.credential = pass.credential
+  exchange.credential = permit.credential
   const upward = hooks.map((own) => own.hooks).reverse()
   return await new Promise<Answer>((resolve, reject) => {
-    const receiver = new Receiver(exchange, attempt, pass, upward, resolve, reject)
+    const receiver = new Receiver(exchange, attempt, permit, upward, resolve, reject)
     receiver.start(encodeRequest(request, exchange))
   })
 }
@@ -98,7 +98,7 @@ class Receiver implements CommittedStream, CallListener {
   readonly #exchange: Routed
   readonly #attempt: Attempt
   readonly #upstream: Upstream
-  readonly #pass: Pass
+  readonly #permit: Permit
   readonly #hooks: readonly AttemptHooks[]
   readonly #resolve: (answer: Answer) => void
   readonly #reject: (error: unknown) => void
@@ -126,15 +126,15 @@ class Receiver implements CommittedStream, CallListener {
   constructor (
     exchange: Routed,
     attempt: Attempt,
-    pass: Pass,
+    permit: Permit,
     hooks: readonly AttemptHooks[],
     resolve: (answer: Answer) => void,
     reject: (error: unknown) => void
   ) {
     this.#exchange = exchange
     this.#attempt = attempt
-    this.#upstream = pass.upstream
-    this.#pass = pass
+    this.#upstream = permit.upstream
+    this.#permit = permit
     this.#hooks = hooks
     this.#resolve = resolve
     this.#reject = reject
@@ -279,7 +279,7 @@ class Receiver implements CommittedStream, CallListener {
           if (!this.#isCommitted) { failure = { kind: 'empty' }; return }
           events.push(event)
           this.#exchange.record.upstream_end_at = performance.now()
-          this.#pass.succeed()
+          this.#permit.succeed()
           this.#end() // whatever still comes is not part of the answer
           this.#call!.resume() // but is read for a moment, so that the connection can be used again
           this.#call!.finishWithin(LAST_BYTES_MS)
@@ -303,7 +303,7 @@ class Receiver implements CommittedStream, CallListener {
   #commit (): void {
     if (this.#isCommitted) return
     this.#isCommitted = true
-    this.#pass.begin()
+    this.#permit.begin()
     this.#resolve({ kind: 'stream', attempt: this.#attempt, stream: this })
   }
 
@@ -353,7 +353,7 @@ class Receiver implements CommittedStream, CallListener {
     const reply = json(body)
     this.#tellReply(reply)
     if (this.#part !== undefined) this.#exchange.keepsAnswer(this.#part)
-    this.#pass.succeed()
+    this.#permit.succeed()
     this.#end()
     this.#isCommitted = true
     this.#resolve({ kind: 'json', attempt: this.#attempt, reply })
@@ -417,7 +417,7 @@ class Receiver implements CommittedStream, CallListener {
     if (this.#isEnded) return
     this.#exchange.mayBeExecuting = !isClear(failure)
     const named = nameFailure(failure, this.#exchange, this.#attempt.upstream)
-    this.#pass.fail(failure, named)
+    this.#permit.fail(failure, named)
     // After the commit the code tells only how the stream broke (src/README.md#error-in-stream); what the upstream said
     // is the cause.
     this.#endWith(!this.#isCommitted ? named
@@ -438,7 +438,7 @@ class Receiver implements CommittedStream, CallListener {
 
   #end (): void {
     this.#isEnded = true
-    this.#pass.leave()                                        // where nothing else was said of it
+    this.#permit.leave()                                      // where nothing else was said of it
     if (this.#onAbort !== undefined) this.#exchange.offAbort(this.#onAbort)
   }
 }

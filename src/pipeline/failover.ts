@@ -6,9 +6,9 @@ import { modalities, type Modality } from '../config/sections/modalities.ts'
 import { GatewayError, toGatewayError } from '../errors.ts'
 import type { Routed } from '../core/endpoint.ts'
 import { type Attempt, Plan } from '../core/facts.ts'
-import { admit } from '../upstream/limits/acquire.ts'
+import { acquire } from '../upstream/limits/acquire.ts'
 import { isPassing, isTurnedAway } from '../upstream/limits/attribution.ts'
-import type { Pass } from '../upstream/limits/permit.ts'
+import type { Permit } from '../upstream/limits/permit.ts'
 import type { Upstream } from '../core/upstream.ts'
 import { upstreamsOf } from '../upstream/pool.ts'
 import { pause } from '../core/queue-time.ts'
@@ -43,7 +43,7 @@ const MOST_MISSES = 10
  */
 export async function walk (exchange: Routed, random: () => number = Math.random): Promise<Answer> {
   const { snapshot: { upstreams, services, services: { metrics } } } = exchange
-  const { health, gates } = upstreamsOf(services)
+  const { health, queues } = upstreamsOf(services)
   const plan = exchange.get(Plan)
   const { item, isTask = false } = modalityOf(exchange)
   const candidates = plan.attempts.map((attempt): Candidate => ({
@@ -93,7 +93,7 @@ export async function walk (exchange: Routed, random: () => number = Math.random
     )
     const [first] = open
     return open.find(({ attempt, upstream }) =>
-      attempt.channel === first!.attempt.channel && gates.hasRoom(upstream)
+      attempt.channel === first!.attempt.channel && queues.hasRoom(upstream)
     ) ?? first
   }
 
@@ -114,26 +114,26 @@ export async function walk (exchange: Routed, random: () => number = Math.random
   /** @returns undefined: nothing of an answer came, and another may give one. @throws no other may */
   async function ask (stop: Candidate): Promise<Answer | undefined> {
     const { attempt, upstream, tried } = stop
-    let pass: Pass | undefined
+    let permit: Permit | undefined
     try {
-      pass = await admit(exchange, upstream, attempt.model, tried, stop.isBlamed)
-      if (pass === undefined) {
+      permit = await acquire(exchange, upstream, attempt.model, tried, stop.isBlamed)
+      if (permit === undefined) {
         if (++stop.lostRaces > MOST_MISSES) stop.state = 'over'
         return undefined
       }
       if (stop.repetitions === 0 && tried.size === 0) health.deposit(upstream)
-      return await tryAttempt(exchange, attempt, pass)
+      return await tryAttempt(exchange, attempt, permit)
     } catch (thrown) {
       if (exchange.abortReason !== undefined) throw thrown
       stop.state = 'over'
       const error = toGatewayError(thrown)
       // There was no place for it: that is heard if nothing else is.
-      if (pass === undefined) { last ??= thrown; return undefined }
+      if (permit === undefined) { last ??= thrown; return undefined }
       // What one target can't be told is no news where another has failed, which could.
       if (last === undefined || error.status !== 400 || !error.retryable) last = thrown
       // A second video is paid for too, and nobody would ever hear of the first.
       if (!error.retryable || (exchange.mayBeExecuting && isTask)) throw thrown
-      const { died } = pass
+      const { died } = permit
       if (died === undefined) return undefined
       // The upstream may still make what the operator pays for, and would make it once more.
       const isMadeTwice = isTask ? !isTurnedAway(died.failure) : item !== undefined && exchange.mayBeExecuting
@@ -141,7 +141,7 @@ export async function walk (exchange: Routed, random: () => number = Math.random
       stop.reason = error.row
       if (died.blame.who === 'target') stop.isBlamed = true
       if (died.blame.who === 'credential') {
-        tried.add(pass.upstream.credentials[0]!.key)
+        tried.add(permit.upstream.credentials[0]!.key)
         if (health.waitOf(upstream, attempt.model, tried) === 0) {
           metrics.upstreamRetried(attempt.upstream, 'credential')
           return await ask(stop)

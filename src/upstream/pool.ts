@@ -8,7 +8,7 @@ import { startTimer, type Timer } from '../base/timer.ts'
 import { AnswerMemory } from '../core/answer-memory.ts'
 import type { Credential, Upstream, UpstreamServices } from '../core/upstream.ts'
 import { Connections } from './transport/connections.ts'
-import { Gates } from './limits/queue.ts'
+import { FairQueues } from './limits/queue.ts'
 import { Health } from './limits/health.ts'
 
 /** The one of this id; where there is none any more, any. */
@@ -69,7 +69,7 @@ export class Upstreams implements UpstreamServices {
   simulatorUrl: string | undefined
 
   readonly health: Health
-  readonly gates: Gates
+  readonly queues: FairQueues
   readonly answers = new AnswerMemory()
   /** of pauses before an upstream is asked again */
   readonly timer: Timer
@@ -87,7 +87,7 @@ export class Upstreams implements UpstreamServices {
     this.#lookup = lookup
     this.timer = timer
     this.health = new Health(now, log)
-    this.gates = new Gates(now, timer)
+    this.queues = new FairQueues(now, timer)
   }
 
   /** Each `open` has one `close`. */

@@ -57,7 +57,8 @@ function ask (t: Test, running: TestGateway, text: string, { key = KEY, stream =
 }
 
 async function isWaiting (running: TestGateway, count: number): Promise<void> {
-  await until(() => running.services.upstreams.gates.waiting().reduce((sum, [, waiting]) => sum + waiting, 0) === count)
+  const { queues } = running.services.upstreams
+  await until(() => queues.waiting().reduce((sum, [, waiting]) => sum + waiting, 0) === count)
 }
 
 async function sees (up: Held, ...texts: readonly string[]): Promise<void> {
@@ -226,8 +227,8 @@ t.test('however a request ends, its place is given back, once', async (t) => {
     if (leaves !== undefined) first.leave()
     await over()
     t.same((await Promise.all(waiting.map((call) => call.whole()))).map(({ status }) => status), [200, 200], name)
-    t.strictSame(running.services.upstreams.gates.waiting(), [['u0', 0]], name)
-    t.equal(running.services.upstreams.gates.hasRoom(running.live.current().upstreams.get('u0')!), true, name)
+    t.strictSame(running.services.upstreams.queues.waiting(), [['u0', 0]], name)
+    t.equal(running.services.upstreams.queues.hasRoom(running.live.current().upstreams.get('u0')!), true, name)
   }
   // What was produced of a cut answer is counted behind its end.
   await settled(running)

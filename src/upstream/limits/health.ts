@@ -5,7 +5,7 @@ import type { Config } from '../../config/config.ts'
 import { Aside } from './cooldown.ts'
 import { Breaker, type BreakerState } from './breaker.ts'
 import type { Credential, FailedAttempt, TargetHealth, Upstream } from '../../core/upstream.ts'
-import { type Account, type Log, type Pass, type Place, Run, type Target } from './permit.ts'
+import { type Account, type Log, type Permit, type Place, Run, type Target } from './permit.ts'
 import { RetryBudget } from './retry-budget.ts'
 
 export interface TargetView {
@@ -110,7 +110,7 @@ export class Health implements TargetHealth {
   /**
    * Takes a credential, and the place of the probe where the target is tried again.
    * @param tried keys of the credentials that this request has had there
-   * @param onOver called with the end of the pass, once
+   * @param onOver called with the end of the permit, once
    * @param isBlamed this request has failed there before, by the target's fault
    * @returns undefined: not now
    */
@@ -120,7 +120,7 @@ export class Health implements TargetHealth {
     tried: ReadonlySet<string> = NONE,
     onOver?: () => void,
     isBlamed = false
-  ): Pass | undefined {
+  ): Permit | undefined {
     if (this.waitOf(upstream, model, tried) > 0) return undefined
     const { targets, accounts } = this.#of(upstream)
     const now = this.#now()

@@ -9,7 +9,7 @@ import type { Breaker } from './breaker.ts'
 import type { FailedAttempt, Credential, Upstream } from '../../core/upstream.ts'
 
 /** One attempt that may go to its target now. Exactly one of its three ends is told, once; more do nothing. */
-export interface Pass {
+export interface Permit {
   /** with the headers of the credential that was chosen */
   readonly upstream: Upstream
   /** undefined: the upstream has no several */
@@ -72,7 +72,7 @@ export interface Place {
   readonly isBlamed: boolean
 }
 
-export class Run implements Pass {
+export class Run implements Permit {
   died: Died | undefined
   readonly #place: Place
   readonly #now: () => number

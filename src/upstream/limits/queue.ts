@@ -15,11 +15,11 @@ import type { Upstream } from '../../core/upstream.ts'
 
 type GiveBack = () => void
 
-export class Gates {
+export class FairQueues {
   readonly #now: () => number
   readonly #timer: Timer
   /** only of upstreams that have limits, or had them and are not empty yet */
-  readonly #gates = new Map<string, Gate>()
+  readonly #queues = new Map<string, FairQueue>()
 
   /** @param now milliseconds since the epoch */
   constructor (now: () => number = Date.now, timer: Timer = startTimer) {
@@ -29,7 +29,7 @@ export class Gates {
 
   /** Whether one would be let in without waiting. */
   hasRoom ({ name }: Upstream): boolean {
-    return this.#gates.get(name)?.hasRoom ?? true
+    return this.#queues.get(name)?.hasRoom ?? true
   }
 
   /**
@@ -38,19 +38,19 @@ export class Gates {
    * @throws {GatewayError} queue_full, queue_timeout; why the exchange can't go on, when it ends meanwhile
    */
   enter ({ name, config: { limits } }: Upstream, exchange: Exchange): Awaitable<GiveBack> {
-    let gate = this.#gates.get(name)
-    if (gate === undefined) {
+    let queue = this.#queues.get(name)
+    if (queue === undefined) {
       if (limits === undefined) return nothingToGiveBack
-      gate = new Gate(name, this.#now, this.#timer, () => { this.#gates.delete(name) })
-      this.#gates.set(name, gate)
+      queue = new FairQueue(name, this.#now, this.#timer, () => { this.#queues.delete(name) })
+      this.#queues.set(name, queue)
     }
-    gate.limit(limits, exchange.snapshot.generation)
-    return gate.enter(exchange)
+    queue.limit(limits, exchange.snapshot.generation)
+    return queue.enter(exchange)
   }
 
   /** How many wait, by upstream; of those that have limits and were asked. */
   waiting (): readonly (readonly [upstream: string, waiting: number])[] {
-    return [...this.#gates].map(([name, { waiting }]) => [name, waiting])
+    return [...this.#queues].map(([name, { waiting }]) => [name, waiting])
   }
 
   /**
@@ -58,11 +58,11 @@ export class Gates {
    * what is gone.
    */
   reload (upstreams: Config['upstreams'], generation: number): void {
-    for (const [name, gate] of this.#gates) {
+    for (const [name, queue] of this.#queues) {
       const upstream = upstreams[name]
-      if (upstream === undefined) gate.retire()
-      else gate.limit(upstream.limits, generation)
-      if (gate.isGone) this.#gates.delete(name)
+      if (upstream === undefined) queue.retire()
+      else queue.limit(upstream.limits, generation)
+      if (queue.isGone) this.#queues.delete(name)
     }
   }
 }
@@ -106,7 +106,7 @@ const NEWEST_SHARE = 1 / 8
 const AT_ONCE = 100
 
 /** One upstream's. While a place is free nobody waits, but for the turns that it takes to let in many. */
-class Gate {
+class FairQueue {
   readonly #name: string
   readonly #now: () => number
   readonly #timer: Timer

@@ -13,7 +13,7 @@ import { GatewayError, isGatewayError, toGatewayError } from '../../errors.ts'
 import { below } from '../dialects/versioned.ts'
 import { failUnread } from '../limits/acquire.ts'
 import { isOfRequest } from '../limits/attribution.ts'
-import type { Pass } from '../limits/permit.ts'
+import type { Permit } from '../limits/permit.ts'
 import { connectionsOf } from '../pool.ts'
 import { RACE_MS } from '../transport/connections.ts'
 import { failureOf } from '../transport/connect.ts'
@@ -29,7 +29,7 @@ export interface FlightParts {
   readonly exchange: Routed
   readonly upstream: Upstream
   /** undefined: asked in the client's place, past the limits of the upstream */
-  readonly pass: Pass | undefined
+  readonly permit: Permit | undefined
   readonly req: IncomingMessage
   readonly res: ServerResponse
   readonly body: ClientBody
@@ -182,11 +182,11 @@ export class Flight implements ProxiedRequest {
 
   /** @param isGood the answer of an upstream that is well, not its refusal of this request */
   #handOver (response: IncomingMessage, status: number, isGood: boolean): void {
-    const { exchange, upstream, pass } = this.#parts
+    const { exchange, upstream, permit } = this.#parts
     this.#isDecided = true
     exchange.record.first_byte_at = performance.now()
     exchange.snapshot.services.metrics.attempt(upstream.name, 'ok')
-    if (isGood) pass?.begin()
+    if (isGood) permit?.begin()
     // A listener for data would start the flow before the writer is there to take it.
     response.pause()
     this.#watchSilence()
@@ -200,16 +200,16 @@ export class Flight implements ProxiedRequest {
       this.#deadline?.goOn()
     })
     response.on('end', () => {
-      if (isGood) pass?.succeed()
-      else pass?.leave()
+      if (isGood) permit?.succeed()
+      else permit?.leave()
     })
     response.on('close', () => {
       clearTimeout(this.#timer)
       this.#deadline?.stop()
       exchange.record.upstream_end_at = performance.now()
       if (exchange.abortReason === undefined) {
-        pass?.fail(this.#broken, new GatewayError('upstream_stream_interrupted', { cause: this.#broken }))
-      } else { pass?.leave() }
+        permit?.fail(this.#broken, new GatewayError('upstream_stream_interrupted', { cause: this.#broken }))
+      } else { permit?.leave() }
     })
     this.#answer.resolve({ kind: 'bytes', status, headers: returnable(response.headers, upstream), bytes: response })
   }
@@ -238,9 +238,9 @@ export class Flight implements ProxiedRequest {
   #fail (thrown: GatewayError | UpstreamFailure): void {
     if (this.#isDecided) return
     this.#isDecided = true
-    const { exchange, upstream, pass } = this.#parts
+    const { exchange, upstream, permit } = this.#parts
     const error = isGatewayError(thrown) ? thrown : nameFailure(thrown, exchange, upstream.name)
-    if (pass !== undefined && !isGatewayError(thrown)) failUnread(pass, thrown, error)
+    if (permit !== undefined && !isGatewayError(thrown)) failUnread(permit, thrown, error)
     this.#close()
     exchange.snapshot.services.metrics.attempt(upstream.name, error.row)
     this.#answer.reject(error)
@@ -248,10 +248,10 @@ export class Flight implements ProxiedRequest {
 
   /** Whatever is still open; what is over does not notice. */
   #close (): void {
-    const { pass, body, req } = this.#parts
+    const { permit, body, req } = this.#parts
     clearTimeout(this.#timer)
     this.#deadline?.stop()
-    pass?.leave()
+    permit?.leave()
     body.destroy()
     req.resume()
     this.#incoming?.destroy()

@@ -4,8 +4,8 @@ import { type BodyLimits, tooLarge } from '../../core/body-memory.ts'
 import type { OwnRequest, Routed } from '../../core/endpoint.ts'
 import type { BytesReply } from '../../core/reply.ts'
 import { GatewayError, toGatewayError } from '../../errors.ts'
-import { admitUnread } from '../limits/acquire.ts'
-import type { Pass } from '../limits/permit.ts'
+import { acquireUnread } from '../limits/acquire.ts'
+import type { Permit } from '../limits/permit.ts'
 import { credentialOf } from '../pool.ts'
 import { ClientBody } from './client-body.ts'
 import { Flight } from './flight.ts'
@@ -53,18 +53,18 @@ export async function forward (
   body.on('error', (error) => { exchange.abort(toGatewayError(error)) })
   // Whoever need not wait has begun by then.
   setImmediate(() => { body.begin() })
-  let pass: Pass | undefined
+  let permit: Permit | undefined
   try {
     // What is asked in a client's place has the credential that its subject was made with, whatever is known of it now.
-    if (own === undefined) pass = await admitUnread(exchange, configured)
+    if (own === undefined) permit = await acquireUnread(exchange, configured)
     exchange.throwIfAborted()
     const { record } = exchange
     record.attempts = 1
     record.body_at = record.dispatched_at = performance.now()
-    const upstream = pass?.upstream ?? credentialOf(configured, own?.credential).upstream
-    return await new Flight({ exchange, upstream, pass, req, res, body, own }).send()
+    const upstream = permit?.upstream ?? credentialOf(configured, own?.credential).upstream
+    return await new Flight({ exchange, upstream, permit, req, res, body, own }).send()
   } catch (thrown) {
-    pass?.leave()                                             // unless it has ended already
+    permit?.leave()                                           // unless it has ended already
     body.destroy()
     throw thrown
   }

@@ -11,7 +11,7 @@ import { nameFailure } from '../../core/hooks.ts'
 import type { UpstreamFailure } from '../../core/plugin.ts'
 import { version as gatewayVersion } from '../../base/package.ts'
 import type { BytesReply } from '../../core/reply.ts'
-import { admitUnread, failUnread } from '../limits/acquire.ts'
+import { acquireUnread, failUnread } from '../limits/acquire.ts'
 import { isOfRequest } from '../limits/attribution.ts'
 import { failureOf } from '../transport/connect.ts'
 import { below } from '../dialects/versioned.ts'
@@ -19,7 +19,7 @@ import { readError } from './error-body.ts'
 import { refuseEscapes } from './forward.ts'
 import { proxy } from './proxy.ts'
 import { acceptable, returnable, upgradable } from '../transport/headers.ts'
-import type { Pass } from '../limits/permit.ts'
+import type { Permit } from '../limits/permit.ts'
 import { connectionsOf } from '../pool.ts'
 
 /** An upstream that has agreed; the client does not know yet. */
@@ -106,14 +106,14 @@ export async function connectTunnel (
 ): Promise<Tunnel | BytesReply> {
   refuseEscapes(exchange.received.path)
   const key = checkHandshake(upgrade.req)
-  const pass = await admitUnread(exchange, exchange.snapshot.upstreams.get(upstreamName)!)
+  const permit = await acquireUnread(exchange, exchange.snapshot.upstreams.get(upstreamName)!)
   try {
     exchange.throwIfAborted()
     exchange.record.attempts = 1
     exchange.record.body_at = exchange.record.dispatched_at = performance.now()
-    return await new Handshake(exchange, pass, key, upgrade).send()
+    return await new Handshake(exchange, permit, key, upgrade).send()
   } catch (thrown) {
-    pass.leave()                                              // unless it has ended already
+    permit.leave()                                            // unless it has ended already
     throw thrown
   }
 }
@@ -121,7 +121,7 @@ export async function connectTunnel (
 /** One upgrade at its upstream, until both sides are joined or it failed. */
 class Handshake implements ProxiedUpgrade {
   readonly #exchange: Routed
-  readonly #pass: Pass
+  readonly #permit: Permit
   readonly #key: string
   readonly #upgrade: Upgrade
   readonly #answer = Promise.withResolvers<Tunnel | BytesReply>()
@@ -131,9 +131,9 @@ class Handshake implements ProxiedUpgrade {
   #far: Socket | undefined
   #timer: NodeJS.Timeout | undefined
 
-  constructor (exchange: Routed, pass: Pass, key: string, upgrade: Upgrade) {
+  constructor (exchange: Routed, permit: Permit, key: string, upgrade: Upgrade) {
     this.#exchange = exchange
-    this.#pass = pass
+    this.#permit = permit
     this.#key = key
     this.#upgrade = upgrade
   }
@@ -141,14 +141,14 @@ class Handshake implements ProxiedUpgrade {
   /** @throws {GatewayError} the upstream refused or failed */
   async send (): Promise<Tunnel | BytesReply> {
     const exchange = this.#exchange
-    const { first_byte: firstByte } = this.#pass.upstream.config.timeouts
+    const { first_byte: firstByte } = this.#permit.upstream.config.timeouts
     this.#timer = setTimeout(() => {
       this.#fail({ kind: 'first_byte_timeout', cause: new Error(`no answer for ${firstByte} ms`) })
     }, firstByte)
     exchange.onAbort(() => { this.#fail(exchange.abortReason!) })
     exchange.onFinish(() => {
       this.#close()
-      this.#pass.leave()                                      // where it never came to a join
+      this.#permit.leave()                                    // where it never came to a join
     })
     proxied.set(this.#upgrade.req, this)
     if (exchange.abortReason !== undefined) this.#fail(exchange.abortReason)
@@ -157,7 +157,7 @@ class Handshake implements ProxiedUpgrade {
   }
 
   #write (): void {
-    const { upstream } = this.#pass
+    const { upstream } = this.#permit
     const { received } = this.#exchange
     const { req, socket } = this.#upgrade
     req.url = below(upstream.basePath, received.path + received.query)
@@ -216,8 +216,8 @@ class Handshake implements ProxiedUpgrade {
     }
     this.#isDecided = true
     this.#exchange.record.first_byte_at = performance.now()
-    this.#exchange.snapshot.services.metrics.attempt(this.#pass.upstream.name, 'ok')
-    this.#pass.begin()
+    this.#exchange.snapshot.services.metrics.attempt(this.#permit.upstream.name, 'ok')
+    this.#permit.begin()
     this.#answer.resolve({ join: async () => await this.#join(response, far, head, join) })
   }
 
@@ -230,21 +230,21 @@ class Handshake implements ProxiedUpgrade {
       'x-gateway-config-generation': String(snapshot.generation), ...answerHeaders }
     join(response, far, head)
     for (const side of [socket, far]) side.setKeepAlive(true, PROBE_MS)
-    const broken = await watch(this.#exchange, socket, far, this.#pass.upstream.config.timeouts.websocket_idle)
+    const broken = await watch(this.#exchange, socket, far, this.#permit.upstream.config.timeouts.websocket_idle)
     // A server that its client made hang up, with bytes unread, resets too: that says nothing about it.
-    if (broken?.by === 'upstream') this.#pass.leave()
-    else this.#pass.succeed()
+    if (broken?.by === 'upstream') this.#permit.leave()
+    else this.#permit.succeed()
     return broken
   }
 
   #onResponse (response: IncomingMessage): void {
     clearTimeout(this.#timer)
-    const { upstream } = this.#pass
+    const { upstream } = this.#permit
     const status = response.statusCode ?? 0
     const slow = setTimeout(() => { response.destroy() }, upstream.config.timeouts.idle)
     if (!this.#isDecided && isOfRequest(status)) {
       this.#isDecided = true
-      response.pause().on('close', () => { clearTimeout(slow); this.#pass.leave() })
+      response.pause().on('close', () => { clearTimeout(slow); this.#permit.leave() })
       this.#exchange.snapshot.services.metrics.attempt(upstream.name, 'ok')
       this.#answer.resolve(
         { kind: 'bytes', status, headers: returnable(response.headers, upstream), bytes: response }
@@ -263,9 +263,9 @@ class Handshake implements ProxiedUpgrade {
     if (this.#isDecided) return
     this.#isDecided = true
     this.#close()
-    const { upstream } = this.#pass
+    const { upstream } = this.#permit
     const error = isGatewayError(thrown) ? thrown : nameFailure(thrown, this.#exchange, upstream.name)
-    if (!isGatewayError(thrown)) failUnread(this.#pass, thrown, error)
+    if (!isGatewayError(thrown)) failUnread(this.#permit, thrown, error)
     this.#exchange.snapshot.services.metrics.attempt(upstream.name, error.row)
     this.#answer.reject(error)
   }

@@ -13,7 +13,7 @@ import { GatewayError, toGatewayError } from '../../src/errors.ts'
 import type { Exchange } from '../../src/core/exchange.ts'
 import { ApiKey } from '../../src/core/facts.ts'
 import { Heap } from '../../src/base/heap.ts'
-import { Gates } from '../../src/upstream/limits/queue.ts'
+import { FairQueues } from '../../src/upstream/limits/queue.ts'
 import { quantile, seededRandom } from '../bench/statistics.ts'
 import { startClock } from '../support/clock.ts'
 import { account, config, exchange, key, services, upstreamConfig } from '../support/exchange.ts'
@@ -41,7 +41,7 @@ interface Visit {
 /** A gate, and all who came. They are named by their account and a number: the second of a is a2. */
 class Entrance {
   readonly clock = startClock()
-  readonly gates = new Gates(this.clock.now, this.clock.timer)
+  readonly queues = new FairQueues(this.clock.now, this.clock.timer)
   snapshot: Snapshot
   readonly visits = new Map<string, Visit>()
   readonly #counts = new Map<string, number>()
@@ -52,7 +52,7 @@ class Entrance {
   }
 
   get hasRoom (): boolean {
-    return this.gates.hasRoom(this.snapshot.upstreams.get('u')!)
+    return this.queues.hasRoom(this.snapshot.upstreams.get('u')!)
   }
 
   /** @param payer '': nobody knows */
@@ -78,7 +78,7 @@ class Entrance {
       this.#said.push(`${name} ${visit.error.row}`)
     }
     try {
-      const entered = this.gates.enter(asking.snapshot.upstreams.get('u')!, asking)
+      const entered = this.queues.enter(asking.snapshot.upstreams.get('u')!, asking)
       if (entered instanceof Promise) entered.then(enters, fails)
       else enters(entered)
     } catch (thrown) {
@@ -96,7 +96,7 @@ class Entrance {
 
   reload (next?: UpstreamLimits): void {
     this.snapshot = live(this.snapshot.generation + 1, next)
-    this.gates.reload(this.snapshot.config.upstreams, this.snapshot.generation)
+    this.queues.reload(this.snapshot.config.upstreams, this.snapshot.generation)
   }
 
   /** Who was let in or refused since the last time, in that order. */
@@ -125,12 +125,12 @@ async function metric (name: string): Promise<number> {
 }
 
 t.test('without limits nothing is made for a request: no promise, no function of its own', async (t) => {
-  const { gates, snapshot } = new Entrance()
+  const { queues, snapshot } = new Entrance()
   const upstream = snapshot.upstreams.get('u')!
-  const [one, other] = [gates.enter(upstream, exchange(snapshot)), gates.enter(upstream, exchange(snapshot))]
+  const [one, other] = [queues.enter(upstream, exchange(snapshot)), queues.enter(upstream, exchange(snapshot))]
   t.type(one, 'function')
   t.equal(one, other)
-  t.equal(gates.hasRoom(upstream), true)
+  t.equal(queues.hasRoom(upstream), true)
 })
 
 t.test('so many at a time; a place that is given back twice is free once', async (t) => {
@@ -279,7 +279,7 @@ t.test('a client that leaves, leaves the queue at once; a drain\'s deadline says
   entrance.end('a1')
   t.strictSame(await entrance.heard(), ['a4 in'])
   entrance.leave('a4')
-  t.strictSame([await entrance.heard(), entrance.gates.waiting(), entrance.hasRoom], [[], [['u', 0]], false],
+  t.strictSame([await entrance.heard(), entrance.queues.waiting(), entrance.hasRoom], [[], [['u', 0]], false],
     'who was let in gives the place back itself')
   const gone = exchange(entrance.snapshot)
   gone.abort(new GatewayError('client_closed'))
@@ -314,15 +314,15 @@ t.test('a reload that takes the limits away lets in all', async (t) => {
   t.strictSame(await entrance.heard(), ['a2 in', 'a3 in'])
   for (const name of ['a1', 'a2', 'a3']) entrance.end(name)
   const upstream = entrance.snapshot.upstreams.get('u')!
-  t.equal(entrance.gates.enter(upstream, exchange(entrance.snapshot)),
-    entrance.gates.enter(upstream, exchange(entrance.snapshot)), 'nothing of the gate is left')
+  t.equal(entrance.queues.enter(upstream, exchange(entrance.snapshot)),
+    entrance.queues.enter(upstream, exchange(entrance.snapshot)), 'nothing of the queue is left')
   entrance.reload(limits(1))
   entrance.ask('a', 2)
   t.strictSame(await entrance.heard(), ['a4 in'])
   entrance.leave('a5')
   entrance.end('a4')
   entrance.reload()
-  t.strictSame(entrance.gates.waiting(), [], 'nor of one at which nothing ran')
+  t.strictSame(entrance.queues.waiting(), [], 'nor of one at which nothing ran')
 })
 
 t.test('they come in a hundred at a time: so many at once would let nobody else have a turn', async (t) => {
@@ -333,36 +333,36 @@ t.test('they come in a hundred at a time: so many at once would let nobody else 
   const turns: number[] = []
   for (let said = await entrance.heard(); said.length > 0; said = await entrance.heard()) turns.push(said.length)
   t.strictSame(turns, [200, 50], 'one hundred with the reload, and one in each turn of the event loop')
-  t.strictSame(entrance.gates.waiting(), [['u', 0]])
+  t.strictSame(entrance.queues.waiting(), [['u', 0]])
 })
 
 t.test('a reload without the upstream: who waits for it waits as before, and then nothing is left', async (t) => {
   const entrance = new Entrance(limits(1))
   entrance.ask('a', 3)
   await entrance.heard()
-  entrance.gates.reload({}, 2)
+  entrance.queues.reload({}, 2)
   t.strictSame(await entrance.heard(), [], 'whose limits were those of its vendor')
   t.strictSame(await entrance.order('a1'), ['a2', 'a3'])
-  t.strictSame(entrance.gates.waiting(), [])
+  t.strictSame(entrance.queues.waiting(), [])
   entrance.ask('a', 2)
   await entrance.heard()
-  entrance.gates.reload({}, 3)
-  entrance.gates.reload({ u: upstreamConfig({ limits: limits(2) }) }, 4)
+  entrance.queues.reload({}, 3)
+  entrance.queues.reload({ u: upstreamConfig({ limits: limits(2) }) }, 4)
   t.strictSame(await entrance.heard(), ['a5 in'], 'it is back')
   for (const name of ['a4', 'a5']) entrance.end(name)
-  entrance.gates.reload({}, 5)
-  t.strictSame(entrance.gates.waiting(), [])
+  entrance.queues.reload({}, 5)
+  t.strictSame(entrance.queues.waiting(), [])
 })
 
 t.test('accounts of which nothing runs or waits are forgotten', async (t) => {
   setFlagsFromString('--expose-gc')
   const collect = runInNewContext('gc') as () => void
-  const { gates, snapshot } = new Entrance(limits(1, 0))
+  const { queues, snapshot } = new Entrance(limits(1, 0))
   const upstream = snapshot.upstreams.get('u')!
   const visit = (id: string): void => {
     const asking = exchange(snapshot)
     asking.set(ApiKey, { key: key({ account: id }), account: account({ id }) })
-    const giveBack = gates.enter(upstream, asking)
+    const giveBack = queues.enter(upstream, asking)
     if (typeof giveBack === 'function') giveBack()
   }
   visit('first')
@@ -381,12 +381,12 @@ t.test('metrics: how many wait, how long, and who was refused', async (t) => {
     await Promise.all(names.map((name) => metric(`gateway_upstream_queue_${name}`)))
   const [count, seconds, full, late] = await read() as [number, number, number, number]
   entrance.ask('a', 4)
-  t.strictSame([await read(), entrance.gates.waiting()], [[count, seconds, full + 1, late], [['u', 2]]])
+  t.strictSame([await read(), entrance.queues.waiting()], [[count, seconds, full + 1, late], [['u', 2]]])
   await entrance.clock.advance(3000)
   entrance.end('a1')
-  t.strictSame([await read(), entrance.gates.waiting()], [[count + 1, seconds + 3, full + 1, late], [['u', 1]]])
+  t.strictSame([await read(), entrance.queues.waiting()], [[count + 1, seconds + 3, full + 1, late], [['u', 1]]])
   await entrance.clock.advance(1000)
-  t.strictSame([await read(), entrance.gates.waiting()], [[count + 1, seconds + 3, full + 1, late + 1], [['u', 0]]])
+  t.strictSame([await read(), entrance.queues.waiting()], [[count + 1, seconds + 3, full + 1, late + 1], [['u', 0]]])
 })
 
 t.test('ten thousand of a thousand accounts wait: each gets its turn, and nobody a second one before', async (t) => {
@@ -405,7 +405,7 @@ t.test('ten thousand of a thousand accounts wait: each gets its turn, and nobody
  * @returns milliseconds from a request of one of the 24 to its end
  */
 async function share (noise: number): Promise<readonly number[]> {
-  const { clock, gates, snapshot } = new Entrance(limits(8))
+  const { clock, queues, snapshot } = new Entrance(limits(8))
   const upstream = snapshot.upstreams.get('u')!
   const took: number[] = []
   const come = (payer: string): void => {
@@ -419,7 +419,7 @@ async function share (noise: number): Promise<readonly number[]> {
       })
     }
     try {
-      const entered = gates.enter(upstream, asking)
+      const entered = queues.enter(upstream, asking)
       if (entered instanceof Promise) entered.then(work, () => {})
       else work(entered)
     } catch (thrown) {
