@@ -1,34 +1,33 @@
 // Accounts in the admin API: made, changed, and their money booked. Of those of gateway.yaml only the money changes
 // here.
 import type { AccountConfig } from '../../config/config.ts'
-import type { AccountRecord } from '../../accounts/directory.ts'
+import type { AccountRecord, Directory } from '../../accounts/directory.ts'
 import { formatUsd, parseUsd } from '../../money/nanos.ts'
 import type { JsonSchema } from '../../config/plugin-descriptor.ts'
-import type { Booked, Booking, BookingKind } from '../../store/store.ts'
-import { type ApiAnswer, type ApiParts, checkVersion, type Operation, pageOf, readQuery } from './operation.ts'
+import type { Booked, Booking, BookingKind, Store } from '../../store/store.ts'
+import {
+  type ApiAnswer, type ApiParts, type Call, checkVersion, type Operation, pageOf, readQuery
+} from './operation.ts'
 import { Refusal } from './refusal.ts'
 import { accountPatch, credit, debit, judge, merge, newAccount, refund } from './schemas.ts'
 
 type Body = Readonly<Record<string, unknown>>
 
+const LIST = ['after', 'limit']
+
 /** What an answer says of a booking that was new. */
 const DONE: Readonly<Record<BookingKind, string>> = { credit: 'credited', refund: 'refunded', debit: 'debited' }
 
-export function accountOperations ({ services: { store, directory, now }, config }: ApiParts): readonly Operation[] {
-  const judgeAccount = judge(newAccount)
-
+export function accountOperations (parts: ApiParts): readonly Operation[] {
+  const accounts = new AccountApi(parts)
   return [
     {
       method: 'GET',
       path: '/accounts',
       name: 'listAccounts',
       summary: 'All accounts, those of gateway.yaml too, by id.',
-      query: ['after', 'limit'],
-      async answer ({ query }) {
-        const { rows, next } = pageOf([...config().accounts, ...directory.keptAccounts()],
-          readQuery(query, ['after', 'limit']))
-        return { status: 200, body: { data: await Promise.all(rows.map(async ({ id }) => await view(id))), next } }
-      }
+      query: LIST,
+      answer: (call) => accounts.list(call)
     },
     {
       method: 'POST',
@@ -36,24 +35,11 @@ export function accountOperations ({ services: { store, directory, now }, config
       name: 'createAccount',
       summary: 'Makes an account with a balance of nothing.',
       takes: newAccount,
-      async answer ({ body, who }) {
-        const settings = read(body as Body)
-        const { id } = settings
-        await directory.change(() => {
-          if (isDeclared(id)) throw readOnly(id)
-          if (directory.keptAccount(id) !== undefined) {
-            throw new Refusal('already_exists',
-              `There is an account ${id} already. Choose another id, or change that one.`)
-          }
-          const account: AccountRecord = { settings, created_at: new Date(now()).toISOString() }
-          return { account, audit: { who, what: 'account.create', id, before: null, after: audited(settings) } }
-        })
-        return { ...await answer(id), status: 201 }
-      }
+      answer: (call) => accounts.create(call)
     },
     {
       method: 'GET', path: '/accounts/{id}', name: 'getAccount', summary: 'One account and its balance.',
-      answer: async ({ id }) => await answer(id)
+      answer: (call) => accounts.get(call)
     },
     {
       method: 'PATCH',
@@ -62,23 +48,7 @@ export function accountOperations ({ services: { store, directory, now }, config
       summary:
         'Changes some settings, such as suspended; null sets one back to the standard. Holds from the next request on.',
       takes: accountPatch,
-      async answer ({ id, body, ifMatch, who }) {
-        await directory.change(() => {
-          if (isDeclared(id)) throw readOnly(id)
-          const kept = directory.keptAccount(id)
-          if (kept === undefined) throw unknown(id)
-          checkVersion(ifMatch, kept.version, `The account ${id}`)
-          if (Object.hasOwn(body as Body, 'id') && (body as Body)['id'] !== id) {
-            throw new Refusal('invalid_request',
-              'The id of an account can\'t be changed: the ledger knows it. Make another account.')
-          }
-          const settings = read(merge(audited(kept.record.settings), body as Body, newAccount))
-          return { account: { ...kept.record, settings },
-            audit: { who, what: 'account.change', id, before: audited(kept.record.settings),
-              after: audited(settings) } }
-        })
-        return await answer(id)
-      }
+      answer: (call) => accounts.change(call)
     },
     booking('credit', { path: '/accounts/{id}/credits', name: 'creditAccount',
       summary: 'Adds money, once per reference.', takes: credit }),
@@ -95,39 +65,96 @@ export function accountOperations ({ services: { store, directory, now }, config
     what: Pick<Operation, 'path' | 'name' | 'summary'> & { readonly takes: JsonSchema }
   ): Operation {
     const judgeBooking = judge(what.takes)
-    return {
-      ...what, method: 'POST',
-      async answer ({ id, body, who }) {
-        if (!isDeclared(id) && directory.account(id) === undefined) throw unknown(id)
-        const wanted = { ...body as Body }
-        judgeBooking(wanted)
-        const { amount_usd, reference, ...more } = wanted as unknown as { readonly amount_usd: string,
-          readonly reference: string, readonly reason?: string }
-        const nanos = parseUsd(amount_usd)
-        if (nanos === 0n) throw new Refusal('invalid_request', 'amount_usd must be more than 0. Nothing was changed.')
-        const said = { reference, amount_usd: formatUsd(nanos), ...more }
-        let isNew = false
-        await directory.change(async () => {
-          const before = await store.balance(id)
-          isNew = await book({ kind, account: id, reference: `${kind}:${id}:${reference}`, nanos, ...more })
-          return {
-            audit: { who, what: `account.${kind}${isNew ? '' : '_repeated'}`, id, ...said,
-              before: { balance_usd: formatUsd(before.balance) },
-              after: { balance_usd: formatUsd((await store.balance(id)).balance) } }
-          }
-        })
-        const { balance } = await store.balance(id)
-        return { status: isNew ? 201 : 200,
-          body: { account: id, ...said, [DONE[kind]]: isNew, balance_usd: formatUsd(balance) } }
+    return { ...what, method: 'POST', answer: (call) => accounts.book(call, kind, judgeBooking) }
+  }
+}
+
+/** A method for each operation; one for the three that book money. */
+class AccountApi {
+  readonly #store: Store
+  readonly #directory: Directory
+  readonly #now: () => number
+  readonly #config: ApiParts['config']
+  readonly #judgeAccount = judge(newAccount)
+
+  constructor ({ services: { store, directory, now }, config }: ApiParts) {
+    this.#store = store
+    this.#directory = directory
+    this.#now = now
+    this.#config = config
+  }
+
+  async list ({ query }: Call): Promise<ApiAnswer> {
+    const { rows, next } = pageOf([...this.#config().accounts, ...this.#directory.keptAccounts()],
+      readQuery(query, LIST))
+    return { status: 200, body: { data: await Promise.all(rows.map(async ({ id }) => await this.#view(id))), next } }
+  }
+
+  async get ({ id }: Call): Promise<ApiAnswer> {
+    return await this.#answer(id)
+  }
+
+  async create ({ body, who }: Call): Promise<ApiAnswer> {
+    const settings = this.#read(body as Body)
+    const { id } = settings
+    await this.#directory.change(() => {
+      if (this.#isDeclared(id)) throw readOnly(id)
+      if (this.#directory.keptAccount(id) !== undefined) {
+        throw new Refusal('already_exists',
+          `There is an account ${id} already. Choose another id, or change that one.`)
       }
-    }
+      const account: AccountRecord = { settings, created_at: new Date(this.#now()).toISOString() }
+      return { account, audit: { who, what: 'account.create', id, before: null, after: audited(settings) } }
+    })
+    return { ...await this.#answer(id), status: 201 }
+  }
+
+  async change ({ id, body, ifMatch, who }: Call): Promise<ApiAnswer> {
+    await this.#directory.change(() => {
+      if (this.#isDeclared(id)) throw readOnly(id)
+      const kept = this.#directory.keptAccount(id)
+      if (kept === undefined) throw unknown(id)
+      checkVersion(ifMatch, kept.version, `The account ${id}`)
+      if (Object.hasOwn(body as Body, 'id') && (body as Body)['id'] !== id) {
+        throw new Refusal('invalid_request',
+          'The id of an account can\'t be changed: the ledger knows it. Make another account.')
+      }
+      const settings = this.#read(merge(audited(kept.record.settings), body as Body, newAccount))
+      return { account: { ...kept.record, settings },
+        audit: { who, what: 'account.change', id, before: audited(kept.record.settings), after: audited(settings) } }
+    })
+    return await this.#answer(id)
+  }
+
+  async book ({ id, body, who }: Call, kind: BookingKind, judgeBooking: (body: unknown) => void): Promise<ApiAnswer> {
+    if (!this.#isDeclared(id) && this.#directory.account(id) === undefined) throw unknown(id)
+    const wanted = { ...body as Body }
+    judgeBooking(wanted)
+    const { amount_usd, reference, ...more } = wanted as unknown as { readonly amount_usd: string,
+      readonly reference: string, readonly reason?: string }
+    const nanos = parseUsd(amount_usd)
+    if (nanos === 0n) throw new Refusal('invalid_request', 'amount_usd must be more than 0. Nothing was changed.')
+    const said = { reference, amount_usd: formatUsd(nanos), ...more }
+    let isNew = false
+    await this.#directory.change(async () => {
+      const before = await this.#store.balance(id)
+      isNew = await this.#bookOnce({ kind, account: id, reference: `${kind}:${id}:${reference}`, nanos, ...more })
+      return {
+        audit: { who, what: `account.${kind}${isNew ? '' : '_repeated'}`, id, ...said,
+          before: { balance_usd: formatUsd(before.balance) },
+          after: { balance_usd: formatUsd((await this.#store.balance(id)).balance) } }
+      }
+    })
+    const { balance } = await this.#store.balance(id)
+    return { status: isNew ? 201 : 200,
+      body: { account: id, ...said, [DONE[kind]]: isNew, balance_usd: formatUsd(balance) } }
   }
 
   /** @returns whether the reference is new @throws {Refusal} the balance does not allow it */
-  async function book (wanted: Booking): Promise<boolean> {
+  async #bookOnce (wanted: Booking): Promise<boolean> {
     let booked: Booked
     try {
-      booked = await store.book(wanted)
+      booked = await this.#store.book(wanted)
     } catch (cause) {
       if (cause instanceof RangeError) {
         throw new Refusal('invalid_request',
@@ -136,7 +163,7 @@ export function accountOperations ({ services: { store, directory, now }, config
       throw cause
     }
     if (booked === 'short') {
-      const { balance, held } = await store.balance(wanted.account)
+      const { balance, held } = await this.#store.balance(wanted.account)
       throw new Refusal(
         'insufficient_balance',
         `The account ${wanted.account} has a balance of $${formatUsd(balance)}, of which open requests hold ` +
@@ -146,29 +173,29 @@ export function accountOperations ({ services: { store, directory, now }, config
     return booked === 'new'
   }
 
-  function isDeclared (id: string): boolean {
-    return config().accounts.some((account) => account.id === id)
+  #isDeclared (id: string): boolean {
+    return this.#config().accounts.some((account) => account.id === id)
   }
 
   /** @throws {Refusal} with everything that is wrong with it */
-  function read (body: Body): AccountConfig {
+  #read (body: Body): AccountConfig {
     const wanted: Record<string, unknown> = { ...body }
-    judgeAccount(wanted)
+    this.#judgeAccount(wanted)
     wanted['name'] ??= wanted['id']
     return { ...wanted as unknown as AccountConfig, opening_balance_usd: '0' }
   }
 
-  async function answer (id: string): Promise<ApiAnswer> {
-    const version = directory.keptAccount(id)?.version
-    return { status: 200, body: await view(id), ...(version !== undefined && { version }) }
+  async #answer (id: string): Promise<ApiAnswer> {
+    const version = this.#directory.keptAccount(id)?.version
+    return { status: 200, body: await this.#view(id), ...(version !== undefined && { version }) }
   }
 
-  async function view (id: string): Promise<Readonly<Record<string, unknown>>> {
-    const declared = config().accounts.find((account) => account.id === id)
-    const kept = directory.keptAccount(id)
+  async #view (id: string): Promise<Readonly<Record<string, unknown>>> {
+    const declared = this.#config().accounts.find((account) => account.id === id)
+    const kept = this.#directory.keptAccount(id)
     const settings = declared ?? kept?.record.settings
     if (settings === undefined) throw unknown(id)
-    const { balance, held, open_holds } = await store.balance(id)
+    const { balance, held, open_holds } = await this.#store.balance(id)
     return {
       ...audited(settings), declared: declared !== undefined, state: settings.suspended ? 'suspended' : 'active',
       ...(declared === undefined && { version: kept!.version, created_at: kept!.record.created_at }),
