@@ -8,7 +8,8 @@ import { isMap } from '../src/config/yaml/position.ts'
 import { GatewayError } from '../src/errors.ts'
 import type { Exchange } from '../src/core/exchange.ts'
 import { ApiKey, fact, Model } from '../src/core/facts.ts'
-import { definePlugin } from '../src/core/plugin.ts'
+import { definePlugin, type KeyHooks } from '../src/core/plugin.ts'
+import type { Route } from '../src/core/route.ts'
 import type { Services } from '../src/core/services.ts'
 import type { Admission, AdmissionResult, SlotLimit, WindowLimit, WindowState } from '../src/store/store.ts'
 
@@ -69,62 +70,68 @@ export const rateLimit = definePlugin<Options>({
     }
   },
   create (options, _config, services) {
-    const compiled = new WeakMap<KeyConfig, Limits>()
-    const limitsOf = (key: KeyConfig): Limits => {
-      let limits = compiled.get(key)
-      if (limits === undefined) compiled.set(key, limits = compile(key, options))
-      return limits
+    // What has no limit is not in the key's chain.
+    const perKey = (key: KeyConfig, route: Route): KeyHooks => {
+      const { requests, polls, families, slot } = compile(key, options)
+      return {
+        ...(slot !== undefined || requests.length > 0) && {
+          onHead (exchange: Exchange) {
+            // The request that asks was counted itself, and may have the only slot.
+            if (exchange.dry?.within !== undefined) return
+            const { account } = exchange.get(ApiKey)
+            const isPoll = route.endpoint.kind === 'local' && exchange.received.method !== 'POST'
+            const policies = isPoll ? polls : requests
+            const judge = (result: AdmissionResult): void => {
+              // As the operator wants it, and everybody can see it.
+              if (exchange.ledger.health?.isUp === false) exchange.answerHeaders['x-gateway-degraded'] = 'limits'
+              show(exchange, policies, result.windows, services)
+              if (result.kind === 'refused') {
+                throw result.by === 'slot' ? full(result.taken, slot!.limit) : usedUp(policies[0]!, result.windows)
+              }
+              if (!isPoll && policies.length > 0) exchange.set(Counted, result.windows[0]!)
+            }
+            if (!isPoll && slot !== undefined) {
+              const admission = { request_id: exchange.id, account: account.id, windows: policies, slot }
+              return takeSlot(exchange, admission, services, judge)
+            }
+            if (policies.length > 0) {
+              return after(ask({ request_id: exchange.id, account: account.id, windows: policies }, exchange), judge)
+            }
+          }
+        },
+        ...families.size > 0 && {
+          onRequest (exchange: Exchange) {
+            const family = exchange.find(Model)?.family
+            const policy = family === undefined ? undefined : families.get(family)
+            if (policy === undefined) return
+            const ofKey = exchange.find(Counted)
+            const both = ofKey === undefined ? [policy] : [...requests, policy]
+            const admission = { request_id: exchange.id, account: exchange.get(ApiKey).account.id }
+            return after(ask({ ...admission, windows: [policy] }, exchange), (result) => {
+              if (result.kind === 'admitted') {
+                show(exchange, both, ofKey === undefined ? result.windows : [ofKey, ...result.windows], services)
+                return
+              }
+              // A retry must pass the key's own window too, which this request is counted in: only both together tell
+              // when it can.
+              return after(ask({ ...admission, windows: both }, exchange), (again) => {
+                show(exchange, both, again.windows, services)
+                if (again.kind === 'refused') throw usedUp(policy, again.windows)
+              })
+            })
+          }
+        }
+      }
+    }
+    /** A route that the operator has opened has no key to count for. */
+    const hooksOf = (exchange: Exchange): KeyHooks => {
+      const owner = exchange.find(ApiKey)
+      return owner === undefined ? {} : perKey(owner.key, exchange.route)
     }
     return {
-      onHead (exchange) {
-        const owner = exchange.find(ApiKey)
-        if (owner === undefined) return                       // nobody to count for: the operator has opened this route
-        // whoever asks was counted himself, and may have the only slot
-        if (exchange.dry?.within !== undefined) return
-        const { requests, polls, slot } = limitsOf(owner.key)
-        const isPoll = exchange.route.endpoint.kind === 'local' && exchange.received.method !== 'POST'
-        const policies = isPoll ? polls : requests
-        const judge = (result: AdmissionResult): void => {
-          // As the operator wants it, and everybody can see it.
-          if (exchange.ledger.health?.isUp === false) exchange.answerHeaders['x-gateway-degraded'] = 'limits'
-          show(exchange, policies, result.windows, services)
-          if (result.kind === 'refused') {
-            throw result.by === 'slot' ? full(result.taken, slot!.limit) : usedUp(policies[0]!, result.windows)
-          }
-          if (!isPoll && policies.length > 0) exchange.set(Counted, result.windows[0]!)
-        }
-        if (!isPoll && slot !== undefined) {
-          const admission = { request_id: exchange.id, account: owner.account.id, windows: policies, slot }
-          return takeSlot(exchange, admission, services, judge)
-        }
-        if (policies.length > 0) {
-          return after(ask({ request_id: exchange.id, account: owner.account.id, windows: policies }, exchange), judge)
-        }
-      },
-
-      onRequest (exchange) {
-        const family = exchange.find(Model)?.family
-        const owner = exchange.find(ApiKey)
-        if (family === undefined || owner === undefined) return
-        const { requests, families } = limitsOf(owner.key)
-        const policy = families.get(family)
-        if (policy === undefined) return
-        const ofKey = exchange.find(Counted)
-        const both = ofKey === undefined ? [policy] : [...requests, policy]
-        const admission = { request_id: exchange.id, account: owner.account.id }
-        return after(ask({ ...admission, windows: [policy] }, exchange), (result) => {
-          if (result.kind === 'admitted') {
-            show(exchange, both, ofKey === undefined ? result.windows : [ofKey, ...result.windows], services)
-            return
-          }
-          // A retry must pass the key's own window too, which this request is counted in: only both together tell when
-          // it can.
-          return after(ask({ ...admission, windows: both }, exchange), (again) => {
-            show(exchange, both, again.windows, services)
-            if (again.kind === 'refused') throw usedUp(policy, again.windows)
-          })
-        })
-      }
+      perKey,
+      onHead: (exchange) => hooksOf(exchange).onHead?.(exchange),
+      onRequest: (exchange) => hooksOf(exchange).onRequest?.(exchange)
     }
   }
 })
