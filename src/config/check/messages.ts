@@ -93,119 +93,179 @@ function collapse (errors: readonly ErrorObject[]): ErrorObject[] {
   return left
 }
 
+/** A broken keyword as ajv reports it, and what may be said of it. */
+interface Violation {
+  readonly error: ErrorObject
+  readonly params: Readonly<Record<string, unknown>>
+  /** that the value breaks */
+  readonly schema: JsonSchema
+  readonly path: Path
+  /** where the value stands, or would stand */
+  readonly tree: Tree
+  readonly isSecret: boolean
+  /** in the schema's words */
+  readonly expected: string | undefined
+  /** the value as a sentence may show it */
+  readonly found: string
+  readonly hint: string | undefined
+}
+
+/** By keyword. */
+const sentences: Readonly<Record<string, (violation: Violation) => Sentence>> = {
+  required: missingKey,
+  additionalProperties: unknownKey,
+  unevaluatedProperties: unknownKey,
+  type: wrongType,
+  enum: (violation) => noneOf(violation, violation.params.allowedValues as readonly unknown[]),
+  const: (violation) => noneOf(violation, [violation.params.allowedValue]),
+  discriminator: unknownPlugin,
+  anyOf: (violation) => noneOfForms(violation, violation.schema.anyOf),
+  oneOf: (violation) => noneOfForms(violation, violation.schema.oneOf),
+  duration: notConverted,
+  size: notConverted,
+  word: notConverted,
+  usd: notConverted,
+  pattern: noMatch,
+  minimum: beyond('at least'),
+  maximum: beyond('at most'),
+  exclusiveMinimum: beyond('more than'),
+  exclusiveMaximum: beyond('less than'),
+  multipleOf: (violation) =>
+    sentence(violation, `must be a multiple of ${String(violation.params.multipleOf)}, found ${violation.found}`),
+  minLength: tooFew('characters'),
+  maxLength: tooMany('characters'),
+  minItems: tooFew('entries'),
+  maxItems: tooMany('entries'),
+  minProperties: tooFew('entries'),
+  maxProperties: tooMany('entries'),
+  uniqueItems: twice,
+  not: (violation) => sentence(violation, 'is not allowed here')
+}
+
 function toSentence (error: ErrorObject, root: Tree): Sentence {
-  const { keyword } = error
-  const params = error.params as Record<string, unknown>
+  const say = sentences[error.keyword]
+  const violation = toViolation(error, root)
+  return say === undefined ? sentence(violation, error.message ?? 'is wrong') : say(violation)
+}
+
+function toViolation (error: ErrorObject, root: Tree): Violation {
   const schema: JsonSchema = isMap(error.parentSchema) ? error.parentSchema : {}
   const path = parsePointer(error.instancePath)
   const { tree, exact } = findTree(root, path)
   const isSecret = schema.secret === true
-  const expected = typeof schema.expected === 'string' ? schema.expected : undefined
-  const found = show(error.data, exact ? tree : undefined, isSecret)
-  const hint = typeof schema.hint === 'string'
-    ? schema.hint
-    : error.data === null
-    ? 'give it a value, or remove the key'
-    : undefined
-  const sentence = (message: string, more = hint): Sentence => ({
+  return {
+    error,
+    params: error.params as Record<string, unknown>,
+    schema,
     path,
-    atKey: false,
-    message,
-    ...(more !== undefined && { hint: more })
-  })
-
-  switch (keyword) {
-    case 'required': {
-      const key = String(params.missingProperty)
-      const about = isMap(schema.properties) && isMap(schema.properties[key]) ? schema.properties[key] : {}
-      const what = typeof about.description === 'string' ? `: ${about.description.replace(/\.$/, '')}` : ''
-      return sentence(`"${key}" is missing${what}`, typeof about.hint === 'string' ? about.hint : undefined)
-    }
-    case 'additionalProperties':
-    case 'unevaluatedProperties': {
-      const key = String(params.additionalProperty ?? params.unevaluatedProperty)
-      const known = isMap(schema.properties) ? Object.keys(schema.properties) : []
-      // "0,30" in a { }
-      const isDecimal = /^\d+$/.test(key) && isMap(error.data) && error.data[key] === null
-      const more = isDecimal
-        ? 'a decimal is written with a point, such as 0.30'
-        : known.length === 0
-        ? 'nothing can be set here'
-        : suggest(key, known.filter((name) => !(isMap(error.data) && name in error.data && tree.children?.has(name))))
-      return { path: [...path, key], atKey: true, message: `unknown key ${quote(key)}`,
-        ...(more !== undefined && { hint: more }) }
-    }
-    case 'type': {
-      const types = [params.type].flat().map(String)
-      const wanted = expected ?? types.map((type) => typeNames[type] ?? type).join(' or ')
-      // where a map belongs, a text may be the secret that belongs into it
-      const isScalar = types.some((type) => type !== 'object' && type !== 'array')
-      return sentence(`must be ${wanted}, found ${isScalar ? found : typeOf(error.data)}`,
-        hint ?? typeHint(types, error.data))
-    }
-    case 'enum':
-    case 'const': {
-      const values = keyword === 'enum' ? params.allowedValues as readonly unknown[] : [params.allowedValue]
-      const near = typeof error.data === 'string' ? suggest(error.data, values.map(String), 0) : undefined
-      return sentence(`must be ${expected ?? list(values)}, found ${found}`,
-        near?.startsWith('did') === true ? near : hint)
-    }
-    case 'discriminator': {
-      if (params.error !== 'mapping') return sentence('"use" must be the name or path of a plugin')
-      const known = Array.isArray(schema.oneOf) ? schema.oneOf.flatMap((branch) => useOf(branch)) : []
-      const name = String(params.tagValue)
-      return { path: [...path, 'use'], atKey: false, message: `there is no plugin ${quote(name)}`,
-        ...hintOf(suggest(name, known)) }
-    }
-    case 'anyOf':
-    case 'oneOf': {
-      const branches = (Array.isArray(schema[keyword]) ? schema[keyword] : []).map(describe)
-      return sentence(expected !== undefined || branches.every((branch) => branch !== '')
-        ? `must be ${expected ?? [...new Set(branches)].join(' or ')}, found ${found}`
-        : `fits none of the forms that are allowed here, found ${found}`)
-    }
-    case 'duration':
-    case 'size':
-    case 'word':
-    case 'usd': return sentence(
-      `${error.message ?? 'is wrong'}, found ${found}`,
-      typeof params.hint === 'string' && tree.origin === undefined ? params.hint : hint
-    )
-    case 'pattern': return error.propertyName === undefined
-      ? sentence(`must be ${expected ?? `a text that matches ${String(params.pattern)}`}, found ${found}`)
-      : {
-        path: [...path, error.propertyName],
-        atKey: true,
-        message: `the key ${quote(error.propertyName)} must be ` +
-          `${expected ?? `a text that matches ${String(params.pattern)}`}`
-      }
-    case 'minimum': return sentence(`must be at least ${String(params.limit)}, found ${found}`)
-    case 'maximum': return sentence(`must be at most ${String(params.limit)}, found ${found}`)
-    case 'exclusiveMinimum': return sentence(`must be more than ${String(params.limit)}, found ${found}`)
-    case 'exclusiveMaximum': return sentence(`must be less than ${String(params.limit)}, found ${found}`)
-    case 'multipleOf': return sentence(`must be a multiple of ${String(params.multipleOf)}, found ${found}`)
-    case 'minLength': return sentence(params.limit === 1
-      ? 'must not be empty'
-      : `must have at least ${String(params.limit)} characters`)
-    case 'maxLength': return sentence(`must have at most ${String(params.limit)} characters`)
-    case 'minItems':
-    case 'minProperties':
-      return sentence(params.limit === 1 ? 'must not be empty' : `must have at least ${String(params.limit)} entries`)
-    case 'maxItems':
-    case 'maxProperties': return sentence(`must have at most ${String(params.limit)} entries`)
-    case 'uniqueItems': {
-      // ajv names the two in either order
-      const second = Math.max(Number(params.i), Number(params.j))
-      return { path: [...path, second], atKey: false,
-        message: `is in the list twice: ${show(isMapOrList(error.data)[second], undefined, isSecret)}` }
-    }
-    case 'not': return sentence('is not allowed here')
-    default: return sentence(error.message ?? 'is wrong')
+    tree,
+    isSecret,
+    expected: typeof schema.expected === 'string' ? schema.expected : undefined,
+    found: show(error.data, exact ? tree : undefined, isSecret),
+    hint: typeof schema.hint === 'string'
+      ? schema.hint
+      : error.data === null
+      ? 'give it a value, or remove the key'
+      : undefined
   }
 }
 
-function isMapOrList (value: unknown): readonly unknown[] {
-  return Array.isArray(value) ? value : []
+/** Of the value. */
+function sentence ({ path, hint: standard }: Violation, message: string, hint = standard): Sentence {
+  return { path, atKey: false, message, ...hintOf(hint) }
+}
+
+function missingKey (violation: Violation): Sentence {
+  const { params, schema } = violation
+  const key = String(params.missingProperty)
+  const about = isMap(schema.properties) && isMap(schema.properties[key]) ? schema.properties[key] : {}
+  const what = typeof about.description === 'string' ? `: ${about.description.replace(/\.$/, '')}` : ''
+  return sentence(violation, `"${key}" is missing${what}`, typeof about.hint === 'string' ? about.hint : undefined)
+}
+
+function unknownKey ({ error: { data }, params, schema, path, tree }: Violation): Sentence {
+  const key = String(params.additionalProperty ?? params.unevaluatedProperty)
+  const known = isMap(schema.properties) ? Object.keys(schema.properties) : []
+  // "0,30" in a { }
+  const isDecimal = /^\d+$/.test(key) && isMap(data) && data[key] === null
+  const hint = isDecimal
+    ? 'a decimal is written with a point, such as 0.30'
+    : known.length === 0
+    ? 'nothing can be set here'
+    : suggest(key, known.filter((name) => !(isMap(data) && name in data && tree.children?.has(name))))
+  return { path: [...path, key], atKey: true, message: `unknown key ${quote(key)}`, ...hintOf(hint) }
+}
+
+function wrongType (violation: Violation): Sentence {
+  const { error: { data }, params, expected, found, hint } = violation
+  const types = [params.type].flat().map(String)
+  const wanted = expected ?? types.map((type) => typeNames[type] ?? type).join(' or ')
+  // where a map belongs, a text may be the secret that belongs into it
+  const isScalar = types.some((type) => type !== 'object' && type !== 'array')
+  return sentence(violation, `must be ${wanted}, found ${isScalar ? found : typeOf(data)}`,
+    hint ?? typeHint(types, data))
+}
+
+function noneOf (violation: Violation, values: readonly unknown[]): Sentence {
+  const { error: { data }, expected, found, hint } = violation
+  const near = typeof data === 'string' ? suggest(data, values.map(String), 0) : undefined
+  return sentence(violation, `must be ${expected ?? list(values)}, found ${found}`,
+    near?.startsWith('did') === true ? near : hint)
+}
+
+function unknownPlugin (violation: Violation): Sentence {
+  const { params, schema, path } = violation
+  if (params.error !== 'mapping') return sentence(violation, '"use" must be the name or path of a plugin')
+  const known = Array.isArray(schema.oneOf) ? schema.oneOf.flatMap((branch) => useOf(branch)) : []
+  const name = String(params.tagValue)
+  return { path: [...path, 'use'], atKey: false, message: `there is no plugin ${quote(name)}`,
+    ...hintOf(suggest(name, known)) }
+}
+
+function noneOfForms (violation: Violation, forms: unknown): Sentence {
+  const { expected, found } = violation
+  const known = (Array.isArray(forms) ? forms : []).map(describe)
+  return sentence(violation, expected !== undefined || known.every((form) => form !== '')
+    ? `must be ${expected ?? [...new Set(known)].join(' or ')}, found ${found}`
+    : `fits none of the forms that are allowed here, found ${found}`)
+}
+
+/** What keywords.ts says of a value that it would have converted. */
+function notConverted (violation: Violation): Sentence {
+  const { error, params, tree, found, hint } = violation
+  return sentence(violation, `${error.message ?? 'is wrong'}, found ${found}`,
+    typeof params.hint === 'string' && tree.origin === undefined ? params.hint : hint)
+}
+
+function noMatch (violation: Violation): Sentence {
+  const { error: { propertyName }, params, path, expected, found } = violation
+  const wanted = expected ?? `a text that matches ${String(params.pattern)}`
+  return propertyName === undefined
+    ? sentence(violation, `must be ${wanted}, found ${found}`)
+    : { path: [...path, propertyName], atKey: true, message: `the key ${quote(propertyName)} must be ${wanted}` }
+}
+
+function beyond (bound: string): (violation: Violation) => Sentence {
+  return (violation) =>
+    sentence(violation, `must be ${bound} ${String(violation.params.limit)}, found ${violation.found}`)
+}
+
+function tooFew (units: string): (violation: Violation) => Sentence {
+  return (violation) =>
+    sentence(violation, violation.params.limit === 1
+      ? 'must not be empty'
+      : `must have at least ${String(violation.params.limit)} ${units}`)
+}
+
+function tooMany (units: string): (violation: Violation) => Sentence {
+  return (violation) => sentence(violation, `must have at most ${String(violation.params.limit)} ${units}`)
+}
+
+function twice ({ error: { data }, params, path, isSecret }: Violation): Sentence {
+  // ajv names the two in either order
+  const second = Math.max(Number(params.i), Number(params.j))
+  const value: unknown = Array.isArray(data) ? data[second] : undefined
+  return { path: [...path, second], atKey: false, message: `is in the list twice: ${show(value, undefined, isSecret)}` }
 }
 
 function hintOf (hint: string | undefined): { readonly hint?: string } {
