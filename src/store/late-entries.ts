@@ -1,13 +1,13 @@
-// An entry about a request that has one of its kind already: the ledger has one of each kind and reference, so this
-// one's reference says what it is. With Redis a process may settle a request that was charged for it, because nobody
-// had heard of it for so long.
+// References of entries about a request that has an entry of their kind already. The ledger has one entry of each kind
+// and reference, so the reference of a late one has a suffix that says what it is. With Redis, a request whose process
+// was silent for too long is charged by another process, and may be settled by its own later.
 
-/** Behind the request's id. The difference to its charge: an `adjust`, and a `shortfall`. */
+/** Suffix of the `adjust` and `shortfall` of a late settlement: its difference to the charge. */
 export const SETTLED_LATE = ' settle'
-/** All of that, given back. */
+/** Suffix of the `adjust` that refunds a charge and its late settlement. */
 export const REFUNDED_LATE = ' refund'
 
-/** The request that an `adjust` is about; it is given back where it was not settled late. */
+/** The request of an `adjust`; the entry is a refund unless `isSettledLate`. */
 export function readReference (reference: string): { readonly request: string, readonly isSettledLate: boolean } {
   const late = [SETTLED_LATE, REFUNDED_LATE].find((end) => reference.endsWith(end)) ?? ''
   return { request: reference.slice(0, reference.length - late.length), isSettledLate: late === SETTLED_LATE }

@@ -1,5 +1,5 @@
-// Opens the store that the configuration names: by the name of its driver, which stands nowhere outside this room and
-// the choices of `store:` in src/config.
+// Opens the store that the configuration names, by the name of its driver. Drivers are named nowhere else but in the
+// choices of `store:` in src/config.
 import type { Logger } from 'pino'
 import type { StoreConfig } from '../config/config.ts'
 import { drivers } from '../config/sections/drivers.ts'
@@ -13,13 +13,13 @@ export type { OpenStore } from './driver.ts'
 /** as this file's: .ts, or .js in the package */
 const extension = import.meta.url.slice(import.meta.url.lastIndexOf('.'))
 
-/** When it is used: a gateway without Redis has no client of Redis. */
+/** Imports a driver when it is used: a gateway without Redis loads no client of Redis. */
 async function load ({ driver: name }: StoreConfig): Promise<Driver> {
   const { driver } = await import(`./${name}/driver${extension}`) as { readonly driver: Driver }
   return driver
 }
 
-/** What must be known of a driver before it is opened. */
+/** Properties of a driver that are known without opening it. */
 export function traitsOf ({ driver }: StoreConfig): typeof drivers[StoreConfig['driver']] {
   return drivers[driver]
 }
@@ -38,9 +38,9 @@ export async function openStore (
 }
 
 /**
- * Puts what another store kept into an empty one that nobody has opened.
+ * Fills an empty store, which no process has opened, with the rows of another one.
  * @param folder the data folder, absolute
- * @throws {Error} it is not empty, or can't take them: then nothing is in it
+ * @throws {Error} the store is not empty, or can't take the rows: then nothing is in it
  */
 export async function fillStore (
   config: StoreConfig, folder: string, log: Logger, rows: AsyncIterable<Row>
@@ -52,16 +52,16 @@ export async function fillStore (
 }
 
 /**
- * What is left of a ledger that is lost gets other names, so that the next start begins a new one.
+ * Renames the files that are left of a lost ledger, so that the next start begins a new one.
  * @param folder the data folder, absolute
- * @returns those; undefined: none is lost
+ * @returns the new names; undefined: no ledger is lost
  */
 export async function acceptLoss (config: StoreConfig, folder: string): Promise<readonly string[] | undefined> {
   const driver = await load(config)
   return driver.acceptLoss?.(folder)
 }
 
-/** For what nobody pays for: a check, a test. It ends with its process. */
+/** An empty store in memory for a check or a test, in which no money is real. It ends with its process. */
 export function scratchStore (): OpenStore {
   return new MemoryStore()
 }

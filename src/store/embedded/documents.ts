@@ -8,14 +8,14 @@ import type { Documents } from '../local/writer.ts'
 import type { AuditLine, BookingKind, Change, StoredRecord } from '../store.ts'
 import type { Answer, Task, TaskPage } from '../tasks.ts'
 
-/** Rows that are deleted in one statement: others wait to write. */
+/** Rows deleted in one statement: writes wait meanwhile. */
 const AT_ONCE = 1000
 
-/** Rows that are read at once. */
+/** Rows read in one statement. */
 const PAGE = 500
 const ANSWER = 'account, name, hash, request_id, created, text'
 
-/** Of an answer: its request is charged and was not given that back, or became a task. */
+/** Condition on an answer: its request was charged and not refunded, or became a task. */
 const CHARGED = `(EXISTS (SELECT 1 FROM tasks WHERE tasks.request_id = answers.request_id)
   OR EXISTS (SELECT 1 FROM entries WHERE reference = answers.request_id AND kind = 'settle')
   AND NOT EXISTS (SELECT 1 FROM entries WHERE reference IN (answers.request_id, answers.request_id || '${REFUNDED_LATE}') AND kind = 'adjust'))`
@@ -34,7 +34,7 @@ export class Tables implements Documents {
     this.#booked = db.prepare('SELECT CAST(nanos AS TEXT) AS nanos FROM entries WHERE reference = ? AND kind = ?')
   }
 
-  /** Of `TASK` each, as part of a transaction; a later one replaces an earlier one. */
+  /** Writes rows of `TASK` as part of a transaction; a later one replaces an earlier one. */
   writeTasks (cells: readonly Cell[]): void {
     for (let i = 0; i < cells.length; i += TASK.length) {
       this.#put.run(...cells.slice(i, i + TASK.length) as SQLInputValue[])
@@ -76,12 +76,12 @@ export class Tables implements Documents {
       limit) as unknown as AuditLine[]
   }
 
-  /** As it was in another ledger. */
+  /** Inserts a record as it was in another ledger. */
   putRecord ({ kind, id, version, text }: StoredRecord): void {
     this.#db.prepare('INSERT INTO records VALUES (?, ?, ?, ?)').run(kind, id, version, text)
   }
 
-  /** As it was in another ledger. */
+  /** Inserts a line of the audit log as it was in another ledger. */
   putAuditLine ({ id, text }: AuditLine): void {
     this.#db.prepare('INSERT INTO audit (id, text) VALUES (?, ?)').run(id, text)
   }
@@ -141,7 +141,7 @@ export class Tables implements Documents {
     return old + (count - old > most ? this.#change(oldest, Number.MAX_SAFE_INTEGER, count - old - most) : 0)
   }
 
-  /** Answers of a process that died before it could charge for them: nobody has heard them. */
+  /** Drops answers of a process that died before it could charge for them: they were not sent to a client. */
   dropUncharged (): void {
     if (this.#db.prepare('SELECT 1 FROM answers LIMIT 1').get() === undefined) return
     this.#change(`DELETE FROM answers WHERE NOT ${CHARGED}`)

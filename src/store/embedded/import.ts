@@ -1,5 +1,5 @@
-// Fills an empty data folder with what another store kept. For a command that has the folder for itself: in its own
-// thread, with nobody who would have to wait.
+// Fills an empty data folder with the rows of another store. For a command that has the folder for itself: it writes in
+// its own thread, because no request waits for it.
 import { mkdtempSync, rmSync } from 'node:fs'
 import path from 'node:path'
 import type { Row } from '../transfer.ts'
@@ -8,14 +8,14 @@ import { seqOf } from '../local/entry-ids.ts'
 import { Ledger } from './ledger.ts'
 import { findLoss, replaceLost } from './ledger-mark.ts'
 
-/** Entries that are added up at a time. */
+/** Entries per write. */
 const BATCH = 500
-/** What an entry's number and time look like where a driver of this process gave them: such ids are kept. */
+/** Format of an entry's id that a driver of this process made from number and time: such ids are kept. */
 const OWN_ID = /^[0-9a-z]{17}$/
 
 /**
- * In the place of a ledger that is lost, too, of which what is left gets other names.
- * @throws {Error} the folder can't be used, or is not empty, or the rows end in one: then nothing is in it
+ * Fills the folder, also in the place of a lost ledger, of which the rest gets other names.
+ * @throws {Error} the folder can't be used, or is not empty, or reading the rows failed: then nothing is in it
  */
 export async function fillFolder (folder: string, rows: AsyncIterable<Row>): Promise<void> {
   if (findLoss(folder) === undefined) { await fill(folder, rows); return }
@@ -34,7 +34,7 @@ async function fill (folder: string, rows: AsyncIterable<Row>): Promise<void> {
   try {
     await ledger.fill(async () => { await put(ledger, rows) })
   } catch (thrown) {
-    ledger.abandon()                                          // a clean end would forget what its rate limits count
+    ledger.abandon()                                          // a clean end would drop the windows of its rate limits
     throw thrown
   }
   ledger.close([])

@@ -1,5 +1,5 @@
 // The file gateway.db: opens it, writes a batch in one transaction, reads and adds up in slices. Runs in a thread of
-// its own; the only file that knows SQL, with schema.ts and documents.ts.
+// its own; SQL is only here, in schema.ts and in documents.ts.
 import { closeSync, mkdirSync, openSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
 import path from 'node:path'
 import { DatabaseSync, type SQLInputValue, type StatementSync } from 'node:sqlite'
@@ -16,25 +16,25 @@ import { LossError, type Mark, readMark, refuseLoss, writeMark } from './ledger-
 import { FOREIGN, migrate, refuseEmpty } from './schema.ts'
 import { Tables } from './documents.ts'
 
-/** Rows at a time: less than a millisecond each, for the commits of others wait for it. */
+/** Rows at a time: less than a millisecond each, because commits wait meanwhile. */
 const SLICE = 500
 
 const DAY = ENTRY.indexOf('day')
 
-/** Where sums are kept: the table, and its columns that name what is added up. */
+/** Tables of the stored sums, with the columns that identify a row. */
 const KEPT: Readonly<Record<Difference['of'], { readonly table: string, readonly id: readonly string[] }>> = {
   account: { table: 'balances', id: ['account'] },
   key: { table: 'key_usage', id: ['key'] },
   period: { table: 'key_periods', id: ['period', 'key'] }
 }
 
-/** Id, sum of the entries, sum as it is kept; of several accounts, keys or periods. */
+/** Rows of id, sum of the entries, and stored sum: of several accounts, keys or periods. */
 interface Compared { readonly of: Difference['of'], readonly cells: Cell[] }
 
 export class Ledger {
   readonly documents: Tables
   readonly #folder: string
-  /** as it was found */
+  /** the mark found at the start */
   readonly #mark: Mark | undefined
   readonly #db: DatabaseSync
   readonly #insert: StatementSync
@@ -49,12 +49,12 @@ export class Ledger {
   readonly #probe: StatementSync
   readonly #slice: StatementSync
   readonly #last: StatementSync
-  /** of the entries that verify has seen; what is written meanwhile adds to it */
+  /** sums of the entries that a running `verify` has seen; entries written meanwhile are added */
   #verified: Sums | undefined
-  /** the newest day of the entries that this thread has written */
+  /** newest day of the entries that this thread has written */
   #today = ''
 
-  /** @throws {Error} in plain words */
+  /** @throws {Error} the folder can't be used: says why, in words for the operator */
   constructor (folder: string, isDurable: boolean) {
     const file = path.join(folder, 'gateway.db')
     this.#folder = folder
@@ -62,10 +62,10 @@ export class Ledger {
       refuseLoss(folder)
       this.#mark = readMark(folder)
       create(folder, file)
-      // The wait is for the end of another process that is about to end, or of a dead thread of this one.
+      // The timeout is for the end of another process that is about to end, or of a dead thread of this one.
       this.#db = new DatabaseSync(file, { timeout: 1000 })
-      // One connection for ever: its lock dies with the process, and the index of the log is in its memory, not in a
-      // third file.
+      // One connection for the process's life: the lock dies with the process, and the index of the write-ahead log is
+      // in memory, not in a third file.
       this.#db.exec('PRAGMA locking_mode = EXCLUSIVE')
       const { journal_mode: mode } = this.#db.prepare('PRAGMA journal_mode = WAL').get()!
       if (mode !== 'wal') throw new Error(`its file system allows no write-ahead log, only ${mode}`)
@@ -105,7 +105,7 @@ export class Ledger {
     this.documents = new Tables(this.#db, (work) => { this.#transact(work) })
   }
 
-  /** All or nothing. @throws {Error} nothing was recorded */
+  /** Writes all in one transaction. @throws {Error} nothing was recorded */
   write ({ entries, progress, forget, tasks, windows }: Write): KnownEntry[] {
     const known: KnownEntry[] = []
     const sums = new Sums()
@@ -141,7 +141,7 @@ export class Ledger {
       for (let i = 0; i < windows.length; i += WINDOW.length) {
         this.#noteWindow.run(...windows.slice(i, i + WINDOW.length) as SQLInputValue[])
       }
-      // Without entries it may be a probe whether the disk takes anything: then it has to take something.
+      // A write without entries may be a probe of whether the disk takes writes: so it writes something.
       if (entries.length === 0) this.#probe.run()
     })
     this.#today = today
@@ -150,8 +150,8 @@ export class Ledger {
   }
 
   /**
-   * All that is written until `work` has ended is one transaction.
-   * @throws {Error} there is something already, or what `work` throws: then nothing is changed
+   * Runs `work` in one transaction.
+   * @throws {Error} the ledger is not empty, or an error of `work`: then nothing is changed
    */
   async fill (work: () => Promise<void>): Promise<void> {
     for (const table of ['entries', 'records', 'audit', 'tasks', 'answers', 'progress']) {
@@ -171,12 +171,12 @@ export class Ledger {
     }
   }
 
-  /** A name for this process, which its later threads find again. */
+  /** Stores the name of this process, by which its later threads know the ledger as theirs. */
   begin (owner: string): void {
     this.#db.prepare('UPDATE life SET owner = ?').run(owner)
   }
 
-  /** @throws {Error} another process had the folder meanwhile: what this one has in memory is not true any more */
+  /** @throws {Error} another process had the folder meanwhile: this one's memory is out of date */
   resume (owner: string): void {
     const { owner: last } = this.#db.prepare('SELECT owner FROM life').get()!
     if (last !== owner) {
@@ -185,8 +185,8 @@ export class Ledger {
   }
 
   /**
-   * What a process that died had not settled is charged as far as it had come. In one transaction with the end of its
-   * progress: whoever dies in here begins again.
+   * Charges the requests that a dead process had not settled, by their last progress, and deletes the progress in the
+   * same transaction: a process that dies in here leaves all to the next start.
    * @returns how many
    */
   recover (now: number): number {
@@ -211,7 +211,7 @@ export class Ledger {
     return rows.length
   }
 
-  /** What memory has to know before it can decide, slice by slice. */
+  /** What memory must know before its first decision, slice by slice. */
   * load (): Iterable<readonly [Loaded, Cell[]]> {
     const queries: readonly (readonly [Loaded, string])[] = [
       ['account', 'SELECT account, CAST(nanos AS TEXT) FROM balances'],
@@ -220,7 +220,7 @@ export class Ledger {
       ['charge',
         `SELECT reference, CAST(-nanos AS TEXT) FROM entries WHERE kind = 'settle'
         ORDER BY seq DESC LIMIT ${REMEMBERED}`],
-      // Given back, or charged late: after their settlements.
+      // Refunds and late settlements: after the settlements that they change.
       ['charge',
         `SELECT request, CAST(CASE WHEN reference = request || '${SETTLED_LATE}' THEN -nanos - coalesce((
             SELECT charge.nanos FROM entries AS charge WHERE charge.reference = request AND charge.kind = 'settle'
@@ -253,12 +253,12 @@ export class Ledger {
     return this.#last.get() as Opened['last'] | undefined ?? { seq: -1, time: 0 }
   }
 
-  /** How many entries were on the disk and are not there any more; 0: none, as far as is known. */
+  /** Entries that were on the disk and are missing now; 0: none, as far as is known. */
   lost (): number {
     return this.#mark === undefined ? 0 : Math.max(0, this.#mark.seq - this.last().seq)
   }
 
-  /** So far it is on the disk. @throws {Error} it can't be said */
+  /** Marks the entries up to `last` as on the disk. @throws {Error} the mark can't be written */
   mark (last: Opened['last']): void {
     writeMark(this.#folder, last)
   }
@@ -268,17 +268,17 @@ export class Ledger {
   }
 
   /**
-   * The slice after a number: amounts are text. Nothing is ever changed or comes between, so all slices up to a number
-   * are a snapshot.
+   * The slice after a number, with amounts as text. Entries never change and are only appended, so all slices up to a
+   * number are a snapshot.
    */
   read (after: number, upTo: number): Cell[] {
     return (this.#slice.all(after, upTo) as unknown as Cell[][]).flat()
   }
 
   /**
-   * Adds up all entries again, a slice at each step, and then tells id, sum and what is kept. Between steps others may
-   * write.
-   * @param oldest days and months before it are not compared
+   * Adds up all entries again, a slice at each step, and then yields id, sum and stored sum. Writes may run between
+   * steps.
+   * @param oldest earlier days and months are not compared
    */
   * verify (oldest: string): Generator<Compared | undefined, number> {
     const sums = new Sums(oldest)
@@ -304,13 +304,13 @@ export class Ledger {
     }
   }
 
-  /** @param how PASSIVE does what can be done without a wait; TRUNCATE, all, and puts it on the disk for certain */
+  /** @param how PASSIVE copies what it can without a wait; TRUNCATE copies everything, and syncs it */
   checkpoint (how: 'PASSIVE' | 'TRUNCATE'): void {
     const { busy } = this.#db.prepare(`PRAGMA wal_checkpoint(${how})`).get()!
     if (busy !== 0) throw new Error('something reads the ledger that should not')
   }
 
-  /** A clean end. */
+  /** Ends cleanly, with the windows saved. */
   close (windows: readonly Cell[]): void {
     const last = this.last()
     try {
@@ -321,13 +321,13 @@ export class Ledger {
         }
       })
     } finally {
-      rmSync(pidFile(this.#folder), { force: true })            // while it is certainly ours
+      rmSync(pidFile(this.#folder), { force: true })            // while it is certainly this process's
       this.#db.close()
     }
     this.mark(last)
   }
 
-  /** Nothing was written: what was found is as it was. */
+  /** Closes a ledger to which nothing was written: what was found is as it was. */
   abandon (): void {
     rmSync(pidFile(this.#folder), { force: true })
     this.#db.close()
@@ -347,7 +347,7 @@ export class Ledger {
       cells = []
     }
     yield { of, cells }
-    // And what is kept of those who have no entries at all.
+    // Stored sums without any entry.
     const slice = this.#db.prepare(
       `SELECT ${columns.join(" || ' ' || ")} AS id, CAST(nanos AS TEXT) AS nanos FROM ${table}
       WHERE (${columns.join()}) > (${marks(columns)}) ORDER BY ${columns.join()} LIMIT ${SLICE}`
@@ -360,7 +360,7 @@ export class Ledger {
     }
   }
 
-  /** Within one that is open it is part of that. */
+  /** Runs `body` in a transaction, or in the open one. */
   #transact (body: () => void): void {
     if (this.#db.isTransaction) {
       body()
@@ -381,14 +381,14 @@ function marks (columns: readonly string[]): string {
   return columns.map(() => '?').join()
 }
 
-/** Amounts as text: as numbers they would be rounded. */
+/** Columns with amounts as text: as numbers they would be rounded. */
 function withTexts (columns: readonly string[]): string {
   return columns.map((name) => name === 'nanos' || name === 'shortfall' ? `CAST(${name} AS TEXT)` : name).join()
 }
 
 /**
- * Readable by its owner only. An existing file is not opened: closing it would end the locks that this process may have
- * on it.
+ * Creates a file that only its owner can read. An existing file is not opened: closing it would end the locks that this
+ * process may have on it.
  */
 function create (folder: string, file: string): void {
   mkdirSync(folder, { recursive: true, mode: 0o700 })
@@ -412,7 +412,7 @@ function explain (thrown: unknown, folder: string, file: string): string {
   return `the ledger ${file} can't be opened: ${why}. Another folder can be named in store.path.`
 }
 
-/** Only to be read by people: the lock is in gateway.db. */
+/** For people only: the lock is in gateway.db. */
 function pidFile (folder: string): string {
   return path.join(folder, 'gateway.pid')
 }

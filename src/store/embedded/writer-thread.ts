@@ -1,5 +1,5 @@
-// The thread that records what the store has decided: one transaction for each message, in the order of the messages.
-// fsync does not hold it up, and nobody waits for a checkpoint but who comes during one. Run by writer.ts only.
+// The thread that records the store's decisions: one transaction for each message, in the order of the messages. fsync
+// does not delay it; a checkpoint delays only messages that arrive during it. Run by writer.ts only.
 import { closeSync, fdatasync, fsyncSync, openSync } from 'node:fs'
 import path from 'node:path'
 import { parentPort, workerData } from 'node:worker_threads'
@@ -8,12 +8,12 @@ import { Ledger } from './ledger.ts'
 import type { FromThread, ThreadInput, ToThread } from './messages.ts'
 
 /**
- * Of 4 KB in the write-ahead log, about. A checkpoint of so many takes 5 ms, of 4000 30 ms (measured): who comes during
- * one waits.
+ * Pages of 4 KB in the write-ahead log, estimated, after which a checkpoint runs. It takes 5 ms for 1000 pages and 30
+ * ms for 4000 (measured), and messages that arrive meanwhile wait.
  */
 const PAGES_PER_CHECKPOINT = 1000
 
-/** Where every commit waits for the disk, how far that has come is noted after so long. */
+/** Milliseconds until the newest entry is marked as on the disk, where every commit waits for the disk. */
 const MARK_MS = 100
 
 const { folder, fsyncInterval, now, owner, isResumed } = workerData as ThreadInput
@@ -22,23 +22,23 @@ function post (message: FromThread): void {
   parentPort!.postMessage(message)
 }
 
-/** Makes what is committed survive a power loss too, by a thread of the pool. */
+/** Makes commits survive a power loss, by fdatasync in the thread pool. */
 class Syncer {
-  readonly #log = openSync(path.join(folder, 'gateway.db-wal'), 'r+')   // to write: Windows syncs no other
+  readonly #log = openSync(path.join(folder, 'gateway.db-wal'), 'r+')   // r+: Windows syncs no read-only file
   #timer: NodeJS.Timeout | undefined
   #isRunning = false
   #isDirty = false
   #isClosed = false
-  /** and it was said */
+  /** the last mark failed, and the warning was posted */
   #isUnmarked = false
-  /** The kernel has given up what it could not put on the disk, and would not say so twice. */
+  /** A sync failed: the kernel has dropped the unwritten pages, and would not report that a second time. */
   hasFailed = false
   readonly #ledger: Ledger
 
   constructor (ledger: Ledger) {
     this.#ledger = ledger
-    this.noteCommit()                                         // of the start
-    // A file whose name is not on the disk is lost with all that was synced into it.
+    this.noteCommit()                                         // commits of the start
+    // A file whose directory entry is not on the disk is lost with all that was synced into it.
     if (process.platform === 'win32') return
     const directory = openSync(folder, 'r')
     try { fsyncSync(directory) } catch { /* not every file system can */ } finally { closeSync(directory) }
@@ -92,7 +92,7 @@ class Syncer {
   }
 }
 
-/** What changes nothing. */
+/** Calls that change nothing, and need no sync. */
 const READS: ReadonlySet<keyof Documents> = new Set(['booked', 'records', 'changes', 'task', 'tasks', 'allTasks',
   'answer', 'allAnswers'])
 
@@ -120,14 +120,14 @@ class Recording {
   #write (no: number, write: Write): void {
     try {
       if (this.#syncer.hasFailed) {
-        // Copies all that the log holds, synced or not, into gateway.db, and syncs that.
+        // Copies the whole log, synced or not, into gateway.db, and syncs that.
         this.#ledger.checkpoint('TRUNCATE')
         this.#syncer.hasFailed = false
       }
       post({ kind: 'written', no, known: this.#ledger.write(write) })
     } catch (thrown) {
       post({ kind: 'unwritten', no, message: (thrown as Error).message })
-      this.#checkpoint() // a log that can't grow may begin again in the room that it has
+      this.#checkpoint() // a log that can't grow may begin again in its own space
       return
     }
     this.#syncer.noteCommit()
@@ -178,7 +178,7 @@ class Recording {
         post({ kind: 'failed', what: 'verify', message: (thrown as Error).message })
         return
       }
-      setImmediate(step)                                      // whoever waits to write goes first
+      setImmediate(step)                                      // waiting writes go first
     }
     step()
   }

@@ -1,5 +1,5 @@
-// Keeps a thread alive that records. What it has not acknowledged when it dies goes to the next one, in the same order:
-// writing an entry twice changes nothing (ledger.ts), so nobody has to guess what the dead one had written.
+// Keeps a recording thread alive. Batches that a dead thread has not acknowledged go to the next one, in the same
+// order: writing an entry twice changes nothing (ledger.ts), so it does not matter which of them were committed.
 import { randomUUID } from 'node:crypto'
 import { extname } from 'node:path'
 import { Worker } from 'node:worker_threads'
@@ -8,16 +8,16 @@ import { type Cell, ENTRY } from '../local/cells.ts'
 import type { Batch, Documents, LastingWriter, OnCompared, Opened } from '../local/writer.ts'
 import type { FromThread, ThreadInput, ToThread } from './messages.ts'
 
-/** From a checkout the file is .ts, from the packed build .js: as this one. */
+/** The thread's file: .ts in a checkout, .js in the packed build, as this one. */
 const file = new URL(`./writer-thread${extname(import.meta.url)}`, import.meta.url)
 
-/** Before the next life; twice as long after each that recorded nothing. */
+/** Pause before the next thread; doubled after each thread that recorded nothing. */
 const RESTART_MS = 50
 const LONGEST_RESTART_MS = 30_000
 
-/** How often it is looked whether the disk answers, or does again. */
+/** Milliseconds between two checks of whether the disk answers. */
 const WATCH_MS = 1000
-/** Looks that may find the same batch unanswered. */
+/** Checks that may find the same batch unanswered. */
 const PATIENCE = 5
 
 export interface ThreadWriterOptions {
@@ -65,7 +65,7 @@ export class ThreadWriter implements LastingWriter {
   #restart: NodeJS.Timeout | undefined
   #delay = RESTART_MS
   #lastNo = 0
-  /** the batch that was the oldest without an answer at the last look, and at how many before */
+  /** the oldest unanswered batch at the last check, and the number of checks that found it so before */
   #seen = { no: 0, looks: 0 }
 
   constructor (options: ThreadWriterOptions) {
@@ -103,7 +103,7 @@ export class ThreadWriter implements LastingWriter {
     }
   }
 
-  /** @param upTo absent: up to the last there is */
+  /** @param upTo absent: up to the newest entry */
   async #read (after: number, upTo?: number): Promise<Slice> {
     this.#refuseWhileDead()
     return await new Promise<Slice>((resolve, reject) => {
@@ -118,7 +118,7 @@ export class ThreadWriter implements LastingWriter {
   ): Promise<ReturnType<Documents[Of]>> {
     this.#refuseWhileDead()
     return await new Promise<unknown>((resolve, reject) => {
-      this.#post({ kind: 'ask', of, args })                  // where it throws, nothing will answer
+      this.#post({ kind: 'ask', of, args })                  // before the queue: where it throws, no answer comes
       this.#asked.push({ resolve, reject })
     }) as ReturnType<Documents[Of]>
   }
@@ -147,10 +147,10 @@ export class ThreadWriter implements LastingWriter {
     const input: ThreadInput = { folder, fsyncInterval, now: now(), owner: this.#owner, isResumed }
     let worker: Worker
     try {
-      // The flags of the process are not for it (`--input-type` alone would stop it).
+      // Without the flags of the process: `--input-type` alone would stop the thread.
       this.#worker = worker = new Worker(url, { workerData: input, execArgv: [] })
     } catch (thrown) {
-      this.#noteEnd(thrown as Error)                          // the system has no thread to give
+      this.#noteEnd(thrown as Error)                          // the system refuses a thread
       return
     }
     let isUnreadable = false
@@ -220,7 +220,7 @@ export class ThreadWriter implements LastingWriter {
 
   #noteOpened (opened: Opened): void {
     this.#isOpen = true
-    if (this.#trouble !== undefined) this.#noteCure()         // whoever opens it has written to it
+    if (this.#trouble !== undefined) this.#noteCure()         // opening has written to the ledger
     this.#opening?.resolve(opened)
     this.#opening = undefined
     for (const { no, batch } of this.#unanswered) this.#post({ kind: 'write', no, write: batch.write })
@@ -261,7 +261,10 @@ export class ThreadWriter implements LastingWriter {
     this.#onCure()
   }
 
-  /** Nobody may come to spend on what can't be recorded; and when it can again, somebody has to find out. */
+  /**
+   * Notes trouble when a batch stays unanswered, so that no request spends what can't be recorded; during trouble it
+   * sends an empty batch, whose result tells whether the disk takes writes again.
+   */
   #look (): void {
     const oldest = this.#unanswered[0]?.no ?? 0
     this.#seen = { no: oldest, looks: oldest === this.#seen.no ? this.#seen.looks + 1 : 0 }

@@ -8,18 +8,18 @@ import { isOver, nameOf, oldestKept } from '../periods.ts'
 import type { Balance, Booking, HoldRequest, HoldResult, KeyUsage, Settlement } from '../store.ts'
 
 /**
- * At least so many settled requests are remembered, so that settling one again changes nothing. Nobody does after
- * minutes.
+ * At least so many settled requests are remembered, so that a repeated settlement changes nothing. Repetitions come
+ * within minutes.
  */
 export const REMEMBERED = 50_000
 
-/** At least so many of the last charges can be given back. Whoever does that does it when the charge is answered. */
+/** At least so many of the last charges can be given back: a refund follows its settlement at once. */
 const REFUNDABLE = 5000
 
 interface Account {
   readonly id: string
   balance: Nanos
-  /** what comes in, is announced and not yet recorded: nobody can spend it */
+  /** credits announced and not yet recorded: they can't be spent */
   coming: Nanos
   held: Nanos
   open_holds: number
@@ -27,7 +27,7 @@ interface Account {
 
 /** What a key has spent, ever or in a period. */
 interface Spending {
-  /** of the key, or of the period */
+  /** id of the key, or of the period */
   readonly id: string
   spent: Nanos
   held: Nanos
@@ -41,7 +41,7 @@ interface Key extends Spending {
 interface Limit {
   readonly purse: Spending
   readonly nanos: Nanos
-  /** absent: ever */
+  /** absent: the limit in total */
   readonly period?: 'day' | 'month'
 }
 
@@ -50,10 +50,10 @@ export interface Hold {
   readonly key: Key
   readonly day: Spending | undefined
   readonly month: Spending | undefined
-  /** of the key, the longest first */
+  /** the key's limits, the longest period first */
   readonly limits: readonly Limit[]
   nanos: Nanos
-  /** when its progress was last recorded, or it was taken */
+  /** milliseconds of the steady clock: the last record of its progress, or the hold itself */
   recordedAt: number
   hasProgress: boolean
 }
@@ -70,10 +70,10 @@ export class Books {
   readonly #accounts = new Map<string, Account>()
   readonly #keys = new Map<string, Key>()
   readonly #holds = new Map<string, Hold>()
-  /** by request id; the full one before it is kept beside it, and then forgotten */
+  /** charges by request id, in two generations: a full map replaces `#chargedBefore`, which is forgotten */
   #charged = new Map<string, Nanos>()
   #chargedBefore = new Map<string, Nanos>()
-  /** the same of the last charges, as a whole */
+  /** the last charges with their holds, in two generations too */
   #recent = new Map<string, Charge>()
   #recentBefore = new Map<string, Charge>()
 
@@ -94,9 +94,9 @@ export class Books {
   }
 
   /**
-   * What is to be booked: money that comes in waits for `deposit`, and money that is taken is gone from now on.
-   * @returns false: so much can't be taken beside open holds, and nothing has changed
-   * @throws {RangeError} as `refuseBooking`, or the balance that it would make can't be
+   * Begins a booking: a credit waits for `deposit`, a debit takes the money now.
+   * @returns false: a debit of more than is available beside open holds; nothing has changed
+   * @throws {RangeError} as `refuseBooking`, or the balance would pass 2^63 - 1 nano-dollars
    */
   announce (booking: Booking): boolean {
     refuseBooking(booking)
@@ -114,7 +114,7 @@ export class Books {
     return true
   }
 
-  /** What was announced is recorded: it can be spent. */
+  /** Ends an announced booking that was recorded: a credit can be spent. */
   deposit ({ kind, account: id, nanos }: Booking): void {
     if (kind === 'debit') return
     const account = this.#account(id)
@@ -122,14 +122,14 @@ export class Books {
     account.balance += nanos
   }
 
-  /** What was announced does not come, or is not taken. */
+  /** Takes back an announced booking that could not be recorded. */
   withdraw ({ kind, account: id, nanos }: Booking): void {
     const account = this.#account(id)
     if (kind === 'debit') account.balance += nanos
     else account.coming -= nanos
   }
 
-  /** @param at for `recordedAt` */
+  /** @param at milliseconds of the steady clock, for `recordedAt` */
   hold (request: HoldRequest, at: number): HoldResult {
     const hold = this.#prepare(request, this.#account(request.account), at)
     const result = this.#judge(request, hold)
@@ -140,12 +140,12 @@ export class Books {
     return result
   }
 
-  /** What `hold` would answer: changes nothing. */
+  /** The result that `hold` would have. Changes nothing. */
   wouldHold (request: HoldRequest): HoldResult {
     return this.#judge(request, this.#prepare(request, this.#account(request.account), 0))
   }
 
-  /** @param hold as it would be taken, of nothing yet */
+  /** @param hold the hold to be taken, of 0 so far */
   #judge (request: HoldRequest, hold: Hold): HoldResult {
     const { request_id: id, low_balance: low = 0n, least } = request
     const { account } = hold
@@ -161,7 +161,7 @@ export class Books {
     }
     const refusal = refuse(hold, nanos, 0n, request.nanos)
     if (refusal !== undefined) return refusal
-    // Not the number of holds: what is free neither waits for anybody nor keeps anybody waiting.
+    // Money held, not the number of holds: a free request neither waits for others nor keeps others waiting.
     if (nanos > 0n && account.balance < low && account.held > 0n) {
       return { kind: 'refused', by: 'low_balance', needed: nanos, available: account.balance - account.held,
         held_by_others: account.held }
@@ -186,9 +186,9 @@ export class Books {
   }
 
   /**
-   * As much of it as there is more than `nanos` is free again.
-   * @returns its day
-   * @throws {Error} there is none, or one of less
+   * Shrinks a hold to `nanos`; the rest is free again.
+   * @returns the hold's day
+   * @throws {Error} there is no hold, or a smaller one
    */
   lower (id: string, nanos: Nanos): string | undefined {
     refuseNegative(nanos)
@@ -201,7 +201,7 @@ export class Books {
     return hold.day?.id
   }
 
-  /** A hold that an earlier process had taken, and that has fitted then. */
+  /** Takes a hold of an earlier process again, unchecked: it was within the limits when it was taken. */
   restore (
     { request_id: id, account, key, nanos, day }: Pick<HoldRequest, 'request_id' | 'account' | 'key' | 'nanos' | 'day'>
   ): void {
@@ -220,7 +220,7 @@ export class Books {
   }
 
   /**
-   * Charges at most what was held. Undefined: it was settled before, and `chargeOf` tells for how much.
+   * Charges at most what was held. Undefined: it was settled before, and `chargeOf` has the amount.
    * @throws {Error} there is neither a hold nor an earlier settlement
    */
   settle (settlement: Settlement): Charge | undefined {
@@ -239,19 +239,19 @@ export class Books {
     return charge
   }
 
-  /** What a request was charged lately, and not given back. */
+  /** A recent charge that was not given back. */
   recentCharge (id: string): Charge | undefined {
     return this.#recent.get(id) ?? this.#recentBefore.get(id)
   }
 
-  /** The charge is given back, for good: settling again changes nothing. */
+  /** Refunds a charge for good: a repeated settlement changes nothing. */
   giveBack (charge: Charge): void {
     this.#forgetRecent(charge.request_id)
     this.remember(charge.request_id, 0n)
     addSpent(charge.hold, -charge.nanos)
   }
 
-  /** What settling would charge now. Undefined: there is no hold. */
+  /** The charge that `settle` would make now. Undefined: there is no hold. */
   previewCharge (settlement: Settlement): Charge | undefined {
     const { request_id: id, nanos, usage } = settlement
     refuseAmount(nanos)
@@ -261,9 +261,9 @@ export class Books {
   }
 
   /**
-   * The charge could not be recorded: balance and usage are as if it had never been, and the hold is open again. It is
-   * as large as the charge was, not as before: what it had given back may be held by others by now, and nothing may go
-   * below zero.
+   * Undoes a charge that could not be recorded: balance and usage are as before it, and the hold is open again. The
+   * hold is as large as the charge, not as before: the rest was free meanwhile and may be held by other requests, and
+   * no balance may go below zero.
    */
   revoke ({ request_id: id, hold, nanos }: Charge): void {
     this.#charged.delete(id)
@@ -274,14 +274,14 @@ export class Books {
     this.#take(id, hold)
   }
 
-  /** The request was charged before, for something else, and that counts. */
+  /** Replaces a charge by the amount that the ledger has already for this request: the first one counts. */
   correct (charge: Charge, nanos: Nanos): void {
     addSpent(charge.hold, -charge.nanos)
     charge.nanos = nanos
     this.remember(charge.request_id, nanos)
   }
 
-  /** Undefined: there was none. */
+  /** Undefined: there was no hold. */
   release (id: string): Hold | undefined {
     const hold = this.#holds.get(id)
     if (hold !== undefined) this.#drop(id, hold)
@@ -299,7 +299,7 @@ export class Books {
     this.#charged = new Map()
   }
 
-  /** What was there before this process. */
+  /** Sets a balance, or what a key has spent, to the recorded sum at the start. */
   load (of: 'account' | 'key', id: string, nanos: Nanos): void {
     if (of === 'account') this.#account(id).balance = nanos
     else this.#key(id).spent = nanos
@@ -345,7 +345,10 @@ export class Books {
     addHeld(hold, -hold.nanos)
   }
 
-  /** A hold of nothing yet, and what limits it. @throws {RangeError} the day is none, or a limit lacks it */
+  /**
+   * A hold of 0 and its limits. @throws {RangeError} the day is not a calendar day, or a limit per day or month lacks
+   * one
+   */
   #prepare (
     { key: id, usage_limit: ever, day: date, usage_limit_day: ofDay, usage_limit_month: ofMonth }: HoldRequest,
     account: Account,
@@ -391,9 +394,9 @@ export class Books {
 }
 
 /**
- * Undefined: so much can be held.
- * @param own what is held by the same request already
- * @param needed what the refusal names
+ * Undefined: `nanos` can be held.
+ * @param own held by the same request already
+ * @param needed amount that the refusal names
  */
 function refuse ({ account, key, limits }: Hold, nanos: Nanos, own: Nanos, needed: Nanos): HoldResult | undefined {
   const heldOfAccount = account.held - own
@@ -415,7 +418,7 @@ function refuse ({ account, key, limits }: Hold, nanos: Nanos, own: Nanos, neede
   }
 }
 
-/** As much as it can hold, what it holds already included. */
+/** Most that this hold can grow to, what it holds already included. */
 function roomFor ({ account, limits, nanos }: Hold): Nanos {
   let room = account.balance - account.held + nanos
   for (const limit of limits) room = smaller(room, leftOf(limit) - limit.purse.held + nanos)
@@ -441,7 +444,7 @@ function addHeld ({ account, key, day, month }: Hold, nanos: Nanos): void {
   if (month !== undefined) month.held += nanos
 }
 
-/** @param nanos negative: given back */
+/** @param nanos negative: a refund */
 function addSpent ({ account, key, day, month }: Hold, nanos: Nanos): void {
   account.balance -= nanos
   key.spent += nanos
@@ -466,22 +469,21 @@ export function refuseAmount (nanos: Nanos): void {
   if (nanos > MOST_NANOS) throw new RangeError(`more than can be counted: ${nanos} nano-dollars`)
 }
 
-/** What a booking does to the balance. */
+/** The signed change that a booking makes to the balance. */
 export function changeOf ({ kind, nanos }: Pick<Booking, 'kind' | 'nanos'>): Nanos {
   return kind === 'debit' ? -nanos : nanos
 }
 
-/** @throws {RangeError} the amount can't be; nor a text with half a character in it */
+/** @throws {RangeError} an amount out of range, or a text with an unpaired surrogate */
 export function refuseBooking ({ account, reference, nanos, reason = '' }: Booking): void {
   refuseAmount(nanos)
-  // In UTF-8 all halves of surrogate pairs are the same: of two references that differ in them the second would be
-  // refused.
+  // UTF-8 encodes every unpaired surrogate alike: of two references that differ only there the second would be refused.
   if (![account, reference, reason].every((text) => text.isWellFormed())) {
     throw new RangeError('half a character can\'t be written down')
   }
 }
 
-/** One that can't be written would fail all that is recorded with it. */
+/** Refuses counts out of range: one entry that can't be written would fail the whole batch. */
 export function refuseUsage (
   { input, cache_read: read, cache_write_5m: write5m, cache_write_1h: write1h, output }: Usage
 ): void {

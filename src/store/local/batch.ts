@@ -1,5 +1,5 @@
-// What was decided since the last batch went: the next batch, and what becomes of memory when it is recorded, or can't
-// be.
+// The decisions since the last batch was sent: what the writer records, and what changes in memory when it is recorded
+// or fails.
 import { GatewayError } from '../../errors.ts'
 import type { Nanos } from '../../money/nanos.ts'
 import { type Books, type Charge, changeOf } from './balances.ts'
@@ -17,9 +17,9 @@ interface Announced {
 export interface Settled {
   readonly seq: number
   readonly charge: Charge
-  /** the request gave up while this was on its way */
+  /** released while the batch was on its way: a failure reopens no hold */
   isReleased: boolean
-  /** before it went: it is not written */
+  /** withdrawn before the batch was sent: it is not written */
   isWithdrawn: boolean
 }
 
@@ -29,7 +29,7 @@ interface Refund {
 }
 
 const [KIND, REFERENCE] = [ENTRY.indexOf('kind'), ENTRY.indexOf('reference')]
-/** What a settlement writes. */
+/** Kinds of entries that a settlement writes. */
 const CHARGES: readonly unknown[] = ['settle', 'shortfall'] satisfies readonly EntryKind[]
 
 export class Decisions implements Batch {
@@ -40,27 +40,27 @@ export class Decisions implements Batch {
   readonly settled = new Map<string, Settled>()
   readonly refunds: Refund[] = []
   isRecorded = false
-  /** Rejects when nothing of it is recorded. */
+  /** Rejects when the batch failed as a whole. */
   readonly committed: Promise<void>
   readonly #books: Books
   readonly #onEnd: (isRecorded: boolean) => void
   readonly #outcome = Promise.withResolvers<void>()
   readonly #withdrawn = new Set<string>()
 
-  /** @param forget request ids whose progress is over */
+  /** @param forget request ids whose progress records are deleted */
   constructor (books: Books, forget: string[], onEnd: (isRecorded: boolean) => void) {
     this.#books = books
     this.#onEnd = onEnd
     this.write = { entries: [], progress: [], forget, tasks: [], windows: [] }
     this.committed = this.#outcome.promise
-    this.committed.catch(() => {})                            // nobody has to wait for it
+    this.committed.catch(() => {})                            // a rejection without a waiting caller is no error
   }
 
   settles (id: string): boolean {
     return this.settled.has(id)
   }
 
-  /** @param seq of its entry */
+  /** @param seq number of its entry */
   settle (seq: number, charge: Charge): Settled {
     const one: Settled = { seq, charge, isReleased: false, isWithdrawn: false }
     this.settled.set(charge.request_id, one)
@@ -68,7 +68,7 @@ export class Decisions implements Batch {
   }
 
   /**
-   * Gives back what it settled of this request, should it fail; whoever waits knows then that nothing is held. Never
+   * Releases the hold of a settlement in this batch, should the batch fail. When it has answered nothing is held. Never
    * rejects.
    */
   async release (id: string): Promise<void> {
@@ -77,10 +77,7 @@ export class Decisions implements Batch {
     await this.committed.catch(() => {})
   }
 
-  /**
-   * Takes back what it settled of this request, which must not have gone yet: no hold is left, and nothing of it is
-   * written.
-   */
+  /** Takes back a settlement before the batch is sent: no hold is left, and no entry is written. */
   withdraw (id: string): void {
     const one = this.settled.get(id)!
     one.isWithdrawn = true
@@ -90,7 +87,7 @@ export class Decisions implements Batch {
     this.#books.release(id)
   }
 
-  /** It goes: nothing is withdrawn any more. */
+  /** Fixes what is written: no settlement can be withdrawn any more. */
   seal (): void {
     if (this.#withdrawn.size === 0) return
     const { entries } = this.write
@@ -102,7 +99,7 @@ export class Decisions implements Batch {
     entries.length = end
   }
 
-  /** What memory has taken out already, and the ledger has not. */
+  /** Adds the changes that memory has made and the ledger has not recorded yet. */
   addTo (sums: Sums): void {
     for (const { booking } of this.announced) {
       if (booking.kind === 'debit') sums.add(booking.account, undefined, changeOf(booking), undefined)
@@ -142,7 +139,7 @@ export class Decisions implements Batch {
   }
 }
 
-/** What was charged, once it is recorded. @throws {GatewayError} it was withdrawn since */
+/** The amount charged, after the commit. @throws {GatewayError} the settlement was withdrawn meanwhile */
 export function chargeIn ({ charge, isWithdrawn }: Settled): Nanos {
   if (!isWithdrawn) return charge.nanos
   throw new GatewayError('service_unavailable', {

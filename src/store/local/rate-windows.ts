@@ -1,15 +1,15 @@
-// Counts requests so that no span of 60 seconds ever holds more than a limit, and holds slots for those that run: what
-// the drivers that decide in memory share. Every call runs to its end without waiting, and changes nothing before its
-// last check.
+// Rate windows and concurrency slots, in memory: no span of 60 seconds ever holds more requests than a limit. Shared by
+// the drivers that decide in memory. Every call runs to its end without waiting, and changes nothing before its last
+// check.
 import type { Admission, AdmissionResult, WindowLimit, WindowState } from '../store.ts'
 
 const SECOND = 1000
 const MINUTE = 60 * SECOND
 
 /**
- * All that came within one second of its first request. It counts until 60 seconds after its last: never one too many,
- * at most a second too late. Not until 60 seconds after its second's end: who fills a limit at the beginning of one
- * would wait for 61 seconds, and no client waits for more than 60 (src/README.md#retry-after).
+ * The requests within one second of its first one. It counts until 60 seconds after its last request: never one too
+ * many, at most a second too late. Counted until 60 seconds after its second's end, a client that fills a limit at the
+ * beginning of a second would wait for 61 seconds, and no client waits for more than 60 (src/README.md#retry-after).
  */
 interface SubWindow {
   readonly first: number
@@ -17,7 +17,7 @@ interface SubWindow {
   count: number
 }
 
-/** One thing that is counted. All times are milliseconds of one clock that never goes back. */
+/** The requests of one name. All times are milliseconds of a steady clock. */
 class Window {
   /** oldest first; at most 61, whatever the limit */
   readonly #parts: SubWindow[] = []
@@ -47,7 +47,7 @@ class Window {
     return this.#parts
   }
 
-  /** The newest of all. */
+  /** Appends a part that is newer than all others. */
   put (part: SubWindow): void {
     this.#parts.push(part)
     this.#count += part.count
@@ -65,7 +65,7 @@ class Window {
     }
   }
 
-  /** Milliseconds until so many of the oldest no longer count. */
+  /** Milliseconds until the oldest `many` requests no longer count. */
   #until (many: number, now: number): number {
     let left = many
     for (const { last, count } of this.#parts) {
@@ -80,11 +80,11 @@ export class Windows {
   readonly #given: () => number
   readonly #now: () => number
   readonly #windows = new Map<string, Window>()
-  /** how many there may be before those are looked for that count nothing any more */
+  /** size at which windows without counted requests are looked for */
   #most = 1024
-  /** how many are taken, by name */
+  /** slots taken, by name */
   readonly #slots = new Map<string, number>()
-  /** the name of the slot, by request id */
+  /** name of the slot, by request id */
   readonly #slotOf = new Map<string, string>()
   #fullUntil = 0
 
@@ -95,19 +95,22 @@ export class Windows {
   }
 
   /**
-   * Every name is full until then, in milliseconds since the epoch: what was counted before is unknown, of each of
-   * them.
+   * Makes every name full until `until`, in milliseconds since the epoch: after a start without knowledge of what was
+   * counted.
    */
   fill (until: number): void {
     this.#fullUntil = this.#now() + until - this.#given()
   }
 
-  /** All that counts, for `restore` after a restart: name, and the rest as `saveOne`. */
+  /** All windows for `restore` after a restart: name, and the rest as `saveOne`. */
   save (): readonly (readonly [name: string, at: number, parts: string])[] {
     return [...this.#windows.keys()].map((name) => [name, ...this.saveOne(name)])
   }
 
-  /** When that is, and first, last and count of each part, as JSON: milliseconds since the epoch, rounded up. */
+  /**
+   * One window: when it was saved, and first, last and count of each part, as JSON; milliseconds since the epoch,
+   * rounded up.
+   */
   saveOne (name: string): readonly [at: number, parts: string] {
     const now = this.#now()
     const shift = this.#given() - now + 1
@@ -116,7 +119,10 @@ export class Windows {
     )]
   }
 
-  /** What was counted before this process, by `saveOne`; and so many more that may have come in the time after it. */
+  /**
+   * Restores a window of an earlier process, as saved by `saveOne`, and counts `ahead` more requests that may have come
+   * in the `ms` after it.
+   */
   restore (name: string, at: number, parts: string, ahead: number, ms: number): void {
     const now = this.#now() // where the clock was set back meanwhile, nothing came later than now
     const all = JSON.parse(parts) as readonly number[]
@@ -127,7 +133,7 @@ export class Windows {
     if (ahead > 0) put(at, at + ms, ahead)
   }
 
-  /** how many things are counted at present, or have been a while ago */
+  /** names that count requests at present, or did until lately */
   get size (): number {
     return this.#windows.size
   }
@@ -145,7 +151,7 @@ export class Windows {
     return { kind: 'admitted', windows: limits.map((limit) => this.#stateOf(limit, now)) }
   }
 
-  /** What `admit` would answer: counts nothing. */
+  /** The result that `admit` would have. Counts nothing. */
   wouldAdmit (admission: Admission): AdmissionResult {
     return this.#judge(admission, this.#now())
   }
@@ -195,9 +201,9 @@ export class Windows {
 }
 
 /**
- * A clock that never goes back, near the given one. The machine's own is read where nobody sets it: a step forward
- * would empty the windows. Another clock counts as far as it goes forward, and stands while it goes back: windows would
- * not open for an hour otherwise.
+ * A steady clock: it never goes back, and stays near the given one. Where that is the machine's, the time elapsed is
+ * counted, because a step forward of the machine's time would empty the windows. Another clock is followed as far as it
+ * goes forward, and stands while it goes back: windows would not open for an hour otherwise.
  */
 export function steady (now: () => number): () => number {
   if (now === Date.now) {

@@ -1,32 +1,28 @@
 // The store of one process: memory decides, and a writer records (writer.ts): a thread with SQLite, or this process's
 // memory.
 //
-// Decisions are those of balances.ts and rate-windows.ts, made at once in this thread. At the end of the turn of the
-// event loop they go as one batch to the writer, which records it in one transaction, so nothing here waits for a disk.
-// While it does, those of all turns until then wait together for the next batch: twice the settlements per second, and
-// half the time for each, than with a batch for every turn (measured). A prompt writer is sent each decision as it is
-// made, and all this happens at once.
+// Decisions are made at once in this thread, by balances.ts and rate-windows.ts. At the end of the turn of the event
+// loop they go as one batch to the writer, which records it in one transaction, so no decision waits for a disk. While
+// a batch is on its way, the decisions of all turns since wait together for the next one: twice the settlements per
+// second, and half the time for each, than with a batch for every turn (measured). A prompt writer gets each decision
+// as it is made, and has recorded it when `send` returns.
 //
-// - Money comes in when it is recorded, and goes out when that is decided. So a decision never rests on a credit that
-//   might not
-//   be recorded, and balance and usage in memory = sum of the recorded entries + what is on its way there.
+// - A credit can be spent when it is recorded; a debit takes the money when it is decided. So no decision rests on a
+//   credit that may fail, and balance and usage in memory = sum of the recorded entries + decisions on their way.
 // - `settle` and `book` answer when their batch is committed; `hold`, `release`, `admit`, `leave` at once.
-// - A batch that can't be committed is rejected as a whole. Its charges become holds again, of what they had charged:
-//   what is
-// available is the same before and after, so whatever was decided in between stands, and nothing goes below zero. Until
-// a
-//   commit succeeds again `hold` refuses: an answer that can't be charged must not be bought.
-// - `refund` withdraws a settlement that has not gone yet. One that has gone is given back by an entry of its own, when
-//   it is recorded: a
-//   kill between the two commits leaves it charged. That entry is tried again with each batch until it is recorded.
-// - (kind, reference) is unique in the ledger, for ever: there a repetition ends that memory has forgotten, and it is
-//   decided what was booked.
+// - A batch that can't be committed fails as a whole. Its charges become holds again, of the amount charged: what is
+//   available stays the same, so decisions made in between stand, and no balance goes below zero. Until a commit
+//   succeeds again `hold` refuses: an answer that can't be charged must not be bought.
+// - `refund` withdraws a settlement whose batch was not sent yet. One that was sent is given back by an entry of its
+//   own, when it is recorded: a kill between the two commits leaves it charged. That entry is tried again with each
+//   batch until it is recorded.
+// - (kind, reference) is unique in the ledger, for ever: it decides repetitions that memory has forgotten.
 //
-// What survives: a kill, everything that was answered. A power loss, that but for the last `fsync_interval`. Holds and
-// slots are those of requests of this process: they end with it, so no hold outlives its request, and there is no lease
-// to wait for; but a task's is recorded with the task, and taken again at the next start. A request that runs long
-// enough to have recorded progress is charged that at the next start. A clean stop saves what rate limits count; after
-// any other they start with what was noted, at least once a second (window-notes.ts): see `windows`.
+// Durability: a kill loses nothing that was answered; a power loss, at most the last `fsync_interval`. Holds and slots
+// belong to requests of this process and end with it, so no hold outlives its request, and there is no lease to wait
+// for; but a task's hold is recorded with the task, and taken again at the next start. A request that runs long enough
+// to have recorded progress is charged that at the next start. A clean stop saves what rate limits count; after any
+// other they start with what was noted, at least once a second (window-notes.ts): see `windows`.
 import type { Logger } from 'pino'
 import { GatewayError } from '../../errors.ts'
 import type { Nanos } from '../../money/nanos.ts'
@@ -50,12 +46,12 @@ export interface LocalOptions<Kind extends Writer = Writer> {
   readonly writer: Kind
   /** milliseconds since the epoch */
   readonly now?: () => number
-  /** milliseconds between two records of the same request's progress, and before the first */
+  /** milliseconds between two progress records of the same request, and before the first */
   readonly progress_interval?: number
   /**
-   * What rate limits count after anything but a clean stop: `full`, what was noted, and as many more as may have been
-   * admitted in the second after that; `forget`, nothing that was not saved by a clean stop, so that in the minute
-   * around a kill twice the limit may pass.
+   * What rate limits count after anything but a clean stop. `full`: the noted counts, plus what may have been admitted
+   * in the second after them. `forget`: only what a clean stop saved, so that in the minute around a kill twice the
+   * limit may pass.
    */
   readonly windows?: 'full' | 'forget'
 }
@@ -75,19 +71,19 @@ export class LocalStore implements Store, Records, Tasks, Answers, Movable {
   readonly #steadyNow: () => number
   readonly #progressInterval: number
   #sequence: Sequence
-  /** on their way to be recorded; at most one batch, but at the end */
+  /** batches on their way to be recorded; at most one, except at the end */
   readonly #sent: Decisions[] = []
-  /** made since that went */
+  /** the batch of the decisions since */
   #next: Decisions | undefined
-  /** requests whose progress ended in a batch that failed: the next one takes them along */
+  /** request ids whose progress record remains to be deleted: the batch with the deletion failed */
   #pendingDeletes: string[] = []
-  /** told when there is a next batch */
+  /** retries of failed writes: called when the next batch opens */
   #insisting: (() => void)[] = []
   #verifying: Promise<Verification> | undefined
   #closing: Promise<void> | undefined
 
   /**
-   * With what the process before this one had come to.
+   * Starts with the state that the process before this one has recorded.
    * @throws {Error} the writer can't be used: says why, in words for the operator
    */
   static async open (options: LocalOptions<LastingWriter>, log: Pick<Logger, 'warn' | 'error'>): Promise<LocalStore> {
@@ -99,7 +95,7 @@ export class LocalStore implements Store, Records, Tasks, Answers, Movable {
     })
     const now = store.#now()
     store.#sequence = new Sequence(store.#now, last)
-    // It was one of before that: which names it counted is as unknown as how often, so all are full.
+    // That process noted no windows: which names it counted, and how often, is unknown, so every window starts full.
     if (options.windows !== 'forget') store.#windows.fill(Math.min(aliveUntil, now) + MINUTE_MS)
     if (lost > 0) {
       log.error({ alert: 'ledger_cut', entries: lost,
@@ -115,14 +111,14 @@ export class LocalStore implements Store, Records, Tasks, Answers, Movable {
     return store
   }
 
-  /** With nothing yet. */
+  /** Starts empty. */
   constructor ({ writer, now = Date.now, progress_interval: progressInterval = 2000, windows = 'full' }: LocalOptions) {
     this.#writer = writer
     this.#now = now
     this.#steadyNow = steady(now)
     this.#sequence = new Sequence(now)
     this.#windows = new Windows(now)
-    // Where nothing survives this process, there is nothing to note.
+    // Where the state ends with the process there is nothing to note.
     this.#notes = windows === 'full' && !writer.isPrompt ? new Notes(this.#windows, this.#steadyNow) : undefined
     this.#progressInterval = writer.isPrompt ? Infinity : progressInterval
   }
@@ -142,8 +138,8 @@ export class LocalStore implements Store, Records, Tasks, Answers, Movable {
   }
 
   /**
-   * Why there is not so much to take: now, or when what was decided before is recorded, for it may be what has taken
-   * the money.
+   * Answers a debit of more than is available, after the open batch: a decision in it may have taken the money under
+   * this very reference.
    */
   async #refused ({ kind, reference }: Booking): Promise<Booked> {
     await this.#next?.committed.catch(() => {})
@@ -192,7 +188,7 @@ export class LocalStore implements Store, Records, Tasks, Answers, Movable {
     return charged
   }
 
-  /** Settled in memory: on its way to the ledger. */
+  /** Writes the entries of a settlement that memory has made. */
   #charge (decisions: Decisions, charge: Charge, settlement: Settlement): Settled {
     const { request_id: id, nanos } = settlement
     const { entries, forget } = decisions.write
@@ -216,7 +212,7 @@ export class LocalStore implements Store, Records, Tasks, Answers, Movable {
   }
 
   async refund (requestId: string): Promise<void> {
-    if (this.#tasks.owns(requestId)) return                   // it is the task's, whatever becomes of the request
+    if (this.#tasks.owns(requestId)) return                   // the hold is the task's, whatever becomes of the request
     const settling = this.#onItsWay(requestId)
     const hold = this.#books.release(requestId) ?? settling?.settled.get(requestId)?.charge.hold
     if (settling !== undefined && settling === this.#next) settling.withdraw(requestId)
@@ -295,7 +291,7 @@ export class LocalStore implements Store, Records, Tasks, Answers, Movable {
 
   noteTask (id: string, text: string): void {
     const task = this.#tasks.find(id)
-    // Behind its end it would open it again.
+    // A note recorded behind the task's end would open the task again.
     if (task === undefined || this.#ending.has(id) || this.#closing !== undefined) return
     const noted = { ...task, text }
     this.#tasks.put(noted)
@@ -315,7 +311,7 @@ export class LocalStore implements Store, Records, Tasks, Answers, Movable {
     return await ending
   }
 
-  /** In one transaction with its entry, if it has one. */
+  /** Ends a task in one transaction with its entry, if it has one. */
   async #endTask (task: Task, text: string, settlement: Omit<Settlement, 'request_id'> | undefined): Promise<Nanos> {
     const { request_id: requestId } = task
     const day = this.#books.dayOf(requestId)
@@ -326,7 +322,7 @@ export class LocalStore implements Store, Records, Tasks, Answers, Movable {
     pushTask(decisions.write.tasks, { ...task, text, nanos, is_open: false }, day)
     await this.#commit(decisions)
     this.#tasks.remove(task)
-    // What is given back is free when that is recorded: until then a restart would hold it again.
+    // The hold is free when its release is recorded: until then a restart would take it again.
     if (charge === undefined) this.#books.release(requestId)
     return nanos
   }
@@ -410,12 +406,12 @@ export class LocalStore implements Store, Records, Tasks, Answers, Movable {
 
   async #close (): Promise<void> {
     this.#payOwed()
-    await undefined                                           // who insists has been told
+    await undefined                                           // the retries have put their writes into the batch
     this.#send()
     await this.#writer.close(this.#windows.save().flatMap((cells) => [...cells, 0]))
   }
 
-  /** @throws {GatewayError} service_unavailable: nobody answers at this moment */
+  /** @throws {GatewayError} service_unavailable: the writer does not answer at this moment */
   async #ask<Of extends keyof Documents> (
     of: Of,
     ...args: Parameters<Documents[Of]>
@@ -427,7 +423,7 @@ export class LocalStore implements Store, Records, Tasks, Answers, Movable {
     }
   }
 
-  /** Nobody buys what could not be charged. */
+  /** Refuses while charges can't be recorded: no answer is bought that could not be charged. */
   #refuseUnwritable (): void {
     const { trouble: cause } = this
     if (cause !== undefined) throw new GatewayError('service_unavailable', { cause })
@@ -452,7 +448,7 @@ export class LocalStore implements Store, Records, Tasks, Answers, Movable {
     return decisions
   }
 
-  /** When it is recorded. @throws {GatewayError} nothing of it is */
+  /** Answers when the batch is recorded. @throws {GatewayError} the batch failed as a whole */
   #commit (decisions: Decisions): Awaitable<void> {
     if (this.#writer.isPrompt) this.#send()
     return decisions.isRecorded ? undefined : decisions.committed
@@ -465,7 +461,7 @@ export class LocalStore implements Store, Records, Tasks, Answers, Movable {
     pushRefund(entries, charge.hold, charge.nanos, charge.settlement)
   }
 
-  /** Until it is recorded: where a batch fails it is put into the next one that somebody decides. */
+  /** Repeats a write until it is recorded: after a failure it joins the next batch that any decision opens. */
   async #retryUntilWritten (put: (decisions: Decisions) => void): Promise<void> {
     for (;;) {
       const decisions = this.#decide()
@@ -486,7 +482,7 @@ export class LocalStore implements Store, Records, Tasks, Answers, Movable {
 
   #noteEnd (decisions: Decisions, isRecorded: boolean): void {
     this.#sent.shift()
-    // Not at once: those who are told now decide something in this turn too.
+    // Not at once: callers that resume now decide in this turn too, and join the batch.
     if (this.#next !== undefined) setImmediate(() => { this.#send() })
     if (isRecorded) return
     const { windows } = decisions.write
@@ -494,7 +490,7 @@ export class LocalStore implements Store, Records, Tasks, Answers, Movable {
     for (const id of decisions.write.forget) if (!this.#books.hasHold(id)) this.#pendingDeletes.push(id)
   }
 
-  /** The batch that settles a request, until it is recorded. */
+  /** The unrecorded batch that settles a request. */
   #onItsWay (id: string): Decisions | undefined {
     return this.#unrecorded().find((decisions) => decisions.settles(id))
   }
@@ -523,8 +519,8 @@ export class LocalStore implements Store, Records, Tasks, Answers, Movable {
     const count = { account: 0, key: 0, period: 0 }
     const differences: Difference[] = []
     const entries = await this.#writer.verify(oldestCompared(this.#now()), (of, cells) => {
-      // The thread counts what it has committed, and told us before it told us this: the rest of memory is on its way
-      // to it.
+      // The thread reports its commits before its sums, so the sums leave out exactly the decisions that are unrecorded
+      // here.
       const pending = new Sums()
       for (const decisions of this.#unrecorded()) decisions.addTo(pending)
       for (let i = 0; i < cells.length; i += 3) {

@@ -1,19 +1,19 @@
-// What rate limits have counted, written down so that a kill does not forget it. A note of a window says how many more
-// may be admitted before the next note: so not each admission is a write, and whoever finds the note counts those as
+// Notes of what rate limits have counted, recorded so that a kill does not forget it. A note says how many more
+// requests may be admitted before the next note: so not every admission is a write, and a start counts those as
 // admitted.
 import type { WindowState } from '../store.ts'
 import type { Cell } from './cells.ts'
 import type { Windows } from './rate-windows.ts'
 
-/** A window that counts is noted anew after so long. */
+/** Milliseconds after which a counting window is noted anew. */
 export const NOTE_MS = 1000
-/** How much of its limit a note goes ahead: a tenth. */
+/** A note covers a tenth of its limit ahead. */
 const PARTS = 10
 
 interface Note {
-  /** how many more it covers */
+  /** requests that it still covers */
   left: number
-  /** are half of that */
+  /** half of what it covered at first: below that it is noted anew */
   readonly half: number
   readonly at: number
 }
@@ -22,16 +22,16 @@ export class Notes {
   readonly #windows: Windows
   readonly #now: () => number
   readonly #notes = new Map<string, Note>()
-  /** how many there may be before those are looked for that cover nothing any more */
+  /** size at which expired notes are looked for */
   #most = 1024
 
-  /** @param now milliseconds of a clock that never goes back */
+  /** @param now milliseconds of a steady clock */
   constructor (windows: Windows, now: () => number) {
     this.#windows = windows
     this.#now = now
   }
 
-  /** One more was admitted in each of them. @returns what is to be written down now, as `WINDOW` */
+  /** Counts one admission in each window. @returns the notes to be recorded now, as `WINDOW` */
   take (states: readonly WindowState[]): Cell[] {
     const now = this.#now()
     const cells: Cell[] = []
@@ -46,7 +46,7 @@ export class Notes {
     return cells
   }
 
-  /** It could not be written down. */
+  /** Forgets a note that could not be recorded. */
   drop (name: string): void {
     this.#notes.delete(name)
   }

@@ -1,33 +1,37 @@
-// What the store of one process writes with: memory decides, and a writer keeps what was decided. Embedded, that is a
-// thread with SQLite; with the memory driver nothing outlives the process, and it is there as soon as it is sent.
+// The interface of a store of one process to its writer: memory decides, and the writer records the decisions. The
+// embedded driver's is a thread with SQLite; the memory driver's has recorded a batch as soon as it is sent, and
+// nothing outlives the process.
 import type { Awaitable } from '../../base/awaitable.ts'
 import type { Nanos } from '../../money/nanos.ts'
 import type { AuditLine, BookingKind, Change, Difference, StoredRecord } from '../store.ts'
 import type { Answer, Task, TaskPage } from '../tasks.ts'
 import type { Cell } from './cells.ts'
 
-/** What is recorded together: one transaction. */
+/** The content of one transaction. */
 export interface Write {
-  /** of `ENTRY` each */
+  /** rows of `ENTRY` */
   readonly entries: readonly Cell[]
-  /** of `PROGRESS` each, later ones replace earlier ones */
+  /** rows of `PROGRESS`; later ones replace earlier ones */
   readonly progress: readonly Cell[]
-  /** request ids whose progress is over */
+  /** request ids whose progress records are deleted */
   readonly forget: readonly string[]
-  /** of `TASK` each, later ones replace earlier ones */
+  /** rows of `TASK`; later ones replace earlier ones */
   readonly tasks: readonly Cell[]
-  /** of `WINDOW` each */
+  /** rows of `WINDOW` */
   readonly windows: readonly Cell[]
 }
 
-/** The number of an entry whose kind and reference the ledger had already, with the amount that counts. */
+/**
+ * An entry whose kind and reference were in the ledger already: its number, and the amount recorded there, which
+ * counts.
+ */
 export type KnownEntry = readonly [seq: number, nanos: Nanos]
 
-/** Is told the one or the other, once. */
+/** A write and its result: one of the two methods is called, once. */
 export interface Batch {
   readonly write: Write
   onWritten (known: readonly KnownEntry[]): void
-  /** nothing of it is recorded */
+  /** the transaction failed as a whole */
   onFailed (error: Error): void
 }
 
@@ -35,18 +39,18 @@ export interface Batch {
 export interface Documents {
   booked (kind: BookingKind, reference: string): Nanos | undefined
   records (): readonly StoredRecord[]
-  /** @returns false when the record is not of the version before: nothing is changed */
+  /** @returns false when the version before is not the stored one: nothing is changed */
   change (change: Change): boolean
   changes (after: number, limit: number): readonly AuditLine[]
   task (id: string): Task | undefined
-  /** @returns undefined: `after` is none of them */
+  /** @returns undefined: `after` is no task of this account */
   tasks (account: string, page: TaskPage): readonly Task[] | undefined
-  /** A page of all of them. @param after id of the last one before; '' at first */
+  /** A page of all tasks. @param after id of the last one before; '' at first */
   allTasks (after: string): readonly Task[]
   removeTask (id: string): boolean
   forgetTasks (createdBefore: number): number
   answer (account: string, name: string): Answer | undefined
-  /** A page of all of them. @param account and name, of the last one before; '' at first */
+  /** A page of all answers. @param account and name, of the last one before; '' at first */
   allAnswers (account: string, name: string): readonly Answer[]
   keepAnswer (answer: Answer): void
   dropAnswer (account: string, name: string): void
@@ -60,37 +64,41 @@ export function answerFrom<Of extends keyof Documents> (
   return answer.apply(documents, args as never[]) as ReturnType<Documents[Of]>
 }
 
-/** Told id, sum of the entries and sum as it is kept, of several. */
+/** Called with rows of id, sum of the entries, and stored sum. */
 export type OnCompared = (of: Difference['of'], cells: readonly Cell[]) => void
 
 export interface Writer {
-  /** it has answered `send` and `ask` when they return */
+  /** true: `send` and `ask` have done their work when they return */
   readonly isPrompt: boolean
   /** why nothing can be recorded at this moment, as far as is known */
   readonly trouble: Error | undefined
-  /** In the order of the calls. */
+  /** Records batches in the order of the calls. */
   send (batch: Batch): void
-  /** In the order of the calls, after what was sent before. @throws {Error} nobody knows whether it was done */
+  /**
+   * Calls run in their order, after the batches sent before. @throws {Error} it is unknown whether the call was done
+   */
   ask<Of extends keyof Documents> (of: Of, ...args: Parameters<Documents[Of]>): Awaitable<ReturnType<Documents[Of]>>
   /**
-   * All entries after a number, `ENTRY` each with amounts as text, oldest first; those that are written meanwhile are
+   * All entries after a number, as rows of `ENTRY` with amounts as text, oldest first; entries written meanwhile are
    * left out.
    */
   slices (after: number): AsyncIterable<readonly Cell[]>
   /**
-   * Adds up all entries again, those that are written meanwhile included; one at a time.
-   * @param oldest days and months before it are not compared
-   * @returns how many entries there are
+   * Adds up all entries again, entries written meanwhile included; one call at a time.
+   * @param oldest earlier days and months are not compared
+   * @returns number of entries
    */
   verify (oldest: string, onCompared: OnCompared): Promise<number>
-  /** When all that was sent is recorded, or can't be. @param windows all that count, of `WINDOW` each */
+  /**
+   * Ends when every sent batch is recorded or has failed. @param windows all windows that count, as rows of `WINDOW`
+   */
   close (windows: readonly Cell[]): Awaitable<void>
 }
 
-/** Of which a start finds what the process before it had come to. */
+/** A writer whose data outlives the process, and is loaded by the next one. */
 export interface LastingWriter extends Writer {
   /**
-   * @param onCure it can be recorded again
+   * @param onCure writing works again
    * @throws {Error} it can't be used: says why
    */
   open (onLoaded: (of: Loaded, cells: readonly Cell[]) => void, onCure: () => void): Promise<Opened>
@@ -104,10 +112,10 @@ export type Loaded = 'account' | 'key' | 'period' | 'charge' | 'window' | 'task'
 
 export interface Opened {
   readonly last: { readonly seq: number, readonly time: number }
-  /** until when a process that noted no windows may have admitted requests; 0: it ended cleanly, or never did */
+  /** until when a process that noted no windows may have admitted requests; 0: it ended cleanly, or there was none */
   readonly aliveUntil: number
-  /** how many requests died with that process, and were charged what they had produced */
+  /** requests that died with that process, and were charged what they had produced */
   readonly recovered: number
-  /** how many entries were on the disk before, and are not there any more */
+  /** entries that were on the disk before and are missing now */
   readonly lost: number
 }

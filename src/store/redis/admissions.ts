@@ -1,5 +1,4 @@
-// Admissions: how often somebody may ask, and how many of his requests may run. Redis counts; while it is away, what
-// the operator wants.
+// Admissions: the rate limits and concurrency slots of keys. Redis counts; while it is away `on_outage` decides.
 import type { OutageConfig } from '../../config/config.ts'
 import { GatewayError } from '../../errors.ts'
 import type { Admission, AdmissionResult, WindowState } from '../store.ts'
@@ -11,7 +10,7 @@ import type { Space } from './keyspace.ts'
 interface Slot {
   readonly account: string
   readonly name: string
-  /** of a clock that never goes back; Infinity: it is not known whether it was taken, and nobody renews it */
+  /** milliseconds of a steady clock; Infinity: it is unknown whether the slot was taken, and it is not renewed */
   renewedAt: number
 }
 
@@ -21,10 +20,10 @@ export class Admissions {
   readonly #now: () => number
   /** by request id */
   readonly #slots = new Map<string, Slot>()
-  /** what this process alone has admitted, where it may go on with that */
+  /** what this process has admitted, where it may decide alone during an outage */
   readonly #local: Windows | undefined
 
-  /** @param now a clock that never goes back */
+  /** @param now a steady clock */
   constructor (space: Space, ended: Ended, policy: OutageConfig['limits'], now: () => number) {
     this.#space = space
     this.#ended = ended
@@ -39,7 +38,7 @@ export class Admissions {
       result = await this.#ask('admit', admission)
     } catch (thrown) {
       if (!(thrown instanceof AwayError)) throw thrown
-      // It may have been admitted: then its slot can be given back.
+      // The admission may have arrived: kept, so that its slot can be given back.
       if (slot !== undefined && !thrown.isUnasked) {
         this.#slots.set(id, { account, name: slot.name, renewedAt: Infinity })
       }
@@ -49,7 +48,7 @@ export class Admissions {
     }
     if (result.kind === 'admitted') {
       if (slot !== undefined) this.#slots.set(id, { account, name: slot.name, renewedAt: this.#now() })
-      // So that it knows what it has admitted when it is alone.
+      // Counted here too, for the time when this process decides alone.
       this.#local?.admit(admission)
     }
     return result
@@ -93,7 +92,7 @@ export class Admissions {
   }
 
   /**
-   * Slots that were renewed by then: they are renewed now.
+   * Slots last renewed at `by` or before; they count as renewed from now on.
    * @returns account, name of the slot and request id of each
    */
   * renewed (by: number): Iterable<readonly [account: string, name: string, id: string]> {
@@ -105,7 +104,7 @@ export class Admissions {
     }
   }
 
-  /** @throws {GatewayError} auth_unavailable: nobody is admitted while Redis is away */
+  /** @throws {GatewayError} auth_unavailable: the policy admits no request while Redis is away */
   #alone (cause: AwayError): Windows {
     if (this.#local !== undefined) return this.#local
     const message = 'The limits of keys cannot be checked at this moment. Your key may be fine: try again in {wait}.'

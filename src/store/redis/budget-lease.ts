@@ -1,22 +1,22 @@
-// What this process has set aside of accounts that it serves, so that it can go on serving them while Redis is away.
-// Redis holds it like a request's hold, and nobody else can spend it; what is spent of it is charged when Redis is
-// back.
+// Budgets that this process has leased from the balances of accounts that it serves, so that it can go on serving them
+// while Redis is away. Redis keeps a budget like a request's hold, so no other process can spend it; charges to it
+// reach Redis when that is back.
 import type { Nanos } from '../../money/nanos.ts'
 import type { HoldRequest, HoldResult } from '../store.ts'
 import { ASIDE_MS } from './lua/account.ts'
 import { eachOf, type Space } from './keyspace.ts'
 
-/** An account that nobody has asked for so long gets it back. */
+/** A budget is given back when its account has made no request for so long. */
 const IDLE_MS = 60_000
 
 interface Lease {
   left: Nanos
-  /** as far as is known, Redis holds something of it for us */
+  /** as far as is known, Redis has set a budget aside for this process */
   isSet: boolean
-  /** of a clock that never goes back */
+  /** end of the lease, by a steady clock */
   until: number
   usedAt: number
-  /** holds that were taken from it, and that are not over */
+  /** open holds that were taken from it */
   open: number
 }
 
@@ -28,8 +28,8 @@ export class Aside {
   readonly #purses = new Map<string, Lease>()
 
   /**
-   * @param nanos of each account
-   * @param now a clock that never goes back
+   * @param nanos budget of each account
+   * @param now a steady clock
    */
   constructor (space: Space, owner: string, nanos: Nanos, now: () => number) {
     this.#space = space
@@ -38,12 +38,12 @@ export class Aside {
     this.#now = now
   }
 
-  /** Under this name Redis holds it, in each account. */
+  /** Id of the budget's hold in Redis, in each account. */
   get id (): string {
     return `aside ${this.#owner}`
   }
 
-  /** The account is served: from the next renewal on something is set aside for it. */
+  /** Notes a request of the account: from the next renewal on a budget is leased for it. */
   note (account: string): void {
     const purse = this.#purses.get(account)
     if (purse === undefined) {
@@ -56,7 +56,8 @@ export class Aside {
   }
 
   /**
-   * Undefined: it can't be taken from here. What a key has spent elsewhere is not known, so neither is whether it may.
+   * Takes a hold from the budget. Undefined: the budget is too small or its lease is over, or the key has limits: what
+   * it has spent at other processes is unknown.
    */
   take (
     { account, nanos, least = nanos, usage_limit: ever, usage_limit_day: today, usage_limit_month: month }: HoldRequest
@@ -73,7 +74,7 @@ export class Aside {
     return { kind: 'held', nanos: taken }
   }
 
-  /** Undefined: there is not so much, or others may have it by now. */
+  /** Undefined: the budget is too small, or its lease is over. */
   extend (account: string, held: Nanos, nanos: Nanos, least: Nanos): HoldResult | undefined {
     const purse = this.#purses.get(account)
     if (purse === undefined || this.#now() >= purse.until || purse.left < least) return undefined
@@ -82,7 +83,7 @@ export class Aside {
     return { kind: 'held', nanos: held + more }
   }
 
-  /** A hold is over, and this is left of it. */
+  /** Ends a hold, of which `rest` was not charged. */
   end (account: string, rest: Nanos): void {
     const purse = this.#purses.get(account)
     if (purse === undefined) return
@@ -90,28 +91,28 @@ export class Aside {
     purse.open--
   }
 
-  /** Redis is there, and knows all that was charged. @throws {AwayError} */
+  /** Renews the leases; for a Redis that has received all charges. @throws {AwayError} */
   async renew (): Promise<void> {
     const now = this.#now()
     await eachOf([...this.#purses], async ([account, purse]) => {
-      if (purse.open > 0) return                              // what is held here is not known there
+      if (purse.open > 0) return                              // Redis does not know the holds taken from it
       await this.#set(account, now - purse.usedAt < IDLE_MS ? this.#nanos : 0n)
     })
   }
 
-  /** Somebody needs it now. @throws {AwayError} */
+  /** Gives the budget back for a hold that the rest of the balance does not cover. @throws {AwayError} */
   async giveBack (account: string): Promise<void> {
     if (this.#purses.get(account)?.open === 0) await this.#set(account, 0n)
   }
 
-  /** A clean end. @throws {AwayError} */
+  /** Gives all budgets back at a clean end. @throws {AwayError} */
   async close (): Promise<void> {
     await eachOf([...this.#purses.keys()], async (account) => { await this.#set(account, 0n) })
   }
 
   async #set (account: string, nanos: Nanos): Promise<void> {
     const purse = this.#purses.get(account)!
-    // Before it is asked: while nobody knows, there is nothing.
+    // Zero until Redis has answered: before that it is unknown what is set aside.
     const until = this.#now() + ASIDE_MS
     purse.left = 0n
     purse.isSet = nanos > 0n

@@ -1,6 +1,6 @@
-// The way to Redis: every command is bounded in time, and where one fails the next ones fail at once, until a single
-// probe has found that Redis answers again. So while it is away nobody waits for it, and when it comes back nobody
-// storms it.
+// The connection to Redis: every command is bounded in time, and after a failure the next ones fail at once, until a
+// single probe has found that Redis answers again. So during an outage no request waits for Redis, and after it no
+// storm of retries hits it.
 import { Cluster, Redis, ReplyError } from 'ioredis'
 import type { Logger } from 'pino'
 import type { Timer } from '../../base/timer.ts'
@@ -9,28 +9,28 @@ import { defineScripts, type Script } from './scripts.ts'
 
 export interface LinkOptions {
   readonly client: Client
-  /** for people */
+  /** for people: address without secrets */
   readonly name: string
   /** milliseconds for each command */
   readonly timeout: number
   readonly log: Pick<Logger, 'info' | 'warn' | 'error'>
-  /** of what happens in the background */
+  /** runs the probes and checks in the background */
   readonly timer: Timer
-  /** Redis does not answer */
+  /** called when Redis stops answering */
   readonly onAway?: () => void
   /**
-   * It answers again, or has other `ids` than before: until this has ended only `early` commands go there.
-   * @returns false: it is away again
+   * Called when Redis answers again, or has other `ids` than before: until it has ended only `early` commands pass.
+   * @returns false: Redis is away again
    */
   readonly onBack: () => Promise<boolean>
-  /** It answers to everybody again. */
+  /** called when all commands pass again */
   readonly onUp?: () => void
 }
 
-/** Redis does not answer, or not in time. Whether it did what was asked is unknown, where it was asked. */
+/** Redis does not answer, or not in time. A command that was sent may or may not have been executed. */
 export class AwayError extends Error {
   override readonly name = 'AwayError'
-  /** it was away before, and has not heard of it */
+  /** true: Redis was away before, and the command was not sent */
   readonly isUnasked: boolean
 
   constructor (
@@ -44,37 +44,38 @@ export class AwayError extends Error {
 
 export type Argument = string | number
 
-/** away: nobody asks it, but for a probe. told: it hears what it may have missed. */
+/**
+ * away: only a probe is sent. told: Redis receives what it may have missed, by `early` commands. up: all commands pass.
+ */
 type State = 'away' | 'told' | 'up'
 
 export interface Way {
   /** @throws {AwayError} it is unknown whether it was done @throws {Error} Redis refused it: nothing was done */
   run (script: Script, key: string, ...args: readonly Argument[]): Promise<unknown>
-  /** Commands that change nothing, or that may be repeated: where the connection broke they are. @throws {AwayError} */
+  /**
+   * For commands that change nothing, or that may be repeated: after a broken connection they are. @throws {AwayError}
+   */
   call<T> (command: (client: Client) => Promise<T>): Promise<T>
 }
 
-/**
- * The first pause between two probes; twice as long after each that failed, up to the longest, and by a half longer or
- * shorter.
- */
+/** Pauses between two probes: the first, and the longest. Doubled after each failure, and varied by half of it. */
 const PROBE_MS = 50
 const LONGEST_PROBE_MS = 1000
-/** Probes in a row without an answer after which the connection itself is doubted. */
+/** Failed probes in a row after which the connection is made anew. */
 const DOUBTED = 5
-/** Between two looks at who it is and how far its replicas are behind; and a probe while nobody asks. */
+/** Milliseconds between two checks of the replication id and lag; without other traffic they are the probe. */
 const LOOK_MS = 2000
-/** A Redis that has much to hear is asked after so long all the same. */
+/** Milliseconds after which commands pass though Redis has not yet received all that it missed. */
 const TOLD_MS = 3000
-/** To connect at the start. */
+/** Milliseconds to connect at the start. */
 const START_MS = 10_000
 
-/** Answers of a Redis that can't do what it is asked at this moment, whoever asks. */
+/** Errors that concern Redis as a whole, not the command: it can't serve at this moment. */
 const TROUBLE =
   /^(?:LOADING|READONLY|CLUSTERDOWN|MASTERDOWN|TRYAGAIN|BUSY|NOREPLICAS|MISCONF|OOM|NOAUTH|WRONGPASS|NOPERM|UNBLOCKED|MOVED|ASK)\b/
 
 export class Link implements Way {
-  /** For what Redis must hear before it is asked anything. */
+  /** The way of messages that Redis must have before any decision. */
   readonly early: Way
   readonly #client: Client
   readonly #options: LinkOptions
@@ -99,7 +100,7 @@ export class Link implements Way {
       call: async (command) =>
         await this.repeated(async () => await this.#bounded(async () => await command(this.#client), true))
     }
-    // Each attempt to connect that fails says so; ours is to say it once.
+    // ioredis reports each failed attempt to connect; the log reports an outage once.
     options.client.on('error', (error: Error) => {
       this.#noteTrouble(error)
     })
@@ -114,17 +115,17 @@ export class Link implements Way {
     return this.#state === 'up'
   }
 
-  /** Replication ids, by address in a cluster: who has another one may not know what that one knew. */
+  /** Replication ids, by address in a cluster: a master with another id may lack writes that the one before it had. */
   get ids (): ReadonlyMap<string, string> {
     return this.#ids
   }
 
-  /** seconds that the slowest replica is behind, as far as is known */
+  /** lag of the slowest replica in seconds, as far as is known */
   get lag (): number {
     return this.#lag
   }
 
-  /** @throws {Error} nobody answers: says what was tried */
+  /** @throws {Error} Redis does not answer: says what was tried */
   async open (): Promise<void> {
     const over = Promise.withResolvers<never>()
     const timeout = setTimeout(() => { over.reject(new Error('it did not answer in time')) }, START_MS)
@@ -143,8 +144,8 @@ export class Link implements Way {
   }
 
   /**
-   * For a start: what takes too long is asked again, for so long. After an outage all gateways start at once, and Redis
-   * is busy with them.
+   * Repeats a request at the start while Redis is too slow, for at most `most` milliseconds: after an outage all
+   * gateways start at once, and Redis is busy with them.
    * @param ask may be repeated
    * @throws {Error} it took too long, or was refused: says what was tried
    */
@@ -170,7 +171,7 @@ export class Link implements Way {
   }
 
   async #connect (): Promise<void> {
-    // A cluster answers when it has its map; the ready event comes when its nodes are connected.
+    // `connect` of a cluster ends when the slots are known; the ready event comes when its nodes are connected.
     const ready = new Promise<void>((resolve) => {
       this.#client.once('ready', resolve)
     })
@@ -190,7 +191,7 @@ export class Link implements Way {
     return await this.repeated(async () => await this.#bounded(async () => await command(this.#client)))
   }
 
-  /** Asks once more, where Redis is back in the time that a command may take. */
+  /** Repeats a failed request once, where Redis is back in the time that a command may take. */
   async repeated<T> (ask: () => Promise<T>): Promise<T> {
     const began = performance.now()
     try {
@@ -211,19 +212,19 @@ export class Link implements Way {
       return await ask()
     } catch (thrown) {
       const error = thrown as Error
-      // A reply to this question only: Redis is well.
+      // An error of this command only: Redis is well.
       if (error instanceof ReplyError && !TROUBLE.test(error.message)) throw error
       this.#noteTrouble(error)
       throw new AwayError(explain(error), { cause: error })
     }
   }
 
-  /** Each node that can be written to. */
+  /** Every node that takes writes. */
   masters (): readonly Redis[] {
     return this.#client instanceof Cluster ? this.#client.nodes('master') : [this.#client]
   }
 
-  /** A connection for what Redis tells by itself; a cluster has one beside the others. */
+  /** A connection for subscriptions; a cluster has one beside the others. */
   subscriber (): Client {
     return this.#client instanceof Cluster
       ? this.#client
@@ -243,7 +244,7 @@ export class Link implements Way {
   }
 
   /**
-   * Whoever comes when it has just gone waits for it, as long as for any command; later ones don't.
+   * Waits for Redis at the beginning of an outage, for the time of a command; later in an outage it does not wait.
    * @param most milliseconds
    * @returns whether Redis is back
    */
@@ -252,7 +253,7 @@ export class Link implements Way {
       await this.#isUpWithin(Math.min(most, this.#options.timeout - (performance.now() - this.#awaySince)))
   }
 
-  /** @param ms where none are left, it is not up in time whatever it is now */
+  /** @param ms 0 or less: not up in time, whatever the state is now */
   async #isUpWithin (ms: number): Promise<boolean> {
     if (this.#isClosed || ms <= 0) return false
     if (this.isUp) return true
@@ -293,7 +294,7 @@ export class Link implements Way {
       await this.#ping()
     } catch {
       this.#failures++
-      // Whoever vanished without a word is still connected, as far as the socket knows.
+      // A peer that vanished without closing looks connected to the socket.
       if (this.#failures % DOUBTED === 0) {
         for (const node of this.masters()) { if (node.status === 'ready') node.disconnect(true) }
       }
@@ -303,7 +304,7 @@ export class Link implements Way {
     if (!this.#isClosed) await this.#tell()
   }
 
-  /** Before it decides anything it hears what it may have missed. Never rejects. */
+  /** Sends Redis what it may have missed, before any decision is asked of it. Never rejects. */
   async #tell (): Promise<void> {
     this.#cancel()
     this.#state = 'told'
@@ -339,7 +340,7 @@ export class Link implements Way {
     }
   }
 
-  /** Of a cluster all masters have to answer: each has keys that nobody else has. */
+  /** All masters of a cluster must answer: each holds keys of its own. */
   async #ping (): Promise<void> {
     const masters = this.masters()
     if (masters.length === 0) throw new Error('there is no master')
@@ -363,7 +364,7 @@ export class Link implements Way {
     let lag = 0
     await Promise.all(this.masters().map(async (node) => {
       const told = await node.info('replication').catch((thrown: Error) => {
-        if (thrown.message.startsWith('NOPERM')) return ''    // then only its silence can be seen
+        if (thrown.message.startsWith('NOPERM')) return ''    // without the right to INFO, only silence shows an outage
         throw thrown
       })
       const id = /^master_replid:(\w+)/m.exec(told)?.[1]
@@ -379,18 +380,18 @@ export class Link implements Way {
   }
 }
 
-/** What clients are told has it as its cause. */
+/** The outage behind an error for clients, or the error itself. */
 function awayOf (error: Error): Error {
   return error.cause instanceof AwayError ? error.cause : error
 }
 
-/** Nobody has answered, where another error is an answer. */
+/** Whether an error is a missing answer; any other error is an answer of Redis. */
 function isSilence (error: Error): boolean {
   const away = awayOf(error)
   return away instanceof AwayError ? !(away.cause instanceof ReplyError) : explain(error) !== error.message
 }
 
-/** ioredis's own words, for operators. */
+/** ioredis's messages, in the operator's words. */
 function explain ({ message }: Error): string {
   if (message === 'Command timed out') return 'it did not answer in time'
   if (

@@ -1,5 +1,5 @@
-// Fills an empty Redis with what another store kept. A mark lies there meanwhile: with it no gateway starts, and the
-// next attempt begins by removing what this one had come to.
+// Fills an empty Redis with the rows of another store. A mark lies there meanwhile: with it no gateway starts, and the
+// next attempt begins by removing what this one has written.
 import type { Logger } from 'pino'
 import type { StoreConfig } from '../../config/config.ts'
 import type { Nanos } from '../../money/nanos.ts'
@@ -19,16 +19,16 @@ import { RedisRecords } from './records.ts'
 import { Space } from './keyspace.ts'
 
 const MARK = 'filling'
-/** Commands on their way. */
+/** Commands in flight. */
 const AT_ONCE = 1000
-/** Nobody waits for this: a Redis that is busy with it is not away. */
+/** Long, because no request waits for the import: a Redis that is busy with it is not away. */
 const TIMEOUT_MS = 30_000
 /**
- * Until an answer whose charge is older than is remembered can't be given any more: it is about to be forgotten itself.
+ * For so long an answer can be given whose charge is older than charges are remembered: the answer is about to expire.
  */
 const OLD_ANSWER_MS = 3_600_000
 
-/** What a start must not find: the money of some accounts would be there, and that of others not. */
+/** Refuses to start on a Redis with an unfinished import: it would have the money of some accounts only. */
 export async function refuseHalfFilled (space: Space): Promise<void> {
   const found = await space.link.call(async (client) => await client.exists(space.shared(MARK)))
   if (found > 0) {
@@ -37,8 +37,8 @@ export async function refuseHalfFilled (space: Space): Promise<void> {
 }
 
 /**
- * @throws {Error} it can't be used, or is not empty, or the rows end in one: then nothing is in it, or the mark that
- * says so
+ * @throws {Error} Redis can't be used, or is not empty, or reading the rows failed: then nothing is in it, or the mark
+ * of an unfinished import
  */
 export async function fillRedis (
   loaded: StoreConfig,
@@ -58,7 +58,7 @@ export async function fillRedis (
     const begin = async (): Promise<void> => { await wipe(space, config.prefix, mark) }
     const end = async (): Promise<void> => { await link.call(async (client) => await client.del(mark)) }
     try {
-      await begin()                                           // what an attempt before this one has left
+      await begin()                                           // removes what an earlier attempt has left
       await new Filler(space).fill(rows)
     } catch (thrown) {
       await begin().then(end).catch(() => {})
@@ -70,7 +70,7 @@ export async function fillRedis (
   }
 }
 
-/** @throws {Error} something is there, or somebody */
+/** @throws {Error} Redis has data, or gateways use it */
 async function refuseUsed (space: Space, name: string): Promise<void> {
   const alive = await new RedisRecords(space, startTimer, { warn () {} }).beats()
   if (alive.length > 0) throw new Error(`${alive.length} gateways use Redis at ${name}: stop them first`)
@@ -90,7 +90,7 @@ function isBooking (kind: EntryKind): kind is BookingKind {
   return kind === 'credit' || kind === 'refund' || kind === 'debit'
 }
 
-/** All keys of this prefix but one. */
+/** Deletes all keys of the prefix, except `kept`. */
 async function wipe ({ link }: Space, prefix: string, kept: string): Promise<void> {
   for (const node of link.masters()) {
     for (const pattern of [`{${prefix}:*`, `{${prefix}}:*`, `${prefix}:*`]) {
@@ -104,12 +104,12 @@ async function wipe ({ link }: Space, prefix: string, kept: string): Promise<voi
   }
 }
 
-/** What is known of an account by now. */
+/** State of an account during the import. */
 interface Filled {
   readonly keys: Set<string>
-  /** a key may have spent of several accounts */
+  /** per account, because a key may have spent of several */
   readonly sums: Sums
-  /** of its stream's last id */
+  /** last id of the account's stream */
   micros: number
   seq: number
 }
@@ -117,7 +117,7 @@ interface Filled {
 class Filler {
   readonly #space: Space
   readonly #accounts = new Map<string, Filled>()
-  /** Of days and months before it nobody asks any more. */
+  /** Older days and months are not kept: no limit counts them any more. */
   readonly #oldest = oldestKept(new Date().toISOString().slice(0, 10))
   #running: Promise<unknown>[] = []
 
@@ -152,10 +152,10 @@ class Filler {
     await Promise.all(this.#running)
   }
 
-  /** Some at a time. */
+  /** Sends a command without waiting for it, as long as fewer than `AT_ONCE` are in flight. */
   async #send (command: (client: Client) => Promise<unknown>): Promise<void> {
     const running = this.#space.link.call(command)
-    running.catch(() => {})                                   // told below, when it is waited for
+    running.catch(() => {})                                   // reported below, when it is awaited
     this.#running.push(running)
     if (this.#running.length < AT_ONCE) return
     await Promise.all(this.#running)
@@ -202,7 +202,7 @@ class Filler {
     }
   }
 
-  /** By the entries before. */
+  /** A charge, from the entries before. */
   async #charged (owner: string, request: string): Promise<Nanos> {
     const known = await this.#space.link.call(async (client) =>
       await client.get(this.#space.of(owner, `charge:${request}`))
@@ -236,13 +236,13 @@ class Filler {
         JSON.stringify({ hash: answer.hash, request_id: request, created, text: answer.text }))
     )
     await this.#send(async (client) => await client.zadd(this.#space.of(account, 'answer_times'), created, name))
-    // It was charged, for it would not be here; what, nobody asks any more.
+    // The request was charged, or the answer would have been dropped; the amount is not read any more.
     await this.#send(async (client) =>
       await client.set(this.#space.of(account, `charge:${request}`), 's 0', 'PX', OLD_ANSWER_MS, 'NX')
     )
   }
 
-  /** What the entries add up to. */
+  /** Writes the sums of the entries. */
   async #settle (): Promise<void> {
     for (const [owner, { keys, sums, micros, seq }] of this.#accounts) {
       const spent = new Map(

@@ -1,19 +1,15 @@
-// A durable journal of what has to reach Redis: settlements lie here until Redis has acknowledged them, and a while
-// longer, for a Redis that comes back without them. Files of lines in a folder that one process has for itself.
+// A durable journal of messages to Redis: settlements lie here until Redis has acknowledged them, and a while longer,
+// for a Redis that comes back without them. A folder of files of lines, locked by one process.
 //
-// - All that was appended in one turn of the event loop is one line, and one write. A line is there as a whole or not
-//   at all: it
-// begins with its checksum. So what was refused is not there, and what was answered survives a kill of this process; a
-// power loss
-//   takes what was written in its last 100 ms.
-// - Acknowledgements are written with the next line, or within 100 ms. One that is lost makes a repetition: whoever
-//   reads this must
-//   not mind.
-// - Numbers count up without gaps, over restarts. A file is named by its first number, and deleted when all in it and
-//   before it was
-//   acknowledged longer ago than the retention; the last file stays, because it knows the next number. So what is never
-//   acknowledged keeps all files after it.
-// - In memory there are eight bytes for each entry of the files, and what waits to be written.
+// - All that was appended in one turn of the event loop is one line, and one write. A line begins with its checksum, so
+//   it is there as a whole or not at all: what was refused is not there, and what was answered survives a kill of this
+//   process. A power loss takes at most the last 100 ms.
+// - Acknowledgements are written with the next line, or within 100 ms. A lost one makes a repetition: the receiver must
+//   ignore repetitions.
+// - Numbers count up without gaps, over restarts. A file is named by its first number, and deleted when all entries in
+//   it and before it were acknowledged longer ago than the retention; the last file stays, because it knows the next
+//   number. So an entry that is never acknowledged keeps all files after it.
+// - In memory there are eight bytes for each entry of the files, and the entries that wait to be written.
 import { type FileHandle, mkdir, open, readdir, rm, truncate } from 'node:fs/promises'
 import path from 'node:path'
 import { DatabaseSync } from 'node:sqlite'
@@ -31,15 +27,15 @@ export interface OutboxEntry {
 export interface OutboxOptions {
   /** milliseconds since the epoch */
   readonly now?: () => number
-  /** milliseconds for which what was acknowledged is kept */
+  /** milliseconds for which acknowledged entries are kept */
   readonly retention?: number
-  /** a new file is begun behind so many, for tests */
+  /** size at which a new file is begun, for tests */
   readonly file_bytes?: number
 }
 
 type Log = Pick<Logger, 'info' | 'warn' | 'error'>
 
-/** `texts` have the numbers from `no`; `done` were acknowledged by `at`. */
+/** A line of a file: `texts` are numbered from `no`; `done` were acknowledged by `at`. */
 interface Line {
   readonly no: number
   readonly texts: readonly string[]
@@ -49,11 +45,11 @@ interface Line {
 
 interface JournalFile {
   readonly path: string
-  /** number of its first entry, if it has one */
+  /** number of its first entry, or of the next where it has none */
   readonly first: number
-  /** when each was acknowledged, by its place in the file */
+  /** time of each entry's acknowledgement, in the order of the entries */
   readonly acknowledged: number[]
-  /** without acknowledgement */
+  /** entries without acknowledgement */
   pending: number
   lastAcknowledged: number
   /** bytes of whole lines */
@@ -67,17 +63,17 @@ interface Waiting {
 }
 
 const NOT_YET = -1
-/** A power loss takes so much. */
+/** Milliseconds between two syncs: the most that a power loss takes. */
 const SYNC_MS = 100
-/** Until what could not be written is tried again. */
+/** Pause before a failed write is tried again. */
 const RETRY_MS = 1000
 const FILE_BYTES = 8 * 1024 * 1024
-/** Characters of texts, and how many acknowledgements: so much is in memory when a line is read. */
+/** Limits of a line: characters of its texts, and acknowledgements. A line is read as a whole, so they bound memory. */
 const LINE_LENGTH = 256 * 1024
 const LINE_ACKNOWLEDGEMENTS = 10_000
-/** Until a disk that does not answer is called one. */
+/** Milliseconds after which a write without an answer counts as trouble of the disk. */
 const PATIENCE_MS = 5000
-/** Characters that wait to be written: more come only where the disk hangs. */
+/** Characters that may wait to be written: they pass this only while the disk hangs. */
 const MOST_WAITING = 64 * 1024 * 1024
 
 export class Outbox {
@@ -94,21 +90,21 @@ export class Outbox {
   #size = 0
   #waiting: Waiting[] = []
   #waitingLength = 0
-  /** not written yet */
+  /** acknowledgements to be written */
   #acknowledged: number[] = []
   #writing: Promise<void> | undefined
   #timer: NodeJS.Timeout | undefined
   #isDirty = false
-  /** bytes of a line that failed may be behind the last file's length */
+  /** bytes of a failed line may lie behind the last file's length */
   #isTorn = false
   #trouble: Error | undefined
-  /** of the line that is on its way, by the clock that nobody sets */
+  /** start of the current write, by the monotonic clock */
   #writingSince: number | undefined
   #closing: Promise<void> | undefined
 
   /**
    * @param folder made if it is not there
-   * @throws {Error} it can't be used, or what is in it is not what was written: says why, in words for the operator
+   * @throws {Error} the folder can't be used, or its files are damaged: says why, in words for the operator
    */
   static async open (folder: string, log: Log, options: OutboxOptions = {}): Promise<Outbox> {
     await mkdir(folder, { recursive: true, mode: 0o700 })
@@ -136,15 +132,12 @@ export class Outbox {
     this.#lock = lock(folder)
   }
 
-  /** not acknowledged */
+  /** entries without acknowledgement */
   get size (): number {
     return this.#size
   }
 
-  /**
-   * Why nothing can be appended at this moment, as far as is known. When it can again, that is found out though nobody
-   * appends.
-   */
+  /** Why nothing can be appended at this moment, as far as is known. The recovery is noticed without an append. */
   get trouble (): Error | undefined {
     if (this.#writingSince !== undefined && performance.now() - this.#writingSince > PATIENCE_MS) {
       return new Error(`the disk of the outbox did not answer for ${PATIENCE_MS} ms`)
@@ -153,9 +146,9 @@ export class Outbox {
   }
 
   /**
-   * Answers when a kill of this process loses it no more.
+   * Answers when a kill of this process loses the entry no more.
    * @returns its number
-   * @throws {GatewayError} service_unavailable: it can't be written, and is not there
+   * @throws {GatewayError} service_unavailable: it can't be written, and is not in the journal
    */
   async append (text: string): Promise<number> {
     if (this.#closing !== undefined) throw new Error('the outbox is closed')
@@ -167,7 +160,7 @@ export class Outbox {
     })
   }
 
-  /** Repeated, or for what is gone, it does nothing. */
+  /** A no-op for an entry that is acknowledged or deleted. */
   acknowledge (no: number): void {
     if (!this.#note(no, this.#now())) return
     this.#acknowledged.push(no)
@@ -175,17 +168,17 @@ export class Outbox {
   }
 
   /**
-   * Appended and not acknowledged, oldest first; what is appended meanwhile is not among them.
-   * @throws {Error} it can't be read
+   * Entries without acknowledgement, oldest first; entries appended meanwhile are left out.
+   * @throws {Error} the files can't be read
    */
   async * pending (): AsyncIterable<OutboxEntry> {
     yield * this.#read((file) => file.pending > 0, (at) => at === NOT_YET)
   }
 
   /**
-   * Acknowledged, and not longer ago than the retention; oldest first.
-   * @param isWanted told when it was acknowledged, milliseconds since the epoch
-   * @throws {Error} it can't be read
+   * Entries acknowledged within the retention, oldest first.
+   * @param isWanted `at`: the time of the acknowledgement, milliseconds since the epoch
+   * @throws {Error} the files can't be read
    */
   async * kept (isWanted: (no: number, text: string, at: number) => boolean = () => true): AsyncIterable<OutboxEntry> {
     const since = this.#now() - this.#retention
@@ -193,12 +186,12 @@ export class Outbox {
       (at, no, text) => at !== NOT_YET && at >= since && isWanted(no, text, at))
   }
 
-  /** When anything was acknowledged last, milliseconds since the epoch; 0: nothing was, as far as is known. */
+  /** Time of the last acknowledgement, milliseconds since the epoch; 0: none, as far as is known. */
   get lastAcknowledged (): number {
     return Math.max(0, ...this.#files.map((file) => file.lastAcknowledged))
   }
 
-  /** When all that was appended and acknowledged is on the disk, or can't be. */
+  /** Ends when all appended entries and acknowledgements are on the disk, or can't be. */
   async close (): Promise<void> {
     await (this.#closing ??= this.#close())
   }
@@ -219,7 +212,7 @@ export class Outbox {
     return this.#files.at(-1)!
   }
 
-  /** @returns whether it was not acknowledged before */
+  /** @returns false: it was acknowledged before, or is deleted */
   #note (no: number, at: number): boolean {
     const file = this.#files.findLast(({ first }) => first <= no)
     if (file?.acknowledged[no - file.first] !== NOT_YET) return false
@@ -245,20 +238,20 @@ export class Outbox {
 
   async #writeAll (): Promise<void> {
     do {
-      await turn()                                            // those who are told now append in this turn too
+      await turn()                                            // callers that resume now append in this turn too
       await this.#write()
     } while (this.#waiting.length > 0)
     this.#writing = undefined
   }
 
-  /** One line. Never throws: each who waits is told. */
+  /** Writes one line, and settles the calls that wait for it. Never throws. */
   async #write (): Promise<void> {
     const batch = this.#takeBatch()
     const done = this.#acknowledged.splice(0, LINE_ACKNOWLEDGEMENTS)
     const no = this.#next
     this.#writingSince = performance.now()
     try {
-      // One without entries would have the name of the next.
+      // Only behind an entry: a file without one would have the name of the next.
       if (this.#last.length >= this.#fileBytes && this.#last.acknowledged.length > 0) await this.#beginFile(no)
       await this.#writeLine(encode({ no, texts: batch.map(({ text }) => text), done, at: this.#now() }))
     } catch (thrown) {
@@ -310,7 +303,7 @@ export class Outbox {
         at += (await handle.write(line, at, line.length - at, file.length + at)).bytesWritten
       }
     } catch (thrown) {
-      // Tried again before the next line, should this fail too.
+      // Where this fails too, it is tried again before the next line.
       await handle.truncate(file.length).then(() => { this.#isTorn = false }, () => {})
       throw thrown
     }
@@ -318,7 +311,7 @@ export class Outbox {
     file.length += line.length
   }
 
-  /** The one before is on the disk then: only the last one may end in a broken line. */
+  /** Begins a file when the one before is on the disk: only the last file may end in a broken line. */
   async #beginFile (first: number): Promise<void> {
     await this.#handle?.datasync()
     const file = path.join(this.#folder, nameOf(first))
@@ -348,7 +341,7 @@ export class Outbox {
       try {
         await rm(file.path)
       } catch (thrown) {
-        this.#files.unshift(file) // those after it stay too: a gap would be taken for a loss
+        this.#files.unshift(file) // later files stay too: a gap would be taken for a loss
         this.#log.warn({ err: thrown }, 'a file of the outbox that is not needed any more can\'t be deleted')
         return
       }
@@ -373,7 +366,7 @@ export class Outbox {
           }
         }
       } catch (thrown) {
-        if (this.#files.includes(file)) throw thrown          // else it was deleted meanwhile: nobody wants it any more
+        if (this.#files.includes(file)) throw thrown          // else deleted meanwhile: not needed
       }
     }
   }
@@ -432,7 +425,7 @@ function encode (line: Line): Buffer {
   return Buffer.from(`${checksum(json)} ${json}\n`)
 }
 
-/** @returns undefined: it is broken */
+/** @returns undefined: the checksum does not match */
 function decode (bytes: Buffer): Line | undefined {
   const json = bytes.subarray(9)
   return bytes.toString('latin1', 0, 9) === `${checksum(json)} ` ? JSON.parse(json.toString()) as Line : undefined
@@ -447,7 +440,7 @@ function broken (file: string, line: number): string {
     'with those after it, and what it would have charged is lost'
 }
 
-/** A file whose name is not on the disk is lost with all that was synced into it. */
+/** Syncs the folder: a file whose directory entry is not on the disk is lost with all that was synced into it. */
 async function syncNames (folder: string): Promise<void> {
   if (process.platform === 'win32') return
   const handle = await open(folder, 'r')
@@ -455,12 +448,12 @@ async function syncNames (folder: string): Promise<void> {
 }
 
 /**
- * SQLite's lock of a file: it dies with the process, which a file that is made and deleted does not. Nothing is written
- * into it.
- * @throws {Error} in plain words
+ * Locks the folder by SQLite's lock of a file: it dies with the process, unlike a lock file. Nothing is written into
+ * it.
+ * @throws {Error} the folder is in use: says so for the operator
  */
 function lock (folder: string): DatabaseSync {
-  // The wait is for the end of another process that is about to end.
+  // The timeout is for the end of another process that is about to end.
   const database = new DatabaseSync(path.join(folder, 'lock'), { timeout: 1000 })
   try {
     database.exec('BEGIN EXCLUSIVE')

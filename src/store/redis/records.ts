@@ -1,4 +1,4 @@
-// Accounts and keys of the admin API, which all processes share: whoever changes one tells the others.
+// Accounts and keys of the admin API, shared by all processes: a change is published to the others.
 import { randomUUID } from 'node:crypto'
 import type { Logger } from 'pino'
 import type { Timer } from '../../base/timer.ts'
@@ -6,9 +6,9 @@ import type { AuditLine, Beat, Change, ReadRecords, StoredRecord } from '../stor
 import { AwayError } from './connection.ts'
 import type { Space } from './keyspace.ts'
 
-/** Between two looks at the last change: what is published may be lost. */
+/** Milliseconds between two polls of the last change: a published message may be lost. */
 const POLL_MS = 1000
-/** Records at a time. All 150,000 at once took so long that Redis was taken for one that is away (measured). */
+/** Records per read. All 150,000 at once took so long that Redis was taken to be away (measured). */
 const PAGE = 1000
 
 export class RedisRecords {
@@ -38,7 +38,8 @@ export class RedisRecords {
       cursor = next
       for (let i = 0; i < pairs.length; i += 2) found.set(pairs[i]!, recordOf(pairs[i]!, pairs[i + 1]!))
     }
-    // None is ever removed, and each server has an order of its own: after a failover in between some would be missing.
+    // Records are never removed, and each server iterates in an order of its own: after a failover in between some
+    // would be missing.
     if (found.size < count) throw new AwayError('another Redis answers than the one that was asked first')
     return [...found.values()]
   }
@@ -48,7 +49,7 @@ export class RedisRecords {
     return await this.#space.orUnavailable(this.#space.link.repeated(async () => {
       const told = mark === '' ? null : await this.#space.link.run('since', records, changes, mark) as string[] | null
       if (told === null) {
-        const newest = await this.#newest()                   // before them: what changes meanwhile is read again
+        const newest = await this.#newest()                   // before the records: changes meanwhile are read again
         return { mark: newest, isWhole: true, records: await this.#all() }
       }
       const [newest, ...pairs] = told
@@ -57,7 +58,7 @@ export class RedisRecords {
     }))
   }
 
-  /** Of the changes, empty: there was none. @throws {AwayError} */
+  /** Id of the newest change; empty: there was none. @throws {AwayError} */
   async #newest (): Promise<string> {
     return await this.#space.link.call(async (client) => await client.lindex(this.#space.shared('changes'), 0)) ?? ''
   }
@@ -93,7 +94,7 @@ export class RedisRecords {
     return told.flatMap((age, i) => i % 2 === 0 ? [{ age_ms: Number(age), text: told[i + 1] as string }] : [])
   }
 
-  /** @returns ends it */
+  /** @returns stops watching */
   watch (onChange: () => void): () => void {
     this.#listeners.add(onChange)
     this.#stop ??= this.#listen()
@@ -120,9 +121,9 @@ export class RedisRecords {
     }
     const poll = async (): Promise<void> => {
       try {
-        // The first time too: what was read before may be older.
+        // The first time too: records read before may be older.
         tell(await this.#newest())
-      } catch { /* the link says that Redis is away, and the next look finds what was missed */ }
+      } catch { /* the connection reports the outage, and the next poll finds what was missed */ }
       if (!isOver) cancel = this.#timer(POLL_MS, () => { void poll() })
     }
     void poll()

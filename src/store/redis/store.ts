@@ -1,26 +1,21 @@
-// The store that many processes share: every decision is one script in Redis (redis/lua/), of which each touches one
+// The store that many processes share: every decision is one script in Redis (redis/lua/), each of which touches one
 // account and so one slot of a cluster. Any number of gateways decide alike, by Redis's clock.
 //
 // - `hold`, `extend` and `admit` are one round trip each. A repetition is known by the decision's number, so a
-//   connection that breaks
-//   in between is no reason to refuse.
-// - What a request was charged is known here: at most its hold. So `settle` and `refund` are written into the outbox
-//   (redis/outbox.ts), which
-// survives a kill, and answer; Redis hears of it right after, or when it is back. There the first one counts, by the
-// request's id.
-// - A hold and a slot belong to this process for half a minute, and again with each renewal. Those of a process that is
-//   dead are
-// given back then, or charged as far as it was known how far they had come; what it had settled comes from its outbox,
-// when it
-//   is started again. After an outage nobody's lease is over before its process had time to renew it.
-// - While Redis is away, decisions fail at once, or as `on_outage` says. Never is anything free, nor a key said to be
-//   wrong. When it is
-//   back it hears who lives and what was charged, and only then decides again (redis/link.ts).
-// - A failover may forget what was not replicated: holds and admissions, for as long as its lag was. Charges, what was
-//   given back, and
-//   bookings of the last minutes are told again to a Redis that may be another one than before.
-// - The balance of an account, what its keys have spent and its ledger change in one script: `verify` adds up one after
-//   the other.
+//   connection that breaks in between is no reason to refuse.
+// - A charge is known in this process: at most the hold. So `settle` and `refund` are written into the outbox
+//   (redis/outbox.ts), which survives a kill, and answer; Redis receives them right after, or when it is back. The
+//   first one counts there, by the request's id.
+// - A hold and a slot are leased to this process for half a minute, and again with each renewal. Those of a dead
+//   process are given back then, or charged up to their last recorded progress; its settlements come from its outbox,
+//   when it is started again. After an outage no lease is over before its process had time to renew it.
+// - While Redis is away, decisions fail at once, or follow `on_outage`. Never is a request free, nor is a key called
+//   wrong. When Redis is back it first receives the leases of living processes and the charges, and only then decides
+//   again (redis/connection.ts).
+// - A failover may forget what was not replicated: holds and admissions, for as long as its lag was. Charges, refunds
+//   and bookings of the last minutes are sent again to a Redis that may be another one than before.
+// - The balance of an account, what its keys have spent and its ledger change in one script: `verify` adds up one
+//   account after the other.
 import { randomUUID } from 'node:crypto'
 import { readFile, writeFile } from 'node:fs/promises'
 import path from 'node:path'
@@ -61,25 +56,31 @@ export interface RedisStoreOptions {
   readonly log: Pick<Logger, 'info' | 'warn' | 'error'>
   /** milliseconds since the epoch, for tests; absent: Redis's own time counts */
   readonly now?: () => number
-  /** of what happens in the background */
+  /** runs the work in the background */
   readonly timer?: Timer
 }
 
-/** Leases are looked at so often, and renewed when a third of them is over. */
+/** Milliseconds between two checks of the leases, which are renewed when a third of their life is over. */
 const RENEW_MS = 5000
 const RENEW_AFTER_MS = LEASE_MS / 3
-/** Between two records of the same request's progress, and before the first. */
+/** Milliseconds between two progress records of the same request, and before the first. */
 const PROGRESS_MS = 2000
-/** Between two looks for holds of the dead, and of how many accounts: 30 microseconds of Redis for each. */
+/**
+ * Milliseconds between two sweeps for holds of dead processes, and accounts per sweep: 30 microseconds of Redis for
+ * each.
+ */
 const SWEEP_MS = 15_000
 const SWEPT_AT_ONCE = 500
-/** Charges that can be given back are remembered whole; whoever gives one back does it when it is answered. */
+/** Charges remembered whole, so that they can be refunded: a refund follows its settlement at once. */
 const REFUNDABLE = 5000
-/** A message that waited for longer may have arrived so long ago that Redis has forgotten it: the ledger knows. */
+/**
+ * A settlement that waited for longer may have been executed so long ago that Redis has forgotten its id: the ledger is
+ * searched for it.
+ */
 const OLD_MS = CHARGE_MS - 3_600_000
-/** Entries of an account at a time. */
+/** Entries of an account per read. */
 const PAGE = 500
-/** For what is on its way at the end. */
+/** Milliseconds for messages on their way at the end. */
 const CLOSE_MS = 5000
 
 const UNCHECKED = 'The balance cannot be checked at this moment. Nothing was charged: try again in {wait}.'
@@ -90,7 +91,7 @@ export class RedisStore implements Store, Records, Tasks, Answers, Movable {
   readonly #timer: Timer
   readonly #link: Link
   readonly #space: Space
-  /** for what Redis must hear before it is asked anything */
+  /** for messages that Redis must have before any decision */
   readonly #early: Space
   readonly #outbox: Outbox
   readonly #delivery: Delivery
@@ -102,20 +103,20 @@ export class RedisStore implements Store, Records, Tasks, Answers, Movable {
   readonly #admissions: Admissions
   readonly #charges = new Recent<Charge>(REFUNDABLE)
   readonly #charged = new Recent<Nanos>()
-  /** accounts and keys that Redis has on its lists */
+  /** accounts, and pairs of account and key, known to be in Redis's lists */
   readonly #listed = new Set<string>()
-  /** where this process may go on with what it has set aside */
+  /** absent: this process may not go on alone while Redis is away */
   readonly #aside: Aside | undefined
   readonly #steady: () => number
   readonly #taken = new Set<(id: string) => void>()
   readonly #cancels = new Map<string, () => void>()
-  /** the ids of the Redis that was told everything */
+  /** ids of the Redis that has received everything */
   #known = ''
   readonly #knownFile: string
-  /** when that is written down */
+  /** ends when `#known` is on the disk */
   #noted: Promise<void> | undefined
   #sweepCursor = '0'
-  /** accounts whose holds could not be judged when they were looked at, or not all of them */
+  /** accounts to be swept again: leases did not count yet, or there were more holds */
   #unswept: string[] = []
   #closing: Promise<void> | undefined
 
@@ -204,7 +205,8 @@ export class RedisStore implements Store, Records, Tasks, Answers, Movable {
   }
 
   /**
-   * The reference first, which belongs to no account; whoever finds it taken ends what its finder had begun.
+   * Claims the reference first, in a key outside any account; a process that finds a claim completes the booking that
+   * was begun under it.
    * @param isTold it was booked before, in a Redis that may have lost it
    */
   async #book (booking: Booking, isTold: boolean): Promise<Booked> {
@@ -241,7 +243,7 @@ export class RedisStore implements Store, Records, Tasks, Answers, Movable {
     const hold: Hold = { account, key, day, oldest: oldestOf(day), nanos: 0n, notedAt: this.#steady(),
       renewedAt: this.#steady() }
     const ask = async (): Promise<HoldResult> => {
-      // Beside it: another round trip is not waited for.
+      // Side by side, to save a round trip.
       const [result] = await Promise.all([this.#askForHold('hold', request), this.#list(account, key)])
       return result
     }
@@ -260,7 +262,7 @@ export class RedisStore implements Store, Records, Tasks, Answers, Movable {
         this.#holds.set(id, { ...hold, nanos: own.nanos, renewedAt: Infinity, aside: this.#aside!.id })
         return own
       }
-      // It may have been taken: then it can be given back, and is not renewed.
+      // The hold may have been taken: kept, so that it can be given back, and not renewed.
       if (!thrown.isUnasked) this.#holds.set(id, { ...hold, renewedAt: Infinity })
       throw this.#refused(thrown, UNCHECKED)
     }
@@ -277,7 +279,7 @@ export class RedisStore implements Store, Records, Tasks, Answers, Movable {
     }
   }
 
-  /** @throws what `hold` refuses before Redis is asked */
+  /** @throws the errors of `hold` that need no Redis */
   #refuseUnholdable (request: HoldRequest): void {
     const { request_id: id, nanos, day = '', usage_limit_month: month, usage_limit_day: today } = request
     this.#refuseClosed()
@@ -368,8 +370,8 @@ export class RedisStore implements Store, Records, Tasks, Answers, Movable {
   }
 
   /**
-   * What Redis was told of its progress it charges by itself where it does not hear of us for longer than a lease: that
-   * is given back too.
+   * A hold with recorded progress is refunded: Redis may have charged that progress, where this process was silent for
+   * longer than a lease.
    */
   async #giveBack (id: string, hold: Hold): Promise<void> {
     if (hold.aside !== undefined) {
@@ -410,7 +412,7 @@ export class RedisStore implements Store, Records, Tasks, Answers, Movable {
     hold.notedAt = now
     hold.progress = refundText(soFar)
     const covered = nanos < hold.nanos ? nanos : hold.nanos
-    // The next one comes in two seconds.
+    // A lost record is harmless: the next one comes in two seconds.
     await this.#space.ask('progress', hold.account, id, `${covered}`, `${nanos - covered}`, textOf(soFar)).catch(
       (thrown: unknown) => {
         if (!(thrown instanceof AwayError)) throw thrown
@@ -618,7 +620,7 @@ export class RedisStore implements Store, Records, Tasks, Answers, Movable {
     await this.#outbox.close()
   }
 
-  /** What each message does in Redis. @throws {AwayError} it is unknown whether it has arrived */
+  /** Executes a message of the outbox in Redis. @throws {AwayError} it is unknown whether it was done */
   async #send (message: Message): Promise<void> {
     const { of, account } = message
     if (of === 'credit') { await this.#book({ ...message, kind: of, nanos: BigInt(message.nanos) }, true) }
@@ -629,7 +631,7 @@ export class RedisStore implements Store, Records, Tasks, Answers, Movable {
     } else {
       const { id, key, day, oldest, nanos, shortfall, what, at, aside = '' } = message
       if (this.#space.nearly - at > OLD_MS && await this.#isSettled(account, id, at)) return
-      // At once: whoever asks next must not overtake it.
+      // In the same round trip: a reader that comes next must find the account listed.
       await Promise.all([this.#early.ask('settle', account, id, nanos, shortfall, key, day, oldest, what, aside),
         this.#list(account, key)])
     }
@@ -649,7 +651,7 @@ export class RedisStore implements Store, Records, Tasks, Answers, Movable {
     return false
   }
 
-  /** So that somebody who asks for all finds it. */
+  /** Puts account and key on the lists that Redis keeps for reads over all accounts. */
   async #list (account: string, key?: string): Promise<void> {
     const name = key === undefined ? account : `${account} ${key}`
     if (this.#listed.has(name)) return
@@ -671,8 +673,8 @@ export class RedisStore implements Store, Records, Tasks, Answers, Movable {
   }
 
   /**
-   * Redis is back: first it hears who lives, then what it has missed. Never rejects.
-   * @returns false: it is away again
+   * Sends a Redis that is back the leases of this process first, then what it has missed. Never rejects.
+   * @returns false: Redis is away again
    */
   async #noteBack (): Promise<boolean> {
     this.#delivery.hold()
@@ -686,9 +688,9 @@ export class RedisStore implements Store, Records, Tasks, Answers, Movable {
   }
 
   /**
-   * What has not arrived; and to a Redis that this process, or the one before it, has not known, all of the last
-   * minutes. Never rejects.
-   * @returns false: it is away
+   * Delivers what was not acknowledged; and all messages of the last minutes to a Redis that neither this process nor
+   * the one before it has known. Never rejects.
+   * @returns false: Redis is away
    */
   async #tell (): Promise<boolean> {
     const ids = JSON.stringify([...this.#link.ids].toSorted())
@@ -702,7 +704,7 @@ export class RedisStore implements Store, Records, Tasks, Answers, Movable {
     })
   }
 
-  /** @param all those too that were renewed a moment ago */
+  /** @param all renews recently renewed leases too */
   async #renew (all = false): Promise<void> {
     const now = this.#steady()
     const due = new Map<string, { readonly holds: string[], readonly slots: string[] }>()
@@ -732,9 +734,9 @@ export class RedisStore implements Store, Records, Tasks, Answers, Movable {
   }
 
   /**
-   * Some accounts at a time: those that nobody asks for would keep the holds of the dead. An account is silent for as
-   * long as it takes to come round to it again, so the first look at it only begins the time in which those who live
-   * may say so: it is looked at again in the next round.
+   * Sweeps some accounts at a time: an account without requests would keep the holds of dead processes. Between two of
+   * its turns an account is silent, so the first sweep only begins the grace period in which living processes may renew
+   * their leases: it is swept again in the next round.
    */
   async #sweep (): Promise<void> {
     const [cursor, accounts] = await this.#link.call(async (client) =>
@@ -759,7 +761,7 @@ export class RedisStore implements Store, Records, Tasks, Answers, Movable {
     }))
   }
 
-  /** Nobody buys what could not be charged. */
+  /** Refuses while charges can't be recorded: no answer is bought that could not be charged. */
   #refuseUnwritable (): void {
     const { trouble: cause } = this
     if (cause !== undefined) throw new GatewayError('service_unavailable', { cause })
@@ -770,14 +772,14 @@ export class RedisStore implements Store, Records, Tasks, Answers, Movable {
   }
 }
 
-/**
- * @throws {RangeError} what the key has spent would not be a number any more
- * @throws {Error} there is a hold or a settlement already; or none to extend
- */
 function oldestOf (day: string): string {
   return day === '' ? '' : oldestKept(day)
 }
 
+/**
+ * @throws {RangeError} what the key has spent would pass 2^63 - 1 nano-dollars
+ * @throws {Error} there is a hold or a settlement already; or no hold to extend
+ */
 function readResult (
   [kind, ...told]: readonly string[],
   { request_id: id, key }: Pick<HoldRequest, 'request_id' | 'key'>
@@ -792,7 +794,7 @@ function readResult (
     ...(period !== '' && { period }) }
 }
 
-/** Whatever it takes longer is not waited for. Never rejects. */
+/** Waits for `work` at most so long. Never rejects. */
 async function before (ms: number, work: Promise<unknown>): Promise<void> {
   const timeout = Promise.withResolvers<void>()
   const timer = setTimeout(timeout.resolve, ms)

@@ -1,5 +1,5 @@
-// Tasks, of which each is watched by one process at a time, and answers that are given again. A process that watches a
-// task says so every few seconds; the tasks of one that says nothing any more are taken over by another.
+// Tasks, each watched by one process at a time, and answers to idempotent requests. A process renews its lease on its
+// tasks every few seconds; tasks whose lease is over are taken over by another process.
 import { GatewayError } from '../../errors.ts'
 import type { Nanos } from '../../money/nanos.ts'
 import type { Settlement } from '../store.ts'
@@ -9,10 +9,10 @@ import { textOf } from './entries.ts'
 import { AwayError } from './connection.ts'
 import { eachOf, type Space } from './keyspace.ts'
 
-/** Tasks at a time, where all are asked for. */
+/** Tasks per read, where all are listed. */
 const PAGE = 500
 
-/** What is known of a task's hold beside the task. */
+/** State of a task's hold beside the task. */
 interface Held {
   readonly day: string
   readonly oldest: string
@@ -27,12 +27,12 @@ export class RedisTasks {
   readonly #delivery: Delivery
   readonly #owner: string
   readonly #onTaken: (id: string) => void
-  /** that this process watches */
+  /** tasks that this process watches, by id */
   readonly #open = new Map<string, Watched>()
-  /** names of requests that are served now, with their ids */
+  /** claimed names of requests that are served now, by request id */
   readonly #claims = new Map<string, { readonly account: string, readonly name: string, readonly requestId: string }>()
 
-  /** @param onTaken told the ids of tasks that another process has left */
+  /** @param onTaken called with the id of a task taken over from another process */
   constructor (space: Space, delivery: Delivery, owner: string, onTaken: (id: string) => void) {
     this.#space = space
     this.#delivery = delivery
@@ -43,7 +43,8 @@ export class RedisTasks {
   async open (task: NewTask, held: Held): Promise<void> {
     const { id, request_id: requestId, account, nanos, created, text } = task
     const { link } = this.#space
-    // Before it is there: whoever dies now leaves a name that leads nowhere, and no task that nobody watches.
+    // Before the task: a kill in between leaves an index entry without a task, and never a task that no process
+    // watches.
     await this.#space.orUnavailable(Promise.all([
       link.call(async (client) => await client.set(this.#space.single(`task:${id}`), account)),
       this.#shared('watchTasks', this.#owner, memberOf(task))
@@ -52,7 +53,7 @@ export class RedisTasks {
     try {
       isOpen = await this.#space.ask('openTask', account, requestId, id, `${nanos}`, created, text)
     } catch (thrown) {
-      // It may be there, and its client will hear that there is none.
+      // The task may be there, though its client will hear that there is none.
       if (thrown instanceof AwayError) await this.#delivery.post({ of: 'untask', account, id: requestId, task: id })
       throw thrown instanceof AwayError ? new GatewayError('service_unavailable', { cause: thrown }) : thrown
     }
@@ -64,7 +65,7 @@ export class RedisTasks {
     const watched = this.#open.get(id)
     if (watched === undefined) return
     this.#open.set(id, { ...watched, task: { ...watched.task, text } })
-    // Should it not arrive, its upstream is asked again.
+    // A lost note is harmless: the upstream is polled again.
     this.#space.ask('noteTask', watched.task.account, id, text).catch(() => {})
   }
 
@@ -168,14 +169,14 @@ export class RedisTasks {
     return [...this.#open.values()].map(({ task }) => task)
   }
 
-  /** Says that this process lives, and takes what others have left. @throws {AwayError} */
+  /** Renews the leases of this process, and takes over tasks of dead ones. @throws {AwayError} */
   async renew (): Promise<void> {
     const own = [...this.#open.values()]
     if (own.length > 0) {
       const lost = new Set(
         await this.#shared('watchTasks', this.#owner, ...own.map(({ task }) => memberOf(task))) as string[]
       )
-      // Another process watches it: this one was silent for too long.
+      // Its lease had ended, and another process watches it.
       for (const { task } of own) if (lost.has(memberOf(task))) this.#open.delete(task.id)
     }
     await this.take()
@@ -192,13 +193,13 @@ export class RedisTasks {
       )
       const task = readTask(account, id, fields)
       if (task?.is_open !== true) { await this.#shared('leaveTasks', 1, member); continue }
-      // Its day is known to its hold.
+      // The script reads the day from the hold.
       this.#open.set(id, { task, day: '', oldest: '' })
       this.#onTaken(id)
     }
   }
 
-  /** A clean end: others need not wait for its leases. */
+  /** Ends the leases at a clean end: other processes need not wait for them. */
   async leave (): Promise<void> {
     const own = this.allOpen().map(memberOf)
     if (own.length > 0) await this.#shared('leaveTasks', 0, ...own)
@@ -250,7 +251,7 @@ export class RedisTasks {
   }
 
   async claim (account: string, name: string, requestId: string): Promise<boolean> {
-    // Before: what was claimed and not answered can be given back.
+    // Before the request: a claim that was executed without an answer can be given back.
     this.#claims.set(requestId, { account, name, requestId })
     const isOurs = await this.#space.orUnavailable(this.#space.ask('claim', account, name, requestId)) === 1
     if (!isOurs) this.#claims.delete(requestId)
@@ -261,13 +262,13 @@ export class RedisTasks {
     const claim = this.#claims.get(requestId)
     if (claim === undefined) return
     this.#claims.delete(requestId)
-    // Its lease ends by itself.
+    // Without an answer the lease ends by itself.
     await this.#space.ask('unclaim', claim.account, claim.name, requestId).catch(() => {})
   }
 
   #forget ({ task }: Watched): void {
     this.#open.delete(task.id)
-    // A name that stays is taken by somebody, who finds that it is over.
+    // A member that stays is taken over by a process that finds the task over.
     this.#shared('leaveTasks', 1, memberOf(task)).catch(() => {})
   }
 
@@ -295,7 +296,7 @@ export class RedisTasks {
   }
 }
 
-/** No id of an account has a space in it. */
+/** Unambiguous, because no account id has a space in it. */
 function memberOf ({ account, id }: Pick<Task, 'account' | 'id'>): string {
   return `${account} ${id}`
 }

@@ -1,13 +1,13 @@
-// What waits in a data folder for a Redis that the configuration does not name any more.
+// Charges left in a data folder for a Redis that the configuration does not name any more.
 import { access, readdir } from 'node:fs/promises'
 import path from 'node:path'
 import type { Logger } from 'pino'
 import { Outbox } from './outbox.ts'
 
 /**
- * For every driver that has no outbox: nobody would ever deliver what is in one.
+ * Refuses a start with a driver that has no outbox: the charges in an old one would never be delivered.
  * @param folder the data folder, absolute
- * @throws {Error} charges wait there, or it can't be known: says where, and what to do
+ * @throws {Error} charges wait there, or the folder can't be read: says where, and what to do
  */
 export async function refuseUndelivered (folder: string, log: Pick<Logger, 'info' | 'warn' | 'error'>): Promise<void> {
   const workers = (await readdir(folder).catch(() => [])).filter((name) => /^worker-\d+$/.test(name))

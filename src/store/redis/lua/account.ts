@@ -1,5 +1,4 @@
-// Lua: one account. What every script about it begins with: its clock, its keys, its holds with their leases, and its
-// ledger.
+// Lua: one account. The beginning of every script about it: clock, keys, holds with their leases, and ledger.
 //
 // All keys of an account have the same hash tag, so that they lie in one slot of a cluster: {PREFIX:ACCOUNT}:NAME. The
 // scripts are told one of them, KEYS[1], and make the others from it. Amounts are text.
@@ -13,15 +12,15 @@
 //   ledger         stream  its entries
 import { arithmetic } from './arithmetic.ts'
 
-/** How long a hold or a slot belongs to a process that says nothing. */
+/** Life of a lease on a hold or a slot; its process renews it before. */
 export const LEASE_MS = 30_000
-/** An account of which nobody said anything for so long was silent, not its processes: Redis was away. */
+/** An account without any message for so long means that Redis was away, not that its processes died. */
 export const SILENCE_MS = 20_000
-/** Then those who live have so long to renew their leases. */
+/** After such a silence living processes have so long to renew their leases. */
 export const GRACE_MS = 15_000
-/** For so long it is known what a request was charged: longer than a client may repeat it. */
+/** Life of a charge's record by request id: longer than a client may repeat its request. */
 export const CHARGE_MS = 25 * 3_600_000
-/** For so long what a process has set aside is its, whether it is heard of or not. */
+/** Life of a budget set aside for a process, without renewal. */
 export const ASIDE_MS = 300_000
 
 /** ARGV[1]: milliseconds since the epoch in tests, else empty: Redis's own time. */
@@ -49,7 +48,7 @@ local function purse (key)
   return base .. 'key:' .. key
 end
 
--- A key and its day are counted from now on. Of days that are over, and months, what nobody holds is forgotten.
+-- Counts a key and its day from now on, and forgets days and months that are over and have no open hold.
 local function open (key, day, oldest)
   if redis.call('HSETNX', purse(key), 's', '0') == 1 then redis.call('SADD', base .. 'keys', key) end
   if day == '' or redis.call('HSETNX', purse(key), 's:' .. day, '0') == 0 then return end
@@ -75,7 +74,7 @@ local function add (field, key, day, nanos)
   end
 end
 
--- Negative: given back.
+-- Adds to the held sums. nanos negative: given back.
 local function reserve (key, day, nanos)
   redis.call('HINCRBY', account, 'held', nanos)
   add('h', key, day, nanos)
@@ -133,7 +132,7 @@ local function available ()
   return left
 end
 
--- Whether leases count. After a silence nobody's is over until those who live had time to renew theirs.
+-- Whether leases count. After a silence no lease is over until living processes had time to renew theirs.
 local function areLeasesKept ()
   local times = redis.call('HMGET', account, 'seen', 'grace')
   local seen, grace = tonumber(times[1] or now), tonumber(times[2] or 0)

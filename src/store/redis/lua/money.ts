@@ -3,9 +3,9 @@ import { REFUNDED_LATE, SETTLED_LATE } from '../../late-entries.ts'
 import { ASIDE_MS, LEASE_MS, ofAccount } from './account.ts'
 
 /**
- * name of kind and reference, kind, reference, nanos, text of the entry or nothing, whether it was booked before in a
- * Redis that is lost -> new, known, short: a debit of more than is there; or much: the balance would pass 2^63 - 1. A
- * debit that is told again takes what is left.
+ * name of kind and reference, kind, reference, nanos, text of the entry or nothing, 1: booked before in a Redis that
+ * may have lost it -> new; known; short: a debit of more than is available; much: the balance would pass 2^63 - 1. A
+ * debit booked before takes what is available.
  */
 const book = ofAccount(`
 local name, kind, reference, wanted, what = ARGV[2], ARGV[3], ARGV[4], number(ARGV[5]), ARGV[6]
@@ -26,8 +26,8 @@ return 'new'
 `)
 
 /**
- * What limits a hold: the balance, then the key's limits, the longest first; those that waiting cannot help are named
- * before the others. `own` is held by the same request already.
+ * The limits of a hold: the balance, then the key's limits, the longest period first. Refusals that waiting cannot help
+ * come before the others. `own`: held by the same request already.
  */
 const refusal = `
 local function limitsOf (key, day, ever, month, today)
@@ -65,7 +65,7 @@ local function refuse (balance, held, limits, used, nanos, own, needed)
 end
 `
 
-/** Reads only. Returns where it refuses, or there is a hold already. */
+/** Decides about a hold, and only reads. Returns from the script with a refusal, or where there is a hold already. */
 const judge = refusal + `
 local decision, id, key, asked, least = ARGV[2], ARGV[3], ARGV[4], number(ARGV[5]), number(ARGV[6])
 local day, oldest = ARGV[7], ARGV[8]
@@ -87,7 +87,7 @@ if isLess(ZERO, least) then
 end
 local refused = refuse(balance, held, limits, used, nanos, ZERO, asked)
 if refused then return refused end
--- What is free neither waits for anybody nor keeps anybody waiting; nor does what is only set aside.
+-- A free request neither waits for others nor keeps others waiting; nor does money that is only set aside.
 if isLess(ZERO, nanos) and isLess(balance, low) and isLess(number(sums[3] or '0'), held) then
   return { 'refused', 'low_balance', '', text(nanos), text(minus(balance, held)), text(held) }
 end
@@ -108,7 +108,7 @@ reserve(key, day, text(nanos))
 return { 'held', text(nanos) }
 `)
 
-/** The same: what `hold` would answer. */
+/** The result that `hold` would have now, in the same form. */
 const wouldHold = ofAccount(judge + `
 return { 'held', text(nanos) }
 `)
@@ -134,7 +134,7 @@ reserve(hold.k, hold.d, text(more))
 return { 'held', hold.n }
 `)
 
-/** Ends a request with a charge: shared with the end of a task. */
+/** Ends a request with a charge; shared with the end of a task. */
 export const settling = `
 local function setAside (id, nanos)
   save(id, { n = nanos })
@@ -186,18 +186,15 @@ end
 `
 
 /**
- * id, nanos within the hold, the rest, key, day, oldest day, text of the entry, what it was taken from that was set
- * aside -> what was charged.
+ * id, nanos within the hold, the rest, key, day, oldest day, text of the entry, id of the budget that the hold was
+ * taken from -> charge.
  */
 const settle = ofAccount(settling + `
 local id = ARGV[2]
 return settle(id, load(id), ARGV[3], ARGV[4], ARGV[5], ARGV[6], ARGV[7], ARGV[8], ARGV[9])
 `)
 
-/**
- * id, nanos: so much is set aside for a process from now on, where there is four times as much for anybody, else
- * nothing -> how much.
- */
+/** id, nanos: sets so much aside for a process, where four times as much is available, else nothing -> amount. */
 const setAside = ofAccount(settling + `
 sweep()
 local id, wanted = ARGV[2], number(ARGV[3])
@@ -209,7 +206,7 @@ setAside(id, ARGV[3])
 return ARGV[3]
 `)
 
-/** id: gives a hold back of which nothing was charged. */
+/** id: gives back a hold without a charge. */
 const release = ofAccount(`
 local id = ARGV[2]
 local hold = load(id)
@@ -217,7 +214,8 @@ if hold and not hold.t then drop(id, hold) end
 `)
 
 /**
- * id, key, day, text of the entry: gives a charge back, once; or the hold, and then a charge that comes later is none.
+ * id, key, day, text of the entry: refunds a charge, once; or gives back the hold, and a later settlement charges
+ * nothing.
  */
 const refund = ofAccount(`
 local id, key, day = ARGV[2], ARGV[3], ARGV[4]
@@ -238,7 +236,7 @@ if hold and not hold.t then drop(id, hold) end
 remember(id, 'r', '0')
 `)
 
-/** id, nanos within the hold, the rest, text of the entry: what a kill would be charged. */
+/** id, nanos within the hold, the rest, text of the entry: the charge if the process dies. */
 const progress = ofAccount(`
 local hold = load(ARGV[2])
 if not hold or hold.t then return end
@@ -255,7 +253,8 @@ for i = 3 + count, #ARGV, 2 do redis.call('ZADD', base .. 'slot:' .. ARGV[i], no
 `)
 
 /**
- * -> how many holds were swept; or -1: there are some, of which it can't be said yet whether their processes are gone.
+ * -> number of holds that were swept; or -1: there are leases, of which it is unknown yet whether their processes are
+ * dead.
  */
 const sweep = ofAccount(`
 local swept = sweep()
@@ -263,9 +262,7 @@ if swept < 0 and redis.call('ZCARD', leases) == 0 then return 0 end
 return swept
 `)
 
-/**
- * -> what is kept, and the last entry that it is the sum of: balance, id of the entry, then id and fields of each key.
- */
+/** -> stored sums, and the last entry in them: balance, id of the entry, then id and fields of each key. */
 const sums = ofAccount(`
 local last = redis.call('XREVRANGE', base .. 'ledger', '+', '-', 'COUNT', 1)[1]
 local found = { redis.call('HGET', account, 'balance') or '0', last and last[1] or '0-0' }

@@ -4,17 +4,17 @@
 //   tasks          sorted set  of their ids, by when they were created
 //   tasked         hash        the task of a request
 //   answers, answer_times      hash, sorted set    by the client's name for the request
-//   claim:NAME     string      until when that name is a request's that is served now, and which
+//   claim:NAME     string      end of the lease on that name, and the id of the request that is served under it
 //
-// And in a slot of their own, all that are open, for whoever watches them: {PREFIX}:open, a sorted set of "ACCOUNT ID"
-// by the end of the watcher's lease, and {PREFIX}:watchers, a hash of who that is.
+// The open tasks of all accounts lie in a slot of their own: {PREFIX}:open, a sorted set of "ACCOUNT ID" by the end of
+// the watching process's lease, and {PREFIX}:watchers, a hash of the process that watches each.
 import { LEASE_MS, ofAccount, timed } from './account.ts'
 import { settling } from './money.ts'
 
-/** A claim is looked at for so long, and good for as long as a lease. */
+/** A claim is kept for so long, and is valid for as long as a lease. */
 const CLAIM_MS = 600_000
 
-/** request id, task, nanos, created, text -> whether its hold is the task's now. */
+/** request id, task, nanos, created, text -> whether the hold is the task's now. */
 const openTask = ofAccount(`
 local id, task, nanos = ARGV[2], ARGV[3], ARGV[4]
 local hold = load(id)
@@ -41,8 +41,8 @@ if redis.call('HGET', task, 'is_open') == '1' then redis.call('HSET', task, 'tex
 `)
 
 /**
- * task, text, whether it is charged, nanos within its hold, the rest, day, oldest day, text of the entry -> what was
- * charged; nothing: none is open.
+ * task, text, whether it is charged, nanos within its hold, the rest, day, oldest day, text of the entry -> charge;
+ * nothing: the task is not open.
  */
 const endTask = ofAccount(settling + `
 local task = base .. 'task:' .. ARGV[2]
@@ -71,12 +71,12 @@ local function forget (task)
 end
 `
 
-/** task -> whether it was over. */
+/** task -> whether it was over, and is removed. */
 const removeTask = ofAccount(forgetting + `
 return forget(ARGV[2]) and 1 or 0
 `)
 
-/** request id, task: whether it was opened or not, there is none, nor a hold. */
+/** request id, task: removes the task and the hold, whether or not the task had been opened. */
 const untask = ofAccount(forgetting + `
 local id, task = ARGV[2], ARGV[3]
 local hold = load(id)
@@ -88,7 +88,7 @@ end
 if not outcome(id) then remember(id, 'r', '0') end
 `)
 
-/** milliseconds since the epoch -> ids of tasks that were created before, and are forgotten. */
+/** milliseconds since the epoch -> ids of the tasks created before that, which are forgotten. */
 const forgetTasks = ofAccount(forgetting + `
 local forgotten = {}
 for _, task in ipairs(redis.call('ZRANGEBYSCORE', base .. 'tasks', '-inf', '(' .. ARGV[2], 'LIMIT', 0, 1000)) do
@@ -97,7 +97,7 @@ end
 return forgotten
 `)
 
-/** limit, order, id of a task or nothing -> id and fields of each; nothing: the task is none of them. */
+/** limit, order, id of a task or nothing -> id and fields of each; nothing: the id is no task of the account. */
 const listTasks = ofAccount(`
 local from = 0
 local isDescending = ARGV[3] == 'desc'
@@ -121,7 +121,7 @@ redis.call('HSET', base .. 'answers', ARGV[2], ARGV[4])
 redis.call('ZADD', base .. 'answer_times', ARGV[3], ARGV[2])
 `)
 
-/** name -> the answer, if its request was charged and not given back, or became a task. */
+/** name -> the answer, if its request was charged and not refunded, or became a task. */
 const answer = ofAccount(`
 local found = redis.call('HGET', base .. 'answers', ARGV[2])
 if not found then return false end
@@ -141,14 +141,14 @@ end
 return count
 `)
 
-/** name, request id -> whether it is the one that is served. */
+/** name, request id -> whether the name is claimed for this request. */
 const claim = ofAccount(`
 local key = base .. 'claim:' .. ARGV[2]
 local isKept = areLeasesKept()
 local holder = redis.call('GET', key)
 if holder then
   local till, id = string.match(holder, '^(%d+) (.*)$')
-  -- After an outage its charge may be on its way still.
+  -- After an outage the charge of the request before may still be on its way.
   if id ~= ARGV[3] and (tonumber(till) > now or not isKept) then return 0 end
 end
 redis.call('SET', key, string.format('%.0f %s', now + ${LEASE_MS}, ARGV[3]), 'PX', ${CLAIM_MS})
@@ -162,7 +162,7 @@ local holder = redis.call('GET', key)
 if holder and string.match(holder, '^%d+ (.*)$') == ARGV[3] then redis.call('DEL', key) end
 `)
 
-/** who, then "ACCOUNT ID" of each -> those that somebody else watches by now. */
+/** process id, then "ACCOUNT ID" of each -> the tasks that another process has taken over. */
 const watchTasks = timed(`
 local watchers = string.gsub(KEYS[1], 'open$', 'watchers')
 local lost = {}
@@ -178,7 +178,7 @@ end
 return lost
 `)
 
-/** who -> those that nobody watches: they are his now. */
+/** process id -> tasks whose lease is over: this process watches them now. */
 const takeTasks = timed(`
 local watchers = string.gsub(KEYS[1], 'open$', 'watchers')
 local found = redis.call('ZRANGEBYSCORE', KEYS[1], '-inf', now, 'LIMIT', 0, 500)
@@ -189,7 +189,7 @@ end
 return found
 `)
 
-/** whether they are over, then "ACCOUNT ID" of each: nobody watches them any more. */
+/** 1: the tasks are over, or 0: another process may take them; then "ACCOUNT ID" of each: ends the lease on them. */
 const leaveTasks = timed(`
 local watchers = string.gsub(KEYS[1], 'open$', 'watchers')
 for i = 3, #ARGV do
