@@ -63,15 +63,24 @@ export const keyPolicy = definePlugin<Options>({
   },
   reads: [ApiKey, Model],
   enforces: ['allowed_models', 'allowed_clients', 'ip_whitelist', 'allowed_origins', 'streaming'],
-  create ({ require_origin: isOriginRequired, clients = [] }, config) {
+  create ({ require_origin: isOriginRequired, clients = [] }, config, { log }) {
     const known = new Map([...presets, ...clients].map((client) => [client.id, client]))
     const trusted = compileNetworks(config.server.trusted_proxies)
     // Those of gateway.yaml now, so that a bad one refuses the configuration; auth hands out copies of them, without
     // the secret.
-    for (const [index, key] of config.keys.entries()) compile(key, `/keys/${index}`, known)
+    for (const [index, key] of config.keys.entries()) {
+      compile(key, known, (entry, at) => {
+        throw new PartError(`/keys/${index}/allowed_clients/${at}`,
+          `there is no well-known client ${quote(entry)}, and a pattern for user agents has "*" or "/" in it`,
+          suggest(entry, [...known.keys()], known.size))
+      })
+    }
     // In the order of src/README.md#check-order. What does not limit a key is not in its chain.
     const perKey = (key: KeyConfig): KeyHooks => {
-      const { networks, origins, isClient } = compile(key, '', known)
+      const { networks, origins, isClient } = compile(key, known, (entry) => {
+        log.warn({ key: key.id, client: entry }, 'allowed_clients names a client that is no longer in the clients of ' +
+          'key-policy: no request is its')
+      })
       const isFreeOnHead = networks === undefined && origins === undefined && isClient === undefined
       return {
         ...(!isFreeOnHead && {
@@ -123,20 +132,17 @@ interface Policy {
   readonly isClient: ClientTest | undefined
 }
 
-/**
- * @param path of the key in the configuration
- * @throws {PartError} a client that there is not: its key would be locked
- */
-function compile (key: KeyConfig, path: string, known: ReadonlyMap<string, Client>): Policy {
+/** @param onUnknown told of an entry that names no client, and its index; what it names fits no request */
+function compile (
+  key: KeyConfig, known: ReadonlyMap<string, Client>, onUnknown: (entry: string, at: number) => void
+): Policy {
   return {
     networks: key.ip_whitelist && compileNetworks(key.ip_whitelist),
     origins: key.allowed_origins && new Set(key.allowed_origins.map(canonical)),
-    isClient: key.allowed_clients && compileClients(key.allowed_clients.map((entry, index) => {
+    isClient: key.allowed_clients && compileClients(key.allowed_clients.flatMap((entry, at) => {
       const client = known.get(entry.toLowerCase()) ?? readPattern(entry)
-      if (client !== undefined) return client
-      throw new PartError(`${path}/allowed_clients/${index}`,
-        `there is no well-known client ${quote(entry)}, and a pattern for user agents has "*" or "/" in it`,
-        suggest(entry, [...known.keys()], known.size))
+      if (client === undefined) onUnknown(entry, at)
+      return client ?? []
     }))
   }
 }

@@ -1,5 +1,6 @@
 // The admin API over real sockets, on the real gateway with both stores: accounts and keys are made, used, changed, and
 // told of.
+import { readFileSync } from 'node:fs'
 import t, { type Test } from 'tap'
 import { gateway, messagesRequest, yaml, type TestGateway } from '../support/gateway.ts'
 import { answer, upstream } from '../support/upstream.ts'
@@ -171,6 +172,24 @@ t.test('the limits of a managed key hold as those of a declared one, and change 
   t.equal(await use(secret, { 'user-agent': 'mine/1' }), 402)
   await ask('PATCH', '/keys/k', { usage_limit_usd: null, rate_limit: 1 })
   t.equal(await use(secret, { 'user-agent': 'mine/1' }), 429, 'what was counted before counts')
+})
+
+t.test('a client that is taken out of the configuration is none of a managed key\'s any more', async (t) => {
+  const own = await admin(t)
+  const { ask, use, logged } = own
+  const without = readFileSync(own.file, 'utf8')
+  const withMine = without.replace(' key-policy,',
+    ' { use: key-policy, with: { clients: [{ id: mine, match: [mine] }] } },')
+  t.not(withMine, without)
+  await own.rewrite(withMine)
+  const { secret } = (await ask('POST', '/keys', { id: 'k', account: 'acme', allowed_clients: ['mine', 'curl'] }))
+    .body as { readonly secret: string }
+  t.equal(await use(secret, { 'user-agent': 'mine' }), 200)
+  await own.rewrite(without)
+  t.equal(await use(secret, { 'user-agent': 'mine' }), 403)
+  t.equal(await use(secret, { 'user-agent': 'curl/8' }), 200, 'the others are')
+  t.match(logged.filter(({ level }) => level === 40), [{ key: 'k', client: 'mine' }])
+  t.match(await ask('PATCH', '/keys/k', { allowed_clients: ['mine'] }), { status: 400 })
 })
 
 t.test('expiry and grace end at their time', async (t) => {
