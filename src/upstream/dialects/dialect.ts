@@ -1,5 +1,5 @@
-// What a dialect is: from the inner language (messages style) to the vendor's, and back. Pure: no file, no connection,
-// no clock.
+// The interface of a dialect: translates from the inner language (messages style) to the vendor's, and back. Pure: no
+// file, no connection, no clock.
 import type { Exchange } from '../../core/exchange.ts'
 import type { Attempt } from '../../core/facts.ts'
 import type { MadeImages } from '../../core/made-images.ts'
@@ -9,31 +9,31 @@ import type { Upstream } from '../../core/upstream.ts'
 export interface DialectModule {
   /**
    * The request to the upstream, for one attempt.
-   * @throws {GatewayError} what the client sent can't be said in this dialect
+   * @throws {GatewayError} the client's request can't be expressed in this dialect
    */
   encode (exchange: Exchange, attempt: Attempt, upstream: Upstream): UpstreamRequest
   /**
    * A whole JSON answer as messages style.
-   * @throws {ErrorReply} an error all the same; {Error} it is not what the dialect says
+   * @throws {ErrorReply} an error in a 200; {Error} it is no answer of this dialect
    */
   decodeReply (body: unknown, exchange: Exchange): unknown
   /**
-   * A whole answer that is images, in the place of `decodeReply`: their base64 stays bytes.
-   * @throws {Error} it is not what the dialect says
+   * A whole answer with images, in the place of `decodeReply`: their base64 stays bytes.
+   * @throws {Error} it is no answer of this dialect
    */
   decodeImages? (chunks: readonly Buffer[], exchange: Exchange): MadeImages
-  /** A whole answer that is a task, likewise. */
+  /** A whole answer with a task, in the place of `decodeReply`. */
   decodeTask? (chunks: readonly Buffer[]): unknown
-  /** bytes of a whole answer; absent: as of a text */
+  /** limit of a whole answer in bytes; absent: that of text */
   readonly replyLimit?: number
   /**
-   * Fresh state for one stream: one event in, none or many in messages style out. A throw: not what the dialect says.
-   * `end` is asked when the upstream says nothing more, for whatever reason: absent, or without a terminal event from
-   * it, the answer is incomplete.
+   * A decoder with fresh state for one stream: one event in, none or many in messages style out. A throw: no event of
+   * this dialect. `end` is called when the upstream's stream is over, for whatever reason: without it, or without a
+   * terminal event from it, the answer is incomplete.
    */
   decodeStream (exchange: Exchange): StreamTransformer
   /**
-   * Absent: nobody who speaks it counts the tokens of a request. Asked only where the upstream is configured to
+   * Absent: no vendor of this dialect counts the tokens of a request. Called only where the upstream is configured to
    * count.
    */
   readonly countTokens?: {

@@ -1,5 +1,5 @@
-// A client's body on its way to an upstream: as it came, but for some fields. It may have thousands of them, so it is
-// printed, and not copied.
+// A client's body on its way to an upstream, unchanged but for some fields. It may have thousands of fields, so it is
+// printed field by field, and not copied.
 import { isGiven, type Json } from '../../base/json.ts'
 import type { UpstreamRequest } from '../../core/plugin.ts'
 
@@ -9,13 +9,10 @@ export class PassedRequest implements UpstreamRequest {
   readonly headers: Record<string, string>
   readonly #own: Json
   readonly #changes: Json
-  /** somebody has looked at it, or put another in its place */
+  /** made when a plugin has read or replaced the body */
   #body: Json | undefined
 
-  /**
-   * @param changes in the place of the body's own fields of these names; null and undefined leave a field out, as they
-   * do in the body
-   */
+  /** @param changes replace fields of the body; null and undefined remove a field, as they do in the body */
   constructor (path: string, headers: Record<string, string>, own: Json, changes: Json) {
     this.path = path
     this.headers = headers
@@ -23,7 +20,7 @@ export class PassedRequest implements UpstreamRequest {
     this.#changes = changes
   }
 
-  /** Made when a plugin asks for it. */
+  /** An object made on demand, for plugins. */
   get body (): Json {
     return this.#body ??= Object.fromEntries(this.#fields())
   }
@@ -49,7 +46,7 @@ export class PassedRequest implements UpstreamRequest {
   }
 }
 
-/** The JSON text of its body. */
+/** The JSON text of a request's body. */
 export function textOf (request: UpstreamRequest): string {
   return request instanceof PassedRequest ? request.text : JSON.stringify(request.body)
 }

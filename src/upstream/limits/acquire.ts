@@ -8,11 +8,11 @@ import type { Permit } from './permit.ts'
 import type { Upstream } from '../../core/upstream.ts'
 
 /**
- * Waits for a place, if it must.
+ * Acquires a permit for a target, after a place in the queue.
  * @param tried keys of the credentials that are out of the question
  * @param isBlamed the exchange has failed there before, by the target's fault
  * @returns undefined: the target can't be asked now, though it could before the wait
- * @throws {GatewayError} queue_full, queue_timeout; why the exchange can't go on
+ * @throws {GatewayError} queue_full, queue_timeout; the abort reason of the exchange
  */
 export async function acquire (
   exchange: Exchange,
@@ -30,13 +30,13 @@ export async function acquire (
 }
 
 /**
- * The same for bytes that are forwarded unread: there is only this one target, the route's.
- * @throws {GatewayError} model_overloaded: it can't be asked before its Retry-After
+ * The same for bytes that are forwarded unread: the route has only this one target.
+ * @throws {GatewayError} model_overloaded: the target takes no request before its Retry-After
  */
 export async function acquireUnread (exchange: Exchange, upstream: Upstream): Promise<Permit> {
   const { health } = upstreamsOf(exchange.snapshot.services)
   const model = exchange.route.name
-  // Before it waits: who may not go in anyway takes nobody's place in the queue.
+  // Before the queue: a request that will be refused anyway must not take a place.
   const permit = health.waitOf(upstream, model) > 0 ? undefined : await acquire(exchange, upstream, model)
   if (permit === undefined) {
     throw new GatewayError('model_overloaded', {
@@ -49,8 +49,8 @@ export async function acquireUnread (exchange: Exchange, upstream: Upstream): Pr
 }
 
 /**
- * A credential may not be allowed what a client asks for by a path of its own choice: that says nothing of what else it
- * is good for.
+ * Ends a permit after a failure. A refusal of a credential does not count against it, because the client chose the
+ * path: the credential may lack the right to that path only.
  */
 export function failUnread (permit: Permit, failure: UpstreamFailure, error: GatewayError): void {
   if (failure.kind === 'status' && [401, 402, 403].includes(failure.status)) permit.leave()

@@ -1,24 +1,27 @@
-// Leaves a target alone that fails, and lets one request at a time find out whether it answers again. No timers: it is
-// asked.
+// A circuit breaker: keeps requests from a failing target, and lets one probe at a time find out whether it has
+// recovered. No timers: its state is computed when it is asked.
 import type { BreakerConfig } from '../../config/config.ts'
 import { Recent } from './sliding-window.ts'
 
 export type BreakerState = 'closed' | 'open' | 'half_open'
 
-/** Milliseconds after which somebody who finds a probe running may look again: nobody knows when it will be over. */
+/**
+ * Milliseconds after which a request that finds a probe running may check again: the probe's end is not known in
+ * advance.
+ */
 const LOOK_MS = 250
 
 export class Breaker {
   readonly #recent = new Recent()
-  /** how often in a row it was opened; 0: it is closed */
+  /** times in a row that it was opened; 0: closed */
   #openings = 0
   /** milliseconds since the epoch, as every `now` here; never goes back (src/README.md#retry-time-grows) */
   #until = 0
-  /** how long it is open the first time, in milliseconds */
+  /** milliseconds that it is open the first time */
   #open = 0
-  /** until when the probe that runs is the only one; 0: none runs */
+  /** end of the running probe's exclusive time; 0: none runs */
   #probeUntil = 0
-  /** Counts up with every change of state: what was sent in an earlier one says nothing of this one. */
+  /** Counts changes of state: the result of a request from an earlier term says nothing about this one. */
   #term = 0
 
   state (now: number): BreakerState {
@@ -26,21 +29,21 @@ export class Breaker {
     return now < this.#until ? 'open' : 'half_open'
   }
 
-  /** Milliseconds until a request may go, at the latest; 0: now. */
+  /** An upper bound of the milliseconds until a request may go; 0: now. */
   recovery (now: number): number {
     return this.#openings === 0 ? 0 : Math.max(0, this.#until - now, this.#probeUntil - now)
   }
 
-  /** The same, but soon while a probe runs: it may be over at any time. */
+  /** As `recovery`, but short while a probe runs: it may end at any time. */
   wait (now: number): number {
     const recovery = this.recovery(now)
     return now < this.#until ? recovery : Math.min(LOOK_MS, recovery)
   }
 
   /**
-   * To be called where nothing is to be waited for. A long answer may be a minute's work: the next probe goes while it
-   * runs.
-   * @returns the term, to be given back with what becomes of it
+   * Begins a request, or the probe; only when `wait` is 0. A probe is exclusive for `open` only, because a long answer
+   * may take minutes: the next probe goes while it runs.
+   * @returns the term, to be passed with the result
    */
   enter (now: number): number {
     if (this.#openings > 0) this.#probeUntil = now + this.#open
@@ -48,7 +51,7 @@ export class Breaker {
   }
 
   /**
-   * The answer has begun: a probe has shown enough, however long the rest of it takes.
+   * The answer has begun, which is enough to close it after a probe, however long the rest takes.
    * @returns the term from here on
    */
   begin (term: number): number {
@@ -64,8 +67,8 @@ export class Breaker {
   }
 
   /**
-   * @param isNews false: of a request that has failed here before; only of a probe that says something
-   * @returns for how many milliseconds it is open now; undefined: it was not opened by this
+   * @param isNews false: this request has failed here before, so the failure counts only for a probe
+   * @returns milliseconds that it is open now; undefined: this failure did not open it
    */
   fail (
     term: number,
@@ -86,12 +89,12 @@ export class Breaker {
     return this.#until - now
   }
 
-  /** It said nothing about the target: the next may be the probe. */
+  /** A request that ended without a verdict on the target: the next one may be the probe. */
   leave (term: number): void {
     if (term === this.#term) this.#probeUntil = 0
   }
 
-  /** What ended within the window, and how much of it failed. */
+  /** Requests that ended within the window, and how many of them failed. */
   count (window: number, now: number): { readonly all: number, readonly marked: number } {
     return this.#recent.count(window, now)
   }

@@ -1,6 +1,6 @@
-// What is known of each target (a model of an upstream): how it fares, what runs there, which of the upstream's
-// credentials may be used. Outlives reloads; settings come with each question, from the snapshot of the request that
-// asks. No timers: the clock is looked at.
+// Health of each target (a model of an upstream): its breaker, its load, and which of the upstream's credentials are
+// usable. Outlives reloads; settings come with each call, from the snapshot of the calling request. No timers: states
+// expire by the clock.
 import type { Config } from '../../config/config.ts'
 import { Aside } from './cooldown.ts'
 import { Breaker, type BreakerState } from './breaker.ts'
@@ -10,38 +10,38 @@ import { RetryBudget } from './retry-budget.ts'
 
 export interface TargetView {
   readonly upstream: string
-  /** or the route that is forwarded there unread */
+  /** model, or the forward route */
   readonly model: string
   readonly breaker: BreakerState
   readonly running: number
-  /** within the breaker's window */
+  /** attempts that ended within the breaker's window */
   readonly ended: number
   readonly failed: number
   /** milliseconds until it takes a request */
   readonly wait: number
-  /** absent: none has failed since the process knows it */
+  /** absent: no attempt has failed since the process started */
   readonly lastError?: FailedAttempt
 }
 
 export interface CredentialView {
   readonly upstream: string
-  /** "headers": the upstream's own, where it has no others */
+  /** "headers" for an upstream without named credentials */
   readonly id: string
   readonly running: number
-  /** milliseconds until it may be used for everything, or for the last of the models that it may not be used for now */
+  /** milliseconds until it may be used for all models: refused as a whole, or for the last of its models */
   readonly wait: number
 }
 
-/** All that is known of one upstream. */
+/** State of one upstream. */
 interface UpstreamHealth {
   readonly url: string
   readonly targets: Map<string, Target>
-  /** by the key of the credential */
+  /** by the credential's `key` */
   readonly accounts: Map<string, Account>
   readonly budget: RetryBudget
 }
 
-/** Of a snapshot. */
+/** The part of a snapshot that `retain` needs. */
 interface Live {
   readonly config: Pick<Config, 'models' | 'routes'>
   readonly upstreams: ReadonlyMap<string, Upstream>
@@ -58,14 +58,14 @@ export class Health implements TargetHealth {
     this.#log = log
   }
 
-  /** Attempts that run there. */
+  /** Attempts in progress at a target. */
   loadOf (upstream: string, model: string): number {
     return this.#known.get(upstream)?.targets.get(model)?.running ?? 0
   }
 
   /**
-   * Milliseconds until an attempt may go there; 0: now. Looks, and changes nothing.
-   * @param tried credentials that are out of the question; Infinity where no other is left
+   * Milliseconds until an attempt may go to a target; 0: now. Changes nothing.
+   * @param tried keys of the credentials that are out of the question; Infinity where no other is left
    */
   waitOf (upstream: Upstream, model: string, tried: ReadonlySet<string> = NONE): number {
     const known = this.#known.get(upstream.name)
@@ -80,21 +80,21 @@ export class Health implements TargetHealth {
   }
 
   /**
-   * Milliseconds until an attempt may go there, at the latest: what a client is told. While a probe runs that is longer
-   * than `waitOf`, which may find it over.
+   * An upper bound of the milliseconds until an attempt may go to a target, for Retry-After. While a probe runs it is
+   * longer than `waitOf`, because the probe may end sooner.
    */
   recoveryOf (upstream: Upstream, model: string): number {
     const breaker = this.#known.get(upstream.name)?.targets.get(model)?.breaker
     return Math.max(this.waitOf(upstream, model), breaker?.recovery(this.#now()) ?? 0)
   }
 
-  /** Whether it takes an attempt now that is not to find out whether it answers again. */
+  /** Whether a target takes an ordinary attempt now: its breaker is closed, so it needs no probe. */
   isWell (upstream: Upstream, model: string): boolean {
     const breaker = this.#known.get(upstream.name)?.targets.get(model)?.breaker
     return this.waitOf(upstream, model) === 0 && (breaker === undefined || breaker.state(this.#now()) === 'closed')
   }
 
-  /** For the log: what keeps an attempt from going there now; undefined: nothing does. */
+  /** What keeps an attempt from a target now, for the log; undefined: nothing. */
   reasonOf (upstream: Upstream, model: string): string | undefined {
     if (this.waitOf(upstream, model) === 0) return undefined
     const known = this.#known.get(upstream.name)
@@ -108,11 +108,11 @@ export class Health implements TargetHealth {
   }
 
   /**
-   * Takes a credential, and the place of the probe where the target is tried again.
-   * @param tried keys of the credentials that this request has had there
-   * @param onOver called with the end of the permit, once
+   * Takes a permit: a credential, and the place of the probe where the breaker is not closed.
+   * @param tried keys of the credentials that this request has used there
+   * @param onOver called once, when the permit ends
    * @param isBlamed this request has failed there before, by the target's fault
-   * @returns undefined: not now
+   * @returns undefined: the target can't be asked now
    */
   enter (
     upstream: Upstream,
@@ -139,23 +139,23 @@ export class Health implements TargetHealth {
     return place && new Run(place, this.#now, this.#log, onOver)
   }
 
-  /** What an attempt there came to; of one that nobody has asked for nothing is kept. */
+  /** Keeps a target's last failure; a target that has never been entered has no record. */
   noteFailure (attempt: FailedAttempt): void {
     const target = this.#known.get(attempt.upstream)?.targets.get(attempt.model)
     if (target !== undefined) target.lastError = attempt
   }
 
-  /** A request is sent there for the first time. */
+  /** Counts a first attempt in the retry budget. */
   deposit (upstream: Upstream): void {
     this.#of(upstream).budget.deposit(this.#now())
   }
 
-  /** Whether one may be sent there again; counts it if so. */
+  /** Whether the retry budget allows one more attempt; counts it if so. */
   mayRepeat (upstream: Upstream): boolean {
     return this.#of(upstream).budget.take(upstream.config.retries, this.#now())
   }
 
-  /** Forgets what the configuration that is live now does not have. */
+  /** Forgets upstreams and targets that the live configuration does not have. */
   retain ({ config, upstreams }: Live): void {
     const models = modelsOf(config)
     for (const [name, known] of this.#known) {
@@ -204,7 +204,7 @@ export class Health implements TargetHealth {
 
   #of ({ name, config: { url } }: Upstream): UpstreamHealth {
     let known = this.#known.get(name)
-    // Another address is another vendor, maybe.
+    // A new address may be another vendor: the state starts afresh.
     if (known?.url !== url) {
       this.#known.set(name, known = { url, targets: new Map(), accounts: new Map(), budget: new RetryBudget() })
     }
@@ -229,7 +229,7 @@ function waitFor (
   return Math.max(known?.accounts.get(key)?.refused.wait(now) ?? 0, target?.asides.get(key)?.wait(now) ?? 0)
 }
 
-/** What each upstream is asked for: models, and routes that are forwarded unread. */
+/** Targets of each upstream: models, and forward routes. */
 function modelsOf ({ models, routes }: Live['config']): ReadonlyMap<string, ReadonlySet<string>> {
   const found = new Map<string, Set<string>>()
   const add = (upstream: string, model: string): void => {

@@ -1,9 +1,9 @@
-// How much each upstream gets at a time, and who waits for it: fair between accounts. Outlives reloads; limits come
-// with each question, from the snapshot of the request that asks, and those of the newest snapshot hold for all.
+// The fair queues of upstreams: a concurrency limit for each, shared fairly between accounts. They outlive reloads;
+// limits come with each request's snapshot, and those of the newest snapshot hold for all.
 //
-// A free place goes to the waiting account that runs least there; of equals, to the one whose last turn is longest ago.
-// Within an account who came first is let in first. So an account that sends fifty times its share waits for itself,
-// and not the others for it.
+// A free place goes to the waiting account with the fewest running requests there; of equals, to the one whose last
+// turn is longest ago. Within an account the order is first in, first out. So an account that sends fifty times its
+// share waits behind itself, and the others do not.
 import type { Config, UpstreamLimits } from '../../config/config.ts'
 import { GatewayError } from '../../errors.ts'
 import type { Exchange } from '../../core/exchange.ts'
@@ -27,15 +27,15 @@ export class FairQueues {
     this.#timer = timer
   }
 
-  /** Whether one would be let in without waiting. */
+  /** Whether a request would be admitted without waiting. */
   hasRoom ({ name }: Upstream): boolean {
     return this.#queues.get(name)?.hasRoom ?? true
   }
 
   /**
-   * Lets the exchange in, at once or when it is its account's turn.
-   * @returns gives the place back; to be called once, more do nothing
-   * @throws {GatewayError} queue_full, queue_timeout; why the exchange can't go on, when it ends meanwhile
+   * Admits the exchange, at once or when its account has its turn.
+   * @returns gives the place back; later calls do nothing
+   * @throws {GatewayError} queue_full, queue_timeout; the abort reason of an exchange that ends meanwhile
    */
   enter ({ name, config: { limits } }: Upstream, exchange: Exchange): Awaitable<GiveBack> {
     let queue = this.#queues.get(name)
@@ -48,14 +48,14 @@ export class FairQueues {
     return queue.enter(exchange)
   }
 
-  /** How many wait, by upstream; of those that have limits and were asked. */
+  /** Lengths of the queues, by upstream; only of upstreams with limits that were asked. */
   waiting (): readonly (readonly [upstream: string, waiting: number])[] {
     return [...this.#queues].map(([name, { waiting }]) => [name, waiting])
   }
 
   /**
-   * A configuration went live: where a limit was raised, who waits is let in without another one coming first. Forgets
-   * what is gone.
+   * Applies the limits of a new configuration, so that a raised limit admits waiting requests at once, and forgets
+   * upstreams that are gone.
    */
   reload (upstreams: Config['upstreams'], generation: number): void {
     for (const [name, queue] of this.#queues) {
@@ -67,18 +67,18 @@ export class FairQueues {
   }
 }
 
-/** Of all upstreams without limits: nothing is made for a request there. */
+/** The release of a request at an upstream without limits: shared, so that none is made. */
 function nothingToGiveBack (): void {}
 
-/** Who pays, at one upstream; forgotten when nothing of it runs or waits there. */
+/** An account's requests at one upstream; forgotten when none runs or waits. */
 interface Account {
   readonly id: string
   running: number
   waiting: number
-  /** of those that wait: who came first, and who came last */
+  /** the ends of its list of waiting requests: the oldest, and the newest */
   first: Waiter | undefined
   last: Waiter | undefined
-  /** when it began to wait, was last let in, or last gave a place back: a count, not a time */
+  /** a count, not a time: set when it began to wait, was last admitted, or last gave a place back */
   turn: number
 }
 
@@ -89,23 +89,26 @@ interface Waiter {
   readonly since: number
   readonly resolve: (giveBack: GiveBack) => void
   readonly reject: (error: unknown) => void
-  /** stops the timer, and no longer listens for the exchange's end */
+  /** stops the timer and the listener for the exchange's end */
   readonly forget: () => void
   before: Waiter | undefined
   after: Waiter | undefined
 }
 
-/** Requests of which nobody knows who pays share one account. */
+/** The account of requests without an API key. */
 const NOBODY = ''
-/** How much one more place that became free says about how fast they do. */
+/** Weight of the newest interval in the average. */
 const NEWEST_SHARE = 1 / 8
 /**
- * Let in before others have a turn: each goes on at once, with a tenth of a millisecond of work (measured: 3,000
- * stopped all else for 385 ms).
+ * Admissions in one turn of the event loop: each goes on at once, with a tenth of a millisecond of work (measured:
+ * 3,000 stopped all else for 385 ms).
  */
 const AT_ONCE = 100
 
-/** One upstream's. While a place is free nobody waits, but for the turns that it takes to let in many. */
+/**
+ * The fair queue of one upstream. While a place is free no request waits, except for the turns that it takes to admit
+ * many.
+ */
 class FairQueue {
   readonly #name: string
   readonly #now: () => number
@@ -113,23 +116,25 @@ class FairQueue {
   readonly #onGone: () => void
   #limits: UpstreamLimits | undefined
   #generation = -1
-  /** no newer configuration has the upstream */
+  /** the upstream is in no newer configuration */
   #isRetired = false
   readonly #accounts = new Map<string, Account>()
   #running = 0
   #waiting = 0
   #turns = 0
-  /** accounts with somebody who waits: whose turn it is */
+  /** accounts with waiting requests, by whose turn is next */
   readonly #next = new Heap<Account>((one, other) =>
     one.running < other.running || (one.running === other.running && one.turn < other.turn)
   )
-  /** the same: who gives way when the queue is full */
+  /** the same accounts, by which one gives way when the queue is full */
   readonly #greediest = new Heap<Account>((one, other) => isGreedier(one, other, other.waiting))
-  /** since when all places are taken, or when one of them last became free; milliseconds since the epoch */
+  /**
+   * start of the current interval: when all places were taken, or one last became free; milliseconds since the epoch
+   */
   #fullSince = 0
-  /** milliseconds between two places that become free while all are taken, averaged; 0: not known yet */
+  /** average milliseconds between two places that become free while all are taken; 0: not known yet */
   #interval = 0
-  /** the next of those who may come in do so in the next turn */
+  /** a `setImmediate` that admits more is due */
   #goesOn = false
 
   constructor (name: string, now: () => number, timer: Timer, onGone: () => void) {
@@ -147,19 +152,21 @@ class FairQueue {
     return this.#running < (this.#limits?.concurrency ?? Infinity)
   }
 
-  /** It has no limits any more, and nothing of what they counted runs. */
+  /** Without limits or retired, and no request that they counted is left. */
   get isGone (): boolean {
     return (this.#limits === undefined || this.#isRetired) && this.#running === 0 && this.#waiting === 0
   }
 
-  /** Its last limits hold for those who still wait: the vendor is the same as before. */
+  /**
+   * The upstream has left the configuration: the last limits still hold for waiting requests, because the vendor is the
+   * same.
+   */
   retire (): void {
     this.#isRetired = true
   }
 
   /**
-   * What a newer configuration says; undefined: no limits. What runs is not ended, and what began without limits is not
-   * counted.
+   * Applies newer limits; undefined: none. Running requests go on, and those that began without limits are not counted.
    */
   limit (limits: UpstreamLimits | undefined, generation: number): void {
     if (generation <= this.#generation) return
@@ -206,7 +213,7 @@ class FairQueue {
     if (!this.hasRoom) this.#timeFreed()
     this.#running--
     account.running--
-    // Its turn is over, also where it is the only one: whoever else waits comes before it.
+    // Its turn is over, even where it is the only account: any other that waits comes first.
     account.turn = ++this.#turns
     this.#rank(account)
     this.#forgetIfEmpty(account)
@@ -230,8 +237,8 @@ class FairQueue {
   }
 
   /**
-   * In a full queue the newest of the greediest account gives way, unless the newcomer's would be as greedy then: else
-   * two would throw each other out for ever.
+   * Makes room in a full queue: the newest request of the greediest account gives way, unless the newcomer's account
+   * would be as greedy then: else two accounts would evict each other for ever.
    * @throws {GatewayError} queue_full
    */
   #makeWay (account: Account, exchange: Exchange): void {
@@ -297,8 +304,8 @@ class FairQueue {
   }
 
   /**
-   * Milliseconds until one more of this account would be let in, as fast as places become free: accounts take turns,
-   * and all wait for no more than all.
+   * Estimated milliseconds until one more request of this account would be admitted, at the pace at which places become
+   * free: accounts take turns, so at most as many go first as wait.
    */
   #wayTo (account: Account): number {
     const places = Math.min(this.#waiting, (account.waiting + 1) * this.#next.size) + 1
@@ -327,7 +334,7 @@ class FairQueue {
   }
 }
 
-/** By those that wait; of equals, by those that run. @param waiting of the other */
+/** Compares waiting requests; of equals, running ones. @param waiting of the other */
 function isGreedier (one: Account, other: Account, waiting: number): boolean {
   return one.waiting > waiting || (one.waiting === waiting && one.running > other.running)
 }

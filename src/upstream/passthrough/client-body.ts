@@ -1,4 +1,4 @@
-// The bytes of a client on their way to an upstream, unread.
+// A client's request body on its way to an upstream, unread.
 import type { IncomingMessage, ServerResponse } from 'node:http'
 import { Transform } from 'node:stream'
 import { sayContinue } from '../../base/expect-continue.ts'
@@ -6,8 +6,8 @@ import { type BodyLimits, type BodyMemory, Chunks, tooLarge } from '../../core/b
 import { GatewayError, toGatewayError } from '../../errors.ts'
 
 /**
- * Passes a client's bytes on up to a limit, and does not wait for ever for the next. Read before its release it holds
- * them: of a client whose bytes nobody reads nobody notices either that it has left.
+ * Passes a client's body on up to a limit, with a timeout for each next chunk. Until its release it reads and holds the
+ * bytes: the end of a client's connection is noticed only while its bytes are read.
  */
 export class ClientBody extends Transform {
   readonly #req: IncomingMessage
@@ -17,11 +17,11 @@ export class ClientBody extends Transform {
   readonly #idle: number
   #size = 0
   #timer: NodeJS.Timeout | undefined
-  /** undefined: passed on */
+  /** undefined: bytes pass */
   #held: Chunks | undefined = new Chunks()
-  /** bytes of the memory that are given back when the last one is gone */
+  /** bytes taken from the memory for bodies, given back on destroy */
   #taken = 0
-  /** what came last while it was held: there is no more */
+  /** the end that came while bytes were held */
   #end: (() => void) | undefined
 
   constructor (req: IncomingMessage, res: ServerResponse, { limit, idle, memory }: BodyLimits) {
@@ -33,16 +33,16 @@ export class ClientBody extends Transform {
     this.#idle = idle
   }
 
-  /** All that came was taken, and more is to come. */
+  /** All bytes received were taken, and the body is not complete. */
   get waitsForClient (): boolean {
     return this.readableLength === 0 && !this.readableEnded
   }
 
-  /** Nothing happens where it has begun, or is over. */
+  /** Starts the timeout and the reading. A no-op after the first call, or on a destroyed body. */
   begin (): void {
     if (this.#timer !== undefined || this.destroyed) return
     this.#timer = setTimeout(() => {
-      // Bytes that wait here wait for the upstream: then it is not the client who is slow.
+      // Bytes buffered here wait for the upstream: then the client is not the slow side.
       if (!this.waitsForClient) this.#timer!.refresh()
       else this.destroy(new GatewayError('request_timeout', { headers: { connection: 'close' } }))
     }, this.#idle)
@@ -50,7 +50,7 @@ export class ClientBody extends Transform {
     this.#req.pipe(this)
   }
 
-  /** From now on bytes pass. */
+  /** Passes the held bytes on, and the rest as it comes. */
   release (): void {
     const held = this.#held!.all()
     this.#held = undefined
@@ -67,7 +67,7 @@ export class ClientBody extends Transform {
     else done(this.#hold(this.#held, chunk))
   }
 
-  /** @returns why it can't */
+  /** @returns the error that refuses the chunk */
   #hold (held: Chunks, chunk: Buffer): GatewayError | undefined {
     const before = held.taken
     held.add(chunk)

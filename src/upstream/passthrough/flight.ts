@@ -28,7 +28,7 @@ const IDEMPOTENT = new Set(['GET', 'HEAD', 'OPTIONS', 'PUT', 'DELETE'])
 export interface FlightParts {
   readonly exchange: Routed
   readonly upstream: Upstream
-  /** undefined: asked in the client's place, past the limits of the upstream */
+  /** undefined: a request of the gateway's own, not counted by the upstream's limits */
   readonly permit: Permit | undefined
   readonly req: IncomingMessage
   readonly res: ServerResponse
@@ -41,17 +41,17 @@ export class Flight implements ProxiedRequest {
   readonly #parts: FlightParts
   readonly #answer = Promise.withResolvers<BytesReply>()
   readonly #deadline: Deadline | undefined
-  /** the head is handed over, or the failure */
+  /** the head was handed over, or the failure */
   #isDecided = false
   #outgoing: ClientRequest | undefined
   #incoming: IncomingMessage | undefined
   #timer: NodeJS.Timeout | undefined
-  /** of its connection, before the request was written there */
+  /** bytes read on its connection before the request was written */
   #bytesRead = 0
   #writtenAt = 0
-  /** it was sent a second time */
+  /** the request was sent a second time */
   #isAgain = false
-  /** how an answer ended that did not end well */
+  /** why an answer broke off */
   #broken: UpstreamFailure = { kind: 'reset', cause: new Error('the answer broke off') }
 
   constructor (parts: FlightParts) {
@@ -63,12 +63,12 @@ export class Flight implements ProxiedRequest {
       : undefined
   }
 
-  /** Resolves with the head of the answer; once. @throws {GatewayError} none came, or that of an error */
+  /** Resolves with the head of the answer; to be called once. @throws {GatewayError} no answer came, or an error */
   async send (): Promise<BytesReply> {
     const { exchange, upstream, req, body, own } = this.#parts
-    // Before the head: a failure. Behind it: an answer that breaks off.
+    // Before the head it is a failure; behind it, a broken answer.
     exchange.onAbort(() => { this.#breakOff(exchange.abortReason!) })
-    // On every path: also when a plugin refuses an answer that is there, or the answer is over before the request is.
+    // On every path: also when a plugin refuses an answer, or the answer is over before the request is.
     exchange.onFinish(() => { this.#close() })
     proxied.set(req, this)
     if (exchange.abortReason !== undefined) this.#breakOff(exchange.abortReason)
@@ -77,7 +77,7 @@ export class Flight implements ProxiedRequest {
       body.on('data', () => { this.#timer?.refresh() })
       this.#awaitHead()
       req.url = own?.path ?? below(upstream.basePath, exchange.received.path + exchange.received.query)
-      // Trap 4: http-proxy-3 forwards what is in req.headers, the client's key too. Only the allow-list stays.
+      // Trap 4: http-proxy-3 forwards all of req.headers, the client's key included. Only the allow-list stays.
       req.headers = { ...this.headers }
       this.#write(connectionsOf(upstream).agent, body)
     }
@@ -86,15 +86,15 @@ export class Flight implements ProxiedRequest {
 
   #write (agent: Agent, buffer: Readable): void {
     const { upstream, req, res } = this.#parts
-    // Trap 6: this switches every call to `fetch`, which hands over answers without their bodies. It is read at each
-    // call.
+    // Trap 6: this variable switches every call to `fetch`, which hands over answers without their bodies. It is read
+    // at each call.
     delete process.env['FORCE_FETCH_PATH']
     try {
       proxy.web(req, res, {
         target: upstream.origin,
         agent,
         changeOrigin: true,
-        // The address as it came: a parsed one is written anew, and means something else to a picky upstream.
+        // The address as received: a parsed and rewritten one can mean something else to an upstream.
         toProxy: true,
         // Trap 1: with its own piping a client of a dead upstream waits for ever. Trap 6: `fetch` is never set.
         selfHandleResponse: true,
@@ -108,7 +108,8 @@ export class Flight implements ProxiedRequest {
   }
 
   /**
-   * Trap 5: proxyTimeout would look like a reset. The upstream's time runs while it has all that the client has sent.
+   * The timeout of the first byte: trap 5, proxyTimeout would look like a reset. It runs while the upstream has all
+   * that the client has sent.
    */
   #awaitHead (): void {
     const { body, upstream: { config: { timeouts: { first_byte: firstByte } } } } = this.#parts
@@ -131,11 +132,11 @@ export class Flight implements ProxiedRequest {
       this.#write(connectionsOf(this.#parts.upstream).newAgent, Readable.from([]))
       return
     }
-    // An upstream that refuses early often stops reading too; what it said counts.
+    // An upstream that refuses early often stops reading too: its answer counts.
     if (this.#incoming === undefined) this.#fail(isGatewayError(error) ? error : failureOf(error))
   }
 
-  /** The upstream has closed a kept connection just when the request was written to it, and has not read it. */
+  /** Whether the upstream closed an idle connection just when the request was written to it, and has not read it. */
   #isLostRace (): boolean {
     const socket = this.#outgoing?.socket
     return this.#isRepeatable() && !this.#isAgain && !this.#isDecided && this.#incoming === undefined &&
@@ -144,8 +145,8 @@ export class Flight implements ProxiedRequest {
   }
 
   /**
-   * Nobody knows what a second one would do, unless the request says that it does nothing more (RFC 9110 9.2.2). Its
-   * body is gone.
+   * Whether the request may be sent twice: only if it is idempotent by its method or says so by a key (RFC 9110 9.2.2),
+   * because the first one may have been executed; and only without a body, which is gone.
    */
   #isRepeatable (): boolean {
     const { method, headers } = this.#parts.exchange.received
@@ -168,7 +169,8 @@ export class Flight implements ProxiedRequest {
       return
     }
     const isGood = status < 300 || status === 304
-    // What is asked in a client's place is no request of its own: nobody else can act on what is said of it.
+    // A failed request of the gateway's own is the gateway's error: its client can't act on what the upstream says
+    // about it.
     if (!isGood && (own !== undefined || !isOfRequest(status))) this.#failWithBody(response, status)
     else this.#handOver(response, status, isGood)
   }
@@ -180,14 +182,14 @@ export class Flight implements ProxiedRequest {
     })
   }
 
-  /** @param isGood the answer of an upstream that is well, not its refusal of this request */
+  /** @param isGood the answer of a healthy upstream, not its refusal of this request */
   #handOver (response: IncomingMessage, status: number, isGood: boolean): void {
     const { exchange, upstream, permit } = this.#parts
     this.#isDecided = true
     exchange.record.first_byte_at = performance.now()
     exchange.snapshot.services.metrics.attempt(upstream.name, 'ok')
     if (isGood) permit?.begin()
-    // A listener for data would start the flow before the writer is there to take it.
+    // A listener for data would start the flow before the writer is ready.
     response.pause()
     this.#watchSilence()
     response.on('data', () => {
@@ -215,8 +217,8 @@ export class Flight implements ProxiedRequest {
   }
 
   /**
-   * Traps 1 and 5: a dead upstream and a silent one must end the answer; our own timer tells them apart. It rests while
-   * a slow client holds the bytes back.
+   * The timeout between two chunks: traps 1 and 5, a dead or silent upstream must end the answer, and the gateway's own
+   * timer tells the two apart. It pauses while a slow client holds the bytes back.
    */
   #watchSilence (): void {
     const { idle } = this.#parts.upstream.config.timeouts
@@ -246,7 +248,7 @@ export class Flight implements ProxiedRequest {
     this.#answer.reject(error)
   }
 
-  /** Whatever is still open; what is over does not notice. */
+  /** Closes all that is still open; a no-op for what has ended. */
   #close (): void {
     const { permit, body, req } = this.#parts
     clearTimeout(this.#timer)
@@ -259,7 +261,7 @@ export class Flight implements ProxiedRequest {
   }
 }
 
-/** How long the whole is, for a client that asked for what is behind its end (RFC 9110 15.5.17). */
+/** The total size, for a client whose range is beyond the end (RFC 9110 15.5.17). */
 function pickRange ({ headers: { 'content-range': range } }: IncomingMessage): Readonly<Record<string, string>> {
   return range !== undefined && /^bytes \*\/\d+$/.test(range) ? { 'content-range': range } : {}
 }

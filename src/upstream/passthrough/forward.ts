@@ -1,4 +1,4 @@
-// The second way to an upstream: bytes that nobody here reads.
+// Forwards bytes to an upstream, unread.
 import type { IncomingMessage, ServerResponse } from 'node:http'
 import { type BodyLimits, tooLarge } from '../../core/body-memory.ts'
 import type { OwnRequest, Routed } from '../../core/endpoint.ts'
@@ -11,15 +11,15 @@ import { ClientBody } from './client-body.ts'
 import { Flight } from './flight.ts'
 
 /**
- * A path that could mean another one upstream than here: dot segments, encoded dots and slashes, empty segments, a
+ * Paths that an upstream could resolve to another one: dot segments, encoded dots and slashes, empty segments, a
  * fragment.
  */
 const ESCAPES = /\/\.{1,2}(?:[/;]|$)|%2e|%2f|%5c|[\\#]|\/\//i
 
 /**
  * Sends the request's bytes on, and resolves with the answer's head and its bytes, unread.
- * @param limits of the request body; its memory holds the bodies of those who wait for their turn
- * @param own what is asked in the place of the client's request, which has no body then
+ * @param limits of the request body; its memory holds the bodies of requests that wait in the queue
+ * @param own a request of the gateway's own in the place of the client's, which must have no body then
  * @throws {GatewayError} the upstream can't be asked now, failed before its head, or answered with an error; nothing
  * was written to the client
  */
@@ -33,13 +33,13 @@ export async function forward (
 ): Promise<BytesReply> {
   const configured = exchange.snapshot.upstreams.get(upstreamName)!
   refuseEscapes(exchange.received.path)
-  // Only `chunked` is a framing of this hop; what else was done to the bytes would reach the upstream unannounced.
+  // Only `chunked` is a framing of this hop; any other coding of the bytes would reach the upstream unannounced.
   if ((req.headers['transfer-encoding'] ?? 'chunked').trim().toLowerCase() !== 'chunked') {
     throw new GatewayError('bad_request', {
       message: 'The Transfer-Encoding is not supported. Send "chunked" or a Content-Length.'
     })
   }
-  // Without their framing headers its bytes would be read upstream as another request.
+  // The gateway's own request has no framing headers: a body's bytes would be read upstream as another request.
   if (
     own !== undefined &&
     (req.headers['transfer-encoding'] !== undefined || Number(req.headers['content-length'] ?? 0) > 0)
@@ -48,14 +48,13 @@ export async function forward (
   }
   if (Number(req.headers['content-length'] ?? 0) > limits.limit) throw tooLarge(limits.limit)
   const body = new ClientBody(req, res, limits)
-  // Whatever is wrong with it ends the exchange: also while that waits, and behind the head of an answer that came
-  // early.
+  // An error of the body aborts the exchange: also while it waits, and behind the head of an early answer.
   body.on('error', (error) => { exchange.abort(toGatewayError(error)) })
-  // Whoever need not wait has begun by then.
+  // A body released without a wait has begun by then.
   setImmediate(() => { body.begin() })
   let permit: Permit | undefined
   try {
-    // What is asked in a client's place has the credential that its subject was made with, whatever is known of it now.
+    // The gateway's own request carries the credential that its subject was made with, whatever its health.
     if (own === undefined) permit = await acquireUnread(exchange, configured)
     exchange.throwIfAborted()
     const { record } = exchange

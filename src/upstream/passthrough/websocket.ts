@@ -1,6 +1,6 @@
-// WebSockets of forward routes: the upgrade, then bytes both ways that nobody here reads. http-proxy-3 asks and joins
-// the two sides; what it would tell the client by itself is taken out of its hands: errors are shaped, the 101 has our
-// headers, and comes after the settlement.
+// WebSockets of forward routes: the upgrade, then bytes both ways, unread. http-proxy-3 sends the upgrade and joins the
+// two sides; its own messages to the client are suppressed: errors have the gateway's shape, and the 101 has the
+// gateway's headers and comes after the settlement.
 import { createHash } from 'node:crypto'
 import type { ClientRequest, IncomingMessage, ServerResponse } from 'node:http'
 import type { Socket } from 'node:net'
@@ -22,9 +22,12 @@ import { acceptable, returnable, upgradable } from '../transport/headers.ts'
 import type { Permit } from '../limits/permit.ts'
 import { connectionsOf } from '../pool.ts'
 
-/** An upstream that has agreed; the client does not know yet. */
+/** A WebSocket accepted by the upstream and not yet announced to the client. */
 export interface Tunnel {
-  /** Tells the client, and resolves when both sides are closed: with undefined if that was how WebSockets end. Once. */
+  /**
+   * Sends the client its 101, and resolves when both sides are closed: undefined if they were closed as WebSockets are.
+   * To be called once.
+   */
   join (): Promise<Broken | undefined>
 }
 
@@ -33,47 +36,47 @@ export interface Broken {
   readonly error: GatewayError
 }
 
-/** What a client sent with the upgrade, and the way back to it. */
+/** An upgrade request of a client, with its socket. */
 export interface Upgrade {
   readonly req: IncomingMessage
-  /** for errors: until `join` the socket is its */
+  /** for errors: it has the socket until `join` */
   readonly res: ServerResponse
   readonly socket: Socket
-  /** Once, before somebody else reads the socket: what has come by then is put back into it. */
+  /** Puts the bytes received so far back into the socket; to be called once, before another reader takes over. */
   handOver (): void
 }
 
 type Join = (response: IncomingMessage, socket: Socket, head: Buffer) => void
 
 /**
- * Bytes of a client that does not wait for its 101, as it must (RFC 6455 4.1). With more unread in its socket nobody
- * would notice that it leaves.
+ * Most bytes that are buffered of a client that sends before its 101, which it must not (RFC 6455 4.1). Beyond them the
+ * socket is not read, and the client's leaving is not noticed.
  */
 const EARLY_BYTES = 64 * 1024
-/** How long one side may take for the last bytes when the other is gone. */
+/** Milliseconds that one side has for the last bytes when the other is closed. */
 const LINGER_MS = 5000
-/** A peer that has vanished is noticed so much later, and ten probes. */
+/** TCP keep-alive: a vanished peer is noticed after so many milliseconds and ten probes. */
 const PROBE_MS = 30_000
 
 /** RFC 6455 1.3 */
 const GUID = '258EAFA5-E914-47DA-95CA-C5AB0DC85B11'
 
-/** An upgrade on its way, as the proxy tells of it. */
+/** An upgrade on its way, with the proxy's events. */
 interface ProxiedUpgrade {
   onRequest (request: ClientRequest): void
   onError (error: Error): void
 }
 
-/** By the client's request. */
+/** by the client's request */
 const proxied = new WeakMap<IncomingMessage, ProxiedUpgrade>()
 proxy.on('proxyReqWs', (request, req) => { proxied.get(req)?.onRequest(request) })
-// Trap 7: an error of the client's socket is emitted here, and without a listener it is thrown: the process ends.
+// Trap 7: errors of the client's socket are emitted here, and an error event without a listener ends the process.
 proxy.on('error', () => {})
 
 /**
- * Nobody else reads the socket before the two sides are joined, and who does not read is not told that the client has
- * left.
- * @param head what came behind the head
+ * Reads the socket before the two sides are joined, when it has no other reader: only a reader notices that the client
+ * has left.
+ * @param head bytes received behind the request's head
  */
 export function noticeEnd (socket: Socket, head: Buffer): Pick<Upgrade, 'handOver'> {
   const early = [head]
@@ -88,7 +91,7 @@ export function noticeEnd (socket: Socket, head: Buffer): Pick<Upgrade, 'handOve
   return {
     handOver () {
       socket.off('end', leave).off('data', keep).pause()
-      // What has ended takes nothing back; it is destroyed by now.
+      // A destroyed socket takes nothing back.
       if (bytes > 0 && !socket.destroyed) socket.unshift(Buffer.concat(early))
     }
   }
@@ -97,7 +100,7 @@ export function noticeEnd (socket: Socket, head: Buffer): Pick<Upgrade, 'handOve
 /**
  * Asks the upstream for a WebSocket.
  * @returns its answer, where that says what is wrong with the client's own request
- * @throws {GatewayError} it can't be asked now, refused or failed; nothing was written to the client
+ * @throws {GatewayError} the upstream can't be asked now, refused or failed; nothing was written to the client
  */
 export async function connectTunnel (
   exchange: Routed,
@@ -118,14 +121,14 @@ export async function connectTunnel (
   }
 }
 
-/** One upgrade at its upstream, until both sides are joined or it failed. */
+/** One upgrade at its upstream, until both sides are joined or it has failed. */
 class Handshake implements ProxiedUpgrade {
   readonly #exchange: Routed
   readonly #permit: Permit
   readonly #key: string
   readonly #upgrade: Upgrade
   readonly #answer = Promise.withResolvers<Tunnel | BytesReply>()
-  /** the upstream has agreed, or failed */
+  /** the upstream has accepted, or failed */
   #isDecided = false
   #outgoing: ClientRequest | undefined
   #far: Socket | undefined
@@ -148,7 +151,7 @@ class Handshake implements ProxiedUpgrade {
     exchange.onAbort(() => { this.#fail(exchange.abortReason!) })
     exchange.onFinish(() => {
       this.#close()
-      this.#permit.leave()                                    // where it never came to a join
+      this.#permit.leave()                                    // where it was never joined
     })
     proxied.set(this.#upgrade.req, this)
     if (exchange.abortReason !== undefined) this.#fail(exchange.abortReason)
@@ -165,7 +168,8 @@ class Handshake implements ProxiedUpgrade {
     try {
       proxy.ws(req, socket, Buffer.alloc(0), {
         target: upstream.origin,
-        // One that waited may be closed at the moment of the upgrade, and this one is never given back.
+        // A pooled connection may be closed at the moment of the upgrade, and an upgraded one never returns to the
+        // pool.
         agent: connectionsOf(upstream).newAgent,
         changeOrigin: true,
         toProxy: true,
@@ -179,7 +183,7 @@ class Handshake implements ProxiedUpgrade {
   }
 
   /**
-   * Trap 8: the proxy's listeners pass on what an upstream says in the place of a 101, as it is, and close the client's
+   * Replaces the proxy's listeners: trap 8, they pass on any answer in the place of a 101, and close the client's
    * socket on an error.
    */
   #listen (outgoing: ClientRequest): void {
@@ -200,9 +204,9 @@ class Handshake implements ProxiedUpgrade {
 
   #onUpgrade (response: IncomingMessage, far: Socket, head: Buffer, join: Join): void {
     clearTimeout(this.#timer)
-    far.on('error', () => {})                                 // until it is joined; then the proxy's and ours listen
+    far.on('error', () => {})                                 // until the join: then the proxy and `watch` listen
     this.#far = far
-    // Who does not prove that it has understood may read what follows as requests.
+    // A server without this proof did not understand the upgrade, and may read what follows as requests.
     if (
       this.#isDecided || response.headers.upgrade?.toLowerCase() !== 'websocket' ||
       response.headers['sec-websocket-accept'] !== proofOf(this.#key)
@@ -231,7 +235,7 @@ class Handshake implements ProxiedUpgrade {
     join(response, far, head)
     for (const side of [socket, far]) side.setKeepAlive(true, PROBE_MS)
     const broken = await watch(this.#exchange, socket, far, this.#permit.upstream.config.timeouts.websocket_idle)
-    // A server that its client made hang up, with bytes unread, resets too: that says nothing about it.
+    // A server whose client left with bytes unread sends a reset too: it is no failure of the server.
     if (broken?.by === 'upstream') this.#permit.leave()
     else this.#permit.succeed()
     return broken
@@ -278,14 +282,14 @@ class Handshake implements ProxiedUpgrade {
 }
 
 /**
- * Ends what is left of a pair, and tells how it came to that. Called when they are joined, in the same turn: its
+ * Closes the other side when one is closed, and resolves with how that came. To be called in the turn of the join: its
  * listener starts the flow.
  */
 function watch (exchange: Routed, near: Socket, far: Socket, idle: number): Promise<Broken | undefined> {
   const { promise, resolve } = Promise.withResolvers<Broken | undefined>()
   let broken: Broken | undefined
   const note = (by: Broken['by'], error: GatewayError): void => { broken ??= { by, error } }
-  /** What is on its way still arrives, where somebody takes it. */
+  /** Bytes on their way still arrive, where the peer takes them. */
   const end = (): void => {
     near.destroySoon()
     far.destroySoon()
@@ -301,7 +305,7 @@ function watch (exchange: Routed, near: Socket, far: Socket, idle: number): Prom
     end()
   }
   exchange.onAbort(onAbort)
-  if (exchange.abortReason !== undefined) onAbort()           // while it was settled
+  if (exchange.abortReason !== undefined) onAbort()           // it ended during the settlement
   near.on('error', (cause) => { note('client', new GatewayError('client_closed', { cause })) })
   far.on('error', (cause) => { note('upstream', new GatewayError('upstream_stream_interrupted', { cause })) })
   let open = 2
@@ -315,14 +319,14 @@ function watch (exchange: Routed, near: Socket, far: Socket, idle: number): Prom
       exchange.record.upstream_end_at = performance.now()
       resolve(broken)
     }
-    if (side.destroyed) queueMicrotask(closed)                // its `close` may have been
+    if (side.destroyed) queueMicrotask(closed)                // its `close` may have been emitted already
     else side.once('close', closed)
   }
   return promise
 }
 
 /**
- * RFC 6455 4.2.1
+ * Checks the client's handshake (RFC 6455 4.2.1).
  * @returns the client's key
  * @throws {GatewayError}
  */

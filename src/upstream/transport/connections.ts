@@ -1,5 +1,5 @@
 // The connections to one origin, made in one way: a pool for bodies that the pipeline reads, an agent for bytes that
-// pass unread. How old a connection may get, which was used before, and how all of them end.
+// pass unread. Knows their ages, which were used before, and how all of them are closed.
 import { Agent, type AgentOptions, type ClientRequest } from 'node:http'
 import type { LookupFunction, Socket } from 'node:net'
 import type { Duplex } from 'node:stream'
@@ -7,30 +7,33 @@ import { Client, type Dispatcher, Pool } from 'undici'
 import type { UpstreamConfig } from '../../config/config.ts'
 import { createDialer, type Dial } from './connect.ts'
 
-/** How long a connection of the agent may wait for its next request, if the upstream does not say. As undici's. */
+/**
+ * Milliseconds that a connection of the agent waits for its next request, if the upstream does not say. As undici's.
+ */
 const IDLE_MS = 4000
 
 /**
- * An upstream closes a connection that waits for its next request, and we write one at that moment: its reset comes at
- * once. What breaks later may have been worked on.
+ * Milliseconds after a write within which a reset is a lost race: the upstream closed an idle connection just when a
+ * request was written to it. A request whose connection breaks later may have been executed.
  */
 export const RACE_MS = 1000
 
 /**
- * While nobody knows whether an upstream speaks HTTP/2 undici makes one connection at a time, and all requests wait for
- * it; if it fails, all but one wait for the next (8.12). They give up this much later than the connection does.
+ * Milliseconds that a request waits for its connection beyond the connect timeout. Until undici knows whether an
+ * upstream speaks HTTP/2 it makes one connection at a time, and all requests wait for it; if it fails, all but one wait
+ * for the next (8.12).
  */
 const PATIENCE_MS = 500
 
-/** Hears which connection its request is written to, just before it is. */
+/** Receives the connection of its request, just before the request is written to it. */
 export interface LineUser {
   takeLine (line: Line): void
 }
 
-/** One connection of the pool at a time: made anew when it is gone. */
+/** One connection of the pool at a time: made anew when it is closed. */
 export class Line extends Client {
   #socket: Socket | undefined
-  /** written to the connection that there is */
+  /** requests written to the current connection */
   #requests = 0
 
   constructor (origin: string | URL, options: Client.Options, dial: Dial) {
@@ -45,7 +48,7 @@ export class Line extends Client {
     super(origin, { ...options, connect })
   }
 
-  /** Of a request that is about to be written: whether others were before it, and how many bytes have come so far. */
+  /** Counts a request that is about to be written: whether others came before it, and the bytes received so far. */
   use (): { readonly isReused: boolean, readonly bytesRead: number } {
     return { isReused: this.#requests++ > 0, bytesRead: this.bytesRead }
   }
@@ -67,7 +70,7 @@ export class Line extends Client {
   }
 }
 
-/** Speaks HTTP/1.1 only: what http-proxy-3 needs. */
+/** An agent that speaks HTTP/1.1 only, as http-proxy-3 needs. */
 class DialAgent extends Agent {
   readonly #dial: Dial
   readonly #maxAge: number
@@ -77,7 +80,7 @@ class DialAgent extends Agent {
     super({ keepAlive: true })
     this.#dial = dial
     this.#maxAge = maxAge
-    // node compares it with what is asked for; its types hide it
+    // node compares the protocol with the request's; its types hide it
     Object.assign(this, { protocol, defaultPort: protocol === 'https:' ? 443 : 80 })
   }
 
@@ -98,10 +101,10 @@ class DialAgent extends Agent {
     return undefined
   }
 
-  /** Too old: the next request asks the resolver anew. */
+  /** Closes connections that are too old, so that the next request resolves the name anew. */
   override keepSocketAlive (socket: Duplex): boolean {
     if (performance.now() - (this.#born.get(socket) ?? 0) > this.#maxAge) return false
-    // The hint of the upstream is heeded there; its types don't know that it answers.
+    // The base class heeds the upstream's keep-alive hint; its types hide the result.
     const isKept = (super.keepSocketAlive(socket) as unknown as boolean | undefined) === true
     const { timeout = 0 } = socket as Socket
     if (isKept && (timeout === 0 || timeout > IDLE_MS)) (socket as Socket).setTimeout(IDLE_MS)
@@ -109,7 +112,7 @@ class DialAgent extends Agent {
   }
 
   override reuseSocket (socket: Duplex, request: ClientRequest): void {
-    (socket as Socket).setTimeout(0)                          // waited long enough: now our own timers watch
+    (socket as Socket).setTimeout(0)                          // no longer idle: the gateway's own timers watch
     super.reuseSocket(socket, request)
   }
 }
@@ -121,12 +124,12 @@ export class Connections {
   readonly agent: Agent
   /** the same, with a new connection for each request */
   readonly newAgent: Agent
-  /** how long a request may wait for its connection: longer than it may take to make one */
+  /** milliseconds that a request may wait for its connection: longer than making one may take */
   readonly patience: number
   readonly #origin: string
   readonly #dial: Dial
   readonly #options: Client.Options
-  /** those beside the pool */
+  /** connections beside the pool */
   readonly #single = new Set<Line>()
 
   constructor (origin: string, config: UpstreamConfig, lookup?: LookupFunction) {
@@ -134,8 +137,8 @@ export class Connections {
     const { connection_age: maxAge } = config.timeouts
     this.#origin = origin
     this.#dial = createDialer(config, { http2, lookup })
-    // Our own timers replace undici's: they stop while we hold a stream back for a slow client (see call.ts).
-    // HTTP/1.1: one at a time, because an answer may stream for minutes and must not block another.
+    // The gateway's own timers replace undici's: they stop while a stream is held back for a slow client (see call.ts).
+    // Requests of HTTP/1.1 are not pipelined, because an answer may stream for minutes and must not block another.
     this.#options = { headersTimeout: 0, bodyTimeout: 0, allowH2: http2 }
     this.pool = new Pool(origin, {
       ...this.#options,
@@ -143,26 +146,26 @@ export class Connections {
       clientTtl: maxAge,
       factory: (url: URL, options: Client.Options) => new Line(url, options, this.#dial)
     })
-    // Without an agent of ours http-proxy-3 closes every upstream connection (src/README.md#trap-9).
+    // Without an own agent http-proxy-3 closes every upstream connection (src/README.md#trap-9).
     const dial = createDialer(config, { http2: false, lookup })
     this.agent = new DialAgent(new URL(origin).protocol, dial, maxAge)
     this.newAgent = new DialAgent(new URL(origin).protocol, dial, -1)
     this.patience = config.timeouts.connect * (config.proxy === undefined ? 1 : 2) + PATIENCE_MS
   }
 
-  /** A request on a connection of its own, which ends with it. */
+  /** Sends a request on a connection of its own, which is closed after it. */
   dispatchAlone (options: Dispatcher.DispatchOptions, handler: Dispatcher.DispatchHandler): void {
     const line = new Line(this.#origin, this.#options, this.#dial)
     this.#single.add(line)
     line.dispatch(options, handler)
     const over = (): void => { this.#single.delete(line) }
-    // Graceful: when the request is over.
+    // Graceful: closes when the request is over.
     line.close().then(over, over)
   }
 
-  /** What is in flight ends first. */
+  /** Closes all connections; requests in flight end first. */
   close (): void {
-    // There is nobody left to tell if it fails.
+    // A failure to close has no consequences.
     this.pool.close().catch(() => {})
     this.agent.destroy()
     this.newAgent.destroy()

@@ -1,18 +1,18 @@
-// Answers that come compressed although nobody asked for that: decoded while they come. No more of one is in memory
-// than streams hold at once: while what was decoded is not taken, nothing more is read.
+// Decodes answers that come compressed although the request did not ask for it, while they arrive. Memory for one is
+// bounded by the buffers of its streams: while decoded bytes are not taken, no more are read.
 import type { Transform } from 'node:stream'
 import { constants, createBrotliDecompress, createGunzip, createInflate, createInflateRaw,
   createZstdDecompress } from 'node:zlib'
 
-/** What was cut short ends where it was cut: whoever reads it sees that it is not whole. */
+/** A truncated answer decodes up to the cut: its reader notices that it is incomplete. */
 const ZLIB = { flush: constants.Z_SYNC_FLUSH, finishFlush: constants.Z_SYNC_FLUSH } as const
 const BROTLI = { flush: constants.BROTLI_OPERATION_FLUSH, finishFlush: constants.BROTLI_OPERATION_FLUSH } as const
 const ZSTD = { flush: constants.ZSTD_e_flush, finishFlush: constants.ZSTD_e_flush } as const
 
-/** Of an answer, or what its header says of it. Undefined: it is sent as it is, or in a way that nobody knows. */
+/** The content coding of an answer. Undefined: identity, or an unknown coding, which is passed on as it is. */
 export type Coding = 'gzip' | 'deflate' | 'br' | 'zstd' | undefined
 
-/** @throws {Error} it is compressed several times over: no server does that but to do harm */
+/** @throws {Error} several codings on top of each other: only a hostile server sends that */
 export function codingOf (header: string | readonly string[] | undefined): Coding {
   const codings = String(header ?? '').toLowerCase().split(',').map((coding) => coding.trim().replace(/^x-/, ''))
     .filter(isCoding)
@@ -24,9 +24,7 @@ function isCoding (name: string): name is NonNullable<Coding> {
   return name === 'gzip' || name === 'deflate' || name === 'br' || name === 'zstd'
 }
 
-/**
- * @param first bytes of it: "deflate" is zlib's format (RFC 9110 8.4.1.2), but some servers send it without its head
- */
+/** @param first bytes of the body: "deflate" is zlib's format (RFC 9110 8.4.1.2), but some servers send raw deflate */
 export function createDecoder (coding: NonNullable<Coding>, first: Buffer = Buffer.from([8])): Transform {
   switch (coding) {
     case 'gzip': return createGunzip(ZLIB)
@@ -38,15 +36,15 @@ export function createDecoder (coding: NonNullable<Coding>, first: Buffer = Buff
 
 export interface InflaterListener {
   onData (chunk: Buffer): void
-  /** it can take no more, or takes more again */
+  /** the decoder takes no more for now, or takes more again */
   onFull (): void
   onDrain (): void
-  /** all is handed over */
+  /** all decoded bytes were passed on */
   onEnd (): void
   onError (cause: Error): void
 }
 
-/** One answer. After `onEnd`, `onError` or `destroy` nothing comes any more. */
+/** The decoder of one answer. After `onEnd`, `onError` or `destroy` no call follows. */
 export class Inflater {
   readonly #coding: NonNullable<Coding>
   readonly #listener: InflaterListener
@@ -64,7 +62,7 @@ export class Inflater {
     if (!this.#decoder.write(chunk)) this.#listener.onFull()
   }
 
-  /** What is still held is handed over, then `onEnd` comes. */
+  /** Passes on what is still buffered, then calls `onEnd`. */
   end (): void {
     if (this.#decoder === undefined) this.#listener.onEnd()
     else this.#decoder.end()
@@ -80,7 +78,7 @@ export class Inflater {
     this.#decoder?.resume()
   }
 
-  /** Whether it holds what must be taken before it is given more. */
+  /** Whether buffered output must be taken before more input. */
   get isFull (): boolean {
     return this.#decoder?.writableNeedDrain === true
   }

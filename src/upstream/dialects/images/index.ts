@@ -1,5 +1,5 @@
-// The dialect `images` (OpenAI's images API): the inner language of images itself. Fields that nobody has priced
-// do not travel, and how the images come back is the gateway's affair: it makes links of base64, and base64 of links.
+// The dialect `images` (OpenAI's images API), which is also the inner language of images. Fields without a price are
+// not sent, and the form of the images is the gateway's choice: it makes links of base64, and base64 of links.
 import { Blobs } from '../../../core/large-strings.ts'
 import type { Exchange } from '../../../core/exchange.ts'
 import { Model } from '../../../core/facts.ts'
@@ -14,13 +14,13 @@ import { versioned } from '../versioned.ts'
 import { isRecord } from '../../../base/json.ts'
 
 /**
- * What travels beside the model's parameters. Not `response_format`: the vendor's own models refuse it, and answer
- * base64 always.
+ * Fields sent beside the model's parameters. Not `response_format`: the vendor's own models refuse it, and always
+ * answer base64.
  */
 const FIELDS = ['prompt', 'n', 'size', 'background', 'output_format', 'output_compression', 'moderation', 'style',
   'user', 'safety_identifier', 'negative_prompt', 'seed'] as const
 
-/** Of an answer, beside `data`. */
+/** Fields of an answer that are passed on beside `data`. */
 const TOLD = ['background', 'output_format', 'quality', 'size', 'usage'] as const
 
 export const dialect: DialectModule = {
@@ -36,7 +36,7 @@ export const dialect: DialectModule = {
     }
     if (!isEdit(exchange)) return request('/images/generations', fields, upstream)
     const inputs = readInputs(body)
-    // All of a request are of the same sort.
+    // The images of a request are all uploads or all links.
     if (!inputs.images.every(isUpload)) {
       return request('/images/edits', { ...fields, images: inputs.images, ...Object.fromEntries(inputs.marks) },
         upstream)
@@ -73,7 +73,7 @@ function request (path: string, fields: Readonly<Record<string, unknown>>, upstr
   }
 }
 
-/** As official SDKs spell it: one file is `image`, several are `image[]`. */
+/** Form fields as official SDKs name them: one file is `image`, several are `image[]`. */
 function filesOf ({ images: inputs, marks }: Inputs): readonly FormFile[] {
   const field = inputs.length === 1 ? 'image' : 'image[]'
   return [...inputs.map((input) => [field, input] as const), ...marks].flatMap(([name, input]) =>
@@ -81,7 +81,9 @@ function filesOf ({ images: inputs, marks }: Inputs): readonly FormFile[] {
   )
 }
 
-/** Megabytes of base64 stay the bytes that came. @throws {Error} not JSON, or no answer of this API */
+/**
+ * Parses an answer; megabytes of base64 stay the bytes that came. @throws {Error} not JSON, or no answer of this API
+ */
 function parse (chunks: readonly Buffer[], blobs: Blobs): Readonly<Record<string, unknown>> {
   const guard = new JsonGuard()
   try {
@@ -96,7 +98,7 @@ function parse (chunks: readonly Buffer[], blobs: Blobs): Readonly<Record<string
   return answer
 }
 
-/** What is neither link nor base64 is no image, and nobody is charged for it. */
+/** The images of an answer. An item that is neither link nor base64 is no image, and is not charged. */
 function madeImages ({ data }: Readonly<Record<string, unknown>>): readonly MadeImage[] {
   return (data as readonly unknown[]).flatMap((item): MadeImage[] => {
     if (!isRecord(item)) return []
