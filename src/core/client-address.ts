@@ -1,14 +1,14 @@
-// Which address a request came from. The only file that believes a header about it. In core and not in http/: a plugin
-// asks.
+// The address that a request came from. The only file that trusts a header for it. In core and not in http/, because a
+// plugin asks for it.
 import { isIPv6 } from 'node:net'
 import { canonical, type Networks } from '../base/ip-address.ts'
 import type { ClientRequest } from './exchange.ts'
 
 /**
- * The address of who asks, canonical: that of the socket, unless it is a trusted proxy's. Then X-Forwarded-For is
- * walked from its right, because each proxy appends whom it saw, and everything further left is hearsay
- * (src/README.md#client-address). Undefined: nobody can say, because a trusted proxy passed on something that is no
- * address. It must be taken for a stranger.
+ * The client's address in canonical form: that of the socket, unless it is a trusted proxy's. Then X-Forwarded-For is
+ * read from its right, because each proxy appends the address it saw, and entries further left are unverified
+ * (src/README.md#client-address). Undefined: unknown, because a trusted proxy passed on an entry that is no address; to
+ * be treated as untrusted.
  */
 export function clientAddress (
   { address, headers }: Pick<ClientRequest, 'address' | 'headers'>,
@@ -18,7 +18,7 @@ export function clientAddress (
   const header = headers['x-forwarded-for']
   if (header === undefined) return nearest
   const chain = typeof header === 'string' ? header : header.join()
-  // Read piece by piece from the end: a header may have 64 KiB, and the walk ends at the first stranger.
+  // Read piece by piece from the end: a header may have 64 KiB, and the walk ends at the first untrusted address.
   for (let end = chain.length; end >= 0 && nearest !== undefined && trusted(nearest);) {
     const start = end === 0 ? 0 : chain.lastIndexOf(',', end - 1) + 1      // -1 would be taken for 0
     nearest = readForwarded(chain.slice(start, end).trim())
@@ -27,7 +27,9 @@ export function clientAddress (
   return nearest
 }
 
-/** One entry: an address, maybe with a port, maybe in quotes (as some proxies write it, after RFC 7239). */
+/**
+ * An entry of the header: an address, maybe with a port, maybe in quotes (as some proxies write it, after RFC 7239).
+ */
 function readForwarded (entry: string): string | undefined {
   const [, quoted] = /^"([^"]*)"$/.exec(entry) ?? []
   const bare = quoted ?? entry

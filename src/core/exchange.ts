@@ -1,4 +1,4 @@
-// One request in flight: what came, what the plugins made of it, what they know, and who must be told when it is over.
+// One request in flight: what was received, what plugins make of it, their facts, and the callbacks for its end.
 import { Blobs } from './large-strings.ts'
 import type { Ledger } from './ledger.ts'
 import type { Snapshot } from './snapshot.ts'
@@ -11,7 +11,7 @@ import { callSafely, isPromise, type Awaitable } from '../base/awaitable.ts'
 import { within } from '../base/timeout.ts'
 import { guardListeners } from './guarded-signal.ts'
 
-/** What the client sent. Frozen; header names are lower case. */
+/** The request as the client sent it. Frozen; header names are lower case. */
 export interface ClientRequest {
   readonly method: string
   /** without the query */
@@ -19,28 +19,28 @@ export interface ClientRequest {
   /** with the question mark, or '' */
   readonly query: string
   readonly headers: Readonly<Record<string, string | readonly string[] | undefined>>
-  /** the peer of the socket; nothing that a header claims */
+  /** the peer of the socket, never a header's claim */
   readonly address: string
 }
 
 /**
- * What the plugins have made of the request, in messages style. Replaced; what is put right in a field of the client's
- * is written in place, for bodies are never copied.
+ * The request as plugins have made it, in messages style. Plugins replace it; a single field of the client's body is
+ * corrected in place, because bodies are never copied.
  */
 export interface GatewayRequest {
   readonly body: Readonly<Record<string, unknown>>
   readonly stream: boolean
 }
 
-/** On whose behalf an exchange is dry. */
+/** The client that a dry run stands for. */
 export interface DryRun {
-  /** Whoever it is takes the place of a secret. Undefined: nobody that is known. */
+  /** The API key, in the place of a secret. Undefined: no known client. */
   readonly owner: ApiKey | undefined
-  /** the exchange that asks, if one does: its key was found by its secret, and it was counted itself */
+  /** the exchange that asks for the dry run, if one does: its key was authenticated, and it was counted itself */
   readonly within?: Exchange
 }
 
-/** Who answered: an attempt of the plan, or the upstream of a forward route. */
+/** The answering side: an attempt of the plan, or the upstream of a forward route. */
 export type Served = Attempt | { readonly upstream: string }
 
 export type Outcome =
@@ -55,51 +55,49 @@ export type Outcome =
 type Settle = (outcome: Outcome) => Awaitable<void>
 type Finish = (outcome: Outcome) => Awaitable<void>
 
-/** @template R the route, @template S the snapshot: with more than data, for those who run it (endpoint.ts) */
+/** @template R the route, @template S the snapshot: more than their data, for the code that runs them (endpoint.ts) */
 export class Exchange<R extends Route = Route, S extends Snapshot = Snapshot> {
   /** the request id: `req_` and 24 characters */
   readonly id: string
   readonly route: R
   readonly received: ClientRequest
-  /** The configuration that this request began with, and ends on. */
+  /** The configuration of this request from begin to end. */
   readonly snapshot: S
-  /** The way to money and limits. That of a dry run answers alike, and changes nothing. */
+  /** The interface to money and limits. That of a dry run gives the same results, and changes nothing. */
   readonly ledger: Ledger
-  /** It is only asked what would happen: no upstream is called. Undefined: it is real. */
+  /** A dry run: no upstream is called. Undefined: a real request. */
   readonly dry: DryRun | undefined
-  /** Core only: what its line in the log says, as far as that is known. */
+  /** Core only: the exchange's line in the log, as far as it is known. */
   readonly record: ExchangeRecord
   /**
-   * Written by the core: a callback of `onSettle` threw, or took longer than `hook_timeout`. The client hears of an
-   * error, and of what was charged by then: whoever is still about to charge must not.
+   * Written by the core: a callback of `onSettle` threw, or took longer than `hook_timeout`. The client gets an error
+   * with the charge so far, so a callback that is still running must not charge any more.
    */
   hasSettleFailed = false
   /** base64 that stayed bytes; see large-strings.ts */
   readonly blobs: Blobs
-  /** the same of the answer, if it has any */
+  /** base64 of the answer that stayed bytes */
   answerBlobs: Blobs | undefined
-  /** Core only: what the whole answer takes of the memory of answers. Undefined: it is small, or a stream. */
+  /** Core only: the whole answer's share of the memory for answers. Undefined: a small answer, or a stream. */
   answerPart: Part | undefined
-  /** The last attempt that was begun. */
+  /** The attempt that was begun last. */
   lastAttempt: Attempt | undefined
-  /** Written by the core: the name under which the client asked for the model, where it is an alias. */
+  /** Written by the core: the alias by which the client asked for the model. */
   alias: string | undefined
-  /**
-   * Written by the core: the id of the credential that the last one went with; undefined: its upstream has no several.
-   */
+  /** Written by the core: id of the credential of the last attempt; undefined: its upstream has only one. */
   credential: string | undefined
-  /** Written by the core: the last one failed, and its upstream may be at work all the same. */
+  /** Written by the core: the last attempt failed, and its upstream may be executing it all the same. */
   mayBeExecuting = false
   /**
-   * What goes into the head of whatever answer there will be, an error too. Names in lower case. Written before that
-   * head is out.
+   * Headers of the answer, whatever it will be, errors included. Names in lower case. To be written before the head is
+   * sent.
    */
   readonly answerHeaders: Record<string, string> = {}
 
   #request: GatewayRequest | undefined
-  /** values of facts, each in its slot */
+  /** values of facts, each at its slot */
   readonly #slots: unknown[] = []
-  /** in the order of writing */
+  /** facts in the order of writing */
   readonly #written: Fact<unknown>[] = []
   readonly #onSettle: Settle[] = []
   #settled = false
@@ -109,7 +107,7 @@ export class Exchange<R extends Route = Route, S extends Snapshot = Snapshot> {
   #onAbort: (() => void)[] = []
   #controller: AbortController | undefined
 
-  /** @param dry given by dry-run.ts, and by nobody who has listened to a socket */
+  /** @param dry given by dry-run.ts alone: never for a request from a socket */
   constructor (id: string, route: R, received: ClientRequest, snapshot: S, ledger: Ledger, dry?: DryRun) {
     this.id = id
     this.route = route
@@ -122,14 +120,16 @@ export class Exchange<R extends Route = Route, S extends Snapshot = Snapshot> {
     this.blobs = dry?.within?.blobs ?? new Blobs()
   }
 
-  /** Why it can't go on: the client has left, or the drain's deadline has passed. Undefined while it can. */
+  /**
+   * The reason why it was aborted: the client has left, or the drain's deadline has passed. Undefined while it runs.
+   */
   get abortReason (): GatewayError | undefined {
     return this.#abortReason
   }
 
   /**
-   * The same for whatever takes a signal; made when first asked for, because it costs as much as all hooks together.
-   * What a listener of it throws is reported, and stops no other.
+   * `abortReason` as a signal; made on demand, because it costs as much as all hooks together. An error of a listener
+   * is reported, and stops no other.
    */
   get signal (): AbortSignal {
     if (this.#controller === undefined) {
@@ -144,7 +144,7 @@ export class Exchange<R extends Route = Route, S extends Snapshot = Snapshot> {
   abort (reason: GatewayError): void {
     if (this.#abortReason !== undefined) return
     this.#abortReason = reason
-    // A plugin's own, maybe: the others must hear of it, whoever has found out.
+    // Listeners may be a plugin's: each is called safely, so that all are called.
     for (const listener of this.#onAbort) callSafely(listener, (err) => { this.#reportListener(err) })
     this.#controller?.abort(reason)
   }
@@ -174,14 +174,14 @@ export class Exchange<R extends Route = Route, S extends Snapshot = Snapshot> {
     this.#request = Object.freeze(request)
   }
 
-  /** @throws {Error} nobody has written the fact yet: names it */
+  /** @throws {Error} the fact is not written yet: names it */
   get<T> (fact: Fact<T>): T {
     const value = this.#slots[fact.slot]
     if (value === undefined) throw new Error(`the fact "${fact.name}" was read before it was written`)
     return value as T
   }
 
-  /** Names of those that are written by now, in the order of writing. */
+  /** Names of the facts written so far, in the order of writing. */
   get factNames (): readonly string[] {
     return this.#written.map(({ name }) => name)
   }
@@ -191,7 +191,7 @@ export class Exchange<R extends Route = Route, S extends Snapshot = Snapshot> {
     return this.#slots[fact.slot] as T | undefined
   }
 
-  /** @throws {Error} the fact has its value already: a fact has one writer */
+  /** @throws {Error} the fact was written before: a fact has one writer */
   set<T> (fact: Fact<T>, value: T): void {
     if (this.#written.includes(fact)) throw new Error(`the fact "${fact.name}" was written twice`)
     this.#slots[fact.slot] = value
@@ -199,40 +199,40 @@ export class Exchange<R extends Route = Route, S extends Snapshot = Snapshot> {
   }
 
   /**
-   * How the answer ends is decided, and nothing of that end is written yet: neither the JSON body, nor the terminal
-   * event, nor the error. The moment to record what it cost, and to give back what was held, on every path, once. A
-   * throw on a `completed` outcome means that the client gets an error instead, and `onFinish` hears `failed`.
+   * Called once on every path, when it is decided how the answer ends, and before its end is written: the JSON body,
+   * the terminal event or the error. Here the cost is recorded, and the hold given back. A throw on a `completed`
+   * outcome gives the client an error instead, and `onFinish` gets `failed`.
    */
   onSettle (callback: Settle): void {
     this.#onSettle.push(callback)
   }
 
   /**
-   * The last byte is gone, or will never come. Called once for every exchange, on every path, newest first; a callback
-   * that throws is reported and stops no other. Registered after the end, it is called at once.
+   * Called once on every path, newest callback first, after the last byte was sent or the connection was lost. An error
+   * of a callback is reported and stops no other. A callback registered after the end is called at once.
    */
   onFinish (callback: Finish): void {
     if (this.#outcome !== undefined) { void this.#tell(callback, this.#outcome); return }
     this.#onFinish.push(callback)
   }
 
-  /** Core only: the answer is in memory until the exchange is over, or the writer has put it elsewhere. */
+  /** Core only: keeps an answer's share of memory until the exchange is over, or the writer has stored it elsewhere. */
   keepsAnswer (part: Part): void {
     this.answerPart = part
     this.onFinish(() => { part.give() })
   }
 
   /**
-   * Core only; the second call does nothing. One after the other, in the order of the list: what throws above
-   * billing-meter is heard before anything is charged. Returns a promise only where a callback did, so that an answer
-   * that is settled in memory leaves in one write.
+   * Core only; a second call does nothing. Runs the callbacks one after the other, in the order of the list: an error
+   * of one above billing-meter comes before any charge. Returns a promise only where a callback did, so that an answer
+   * that is settled in memory is sent in one write.
    */
   settle (outcome: Outcome): Awaitable<void> {
     if (this.#settled) return
     this.#settled = true
     let told: Awaitable<void> = undefined
     for (const callback of this.#onSettle) {
-      // What a callback returns beside promises means nothing: `onSettle(() => set.delete(key))`.
+      // A callback's result other than a promise means nothing: `onSettle(() => set.delete(key))`.
       told = isPromise(told) ? Promise.resolve(told).then(() => callback(outcome)) : callback(outcome)
     }
     return isPromise(told) ? told : undefined
@@ -248,7 +248,7 @@ export class Exchange<R extends Route = Route, S extends Snapshot = Snapshot> {
     }
   }
 
-  /** Never throws, and is over after `hook_timeout`: who comes after it must be told too. */
+  /** Never throws, and ends after `hook_timeout`: the callbacks after it must be called too. */
   #tell (callback: Finish, outcome: Outcome): Awaitable<void> {
     const { hook_timeout: limit } = this.snapshot.config
     const report = (err: unknown): void => { this.#report(err, 'a callback at the end of an exchange failed') }

@@ -1,5 +1,5 @@
-// What plugins tell each other about one exchange. A fact has one writer and many readers; its type and its key share a
-// name.
+// Facts: typed values that plugins share about one exchange. A fact has one writer and many readers; its type and its
+// key share a name.
 import type { AccountConfig, ChannelConfig, ChannelName, KeyConfig, ModelConfig } from '../config/config.ts'
 import type { ErrorCode } from '../errors.ts'
 import type { Variant as VariantOf } from '../money/item-price.ts'
@@ -8,9 +8,9 @@ import type { Usage, UsageSource } from '../money/usage.ts'
 
 export interface Fact<T> {
   readonly name: string
-  /** where an exchange keeps the value: each fact has its own */
+  /** index of the value in the exchange's slots; each fact has its own */
   readonly slot: number
-  /** Never present: carries the type of the value, so that `get(fact)` knows what it returns. */
+  /** Never present: carries the value's type, so that `get(fact)` is typed. */
   readonly _type?: T
 }
 
@@ -21,7 +21,7 @@ export function fact<T> (name: string): Fact<T> {
   return Object.freeze({ name, slot: slots++ })
 }
 
-/** The key that a request came with, and its account. Written by auth. */
+/** The request's API key, and its account. Written by auth. */
 export interface ApiKey {
   readonly key: KeyConfig
   readonly account: AccountConfig
@@ -29,9 +29,9 @@ export interface ApiKey {
 export const ApiKey = fact<ApiKey>('api-key')
 
 /**
- * The parsed JSON body as the client sent it, but for what is put right in place: it is never copied (a null left out,
- * the model behind an alias, the defaults of a model's parameters). Base64 of 64 KiB and more is a placeholder at the
- * end of its string (large-strings.ts). Written by the core, after onHead.
+ * The parsed JSON body as the client sent it, except for changes in place, because it is never copied: a null is left
+ * out, an alias becomes its model, parameters get the model's defaults. Base64 of 64 KiB and more is a placeholder at
+ * the end of its string (large-strings.ts). Written by the core, after onHead.
  */
 export type Body = Readonly<Record<string, unknown>>
 export const Body = fact<Body>('body')
@@ -57,33 +57,34 @@ export interface Attempt {
   readonly sold: ChannelConfig
 }
 
-/** What to try, in order. Written by channel-router; walked by the core. */
+/** The attempts in their order. Written by channel-router; walked by the core. */
 export interface Plan {
   readonly attempts: readonly Attempt[]
-  /** what the client hears when all of them failed and another channel might have answered, but may not be asked */
+  /** the client's error when all of them failed and a channel that the key may not use might have answered */
   readonly otherwise?: ErrorCode
 }
 export const Plan = fact<Plan>('plan')
 
-/**
- * What one exchange can cost at most. Written by billing-meter before it holds anything, so that a refusal has it too.
- */
+/** Most that one exchange can cost. Written by billing-meter before any hold, so that a refusal has it too. */
 export interface WorstCase {
-  /** what is held before an upstream is called: of a stream only what its beginning costs */
+  /** the hold before an upstream is called; for a stream, the cost of its beginning */
   readonly first: Nanos
-  /** with all that it may still ask for */
+  /** the most with all later extensions of the hold */
   readonly most: Nanos
   /** tokens */
   readonly input: number
   readonly output: number
-  /** milliseconds since the epoch: it pays the prices that held then, whatever begins while it runs */
+  /**
+   * milliseconds since the epoch: the exchange pays the prices in force at that time, whatever takes effect while it
+   * runs
+   */
   readonly at: number
 }
 export const WorstCase = fact<WorstCase>('worst-case')
 
 /**
- * A task that an upstream has accepted: whoever moves money gives it the hold of this request. Written by the core,
- * after the answer.
+ * A task that an upstream has accepted; billing-meter moves this request's hold to it. Written by the core, after the
+ * answer.
  */
 export interface Accepted {
   readonly id: string
@@ -94,7 +95,7 @@ export interface Accepted {
 }
 export const Accepted = fact<Accepted>('accepted')
 
-/** What the exchange was charged; there only once it is settled. Written by billing-meter. */
+/** The charge of the exchange; present once it is settled. Written by billing-meter. */
 export interface Charge {
   readonly nanos: Nanos
   readonly usage: Usage

@@ -1,19 +1,19 @@
-// Files as the life of a request knows them: those that live as long as it does, and those that clients fetch by a
-// link. Ports: media/ has them.
+// The interfaces of files: those that live as long as a request, and those that clients fetch by a link. Ports: media/
+// implements them.
 import type { Readable } from 'node:stream'
 
-/** Files that live as long as a request. */
+/** A folder of files that live as long as their request. */
 export interface TemporaryFolder {
   /** @throws {GatewayError} service_unavailable: there is no room; {Error} the disk fails */
   create (): Promise<TemporaryFile>
 }
 
 export interface TemporaryFile {
-  /** One after the other: each is awaited before the next. */
+  /** Appends bytes; each call is awaited before the next. */
   add (bytes: Uint8Array): Promise<void>
-  /** All of it was added. */
+  /** Ends the writing. */
   close (): Promise<void>
-  /** From its beginning, each time. */
+  /** Reads the file from its beginning, each time. */
   read (): AsyncIterable<Buffer>
   remove (): Promise<void>
 }
@@ -21,10 +21,10 @@ export interface TemporaryFile {
 export interface StoredFile {
   /** bytes */
   readonly size: number
-  /** media type, as its bytes say */
+  /** media type, detected from the bytes */
   readonly type: string
   readonly isRaster: boolean
-  /** @param end exclusive; the stream is destroyed by whoever reads it */
+  /** @param end exclusive; the caller destroys the stream */
   read (start: number, end: number): Readable
 }
 
@@ -37,9 +37,9 @@ export interface Linked {
 
 /** Files that clients fetch from the public listener. */
 export interface Links {
-  /** bytes that more files may take now */
+  /** bytes that new files may take now */
   readonly room: number
-  /** @returns the address @throws {Error} the bytes are no image; there is no room for them */
+  /** @returns the link @throws {Error} the bytes are no image; there is no room for them */
   keep (bytes: AsyncIterable<Uint8Array>): Promise<string>
   forget (link: string): Promise<void>
   /** Undefined: forged, expired, or never made. */

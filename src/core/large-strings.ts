@@ -1,39 +1,40 @@
-// Base64 of an image is megabytes that nobody here reads: they stay the bytes that came. Parsed, they would be copied
-// four times and stop the loop for 40 ms per 5 MB (measured), and with it everybody's streams.
+// Base64 in bodies that the gateway does not read: large strings stay the bytes that came. Parsed, they would be copied
+// four times and block the event loop for 40 ms per 5 MB (measured), and with it all streams.
 import { isAscii } from 'node:buffer'
 import { randomBytes } from 'node:crypto'
 import type { LongString } from '../base/json-limits.ts'
 
 /**
- * Backslash, space, and the control characters that stand in texts: JSON allows none of these in a string as they are.
+ * Backslash, space, and control characters that occur in texts: JSON forbids all of them in a string that is not
+ * escaped.
  */
 const NOT_BASE64 = [92, 32, 0, 9, 10, 13]
 
-/** Ends a placeholder, and makes it quick to find. */
+/** Ends a placeholder, so that one is found quickly. */
 const MARK = '\x7f'
 
 /**
- * The names that vendors give to base64: `source.data` (messages style), `image_url.url` and `file_data` (chat style),
- * and those of the images API.
+ * Field names of base64: `source.data` (messages style), `image_url.url` and `file_data` (chat style), and those of the
+ * images API.
  */
 const CARRIER = /"(?:data|url|image_url|file_data|b64_json|image|mask)"\s*:\s*(?:\[\s*)?"$/
 const CARRIER_LENGTH = 40
-/** Before the base64 of a data URL, whose words may be in any case (RFC 2397). */
+/** The beginning of a data URL of base64; its words may be in any case (RFC 2397). */
 const DATA_URL = /^data:[\w.+/;=-]{1,100};base64,/i
 const DATA_URL_LENGTH = 120
 
 /**
- * The blobs of one request, in the pieces that they came in. In its parsed body each is a placeholder, at the end of
- * its string.
+ * The base64 blobs of one request, as the pieces received. In the parsed body each is a placeholder at the end of its
+ * string.
  */
 export class Blobs {
   readonly #blobs: { readonly pieces: readonly Buffer[], readonly length: number }[] = []
   #nonce = ''
   #placeholder = /(?!)/g
 
-  /** @returns the JSON text with a placeholder for every long string that is base64 */
+  /** @returns the JSON text with a placeholder for every long string of base64 */
   lift (json: readonly Buffer[], strings: readonly LongString[]): Buffer {
-    // Made when the body is here: its sender can't know it, and can't make us see a blob where there is none.
+    // Made after the body has arrived: a client can't know the nonce, so it can't forge a placeholder.
     this.#begin()
     const text = new Pieces(json)
     const kept: Buffer[] = []
@@ -43,7 +44,7 @@ export class Blobs {
       const start = quoted +
         (DATA_URL.exec(text.read(quoted, Math.min(end, quoted + DATA_URL_LENGTH)))?.[0].length ?? 0)
       const blob = text.slice(start, end)
-      // Neither letters beyond ASCII nor escapes nor white space: base64, and no text that a plugin would want to read.
+      // ASCII without escapes and white space: base64, and no text that a plugin would read.
       if (!blob.every((piece) => isAscii(piece) && NOT_BASE64.every((byte) => !piece.includes(byte)))) continue
       kept.push(...text.slice(at, start), Buffer.from(`${this.#nonce}:${this.#blobs.length}${MARK}`))
       this.#blobs.push({ pieces: blob, length: end - start })
@@ -53,7 +54,7 @@ export class Blobs {
     return Buffer.concat(kept)
   }
 
-  /** bytes of all of them */
+  /** bytes of all blobs */
   get bytes (): number {
     return this.#blobs.reduce((sum, { length }) => sum + length, 0)
   }
@@ -61,7 +62,7 @@ export class Blobs {
   /**
    * Keeps base64 that was not lifted out of a JSON text.
    * @param pieces must not be changed any more
-   * @returns what stands for it in a string
+   * @returns its placeholder
    */
   keep (pieces: readonly Buffer[]): string {
     if (this.#nonce === '') this.#begin()
@@ -69,7 +70,7 @@ export class Blobs {
     return `${this.#nonce}:${this.#blobs.length - 1}${MARK}`
   }
 
-  /** What a string stands for that is a placeholder and nothing else. */
+  /** The blob of a string that is a placeholder and nothing else. */
   find (text: string): readonly Buffer[] | undefined {
     if (this.#blobs.length === 0 || !text.endsWith(MARK)) return undefined
     const [match] = text.matchAll(this.#placeholder)
@@ -81,7 +82,7 @@ export class Blobs {
     this.#placeholder = new RegExp(`${this.#nonce}:(\\d+)${MARK}`, 'g')
   }
 
-  /** The JSON text with the blobs where their placeholders stand; in pieces, if there are any. */
+  /** The JSON text with the blobs in the place of their placeholders; in pieces, if there are any. */
   join (json: string): string | readonly Buffer[] {
     if (this.#blobs.length === 0) return json
     const pieces: Buffer[] = []
@@ -96,7 +97,7 @@ export class Blobs {
     return pieces
   }
 
-  /** How many bytes of a parsed string are not in it, because a placeholder stands for them. */
+  /** Bytes of a blob that a parsed string stands for. */
   hiddenBytes (text: string): number {
     if (this.#blobs.length === 0 || !text.endsWith(MARK)) return 0
     let bytes = 0
@@ -104,7 +105,7 @@ export class Blobs {
     return bytes
   }
 
-  /** A parsed string as it was sent: for the few that must be looked into. */
+  /** A parsed string as it was sent, for the few that must be read. */
   restore (text: string): string {
     if (this.#blobs.length === 0 || !text.endsWith(MARK)) return text
     return text.replace(this.#placeholder, (placeholder, index) => {
@@ -114,9 +115,7 @@ export class Blobs {
   }
 }
 
-/**
- * Buffers in a row, read as one without making one of them: copies of megabytes are most of what a large body costs.
- */
+/** Consecutive buffers read as one without concatenation: copies of megabytes are most of the cost of a large body. */
 class Pieces {
   readonly length: number
   readonly #pieces: readonly { readonly at: number, readonly bytes: Buffer }[]

@@ -1,13 +1,13 @@
-// What to say to a request for an address that does not exist: nearly always the base URL of an SDK is wrong, or
-// belongs to another.
+// Hints for requests to addresses that do not exist: nearly always the base URL of an SDK is wrong, or belongs to
+// another one.
 import { GatewayError } from '../errors.ts'
 
-/** Characters of a path that a sentence or the log repeats. */
+/** Characters of a path that a message or the log repeats. */
 const SHOWN = 100
-/** Long enough to be a key that somebody has put into the path. */
+/** Strings long enough to be a key that a client has put into the path. */
 const KEY_LIKE = /[\w%.~+=-]{24,}/g
 
-/** By how a wrong path ends; the first that fits. */
+/** Hints by the end of a wrong path; the first that matches. */
 const HINTS: ReadonlyArray<readonly [RegExp, string]> = [
   [/^\/v1\/v1\/messages/, 'Anthropic\'s SDK and coding agents take the base URL without /v1.'],
   [/^\/v1\/v1\//, 'The base URL has one /v1 too many.'],
@@ -20,7 +20,7 @@ const HINTS: ReadonlyArray<readonly [RegExp, string]> = [
   [/\/complete$/, 'Use POST /v1/messages.']
 ]
 
-/** Of a path that no route knows, what may be said. */
+/** An unknown path, redacted and shortened for messages. */
 export function shownPath (path: string): string {
   const clean = path.slice(0, 10 * SHOWN).replace(KEY_LIKE, '***')
   return clean.length > SHOWN ? clean.slice(0, SHOWN) + '…' : clean

@@ -1,4 +1,4 @@
-// The contract between the core and its plugins. Everything that a plugin can do is in this file.
+// The contract between the core and its plugins: all that a plugin can do.
 import type { Awaitable } from '../base/awaitable.ts'
 import type { Config, KeyConfig } from '../config/config.ts'
 import type { PluginDescriptor } from '../config/plugin-descriptor.ts'
@@ -32,12 +32,12 @@ export interface Hooks {
   /** Down the list; the body is parsed. Read, check, replace `exchange.request`, plan; return a Reply to answer. */
   onRequest? (exchange: Exchange): Awaitable<Reply | void>
   /**
-   * What runs for requests of this key on this route in the place of `onHead` and `onRequest`, from where the key is
-   * known: nothing of a hook that is left out, and nothing at all for undefined. Asked once per key and route, when the
-   * key is first used there. A dry run has `onHead` and `onRequest` themselves.
+   * The hooks for requests of this key on this route, in the place of `onHead` and `onRequest`, once the key is known;
+   * a hook that is left out is not called, and with undefined neither is. Called once per key and route, when the key
+   * is first used there. A dry run calls `onHead` and `onRequest` themselves.
    */
   perKey? (key: KeyConfig, route: Route): KeyHooks | undefined
-  /** Called for each attempt: the state in what it returns is fresh. */
+  /** Called for each attempt: the returned hooks have fresh state. */
   perAttempt? (attempt: Attempt, exchange: Exchange): AttemptHooks
   /** Up the list; the JSON answer of an upstream or of a plugin, once. Return another to replace it. */
   onReply? (reply: Reply, exchange: Exchange): Awaitable<Reply | void>
@@ -46,15 +46,15 @@ export interface Hooks {
   /** From the client's side inward, until one returns: shapes an error for the client. */
   onError? (error: GatewayError, exchange: Exchange, outcome: Outcome): ErrorReply | void
   /**
-   * Up the list until one returns: names what went wrong at an upstream. `retryable` decides whether the next attempt
-   * is tried.
+   * Up the list until one returns: turns an upstream's failure into an error. `retryable` decides whether the next
+   * attempt is tried.
    */
   onUpstreamFailure? (failure: UpstreamFailure, exchange: Exchange, upstream: string): GatewayError | void
   /** After the last request of a retired snapshot. */
   close? (): Awaitable<void>
 }
 
-/** In the place of hooks that the plugin has. */
+/** Replacements of the plugin's own hooks. */
 export type KeyHooks = Pick<Hooks, 'onHead' | 'onRequest'>
 
 /** All but the first are synchronous: they run between two bytes of a stream. */
@@ -70,24 +70,24 @@ export interface AttemptHooks {
 /** One event in, none or many out. Synchronous: it runs between two bytes of a stream. A throw cuts the answer. */
 export interface StreamTransformer {
   /**
-   * Asked before each event of the upstream, where it is there. A promise holds the stream back, as a slow client does,
-   * until it is fulfilled: for what can't be decided without asking somebody. Longer than `hook_timeout`, or a
-   * rejection, cuts the answer.
+   * Called before each event of the upstream. A promise holds the stream back, as a slow client does, until it is
+   * fulfilled: for decisions that need an asynchronous answer. A rejection, or more than `hook_timeout`, cuts the
+   * answer.
    */
   ready? (event: SseEvent): Promise<void> | undefined
   event (event: SseEvent): SseEvent | readonly SseEvent[] | void
-  /** The stream ends here, whole: what is still to be said. Not called when the answer was cut. */
+  /** The stream has ended whole: returns its last events. Not called when the answer was cut. */
   end? (): readonly SseEvent[]
 }
 
-/** A file that goes with a request, and the field that it goes in. */
+/** A file sent with a request, in the field of that name. */
 export interface FormFile {
   readonly field: string
   readonly upload: Upload
 }
 
 /**
- * The request to an upstream, in its dialect; made from an allow-list, so nothing of the client's head is in it by
+ * The request to an upstream, in its dialect; made from an allow-list, so that no header of the client's gets in by
  * accident.
  */
 export interface UpstreamRequest {
@@ -95,11 +95,11 @@ export interface UpstreamRequest {
   path: string
   readonly headers: Record<string, string>
   body: Readonly<Record<string, unknown>>
-  /** there: it is sent as multipart/form-data, whose other fields are the body's */
+  /** present: the request is multipart/form-data, and the body's fields are its other fields */
   readonly files?: readonly FormFile[]
 }
 
-/** What an attempt can die of. */
+/** The failures of an attempt. */
 export type UpstreamFailure =
   /** an answer with a status of 400 or more; `body` is parsed JSON, or else the text (at most 64 KiB) */
   | { readonly kind: 'status', readonly status: number,
@@ -108,14 +108,14 @@ export type UpstreamFailure =
   | { readonly kind: 'error_event', readonly body: unknown }
   | { readonly kind: 'refused' | 'reset' | 'connect_timeout' | 'first_byte_timeout' | 'idle_timeout' | 'total_timeout',
     readonly cause: unknown }
-  /** not JSON, not events, or not what the dialect says */
+  /** not JSON, not events, or not of the dialect */
   | { readonly kind: 'malformed', readonly cause: unknown }
-  /** a whole answer with nothing in it; `isBlank`: without a byte */
+  /** a whole answer without content; `isBlank`: without a byte */
   | { readonly kind: 'empty', readonly isBlank?: true }
-  /** ended cleanly, but not at its end */
+  /** a clean end without the terminal event */
   | { readonly kind: 'incomplete' }
 
-/** Keeps the type of the options. */
+/** Types the options, and erases the type for the list of plugins. */
 export function definePlugin<Options> (plugin: Plugin<Options>): Plugin {
   return plugin as unknown as Plugin
 }

@@ -1,8 +1,8 @@
-// Time that an exchange waits for its turn, or for a target to recover: counted, so that nobody takes it for our own
-// work (src/README.md#queue-time).
+// Measures the time that an exchange waits for a place or for a target to recover, so that it is not counted as the
+// gateway's own time (src/README.md#queue-time).
 import type { Exchange } from './exchange.ts'
 
-/** @throws whatever the promise does */
+/** @throws the promise's error */
 export async function waitFor<T> (exchange: Exchange, turn: Promise<T>): Promise<T> {
   const { record } = exchange
   const began = performance.now()
@@ -11,12 +11,12 @@ export async function waitFor<T> (exchange: Exchange, turn: Promise<T>): Promise
   } finally {
     const now = performance.now()
     record.queue_ms += now - began
-    // What lies behind the last byte of the attempt before is not ours either.
+    // The wait also separates the earlier attempt's last byte from the gateway's own time after it.
     if (record.upstream_end_at !== 0) record.upstream_end_at = now
   }
 }
 
-/** @param ms milliseconds @throws {GatewayError} why the exchange can't go on, as soon as it can't */
+/** @param ms milliseconds @throws {GatewayError} the abort reason of the exchange, at once */
 export async function pause (exchange: Exchange, ms: number): Promise<void> {
   exchange.throwIfAborted()
   if (ms <= 0) return

@@ -6,8 +6,8 @@ const LF = 10
 const CR = 13
 
 /**
- * One event. Made from bytes it is a view on them, and is written as those bytes unless somebody replaces it;
- * text and JSON are made when first asked for.
+ * One event. Made from bytes it is a view on them, and is written as those bytes unless it is replaced; text and JSON
+ * are made on demand.
  */
 export class SseEvent {
   /** the `event:` line, or '' without one */
@@ -27,7 +27,7 @@ export class SseEvent {
     this.#end = end
   }
 
-  /** An event whose data is JSON. @throws {TypeError} JSON has no word for it, such as for undefined */
+  /** An event whose data is JSON. @throws {TypeError} the value has no JSON, such as undefined */
   static of (event: string, json: unknown): SseEvent {
     const data = JSON.stringify(json) as string | undefined
     if (data === undefined) throw new TypeError(`the event "${event}" has no data that JSON can say`)
@@ -36,7 +36,7 @@ export class SseEvent {
     return made
   }
 
-  /** The bytes of events in a row. Those that came in a row leave as they came, without a copy. */
+  /** The bytes of consecutive events. Those that are adjacent in one buffer are written without a copy. */
   static join (events: readonly SseEvent[]): Buffer {
     const [first] = events
     if (first === undefined) return Buffer.alloc(0)
@@ -72,7 +72,7 @@ export class SseEvent {
  * The same events come out however the bytes were cut, and for LF, CRLF and CR (a CR LF split between chunks included).
  */
 export class SseDecoder {
-  /** an unfinished event; what came behind it without ending it is joined only when its end comes */
+  /** an unfinished event; later chunks that do not end it are joined only when its end comes */
   #rest: Buffer | undefined
   #more: Buffer[] = []
   #restLength = 0
@@ -80,17 +80,17 @@ export class SseDecoder {
   #afterCr = false
   readonly #limit: number
 
-  /** @param limit bytes that one event may have */
+  /** @param limit most bytes of one event */
   constructor (limit = 16 * 1024 * 1024) {
     this.#limit = limit
   }
 
   /**
    * @returns the events that this chunk completes; comments and empty records are left out
-   * @throws {Error} an event grew past the limit; what came before it was delivered
+   * @throws {Error} an event grew past the limit; the events before it were returned
    */
   push (chunk: Buffer): SseEvent[] {
-    // Not when it grows past the limit but with the bytes after that: what this chunk completed is not lost.
+    // Thrown by the chunk behind the one that passes the limit: the events that one completed are not lost.
     if (this.#restLength > this.#limit) throw new Error(`an event of more than ${this.#limit} bytes`)
     if (this.#started && this.#rest === undefined && !this.#afterCr && isAscii(chunk)) return this.#pushAscii(chunk)
     return this.#push(this.#normalise(chunk))
@@ -132,7 +132,7 @@ export class SseDecoder {
     this.#restLength = bytes.length - start
   }
 
-  /** Nearly all chunks: whole events in ASCII. One text for all of them, whose places are those of the bytes. */
+  /** The common case: whole events in ASCII. One text for all of them, in which offsets are those of the bytes. */
   #pushAscii (chunk: Buffer): SseEvent[] {
     const text = chunk.toString('latin1')
     if (text.includes('\r')) return this.#push(this.#normalise(chunk))
@@ -153,7 +153,7 @@ export class SseDecoder {
     return this.#rest === undefined || /^\s*$/.test(Buffer.concat([this.#rest, ...this.#more]).toString('latin1'))
   }
 
-  /** Takes off a byte order mark, turns CRLF and CR into LF. Costs one memchr where the stream has neither. */
+  /** Removes a byte order mark, turns CRLF and CR into LF. Costs one memchr where the stream has neither. */
   #normalise (chunk: Buffer): Buffer {
     let bytes = chunk
     if (!this.#started && bytes.length > 0) {
@@ -182,7 +182,7 @@ export class SseDecoder {
   }
 }
 
-/** Reads "event: x\ndata: y", or "data: y", without a further line, which nearly all records are. */
+/** Reads the most common records, "event: x\ndata: y" or "data: y" without a further line. */
 function parsePlain (text: string, start: number, blank: number, source: Buffer): SseEvent | undefined {
   if (text.startsWith('data: ', start) && text.indexOf('\n', start) === blank) {
     return new SseEvent('', text.slice(start + 6, blank), source, start, blank + 2)

@@ -1,10 +1,10 @@
-// What an upstream says of a task that it works on after the request was answered, in the words of clients.
+// The state of a task that an upstream reports after the request was answered, in the client's terms.
 import { GatewayError } from '../errors.ts'
 
-/** SDKs give up on any other. */
+/** The values that SDKs know: they give up on any other. */
 export type VideoStatus = 'queued' | 'in_progress' | 'completed' | 'failed'
 
-/** What an upstream says of a task. `unheard`: a word that nobody knows; it is as if nothing had been said. */
+/** A report of an upstream about a task. `unheard`: an unknown status, treated like no report. */
 export interface TaskReport {
   readonly status: VideoStatus | 'unheard'
   readonly progress: number
@@ -13,7 +13,7 @@ export interface TaskReport {
   readonly error?: { readonly code: string, readonly message: string }
 }
 
-/** What a client can act on in an error of the upstream; its own words stay here. */
+/** The part of an upstream's error that a client can act on; the upstream's message is not passed on. */
 export function errorOf (said: unknown): { readonly code: string, readonly message: string } {
   const { code, message } = (typeof said === 'object' && said !== null ? said : {}) as Readonly<Record<string, unknown>>
   const words = `${String(code)} ${String(message)}`

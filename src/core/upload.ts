@@ -1,10 +1,10 @@
-// A file that came in a form: in memory while it is small, on disk when it is not. It can be sent to one upstream after
+// A file uploaded in a form: in memory while it is small, on disk when it is not. It can be sent to one upstream after
 // another.
 import { createHash } from 'node:crypto'
 import { Chunks } from './body-memory.ts'
 import type { TemporaryFile, TemporaryFolder } from './files.ts'
 
-/** Bytes that a file may take of our memory. */
+/** Bytes of a file above which it is moved to the disk. */
 export const SPILL_BYTES = 1024 * 1024
 
 export class Upload {
@@ -18,7 +18,7 @@ export class Upload {
   readonly #hash = createHash('sha256')
   #digest: string | undefined
 
-  /** @param name as the client calls the file, @param type as it says */
+  /** @param name the client's file name, @param type the client's media type */
   constructor (name: string, type: string, folder: TemporaryFolder) {
     this.name = name
     this.type = type
@@ -29,12 +29,12 @@ export class Upload {
     return this.#size
   }
 
-  /** bytes that it takes of our memory */
+  /** bytes of memory that it takes */
   get inMemory (): number {
     return this.#file === undefined ? this.#chunks.taken : 0
   }
 
-  /** One after the other: each is awaited before the next. @throws {Error} the disk is full */
+  /** Appends a chunk; each call is awaited before the next. @throws {Error} the disk is full */
   async add (chunk: Buffer): Promise<void> {
     this.#size += chunk.length
     this.#hash.update(chunk)
@@ -46,7 +46,7 @@ export class Upload {
     const chunks = this.#chunks.all()
     this.#chunks = new Chunks()
     for (const kept of chunks) await file.add(kept)
-    // The request was given up meanwhile.
+    // The request was aborted meanwhile.
     if (this.#isRemoved) await file.remove()
   }
 
@@ -54,7 +54,7 @@ export class Upload {
     await this.#file?.close()
   }
 
-  /** From its beginning, each time. */
+  /** Reads the file from its beginning, each time. */
   async * read (): AsyncIterable<Buffer> {
     if (this.#isRemoved) throw new Error('the file was removed: its request is over')
     if (this.#file === undefined) yield * this.#chunks.all()
@@ -67,7 +67,7 @@ export class Upload {
     await this.#file?.remove()
   }
 
-  /** What it is to whoever prints or compares a body. When it is whole. */
+  /** Its form in a printed or compared body; only of a whole file. */
   toJSON (): unknown {
     return { name: this.name, type: this.type, size: this.#size, sha256: this.#digest ??= this.#hash.digest('hex') }
   }

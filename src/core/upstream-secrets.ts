@@ -1,9 +1,9 @@
-// What of an upstream's configuration nobody may read in what it says.
+// Secrets in an upstream's configuration that must be redacted from its messages.
 import type { UpstreamConfig } from '../config/config.ts'
 
 /**
- * Longest first, so that none is cut in two by a shorter one. Short values and dates are no secrets and would hit plain
- * words.
+ * Longest first, so that none is cut by a shorter one. Short values and dates are left out: they are no secrets and
+ * would match plain words.
  */
 export function secretsOf (upstream: UpstreamConfig): readonly string[] {
   const found = new Set<string>()

@@ -1,5 +1,4 @@
-// An upstream as all rooms know it: how it is configured, and which accounts there are. How it is reached is known in
-// upstream/ alone.
+// An upstream as all rooms know it: its configuration and its accounts. Only upstream/ knows how it is reached.
 import type { UpstreamConfig } from '../config/config.ts'
 import type { Timer } from '../base/timer.ts'
 import type { AnswerMemory } from './answer-memory.ts'
@@ -7,56 +6,56 @@ import type { AnswerMemory } from './answer-memory.ts'
 export interface Upstream {
   readonly name: string
   readonly config: UpstreamConfig
-  /** before the dialect's own path; '' or "/prefix" */
+  /** path prefix before the dialect's own path; '' or "/prefix" */
   readonly basePath: string
   readonly origin: string
-  /** at least one: each account that we have there */
+  /** the operator's accounts at the upstream; at least one */
   readonly credentials: readonly Credential[]
 }
 
 /** One account at an upstream. */
 export interface Credential {
-  /** undefined: there is only this one, and it has no name */
+  /** undefined: the only credential, which has no name */
   readonly id: string | undefined
-  /** another one when its headers change: what is known of a revoked one says nothing of the one in its place */
+  /** changes with the headers: the state of a revoked credential does not apply to its successor */
   readonly key: string
-  /** the upstream as this account: with its headers, and without the others */
+  /** the upstream with this account's headers alone */
   readonly upstream: Upstream
 }
 
-/** What an upstream said when it failed: for the operator. */
+/** A failed attempt, as the operator is shown it. */
 export interface FailedAttempt {
   /** milliseconds since the epoch */
   readonly at: number
   readonly request_id: string
   readonly upstream: string
-  /** or the route that is forwarded there unread */
+  /** model, or the forward route */
   readonly model: string
   readonly credential?: string | undefined
   /** such as "status 404", or "refused: ECONNREFUSED" */
   readonly cause: string
-  /** its own words, without secrets of ours or of its own; absent: it said nothing */
+  /** the upstream's message, without secrets of either side; absent: it sent none */
   readonly said?: string | undefined
 }
 
-/** How the targets of upstreams fare: for whoever chooses among them. */
+/** Health of the targets, for choosing among them. */
 export interface TargetHealth {
-  /** Attempts that run there. */
+  /** Attempts in progress at a target. */
   loadOf (upstream: string, model: string): number
   /**
-   * Milliseconds until an attempt may go there; 0: now. Looks, and changes nothing.
+   * Milliseconds until an attempt may go to a target; 0: now. Changes nothing.
    * @param tried keys of credentials that are out of the question; Infinity where no other is left
    */
   waitOf (upstream: Upstream, model: string, tried?: ReadonlySet<string>): number
-  /** What an attempt there came to; of one that nobody has asked for nothing is kept. */
+  /** Keeps a target's last failure; a target that has never been entered has no record. */
   noteFailure (attempt: FailedAttempt): void
 }
 
-/** What outlives a reload of all upstreams. */
+/** Services of all upstreams that outlive a reload. */
 export interface UpstreamServices {
   readonly health: TargetHealth
-  /** of answers that are read whole */
+  /** memory for answers that are read whole */
   readonly answers: AnswerMemory
-  /** of pauses before an upstream is asked again */
+  /** timer of the pauses before an upstream is asked again */
   readonly timer: Timer
 }

@@ -1,5 +1,5 @@
-// One try at one target: from the request in messages style to the commit. Its state is fresh; what failed before left
-// nothing.
+// One attempt at one target: from the request in messages style to the commit. Its state is its own; an earlier attempt
+// leaves none in it.
 import type { IncomingHttpHeaders } from 'node:http'
 import { modalities } from '../config/sections/modalities.ts'
 import { parseOr } from '../base/json.ts'
@@ -19,47 +19,47 @@ import { encodeRequest } from '../upstream/transport/encode-body.ts'
 import type { Permit } from '../upstream/limits/permit.ts'
 import type { Upstream } from '../core/upstream.ts'
 
-/** What a committed attempt gives. */
+/** The answer of a committed attempt. */
 export type Answer =
   | { readonly kind: 'json', readonly attempt: Attempt, readonly reply: JsonReply }
   | { readonly kind: 'stream', readonly attempt: Attempt, readonly stream: CommittedStream }
 
-/** Hears the events of a committed stream. Exactly one of a terminal event and `onCut` comes last. */
+/** The receiver of a committed stream. The last call is either `onEvents` with a terminal event, or `onCut`. */
 export interface StreamListener {
-  /** all events of one chunk from the upstream; a terminal event is the last one ever */
+  /** all events of one chunk of the upstream; a terminal event is the last one */
   onEvents (events: readonly SseEvent[]): void
-  /** the stream broke: cut by the upstream, or by a plugin that threw */
+  /** the stream broke off: by the upstream, or by a plugin that threw */
   onCut (error: GatewayError, by: 'upstream' | 'gateway'): void
 }
 
 export interface CommittedStream {
-  /** Hands over what was held, then what comes. Once. */
+  /** Delivers the held events, then the events as they come. To be called once. */
   listen (listener: StreamListener): void
   pause (): void
   resume (): void
   abort (): void
 }
 
-/** Bytes of events that wait for the commit (src/README.md#commit). */
+/** Bytes of events that are held before the commit (src/README.md#commit). */
 const HELD_LIMIT = 64 * 1024
-/** Bytes of a JSON answer; more is not an answer of a model. */
+/** Most bytes of a JSON answer: no model writes more. */
 const REPLY_LIMIT = 64 * 1024 * 1024
 /** Bytes kept of an error's body. */
 const ERROR_LIMIT = 64 * 1024
 const BLANK_LINE = Buffer.from('\n\n')
-/** How long an upstream may take to end an answer whose last event has come. */
+/** Milliseconds that an upstream may take to end an answer behind its last event. */
 const LAST_BYTES_MS = 1000
 
 /**
  * Sends the request and waits for the commit: the first content event, or a complete, parsed, non-empty body.
- * @param pass ends with the call: where a stream was committed, when that is over
+ * @param permit ends with the call; for a committed stream, with the stream
  * @throws {GatewayError} the attempt failed, nothing was committed; `retryable` says whether another may be tried
  */
 export async function tryAttempt (exchange: Routed, attempt: Attempt, permit: Permit): Promise<Answer> {
   try {
     return await send(exchange, attempt, permit)
   } catch (thrown) {
-    permit.leave()                                            // unless it has ended already, with what it died of
+    permit.leave()                                            // unless it has ended already, with a failure
     throw thrown
   }
 }
@@ -108,14 +108,14 @@ class Receiver implements CommittedStream, CallListener {
   #headers: IncomingHttpHeaders = {}
   #chunks: Buffer[] = []
   #size = 0
-  /** of the memory of answers; undefined: it is small */
+  /** bytes taken from the memory for answers; undefined: a small answer */
   #part: Part | undefined
 
   #decoder: SseDecoder | undefined
   #decode: StreamTransformer | undefined
   #held: SseEvent[] = []
   #heldBytes = 0
-  /** an event came that says something, though nothing of the content maybe */
+  /** an event came that is more than a ping, though maybe not content */
   #hasBegun = false
   #isCommitted = false
   #isEnded = false
@@ -142,8 +142,8 @@ class Receiver implements CommittedStream, CallListener {
 
   start (request: CallRequest): void {
     /**
-     * Before the commit the exchange's end is ours; after it the listener decides (a drain still lets the end be
-     * written).
+     * Before the commit the abort ends the attempt; after it the listener decides, because a drain lets the stream end
+     * properly.
      */
     const onAbort = (): void => {
       if (this.#isCommitted || this.#outlivesClient) return
@@ -159,8 +159,8 @@ class Receiver implements CommittedStream, CallListener {
   }
 
   /**
-   * An upstream that has the request makes the video, whoever is there to hear of it: its answer is waited for, so that
-   * it is charged.
+   * A task is not aborted with its client: an upstream that has the request makes the video anyway, so its answer is
+   * awaited and charged.
    */
   get #outlivesClient (): boolean {
     const { route: { endpoint }, abortReason } = this.#exchange
@@ -227,7 +227,7 @@ class Receiver implements CommittedStream, CallListener {
       this.#broke(thrown)
       return
     }
-    // Whatever happens to the body of an error, its status is known.
+    // The status of an error is enough, whatever happens to its body.
     if (this.#status >= 300) this.#failWithStatus()
     else this.#fail(failure)
   }
@@ -257,8 +257,8 @@ class Receiver implements CommittedStream, CallListener {
   }
 
   /**
-   * Events before the one that fails are handed on, so that the result does not depend on how the bytes were cut.
-   * @param raw undefined in the place of an event: nothing more comes
+   * Passes on the events before one that fails, so that the result does not depend on the chunks.
+   * @param raw undefined in the place of an event: the end of the stream
    */
   #onEvents (raw: readonly (SseEvent | undefined)[]): void {
     const events: SseEvent[] = []
@@ -292,7 +292,7 @@ class Receiver implements CommittedStream, CallListener {
     }
   }
 
-  /** Gives events to whoever listens, or keeps them until somebody does. */
+  /** Passes events to the listener, or holds them until the commit. */
   #hand (events: readonly SseEvent[]): void {
     if (events.length === 0) return
     if (this.#listener !== undefined) { this.#listener.onEvents(events); return }
@@ -317,7 +317,7 @@ class Receiver implements CommittedStream, CallListener {
   #readEnd (): void {
     if (this.#isEnded) return
     if (this.#status >= 300) { this.#failWithStatus(); return }
-    // No model has made that: a server, or what is before it, has lost the answer.
+    // No model makes an empty body: a server or a proxy has lost the answer.
     if (this.#size === 0) { this.#fail({ kind: 'empty', isBlank: true }); return }
     if (this.#decoder !== undefined) {
       if (!this.#endsWhole()) this.#fail({ kind: 'incomplete' })
@@ -342,7 +342,7 @@ class Receiver implements CommittedStream, CallListener {
     this.#commitReply(body)
   }
 
-  /** The request may have been given up meanwhile. */
+  /** A no-op for an attempt that was aborted meanwhile. */
   #finishReply (body: unknown): void {
     if (this.#isEnded) return
     if (body === undefined) this.#fail({ kind: 'empty' })
@@ -359,19 +359,19 @@ class Receiver implements CommittedStream, CallListener {
     this.#resolve({ kind: 'json', attempt: this.#attempt, reply })
   }
 
-  /** Whether the dialect takes what has come for a whole answer: not every vendor says that it is over. */
+  /** Whether the dialect takes the events so far for a whole answer: not every vendor sends a terminal event. */
   #endsWhole (): boolean {
     if (this.#decoder === undefined || this.#decode!.end === undefined) return false
     try {
-      this.#onEvents(this.#decoder.push(BLANK_LINE))          // the last record too may lack it
+      this.#onEvents(this.#decoder.push(BLANK_LINE))          // the last record may lack its blank line too
     } catch (thrown) {
-      if (isGatewayError(thrown)) throw thrown                // half a record says nothing
+      if (isGatewayError(thrown)) throw thrown                // an incomplete record fails the dialect: no verdict
     }
     if (!this.#isEnded) this.#onEvents([undefined])
     return this.#isEnded
   }
 
-  /** The bytes are not needed any more. */
+  /** Takes the chunks out, so that their memory can be freed. */
   #takeChunks (): Buffer[] {
     const chunks = this.#chunks
     this.#chunks = []
@@ -388,8 +388,7 @@ class Receiver implements CommittedStream, CallListener {
       body: parseOr(this.#text().slice(0, ERROR_LIMIT)) })
   }
 
-  // What a plugin throws is its own: it must not look like an upstream that sent nonsense.
-
+  /** @throws {GatewayError} an error of a plugin's hook: it must not look like a malformed answer of the upstream */
   #tellEvent (event: SseEvent): void {
     try {
       for (const hooks of this.#hooks) unwaited(hooks.onUpstreamEvent?.(event), this.#exchange)
@@ -398,6 +397,7 @@ class Receiver implements CommittedStream, CallListener {
     }
   }
 
+  /** @throws {GatewayError} as `#tellEvent` */
   #tellReply (reply: JsonReply): void {
     try {
       for (const hooks of this.#hooks) unwaited(hooks.onUpstreamReply?.(reply), this.#exchange)
@@ -406,7 +406,7 @@ class Receiver implements CommittedStream, CallListener {
     }
   }
 
-  /** Whatever throws between two bytes ends the attempt, not the process. */
+  /** Errors between two chunks end the attempt, not the process. */
   #broke (thrown: unknown): void {
     if (isGatewayError(thrown)) this.#endWith(thrown, 'gateway')
     else if (thrown instanceof ErrorReply) this.#fail({ kind: 'error_event', body: thrown.body })
@@ -418,8 +418,8 @@ class Receiver implements CommittedStream, CallListener {
     this.#exchange.mayBeExecuting = !isClear(failure)
     const named = nameFailure(failure, this.#exchange, this.#attempt.upstream)
     this.#permit.fail(failure, named)
-    // After the commit the code tells only how the stream broke (src/README.md#error-in-stream); what the upstream said
-    // is the cause.
+    // After the commit the code tells only how the stream broke off (src/README.md#error-in-stream); the upstream's
+    // error is the cause.
     this.#endWith(!this.#isCommitted ? named
       : new GatewayError(failure.kind === 'incomplete' ? 'stream_incomplete' : 'upstream_stream_interrupted', {
         cause: named,
@@ -438,14 +438,14 @@ class Receiver implements CommittedStream, CallListener {
 
   #end (): void {
     this.#isEnded = true
-    this.#permit.leave()                                      // where nothing else was said of it
+    this.#permit.leave()                                      // a no-op after a verdict
     if (this.#onAbort !== undefined) this.#exchange.offAbort(this.#onAbort)
   }
 }
 
 /**
- * Whether the upstream surely does not work on it: nothing was sent, or it said no itself. 502, 504 and 52x are of
- * proxies, which lost its answer.
+ * Whether the upstream has certainly stopped: nothing was sent, or it refused. 502, 504 and 52x are sent by proxies
+ * that lost the answer of the server behind them.
  */
 function isClear (failure: UpstreamFailure): boolean {
   if (failure.kind === 'status') return failure.status <= 501 || failure.status === 503 || failure.status === 529

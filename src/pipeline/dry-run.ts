@@ -1,5 +1,5 @@
-// Asks the pipeline what it would do with a request, and does none of it: nobody is called, nothing is held, charged or
-// counted. Goes the same way down as a real exchange (`runRequestPhase`), with a ledger that changes nothing.
+// Runs the request phase of the pipeline without effects: no upstream is called, and nothing is held, charged or
+// counted. The phase is that of a real exchange (`runRequestPhase`), with a ledger that changes nothing.
 import type { LeasedSnapshot } from '../core/endpoint.ts'
 import { GatewayError, toGatewayError } from '../errors.ts'
 import { type ClientRequest, type DryRun, Exchange, type Outcome } from '../core/exchange.ts'
@@ -12,36 +12,36 @@ import type { Reply } from '../core/reply.ts'
 import { createRequestId } from '../base/request-id.ts'
 
 export interface Question extends DryRun, Pick<ClientRequest, 'method' | 'headers' | 'address'> {
-  /** with its query, if it has one */
+  /** with its query */
   readonly path: string
-  /** parsed; undefined: the request has none */
+  /** parsed; undefined: no body */
   readonly body: Body | undefined
 }
 
-/** One turn on the way down. */
+/** One hook call of the request phase. */
 export interface Step {
-  /** a plugin, or "core" with the body */
+  /** the plugin, or "core" for the body */
   readonly who: string
   readonly hook: Parameters<Turn>[1]
-  /** the last step only may be another than `passed`; `failed`: it threw what it never should */
+  /** only the last step may be other than `passed`; `failed`: an unexpected throw */
   readonly verdict: 'passed' | 'answered' | 'refused' | 'failed'
-  /** names of facts */
+  /** names of the facts written in this step */
   readonly wrote: readonly string[]
 }
 
 export interface Rehearsal {
-  /** as it stood at the end: its facts, its request, the headers of its answer */
+  /** the exchange at the end of the phase: its facts, its request, the headers of its answer */
   readonly exchange: Exchange
   readonly steps: readonly Step[]
-  /** what the client would be told; undefined: an answer */
+  /** the error that the client would get; undefined: an answer */
   readonly error: GatewayError | undefined
-  /** of the plugin that would answer itself */
+  /** the answer of a plugin, in the place of an upstream's */
   readonly reply: Reply | undefined
 }
 
 /**
  * @param snapshot leased by the caller until this has answered
- * @throws {GatewayError} not_found, method_not_allowed: no route takes it
+ * @throws {GatewayError} not_found, method_not_allowed: no route matches
  */
 export async function rehearse (
   snapshot: LeasedSnapshot,
@@ -91,7 +91,7 @@ export async function rehearse (
   return { exchange, steps, error, reply }
 }
 
-/** Whoever has taken something gives it back, as after any request that was not answered. */
+/** Ends the exchange as a failed one, so that plugins release what they have taken. */
 async function end (exchange: Exchange, error: GatewayError): Promise<void> {
   const outcome: Outcome = { kind: 'failed', error }
   try {

@@ -1,10 +1,10 @@
-// `Idempotency-Key`: a request that is sent again under the same name gets the same answer, and is charged once. Names
-// belong to an account and last a day; failures are not remembered, so that a retry tries again. While the first is
-// running, the others wait for it.
+// `Idempotency-Key`: a repeated request with the same key gets the same answer, and is charged once. Keys belong to an
+// account and last a day; failures are not remembered, so that a retry tries again. Repetitions wait for the first
+// request while it runs.
 //
-// The answer is kept before it is charged for: no charge is without its answer, whatever dies. Of a process that died
-// in between the answer is forgotten at the next start (store/tasks.ts), for nobody has heard it: who asks again is
-// served again, and charged once.
+// The answer is kept before it is charged: no charge is without its answer, whatever dies. The answer of a process that
+// died in between was not sent; it is dropped at the next start (store/tasks.ts), and a repetition is served anew and
+// charged once.
 import { createHash } from 'node:crypto'
 import { setImmediate as turn, setTimeout as pause } from 'node:timers/promises'
 import type { Logger } from 'pino'
@@ -15,27 +15,26 @@ import { callHook } from '../core/hooks.ts'
 import { json, type JsonReply } from '../core/reply.ts'
 import type { Answer, Answers } from '../store/tasks.ts'
 
-/** Of one exchange: it is the first of its name. Written by the core. */
+/** The claim of an exchange that is the first with its key. Written by the core. */
 export const Claimed = fact<Claim>('idempotency')
 
 const LONGEST_NAME = 255
 const LIFE_MS = 24 * 3_600_000
 const SWEEP_MS = 3_600_000
-/** Answers that are kept; beyond them the oldest are forgotten before their time. */
+/** Most answers that are kept; beyond them the oldest are dropped early. */
 const MOST = 100_000
 /**
- * Values of a body that can be compared: to bring them into an order takes one turn of the loop. Forms and prompts have
- * a few dozen.
+ * Most values of a body that are compared: sorting them takes one turn of the loop. Forms and prompts have a few dozen.
  */
 const MOST_VALUES = 10_000
-/** Bytes of a body, or characters, that are hashed without a pause. */
+/** Bytes of a body, or characters, that are hashed in one turn of the event loop. */
 const TURN_BYTES = 1024 * 1024
-/** Between two looks for the answer of another process. */
+/** Milliseconds between two polls for the answer of another process. */
 const ELSEWHERE_MS = 200
-/** Characters of an answer that is kept whole. */
+/** Most characters of an answer that is kept whole. */
 const TEXT_LIMIT = 64 * 1024
 
-/** What became of the first. `gone`: nothing that others could have; the next one is the first. */
+/** Result of the first request. `gone`: no result for the others; the next of them is the first. */
 type Ending = { readonly kind: 'answered', readonly answer: Pick<Answer, 'request_id' | 'text'> } | {
   readonly kind: 'failed',
   readonly error: GatewayError
@@ -55,10 +54,10 @@ export class Idempotency {
   }
 
   /**
-   * Called when the body is read, and before anything is held.
-   * @returns the answer of before; undefined: to be served
-   * @throws {GatewayError} invalid_request: the name is no name, or was another request's; what the first one failed
-   * with
+   * Called when the body is read, and before any hold.
+   * @returns the earlier answer; undefined: the request is to be served
+   * @throws {GatewayError} invalid_request: the key is malformed, or was used with another body; the first request's
+   * error
    */
   async recall (exchange: Exchange): Promise<JsonReply | undefined> {
     const name = exchange.received.headers['idempotency-key']
@@ -78,7 +77,7 @@ export class Idempotency {
       checkSame(first.hash, hash)
       const ending = await orLeave(first.ending, exchange)
       if (ending.kind === 'answered') return replay(ending.answer)
-      // Its client left, and took the request with it: that is not this one's failure.
+      // A first request aborted by its own client is no failure of this one.
       if (ending.kind === 'failed' && ending.error.row !== 'client_closed') throw ending.error
     }
   }
@@ -114,12 +113,12 @@ export class Idempotency {
   }
 
   /**
-   * Of processes that share the store the first one serves, and the others look for its answer until it has one or has
-   * given up.
+   * Looks for an earlier answer. Where processes share the store, the process with the claim serves, and the others
+   * poll for its answer until there is one or the claim is given up.
    */
   async #find (exchange: Exchange, { account, name }: Pick<Answer, 'account' | 'name'>): Promise<Answer | undefined> {
     for (;;) {
-      // Claimed first: what the one before has left is there when its claim is gone.
+      // Claimed before the read: a process keeps its answer before it gives up its claim.
       const isOurs = await callHook(this.#answers.claimAnswer?.(account, name, exchange.id) ?? true, 'idempotency',
         exchange)
       const known = await callHook(this.#answers.answer(account, name), 'idempotency', exchange)
@@ -142,7 +141,7 @@ export class Idempotency {
   }
 }
 
-/** The first of its name, while it runs. */
+/** The claim of the first request with its key, while that runs. */
 export class Claim {
   readonly hash: string
   readonly ending: Promise<Ending>
@@ -170,7 +169,10 @@ export class Claim {
     this.#resolve = resolve
   }
 
-  /** Before it is charged. @param text undefined: too large to be kept. @throws {Error} it can't be recorded */
+  /**
+   * Keeps the answer, before the charge. @param text undefined: too large to be kept. @throws {Error} it can't be
+   * recorded
+   */
   async keep (text: string | undefined): Promise<void> {
     const answer: Answer = { ...this.#named, request_id: this.#requestId, created: this.#now(),
       text: text === undefined || text.length > TEXT_LIMIT ? undefined : text }
@@ -178,7 +180,7 @@ export class Claim {
     await this.#answers.keepAnswer(answer)
   }
 
-  /** It is charged: the others may have it. */
+  /** Gives the kept answer to waiting repetitions, after the charge. */
   confirm (): void {
     if (this.#kept !== undefined) this.repeat(this.#kept)
   }
@@ -188,14 +190,14 @@ export class Claim {
     this.#resolve({ kind: 'answered', answer })
   }
 
-  /** @throws {Error} what was kept for nothing could not be dropped */
+  /** Ends the claim without a charge. @throws {Error} the kept answer could not be dropped */
   async finish (outcome: Outcome): Promise<void> {
     if (this.#isOver) return
     if (this.#kept !== undefined) await this.#answers.dropAnswer(this.#named.account, this.#named.name)
     if (outcome.kind === 'failed') this.#resolve({ kind: 'failed', error: outcome.error })
   }
 
-  /** Whoever still waits is the next first. */
+  /** Lets the next waiting request be the first. */
   giveUp (): void {
     this.#resolve({ kind: 'gone' })
   }
@@ -223,8 +225,8 @@ function checkSame (known: string, asked: string): void {
 }
 
 /**
- * @param before how many were counted
- * @returns how many there are now
+ * @param before number of values counted before
+ * @returns the count with this value
  * @throws {GatewayError} invalid_request: too many
  */
 function countValues (value: unknown, before: number): number {
@@ -244,14 +246,14 @@ function * slicesOf (pieces: readonly (string | Buffer)[]): Generator<string | B
   for (const piece of pieces) {
     for (let at = 0, end = 0; at < piece.length; at = end) {
       end = at + TURN_BYTES
-      // Both halves of a surrogate pair go together: one alone has no bytes of its own.
+      // A surrogate pair must not be split: half of it has no encoding of its own.
       if (typeof piece === 'string' && /[\uD800-\uDBFF]/.test(piece.charAt(end - 1))) end++
       yield typeof piece === 'string' ? piece.slice(at, end) : piece.subarray(at, end)
     }
   }
 }
 
-/** The same for the same values, in whatever order and spelling they came. */
+/** Hash of the body's values, whatever their order and spelling. */
 async function hashOf (exchange: Exchange): Promise<string> {
   countValues(exchange.get(Body), 0)
   const body = exchange.get(Body)
@@ -268,7 +270,7 @@ async function hashOf (exchange: Exchange): Promise<string> {
     hash.update(piece)
     if ((bytes += piece.length) < TURN_BYTES) continue
     bytes = 0
-    await turn()                                              // others' events pass between
+    await turn()                                              // other events pass between two pieces
   }
   return hash.digest('hex')
 }
@@ -277,7 +279,7 @@ function isMap (value: unknown): value is Readonly<Record<string, unknown>> {
   return typeof value === 'object' && value !== null && !Array.isArray(value)
 }
 
-/** @throws {GatewayError} the reason, when the exchange is aborted meanwhile */
+/** @throws {GatewayError} the abort reason, when the exchange is aborted meanwhile */
 async function orLeave<T> (pending: Promise<T>, exchange: Exchange): Promise<T> {
   exchange.throwIfAborted()
   const { promise, reject } = Promise.withResolvers<never>()
