@@ -1,7 +1,7 @@
 // Reads a multipart/form-data body: fields as text, files as uploads; limits while reading. The only file that uses
 // @fastify/busboy.
 import type { IncomingMessage, ServerResponse } from 'node:http'
-import type { Readable } from 'node:stream'
+import type { Readable, Transform } from 'node:stream'
 import { Busboy, type BusboyFileStream, type BusboyHeaders, type BusboyInstance, type Dicer } from '@fastify/busboy'
 import { checkCharset, checkSize } from './request-body.ts'
 import { sayContinue } from '../base/expect-continue.ts'
@@ -43,140 +43,206 @@ export async function readForm (
   checkCharset(req)
   const { length, decoder } = checkSize(req, limits.limit)
   if (length !== undefined) limits.memory.check(Math.min(length, FIELD_BYTES))
-  const parser = createParser(req)
-  const { temporary, log } = exchange.snapshot.services
-  const uploads: Upload[] = []
-  const open = new Set<BusboyFileStream>()
-  exchange.onFinish(async () => {
-    await Promise.all(uploads.map((upload) =>
-      upload.remove().catch((err: unknown) => {
-        log.error({ request_id: exchange.id, err }, 'a temporary file could not be removed')
-      })
-    ))
-  })
+  const reader = new FormReader(req, decoder, limits, exchange, taken)
   sayContinue(req, res)
+  await reader.read()
+  exchange.record.body_at = performance.now()
+  return reader.body
+}
 
-  const form = new Form()
-  const files: Promise<void>[] = []
-  /** of all, in memory */
-  let held = 0
-  const hold = (bytes: number): void => {
-    if (bytes > held) limits.memory.take(bytes - held)
-    else limits.memory.give(held - bytes)
-    taken(bytes - held)
-    held = bytes
+/** One form: it is over with its last byte, or with the first thing that is wrong. */
+class FormReader {
+  readonly #req: IncomingMessage
+  readonly #decoder: Transform | undefined
+  /** decompressed */
+  readonly #source: Readable
+  readonly #parser: BusboyInstance
+  readonly #limits: BodyLimits
+  readonly #exchange: Exchange
+  readonly #taken: (bytes: number) => void
+  readonly #end = Promise.withResolvers<void>()
+  readonly #form = new Form()
+  readonly #uploads: Upload[] = []
+  /** files that have not come to their end */
+  readonly #open = new Set<BusboyFileStream>()
+  readonly #written: Promise<void>[] = []
+  /** bytes on the wire */
+  #received = 0
+  /** bytes of the source */
+  #size = 0
+  /** characters of text fields and their names */
+  #text = 0
+  /** bytes of memory that were taken */
+  #held = 0
+  #isOver = false
+  #idle: NodeJS.Timeout | undefined
+  /** of what a form comes from */
+  #unlisten: (() => void) | undefined
+
+  /** @throws {GatewayError} bad_request: no boundary */
+  constructor (
+    req: IncomingMessage,
+    decoder: Transform | undefined,
+    limits: BodyLimits,
+    exchange: Exchange,
+    taken: (bytes: number) => void
+  ) {
+    this.#req = req
+    this.#decoder = decoder
+    this.#source = decoder ?? req
+    this.#parser = createParser(req)
+    this.#limits = limits
+    this.#exchange = exchange
+    this.#taken = taken
+    exchange.onFinish(() => this.#removeFiles())
   }
-  let text = 0
-  let isOver = false
-  /**
-   * Not when it is over: then its end gives back what was taken, and a file that is still written changes nothing of
-   * that.
-   */
-  const holdAll = (): void => { if (!isOver) hold(text + uploads.reduce((sum, upload) => sum + upload.inMemory, 0)) }
 
-  await new Promise<void>((resolve, reject) => {
-    const source = decoder === undefined ? req : req.pipe(decoder)
-    let received = 0
-    let size = 0
-    const timer = setTimeout(() => {
-      fail(new GatewayError('request_timeout', { headers: { connection: 'close' } }))
-    }, limits.idle)
-    const stop = (): void => {
-      isOver = true
-      clearTimeout(timer)
-      req.off('data', onReceived)
-      source.off('data', onData)
-      exchange.offAbort(onLeft)
-    }
-    const fail = (error: unknown): void => {
-      if (isOver) return
-      stop()
-      source.unpipe(parser)
-      if (decoder !== undefined) { req.unpipe(decoder); decoder.destroy() }
-      parser.on('error', () => {}).destroy()
-      for (const stream of open) stream.destroy()
-      req.resume()                                            // what still comes is thrown away
-      reject(error)
-    }
-    const onReceived = (chunk: Buffer): void => {
-      timer.refresh()
-      received += chunk.length
-      if (received > limits.limit) fail(tooLarge(limits.limit))
-    }
-    const onData = (chunk: Buffer): void => {
-      size += chunk.length
-      if (size > limits.limit) fail(tooLarge(limits.limit))
-    }
-    const onLeft = (): void => {
-      fail(exchange.abortReason)
-    }
+  get body (): Body {
+    return this.#form.body
+  }
+
+  /** Resolves when `body` is whole. */
+  read (): Promise<void> {
+    if (this.#decoder !== undefined) this.#req.pipe(this.#decoder)
+    this.#idle = setTimeout(() => {
+      this.#fail(new GatewayError('request_timeout', { headers: { connection: 'close' } }))
+    }, this.#limits.idle)
+    this.#listenToParser()
+    this.#listenToClient()
+    if (!this.#isOver) this.#source.pipe(this.#parser)
+    return this.#end.promise
+  }
+
+  #listenToParser (): void {
+    const parser = this.#parser
+    const fail = (error: unknown): void => { this.#fail(error) }
     const tooMany = (what: string): void => {
       fail(new GatewayError('bad_request', { message: `The form has too many ${what}. Send fewer.` }))
     }
-
     listenWithin(parser, fail)
-    parser.on('field', (name: string | undefined, value, nameTruncated, valueTruncated) => {
-      if (isOver) return
-      if (!name) {
-        fail(unnamed())
-        return
-      }
-      if (nameTruncated || valueTruncated) {
-        fail(
-          new GatewayError('invalid_request', {
-            message: `The field ${JSON.stringify(name.slice(0, 40))} is longer than ${FIELD_BYTES} bytes. Shorten it.`,
-            param: name.slice(0, 40)
-          })
-        )
-        return
-      }
-      text += name.length + value.length
-      try {
-        holdAll()
-        form.add(name, readText(name, value))
-      } catch (error) {
-        fail(error)
-      }
+    parser.on('field', (name: string | undefined, value, isNameCut, isValueCut) => {
+      this.#addField(name, value, isNameCut || isValueCut)
     })
     parser.on('file', (name: string | undefined, stream, filename, _encoding, type) => {
-      const upload = new Upload(filename, type, temporary)
-      // Errors of the parser reach each open file too; the parser's own are reported.
-      stream.on('error', () => {})
-      if (isOver) { stream.resume(); return }
-      open.add(stream)
-      if (!name) { fail(unnamed()); return }
-      uploads.push(upload)
-      form.addFile(name, upload)
-      files.push(fill(upload, stream, holdAll).finally(() => { open.delete(stream) }))
-      files.at(-1)!.catch(fail)
+      this.#addFile(name, stream, new Upload(filename, type, this.#exchange.snapshot.services.temporary))
     })
     parser.on('partsLimit', () => { tooMany('parts') })
     parser.on('filesLimit', () => { tooMany('files') })
     parser.on('fieldsLimit', () => { tooMany('fields') })
     parser.on('error', (cause: unknown) => { fail(unreadable(cause)) })
-    parser.on('finish', () => {
-      Promise.all(files).then(() => {
-        if (isOver) return
-        stop()
-        resolve()
-      }, fail)
-    })
-    decoder?.on('error', (cause) => {
-      fail(
-        new GatewayError('bad_request', {
-          message: 'The request body could not be decompressed. Check the Content-Encoding.',
-          cause
-        })
-      )
-    })
+    parser.on('finish', () => { Promise.all(this.#written).then(() => { this.#succeed() }, fail) })
+  }
+
+  #listenToClient (): void {
+    const req = this.#req
+    const source = this.#source
+    const exchange = this.#exchange
+    const onReceived = (chunk: Buffer): void => {
+      this.#idle!.refresh()
+      this.#received += chunk.length
+      if (this.#received > this.#limits.limit) this.#fail(tooLarge(this.#limits.limit))
+    }
+    const onData = (chunk: Buffer): void => {
+      this.#size += chunk.length
+      if (this.#size > this.#limits.limit) this.#fail(tooLarge(this.#limits.limit))
+    }
+    const onLeft = (): void => {
+      this.#fail(exchange.abortReason)
+    }
+    const unlisten = (): void => {
+      req.off('data', onReceived)
+      source.off('data', onData)
+      exchange.offAbort(onLeft)
+    }
+    this.#unlisten = unlisten
+    this.#decoder?.on('error', (cause) => { this.#fail(undecodable(cause)) })
     exchange.onAbort(onLeft)
     if (exchange.abortReason !== undefined) { onLeft(); return }
     req.on('data', onReceived)
     source.on('data', onData)
-    source.pipe(parser)
-  })
-  exchange.record.body_at = performance.now()
-  return form.body
+  }
+
+  #addField (name: string | undefined, value: string, isCut: boolean): void {
+    if (this.#isOver) return
+    if (!name) {
+      this.#fail(unnamed())
+      return
+    }
+    if (isCut) {
+      this.#fail(
+        new GatewayError('invalid_request', {
+          message: `The field ${JSON.stringify(name.slice(0, 40))} is longer than ${FIELD_BYTES} bytes. Shorten it.`,
+          param: name.slice(0, 40)
+        })
+      )
+      return
+    }
+    this.#text += name.length + value.length
+    try {
+      this.#hold()
+      this.#form.add(name, readText(name, value))
+    } catch (error) {
+      this.#fail(error)
+    }
+  }
+
+  #addFile (name: string | undefined, stream: BusboyFileStream, upload: Upload): void {
+    // Errors of the parser reach each open file too; the parser's own are reported.
+    stream.on('error', () => {})
+    if (this.#isOver) { stream.resume(); return }
+    this.#open.add(stream)
+    if (!name) { this.#fail(unnamed()); return }
+    this.#uploads.push(upload)
+    this.#form.addFile(name, upload)
+    const written = fill(upload, stream, () => { this.#hold() }).finally(() => { this.#open.delete(stream) })
+    written.catch((error: unknown) => { this.#fail(error) })
+    this.#written.push(written)
+  }
+
+  /**
+   * Memory for what is in it now. Not when the form is over: then its end gives back what was taken, and a file that is
+   * still written changes nothing of that.
+   */
+  #hold (): void {
+    if (this.#isOver) return
+    const bytes = this.#text + this.#uploads.reduce((sum, upload) => sum + upload.inMemory, 0)
+    if (bytes > this.#held) this.#limits.memory.take(bytes - this.#held)
+    else this.#limits.memory.give(this.#held - bytes)
+    this.#taken(bytes - this.#held)
+    this.#held = bytes
+  }
+
+  #succeed (): void {
+    if (this.#isOver) return
+    this.#stop()
+    this.#end.resolve()
+  }
+
+  #fail (error: unknown): void {
+    if (this.#isOver) return
+    this.#stop()
+    this.#source.unpipe(this.#parser)
+    if (this.#decoder !== undefined) { this.#req.unpipe(this.#decoder); this.#decoder.destroy() }
+    this.#parser.on('error', () => {}).destroy()
+    for (const stream of this.#open) stream.destroy()
+    this.#req.resume()                                        // what still comes is thrown away
+    this.#end.reject(error)
+  }
+
+  #stop (): void {
+    this.#isOver = true
+    clearTimeout(this.#idle)
+    this.#unlisten?.()
+  }
+
+  async #removeFiles (): Promise<void> {
+    const { log } = this.#exchange.snapshot.services
+    await Promise.all(this.#uploads.map((upload) =>
+      upload.remove().catch((err: unknown) => {
+        log.error({ request_id: this.#exchange.id, err }, 'a temporary file could not be removed')
+      })
+    ))
+  }
 }
 
 /** @throws {GatewayError} bad_request: no boundary */
@@ -212,6 +278,13 @@ function listenWithin (parser: BusboyInstance, fail: (error: GatewayError) => vo
     part.once('header', () => { if (part.listenerCount('data') > 0) headless--; else fail(unnamed()) })
   })
   inner.on('finish', () => { if (headless > 0) fail(unnamed()) })
+}
+
+function undecodable (cause: unknown): GatewayError {
+  return new GatewayError('bad_request', {
+    message: 'The request body could not be decompressed. Check the Content-Encoding.',
+    cause
+  })
 }
 
 function unreadable (cause: unknown): GatewayError {
