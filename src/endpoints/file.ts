@@ -1,5 +1,4 @@
-// GET /files/…: what a link to an image leads to. Whoever has the link may have the image; nobody else can know it
-// exists.
+// GET /files/…: the image behind a link. The link is the permission; without it the file's existence is not revealed.
 import { Readable } from 'node:stream'
 import { GatewayError } from '../errors.ts'
 import type { Exchange } from '../core/exchange.ts'
@@ -23,10 +22,10 @@ export async function sendFile (exchange: Exchange): Promise<BytesReply> {
   const about: Headers = {
     'accept-ranges': 'bytes',
     etag,
-    // Private: the link is the key to it. No longer than it works.
+    // Private, because the link is the permission. Not beyond its expiry.
     'cache-control': `private, max-age=${Math.max(0, Math.floor((expires - now()) / 1000))}`,
     'x-content-type-options': 'nosniff',
-    // Were it a page after all, it could do nothing, and would not be of this origin.
+    // Should a browser render it as a page, it can do nothing and has no origin.
     'content-security-policy': 'default-src \'none\'; sandbox',
     'cross-origin-resource-policy': 'cross-origin',
     'access-control-allow-origin': '*'
@@ -54,10 +53,11 @@ export async function sendFile (exchange: Exchange): Promise<BytesReply> {
 }
 
 /**
- * It is open from here on, and who reads it may never begin: the client leaves, or a plugin throws or answers itself.
+ * Destroys the stream with the exchange: it is open from here on, and may never be read, because the client leaves or a
+ * plugin throws or answers itself.
  */
 function closing (bytes: Readable, exchange: Exchange): Readable {
-  bytes.on('error', () => {})                                 // whoever reads it hears of it too
+  bytes.on('error', () => {})                                 // the reader gets the error too
   exchange.onFinish(() => { bytes.destroy() })
   return bytes
 }
@@ -67,7 +67,7 @@ function matches (header: string | readonly string[] | undefined, etag: string):
     String(header).split(',').some((one) => one.trim().replace(/^W\//, '') === etag || one.trim() === '*')
 }
 
-/** One range; of several, or of what is none, the whole may be sent (RFC 9110 14.2). */
+/** A single range; for several or an invalid one the whole file may be sent (RFC 9110 14.2). */
 function partOf (
   header: string | readonly string[] | undefined,
   size: number

@@ -1,5 +1,5 @@
-// How many input tokens a request has, where no provider says it: an estimate of its text, and guesses for the rest. No
-// charge is made by it.
+// Estimates the input tokens of a request where no provider counts them: its text is counted, and the rest is guessed.
+// Never the base of a charge.
 import { setImmediate } from 'node:timers/promises'
 import type { Blobs } from '../core/large-strings.ts'
 import type { Exchange } from '../core/exchange.ts'
@@ -8,23 +8,23 @@ import { clientTools, IMAGE } from '../tokens/bound.ts'
 import { START_RATES, TextCount } from '../tokens/text-count.ts'
 import { isRecord } from '../base/json.ts'
 
-/** Characters that are counted at a time, which is a fraction of a millisecond: then others have their turn. */
+/** Characters counted at a time, in a fraction of a millisecond, before other events get a turn. */
 const CHUNK = 16 * 1024
-/** What reading a value costs, in characters: a million empty ones must not stop the loop either. */
+/** Cost of visiting a value, in characters: a million empty ones must not block the loop either. */
 const VALUE = 8
 
-/** What the vendor adds of its own: around all, and around each turn. */
+/** Tokens that the vendor adds: around the whole, and around each turn. */
 const FRAME = 3
 const TURN = 3
-/** The vendor's system prompt for tools, and its description of a tool that is known by its type. */
+/** Tokens of the vendor's system prompt for tools, and of a tool that is known by its type. */
 const TOOLS = 346
 const TYPED_TOOL = 500
-/** Of a document nothing is read: so many tokens for each page, and a page for so many bytes of base64. */
+/** Documents are not read: tokens per page, and bytes of base64 per page. */
 const PAGE = 2000
 const PAGE_BYTES = 64 * 1024
 
 /**
- * @param attempt of the model that would answer: its tokens are counted
+ * @param attempt at the model that would answer: its tokens are counted
  * @throws {GatewayError} the client has left
  */
 export async function estimateInputTokens (exchange: Exchange, attempt: Attempt | undefined): Promise<number> {
@@ -48,13 +48,13 @@ export async function estimateInputTokens (exchange: Exchange, attempt: Attempt 
 }
 
 /**
- * What of a body in messages style becomes text for the model, and an empty text for each value. Takes anything: nobody
- * need have checked it.
+ * The texts of a body in messages style that reach the model, and an empty text for each value. Accepts any value,
+ * because the body may be unchecked.
  */
 class Prompt {
-  /** tokens of what is no text */
+  /** tokens of parts that are no text */
   allowance = FRAME
-  /** of text that stayed bytes (large-strings.ts) */
+  /** bytes of text that stayed bytes (large-strings.ts) */
   hiddenBytes = 0
   readonly #blobs: Blobs
 
@@ -125,7 +125,10 @@ class Prompt {
     yield '\n'
   }
 
-  /** Names and values. Not recursive: each value would go through as many generators as it is deep. */
+  /**
+   * Names and values of a JSON value. Iterative, because recursion would pass each value through as many generators as
+   * it is deep.
+   */
   * #json (root: unknown): Generator<string> {
     const open: Iterator<unknown>[] = [[root].values()]
     for (let inner = open.at(-1); inner !== undefined; inner = open.at(-1)) {

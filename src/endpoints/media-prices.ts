@@ -1,5 +1,5 @@
-// What images and videos cost, for everybody who looks: the price tables beside the list of text models, which keeps
-// its shape (src/README.md#model-list).
+// The public prices of images and videos: tables beside the list of text models, which keeps its shape
+// (src/README.md#model-list).
 import { hash } from 'node:crypto'
 import type { ChannelConfig, ChannelName, ModelConfig } from '../config/config.ts'
 import { isSoldByTokens, modalities } from '../config/sections/modalities.ts'
@@ -10,7 +10,7 @@ import { itemPriceOf } from '../money/item-price.ts'
 import { json, type JsonReply } from '../core/reply.ts'
 import { isKnown, readChannel } from './prices.ts'
 
-/** Says what stands in the catalogue, and nothing of keys or accounts: whoever asks is nobody. */
+/** From the catalogue only, without keys or accounts: the caller is anonymous. */
 export function publicMediaInfo ({ snapshot, received }: Exchange): JsonReply {
   const list = publicList(snapshot, readChannel(received.query))
   if (list === 'off') throw new GatewayError('channel_unavailable') // src/README.md#channel-off
@@ -21,10 +21,10 @@ export function publicMediaInfo ({ snapshot, received }: Exchange): JsonReply {
   }, isKnown(received.headers['if-none-match'], list.etag) ? 304 : 200)
 }
 
-/** `off`: there are such models in this channel, and it is switched off for all of them. */
+/** `off`: the channel has such models, and is switched off for all of them. */
 type PublicList = { readonly body: unknown, readonly etag: string } | 'off'
 
-/** Anybody may ask at any rate: it is made and hashed once. */
+/** Made and hashed once, because anonymous callers may ask at any rate. */
 const lists = new WeakMap<Snapshot, Map<ChannelName, PublicList>>()
 
 function publicList (snapshot: Snapshot, channel: ChannelName): PublicList {
@@ -46,7 +46,10 @@ function makeList ({ config }: Snapshot, channel: ChannelName): PublicList {
   return { body, etag: `"${hash('sha256', JSON.stringify(body)).slice(0, 32)}"` }
 }
 
-/** Rows in their order: the first that fits a request is its price, and what fits none is not sold in this channel. */
+/**
+ * Price rows in their order: the first that matches a request is its price, and a request without a match is not sold
+ * in this channel.
+ */
 function describe (
   { id, name, kind, accepts, parameters = {} }: ModelConfig,
   sold: ChannelConfig

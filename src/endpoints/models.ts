@@ -4,7 +4,7 @@ import { catalogue, GatewayError } from '../errors.ts'
 import type { Exchange } from '../core/exchange.ts'
 import { json, type JsonReply } from '../core/reply.ts'
 
-/** `limit`, `after_id` and `before_id` work only if given: one page has all, and nobody must turn pages. */
+/** Pages only when `limit`, `after_id` or `before_id` is given: by default one page has all. */
 export function listModels (exchange: Exchange): JsonReply {
   const all = callable(exchange)
   const query = new URLSearchParams(exchange.received.query)
@@ -19,7 +19,7 @@ export function listModels (exchange: Exchange): JsonReply {
   })
 }
 
-/** A model that the key may not call is as unknown as one that does not exist: no leak. */
+/** A model that the key may not call looks like one that does not exist: no leak. */
 export function retrieveModel (exchange: Exchange): JsonReply {
   const { route, received, snapshot } = exchange
   const id = decode(received.path.slice(route.path.lastIndexOf('/') + 1).replace(/\/$/, ''))
@@ -46,7 +46,7 @@ function describe (
   }
 }
 
-/** SDKs encode the slash of an id as %2F, people don't. */
+/** SDKs encode the slash of an id as %2F; people type it. */
 function decode (segment: string): string | undefined {
   try {
     return decodeURIComponent(segment)
@@ -68,7 +68,7 @@ function readLimit (query: URLSearchParams): number {
   return limit
 }
 
-/** As the vendor pages: `has_more` looks on in the direction of the cursor. */
+/** Pages as the vendor does: `has_more` looks in the direction of the cursor. */
 function pageOf (
   all: readonly CatalogEntry[],
   limit: number,

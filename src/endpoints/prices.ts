@@ -1,5 +1,5 @@
-// What text models cost: for the holder of a key, and for everybody who looks (src/README.md#model-list). Never calls
-// anybody.
+// Prices of text models: for the holder of a key, and for anonymous callers (src/README.md#model-list). Never calls an
+// upstream.
 import { hash } from 'node:crypto'
 import type { ChannelName, ModelConfig } from '../config/config.ts'
 import { isSoldByTokens } from '../config/sections/modalities.ts'
@@ -11,13 +11,13 @@ import { priceAt, type PriceSpan } from '../money/price-schedule.ts'
 import { json, type JsonReply } from '../core/reply.ts'
 import { soldTo } from '../catalog/offers.ts'
 
-/** Prices of the channel that the key would be charged for first, as they hold now. */
+/** Current prices, in the channel that the key would be charged for first. */
 export function modelsInfo (exchange: Exchange): JsonReply {
   const now = exchange.snapshot.services.now()
   return json({
     data: textModels(exchange.snapshot).flatMap((model) => {
       const sold = soldTo(exchange, model)
-      // Its answers can't be longer than what fits into it, as the hold of a request assumes too.
+      // No answer is longer than the context, as the request's hold assumes too.
       const most = model.max_output ?? model.context
       if (sold === undefined || most === undefined) return []
       const { input, output } = pricesOf(priceAt(sold, now))
@@ -27,7 +27,7 @@ export function modelsInfo (exchange: Exchange): JsonReply {
   })
 }
 
-/** Says what stands in the catalogue, and nothing of keys or accounts: whoever asks is nobody. */
+/** From the catalogue only, without keys or accounts: the caller is anonymous. */
 export function publicModelsInfo ({ snapshot, received }: Exchange): JsonReply {
   const now = snapshot.services.now()
   const list = publicList(snapshot, readChannel(received.query), now)
@@ -40,8 +40,8 @@ export function publicModelsInfo ({ snapshot, received }: Exchange): JsonReply {
 }
 
 /**
- * @throws {GatewayError} a channel that there is not. An empty name is one too: who asked for some prices must not read
- * others.
+ * @throws {GatewayError} an unknown channel. The empty name is unknown too: a caller that asked for one channel's
+ * prices must not read another's.
  */
 export function readChannel (query: string): ChannelName {
   const asked = new URLSearchParams(query).getAll('channel')
@@ -51,14 +51,14 @@ export function readChannel (query: string): ChannelName {
   throw new GatewayError('channel_unknown', { param: 'channel' })
 }
 
-/** `off`: there are models in this channel, and it is switched off for all of them. */
+/** `off`: the channel has models, and is switched off for all of them. */
 type PublicList =
   | { readonly body: unknown, readonly etag: string, readonly from: number, readonly until: number }
   | 'off'
 
 /**
- * Anybody may ask at any rate, and a catalogue may be long: it is made and hashed once for the time in which no price
- * changes.
+ * Made and hashed once for the time in which no price changes, because anonymous callers may ask at any rate, and a
+ * catalogue may be long.
  */
 const lists = new WeakMap<Snapshot, Map<ChannelName, PublicList>>()
 
@@ -66,7 +66,7 @@ function publicList (snapshot: Snapshot, channel: ChannelName, now: number): Pub
   let made = lists.get(snapshot)
   if (made === undefined) lists.set(snapshot, made = new Map())
   let list = made.get(channel)
-  // A clock that was set back makes it as old as one that went on.
+  // A clock that was set back makes the list as stale as one that went on.
   if (list === undefined || (list !== 'off' && (now < list.from || now >= list.until))) {
     made.set(channel, list = makePublicList(snapshot, channel, now))
   }
@@ -115,7 +115,7 @@ interface Prices {
 
 const free: Prices = { input: 0, output: 0, cache_read: 0, cache_write: 0 }
 
-/** A write without a life of its own lives for 5 minutes, so that is the price of a cache write where there are two. */
+/** The price of a cache write where the model has two: that for 5 minutes, the life of a write that names none. */
 function pricesOf ({ written }: PriceSpan): Prices {
   if (written === 'free') return free
   const { input, output, cache_read: read, cache_write_5m: write = written.cache_write } = written
@@ -124,7 +124,7 @@ function pricesOf ({ written }: PriceSpan): Prices {
 }
 
 /**
- * JSON prints the shortest decimal that is this double: up to 15 digits that is what was written, but for zeros at its
+ * JSON prints the shortest decimal of this double: up to 15 digits that is the configured text, without zeros at its
  * ends.
  */
 function toNumber (usd: Usd): number {

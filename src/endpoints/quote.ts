@@ -1,6 +1,6 @@
-// POST /v1/quote: what a request would cost at most, and what its key has left to pay it with. The request in the body
-// goes through the pipeline dry; the quote itself is a request like any other: known by its key, and counted. Calls
-// nobody, costs nothing.
+// POST /v1/quote: the most that a request would cost, and what its key has left to pay it with. The request in the body
+// goes through the pipeline as a dry run; the quote itself is an ordinary request: authenticated, and counted. Calls no
+// upstream, costs nothing.
 import { suggest } from '../config/check/suggest.ts'
 import { viewCost, viewLimits, viewPrices } from '../catalog/cost-view.ts'
 import { GatewayError } from '../errors.ts'
@@ -12,18 +12,18 @@ import { isGiven, isRecord } from '../base/json.ts'
 
 const FIELDS = ['path', 'body']
 
-/** Of this body, not of the one that is asked about. */
+/** Headers of the quote's own body, not of the quoted request. */
 const OF_THIS_BODY = /^(?:content-|transfer-encoding$|expect$)/
 
 /**
  * Names no upstream.
- * @throws {GatewayError} what the request itself would be refused with, as long as its price is not known: then the
- * refusal is part of the quote
+ * @throws {GatewayError} the refusal of the request itself, where its price is not known by then; otherwise the refusal
+ * is part of the quote
  */
 export async function quote (exchange: Routed): Promise<JsonReply> {
   const { path, body } = read(exchange.get(Body))
   const owner = exchange.find(ApiKey)
-  // A pipeline without auth: nobody's prices could be told.
+  // A pipeline without auth: there is no key whose prices apply.
   if (owner === undefined) throw new GatewayError('authentication_error')
   const { received: { headers, address }, snapshot } = exchange
   const { exchange: asked, error, reply } = await rehearse(snapshot, {

@@ -1,5 +1,5 @@
-// POST, GET and DELETE /v1/videos: tasks that upstreams work on after the request was answered. What becomes of them is
-// found out by media/video-poller.ts; here they are made and shown. To anybody but its account a task does not exist.
+// POST, GET and DELETE /v1/videos: tasks that upstreams work on after the request was answered. media/video-poller.ts
+// polls their results; here they are created and shown. For every account but its own a task does not exist.
 import { GatewayError } from '../errors.ts'
 import type { Exchange } from '../core/exchange.ts'
 import { Accepted, ApiKey, type Attempt, Model, Variant } from '../core/facts.ts'
@@ -17,8 +17,8 @@ import { describe, isOver, type Video, videoOf } from '../media/video.ts'
 import { upstreamOf } from '../media/video-poller.ts'
 
 /**
- * An upstream has accepted the task. The client gets an id of ours; billing-meter records it with the hold before the
- * answer is written, and a kill until then leaves nothing: no task, no charge.
+ * Makes a task of an upstream's acceptance, with an id of the gateway's. billing-meter records it with the hold before
+ * the answer is written; a kill before that leaves neither task nor charge.
  */
 export function acceptVideo (exchange: Exchange, reply: JsonReply, attempt: Attempt): JsonReply {
   const { config, services } = exchange.snapshot
@@ -43,8 +43,8 @@ export function acceptVideo (exchange: Exchange, reply: JsonReply, attempt: Atte
   const id = `video_${createRequestId().slice('req_'.length)}`
   exchange.set(Accepted, { id, created, text: JSON.stringify(video) })
   const report = reportIn(reply.body)
-  // Recorded or not: it is watched where it was. A client that heard of a failure has no video, whatever the upstream
-  // made: that one is taken back.
+  // A recorded task is watched by its poller. A client that was told of a failure has no video, even if the upstream
+  // makes one: that task is cancelled.
   exchange.onFinish(({ kind }) => {
     if (report === undefined || kind === 'failed') services.videos.watch(id)
     else void services.videos.hear(id, report)
@@ -52,7 +52,7 @@ export function acceptVideo (exchange: Exchange, reply: JsonReply, attempt: Atte
   return json(describe({ id, created, request_id: exchange.id }, video))
 }
 
-/** What the upstream said of a task when it accepted it, if that is more than its id: it may be over by then. */
+/** The state in an upstream's acceptance, if it has more than an id: the task may be over by then. */
 function reportIn (body: unknown): TaskReport | undefined {
   try {
     return readReport(body)
@@ -61,7 +61,7 @@ function reportIn (body: unknown): TaskReport | undefined {
   }
 }
 
-/** The header tells pollers when there may be something new (src/README.md#video-states). */
+/** The header tells pollers when to ask again (src/README.md#video-states). */
 export async function retrieveVideo (exchange: Exchange): Promise<JsonReply> {
   const task = await findOwn(exchange)
   const video = videoOf(task)
@@ -81,7 +81,7 @@ export async function listVideos (exchange: Exchange): Promise<JsonReply> {
   }
   const after = query.get('after') || undefined
   const { account } = exchange.get(ApiKey)
-  // One more: it tells whether there is another page.
+  // One more than the page, to know whether there is another page.
   const found = await exchange.snapshot.services.tasks.tasks(account.id, { limit: limit + 1, order,
     ...(after !== undefined && { after }) })
   if (found === undefined) {
@@ -97,7 +97,7 @@ export async function listVideos (exchange: Exchange): Promise<JsonReply> {
   })
 }
 
-/** Only what is over: a running task can't be stopped, and would cost what it costs. */
+/** Deletes a video that is over: a running task can't be stopped, and would cost as much. */
 export async function deleteVideo (exchange: Routed): Promise<JsonReply> {
   const task = await findOwn(exchange)
   const video = videoOf(task)
@@ -111,7 +111,10 @@ export async function deleteVideo (exchange: Routed): Promise<JsonReply> {
   return json({ id: task.id, object: 'video.deleted', deleted: true })
 }
 
-/** Nobody waits for it: the client's video is gone, and the upstream forgets its own in time. Never rejects. */
+/**
+ * Deletes the upstream's copy, in the background: the client's video is gone, and the upstream drops its own in time.
+ * Never rejects.
+ */
 async function deleteFile ({ id, snapshot }: Routed, video: Video): Promise<void> {
   snapshot.lease()
   try {
@@ -139,14 +142,14 @@ async function deleteFile ({ id, snapshot }: Routed, video: Video): Promise<void
 
 const DELETE_MS = 30_000
 
-/** @throws {GatewayError} not_found always: no upstream that is known here can do it (src/README.md#video-states) */
+/** @throws {GatewayError} not_found always: no upstream known here can do it (src/README.md#video-states) */
 export async function remixVideo (exchange: Exchange): Promise<never> {
   await findOwn(exchange)
   throw new GatewayError('not_found', { message: 'The provider of this video can\'t remix it. Create another one.' })
 }
 
 const ENDINGS: Readonly<Record<string, string>> = { video: 'mp4', thumbnail: 'webp', spritesheet: 'jpg' }
-/** Of a client's head: what asks for a part, or for what has changed. */
+/** Headers of a client that ask for a part, or for a changed version. */
 const ASKED = ['accept', 'range', 'if-range', 'if-match', 'if-none-match', 'if-modified-since', 'if-unmodified-since']
 
 export async function locateVideo (exchange: Exchange): Promise<Download> {
@@ -192,7 +195,7 @@ export async function locateVideo (exchange: Exchange): Promise<Download> {
       ...bytes,
       headers: {
         ...bytes.headers,
-        // What a browser would run is not what it says it is.
+        // A type that browsers would execute is not passed on.
         ...(bytes.status !== 304 && { 'content-type': mediaType(bytes.headers['content-type']) }),
         'content-disposition': `attachment; filename="${task.id}.${ENDINGS[variant]}"`,
         'x-content-type-options': 'nosniff',
@@ -209,7 +212,7 @@ function mediaType (said: string | undefined): string {
     : 'application/octet-stream'
 }
 
-/** The upstream has no such file any more. */
+/** Whether the upstream has deleted the file. */
 function isGone ({ cause }: GatewayError): boolean {
   const { kind, status } = (cause ?? {}) as { readonly kind?: unknown, readonly status?: unknown }
   return kind === 'status' && (status === 404 || status === 410)
@@ -223,7 +226,7 @@ function saying ({ status, progress }: Video): string {
   return status === 'queued' ? 'queued' : `in progress (${progress} %)`
 }
 
-/** @throws {GatewayError} not_found: there is none, or it is somebody else's */
+/** @throws {GatewayError} not_found: the task does not exist, or belongs to another account */
 async function findOwn (exchange: Exchange): Promise<Task> {
   const { account } = exchange.get(ApiKey)
   const task = await exchange.snapshot.services.tasks.task(idIn(exchange))
@@ -231,7 +234,7 @@ async function findOwn (exchange: Exchange): Promise<Task> {
   return task
 }
 
-/** '' where the path goes on behind the id. */
+/** The id in the path; '' where the path goes on behind it. */
 function idIn ({ route, received }: Exchange): string {
   const segments = route.path.split('/')
   const path = received.path.replace(/\/$/, '').split('/')

@@ -1,24 +1,24 @@
-// How fast the bodies of requests come: one look a second at each connection that one comes on, whoever reads it, or
-// throws it away.
+// The minimum rate of request bodies: every connection on which a body arrives is checked once a second, whether the
+// body is read or discarded.
 import type { IncomingMessage, Server, ServerResponse } from 'node:http'
 import type { Socket } from 'node:net'
 import { Bag } from '../base/bag.ts'
 import { GatewayError } from '../errors.ts'
 import type { Exchange } from '../core/exchange.ts'
 
-/** A body that comes, or has come. */
+/** A body that is arriving, or has arrived. */
 interface Coming {
   readonly req: IncomingMessage
   readonly res: ServerResponse
-  /** absent: it is refused, or somebody else's */
+  /** absent: the request was refused, or has no exchange */
   readonly exchange: Exchange | undefined
 }
 
-/** One for as long as it is open: what is made for a request is not kept when that is over. */
+/** A connection while it is open; the state of a request is dropped with the request. */
 interface Connection {
   readonly socket: Socket
   coming: Coming | undefined
-  /** where the present span began */
+  /** start of the current span, by the monotonic clock */
   since: number
   bytes: number
 }
@@ -33,8 +33,8 @@ export class Pace {
   #lookedAt = 0
 
   /**
-   * @param least bytes a second; 0: whatever comes
-   * @param span milliseconds over which they are counted
+   * @param least bytes a second; 0: no minimum
+   * @param span milliseconds over which the rate is measured
    */
   constructor (least: number, span: number) {
     this.#least = least
@@ -57,7 +57,10 @@ export class Pace {
     clearInterval(this.#timer)
   }
 
-  /** Its head is here. @param exchange who is told when it is too slow, while nothing is answered */
+  /**
+   * Begins to measure a body when the head has arrived. @param exchange aborted when the body is too slow, while no
+   * head was sent
+   */
   begin (req: IncomingMessage, res: ServerResponse, exchange?: Exchange): void {
     if (req.headers['content-length'] === undefined && req.headers['transfer-encoding'] === undefined) return
     const connection = this.#bySocket.get(req.socket)
@@ -73,7 +76,7 @@ export class Pace {
 
   #look (): void {
     const now = performance.now()
-    // What came while the loop stood still nobody has read yet.
+    // A blocked event loop has not read what arrived meanwhile.
     const isLate = now - this.#lookedAt > 2 * this.#interval
     this.#lookedAt = now
     for (const connection of this.#connections.all()) {
@@ -81,7 +84,7 @@ export class Pace {
       if (coming === undefined) continue
       const { req, res, exchange } = coming
       if (req.complete || socket.destroyed) { connection.coming = undefined; continue }
-      // Nobody takes what there is: then it is not the client who is slow.
+      // The bytes wait to be read: then the client is not the slow side.
       if (isLate || (req.readableFlowing !== true && !res.writableEnded)) { this.#mark(connection); continue }
       const passed = now - since
       if (passed < this.#span) continue

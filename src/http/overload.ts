@@ -1,5 +1,5 @@
-// Whether the process itself has more to do than it can: then new requests are refused before they cost anything, and
-// those that run go on. Looks at itself ten times a second, and never for a request.
+// Detects an overload of the process: then new requests are refused before they cost anything, and running ones go on.
+// Sampled ten times a second, never for a request.
 import { totalmem } from 'node:os'
 import { getHeapStatistics, setFlagsFromString } from 'node:v8'
 import { runInNewContext } from 'node:vm'
@@ -7,36 +7,36 @@ import type { Logger } from 'pino'
 import type { OverloadConfig, ServerConfig } from '../config/config.ts'
 import { GatewayError } from '../errors.ts'
 
-/** How a process is, at one moment. */
+/** A sample of the process's load. */
 export interface Load {
   /** milliseconds by which the event loop is late */
   readonly delay: number
-  /** Of the memory that it may have, from 0 to 1: V8's heap or all of it, whichever is fuller. */
+  /** used part of the memory limit, from 0 to 1: V8's heap or the whole process, whichever is fuller */
   readonly memory: number
 }
 
-/** Tells the load, again and again. @returns stops it */
+/** Reports samples repeatedly. @returns stops it */
 export type WatchLoad = (tell: (load: Load) => void) => () => void
 
 const SAMPLE_MS = 100
-/** In a row. One garbage collection, or one large body, is no overload. */
+/** Samples in a row. One garbage collection, or one large body, is no overload. */
 const SAMPLES_TO_ENTER = 3
 const SAMPLES_TO_LEAVE = 10
-/** Between two collections: each stops the process for as long as what lives is large. */
+/** Samples between two forced collections: each blocks the process, in proportion to its live memory. */
 const SAMPLES_TO_COLLECT = 100
 /**
- * A process may keep for good what a burst has made it take: then it is enough to be below where the overload began,
- * for so long.
+ * Samples after which memory alone does not prolong an overload, if it is below the share at which the overload began:
+ * a process may keep for good the memory of a burst.
  */
 const SAMPLES_TO_SETTLE = 100
 /**
- * Shares of the limits. Where it ends is below where it begins, or it would come and go. Memory that was used is given
- * back late.
+ * Shares of the limits. An overload ends below the share at which it begins, or it would flap. Memory is given back
+ * late.
  */
 const ENTER: Load = { delay: 1, memory: 1 }
 const LEAVE: Load = { delay: 0.5, memory: 0.9 }
 const SETTLED: Load = { delay: LEAVE.delay, memory: ENTER.memory }
-/** Seconds, over which those who were refused together are spread when they come again. */
+/** Seconds over which the Retry-After of refused requests is spread. */
 const SPREAD = 5
 
 export class Overload {
@@ -47,15 +47,15 @@ export class Overload {
   #stop: (() => void) | undefined
   #load: Load = { delay: 0, memory: 0 }
   #isOverloaded = false
-  /** in a row, that say otherwise */
+  /** samples in a row that contradict the current state */
   #samples = 0
-  /** in a row, at which it would not go on if memory did not come back late */
+  /** samples in a row that would end the overload if memory were given back at once */
   #calm = 0
-  /** samples since the last collection */
+  /** samples since the last forced collection */
   #uncollected = SAMPLES_TO_COLLECT
   #refused = 0
 
-  /** @param collect frees what nobody uses any more */
+  /** @param collect collects garbage */
   constructor (limits: OverloadConfig, log: Pick<Logger, 'warn' | 'info'>, watch: WatchLoad, collect = collectGarbage) {
     this.#limits = limits
     this.#log = log
@@ -81,8 +81,8 @@ export class Overload {
   }
 
   /**
-   * What a request is told that is refused. Nobody's own limit is passed, and another gateway may take it: 503 (RFC
-   * 9110 15.6.4), not 429.
+   * The error for a refused request. No limit of the client is passed, and another gateway may take it: 503 (RFC 9110
+   * 15.6.4), not 429.
    */
   refusal (): GatewayError {
     return new GatewayError('service_unavailable', {
@@ -123,9 +123,9 @@ export class Overload {
   }
 
   /**
-   * Garbage is no load, and a process that refuses all makes none more that would have it collected (measured: 12 s
-   * later it was all there).
-   * @returns whether it is worth another look
+   * Collects garbage before memory counts as load: a process that refuses all requests allocates too little to trigger
+   * a collection (measured: 12 s later all garbage was still there).
+   * @returns whether it has collected, so that another sample is needed
    */
   #tidy (shares: Load): boolean {
     if (this.#uncollected < SAMPLES_TO_COLLECT || !this.#isFull(shares)) return false
@@ -137,20 +137,20 @@ export class Overload {
 
 let collector: (() => void) | undefined
 
-/** All of it, at once. */
+/** A full collection, synchronously. */
 function collectGarbage (): void {
   if (collector === undefined) {
-    setFlagsFromString('--expose-gc')                         // of contexts that are made from now on
+    setFlagsFromString('--expose-gc')                         // for contexts created from now on
     collector = runInNewContext('gc') as () => void
   }
   collector()
 }
 
 /**
- * A timer that is late, and two counters: 0.03 ms a sample. `monitorEventLoopDelay` wakes the process up ten times as
- * often (measured: 7 ms of CPU a second, against 3). A loop that is late all the time looks up to one sample's time
+ * Measures the lateness of a timer, and two counters: 0.03 ms a sample. `monitorEventLoopDelay` wakes the process up
+ * ten times as often (measured: 7 ms of CPU a second, against 3). A loop that is always late looks up to one interval
  * better than it is.
- * @param memoryLimit bytes of all of the process; undefined: only the heap has a limit
+ * @param memoryLimit bytes of the whole process; undefined: only the heap has a limit
  */
 export function watchProcess (memoryLimit: number | undefined): WatchLoad {
   return (tell) => {
@@ -168,13 +168,13 @@ export function watchProcess (memoryLimit: number | undefined): WatchLoad {
 }
 
 /**
- * @returns bytes that one process may have: its part of what was configured, or of what the container may have;
- * undefined: nobody says
+ * @returns memory limit of one process in bytes: its share of the configured limit, or of the container's; undefined:
+ * there is no limit
  */
 export function memoryLimitOf (
   { overload: { memory_limit: configured }, workers }: Pick<ServerConfig, 'overload' | 'workers'>
 ): number | undefined {
-  // Without a limit it is 0, or more than there is.
+  // Without a limit it is 0, or more than the machine has.
   const container = process.constrainedMemory()
   const all = configured ?? (container > 0 && container < totalmem() ? container : undefined)
   return all === undefined ? undefined : all / workers

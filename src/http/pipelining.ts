@@ -1,36 +1,35 @@
-// Requests that a client sends without waiting for answers (pipelining, RFC 9112 9.3.2): of a connection one at a time,
-// and one in a turn of the event loop. Node hands over all that came in one piece at once: thousands, which everybody
-// else would wait for.
+// Pipelined requests (RFC 9112 9.3.2), served one at a time per connection, and one in a turn of the event loop. Node
+// hands over all that arrived in one piece at once: thousands, for which all other clients would wait.
 import type { IncomingMessage, RequestListener, ServerResponse } from 'node:http'
 import type { Socket } from 'node:net'
 
 /**
- * So many may wait before nothing more is read. While it is not, nobody notices that the client leaves: so no honest
- * client gets there.
+ * Most requests that wait before the connection is not read. While it is not, the client's leaving is not noticed; no
+ * honest client gets there.
  */
 const MOST_WAITING = 16
 
-/** Of node's own server, which stops reading so while answers wait, and goes on when they are out. */
+/** Private fields of node's server, which stops reading in this way while answers wait, and resumes after them. */
 interface HttpSocket extends Socket {
   _paused?: boolean
   readonly parser?: { resume (): void } | null
 }
 
 interface Connection {
-  /** that had come when it last had its turn */
+  /** bytes read from the socket when the last request was handed over */
   bytes: number
   waiting: number
 }
 
-/** @param listener gets each request when the answers before it are out */
+/** @param listener called for each request when the answers before it are sent */
 export function inTurn (listener: RequestListener): RequestListener {
   const connections = new WeakMap<Socket, Connection>()
   return (req: IncomingMessage, res: ServerResponse) => {
     const { socket } = req
     let connection = connections.get(socket)
     if (connection === undefined) connections.set(socket, connection = { bytes: 0, waiting: 0 })
-    // Node gives a response its socket when those before it are out: with a body between two requests of a piece, at
-    // once.
+    // Node assigns the socket to a response when the ones before it are sent; at once, where a body lies between two
+    // requests of one piece.
     const isFirst = res.socket !== null && socket.bytesRead !== connection.bytes
     connection.bytes = socket.bytesRead
     if (isFirst) { listener(req, res); return }
@@ -53,7 +52,7 @@ function stopReading (socket: HttpSocket): void {
 }
 
 function goOn (socket: HttpSocket): void {
-  // Full of answers that the client does not take: then node goes on, when it does.
+  // With answers that the client does not take, node resumes reading itself when they are sent.
   if (socket._paused !== true || socket.writableNeedDrain) return
   socket._paused = false
   socket.parser?.resume()

@@ -18,17 +18,18 @@ const STREAM_HEADERS: Headers = {
   'x-accel-buffering': 'no'
 }
 
-/** Bytes written at once, of a body that is longer. */
+/** Bytes per write of a longer body. */
 const SLICE = 256 * 1024
 
 /**
- * How long one may take: a client that is slower finds the rest of a body on disk, where it waits for nobody's memory.
+ * Milliseconds that a slice may take: for a slower client the rest of the body is moved to the disk, so that it does
+ * not occupy memory.
  */
 const SOON_MS = 1000
 
-/** Bytes of an unread request body that are cheaper to swallow than a new connection. */
+/** Most bytes of an unread request body that are discarded for less than a new connection costs. */
 const SMALL_BODY = 64 * 1024
-/** How long a client that is still sending gets to read its error. */
+/** Milliseconds that a client which is still sending gets to read its error. */
 const DISCARD_MS = 2000
 
 export interface WriterLimits {
@@ -53,12 +54,12 @@ export class ClientWriter {
     this.#limits = limits
   }
 
-  /** Whether errors must go into the stream: its head is out. */
+  /** Whether errors must go into the stream, because its head was sent. */
   get isStreaming (): boolean {
     return this.#pingTimer !== undefined
   }
 
-  /** The bytes came to an early end, and with them the connection: the client did not leave. */
+  /** true: the connection was cut because the source of the bytes broke off; the client did not leave */
   get isBrokenOff (): boolean {
     return this.#isBrokenOff
   }
@@ -71,16 +72,14 @@ export class ClientWriter {
     await this.prepare(reply)()
   }
 
-  /**
-   * @returns writes it: what that needs is bytes, and nothing of the reply stays in memory for a client that is slow
-   */
+  /** @returns the write; it keeps only the bytes it needs, so no reply stays in memory for a slow client */
   prepare (
     { status, headers: own, body }: JsonReply | ErrorReply,
     text = encode({ status, headers: own, body })
   ): () => Promise<void> {
     const headers = { 'content-type': 'application/json', 'cache-control': 'no-store', ...own }
     const joined = this.#exchange.answerBlobs?.join(text)
-    // Head and body in one string leave in one packet. Text, not bytes, is what node joins to the head; ASCII needs no
+    // Head and body in one string leave in one packet: node joins a text to the head, not bytes. ASCII needs no
     // encoding.
     return joined instanceof Array ? this.#long(status, headers, joined)
       : text.length <= SLICE ? this.#short(status, headers, text)
@@ -111,11 +110,11 @@ export class ClientWriter {
   }
 
   async bytes (reply: BytesReply): Promise<void> {
-    if (reply.bytes.errored !== null) throw reply.bytes.errored     // before the head, which then is that of an error
+    if (reply.bytes.errored !== null) throw reply.bytes.errored     // before the head, which becomes that of an error
     this.#head(reply.status, reply.headers)
     reply.bytes.once('error', () => {
       this.#isBrokenOff = true
-    }) // heard before `pipeline` destroys the response for it
+    }) // before `pipeline` destroys the response
     const stall = this.#watchStall(reply.bytes)
     try {
       await pipeline(reply.bytes, this.#res)
@@ -124,7 +123,7 @@ export class ClientWriter {
     }
   }
 
-  /** Sends the head of a stream, and from now on a ping whenever it is silent for too long. */
+  /** Sends the head of a stream, and from then on a ping after each silence. */
   startStream (headers: Headers = {}): void {
     if (this.isStreaming) return
     this.#head(200, { ...STREAM_HEADERS, ...headers })
@@ -133,7 +132,7 @@ export class ClientWriter {
 
   /** One write for all the events of one upstream chunk. @returns false: wait for `onDrain` */
   events (events: readonly SseEvent[], onDrain: () => void): boolean {
-    if (events.length === 0) return true                      // nothing to wait for; what is waited for stays so
+    if (events.length === 0) return true                      // no write: an earlier wait goes on
     this.#pingTimer!.refresh()
     if (this.#exchange.record.first_byte_at === 0) this.#exchange.record.first_byte_at = performance.now()
     if (this.#write(SseEvent.join(events))) return true
@@ -141,7 +140,7 @@ export class ClientWriter {
     return false
   }
 
-  /** A large event in slices: each that is taken shows that the client has not left. */
+  /** A large event in slices: each slice taken shows that the client has not left. */
   #write (bytes: Buffer): boolean {
     if (bytes.length <= SLICE) return this.#res.write(bytes)
     let isTaken = true
@@ -151,13 +150,13 @@ export class ClientWriter {
     return isTaken
   }
 
-  /** The last events, and the end. Resolves when the client's socket has taken all of it. */
+  /** Sends the last events, and the end. Resolves when the client's socket has taken all of it. */
   async endStream (events: readonly SseEvent[]): Promise<void> {
     clearTimeout(this.#pingTimer)
     await this.#end(SseEvent.join(events))
   }
 
-  /** Nobody is there any more: lets go of timers and of the socket. */
+  /** The client is gone: releases timers and the socket. */
   abandon (): void {
     clearTimeout(this.#pingTimer)
     clearTimeout(this.#stallTimer)
@@ -183,7 +182,7 @@ export class ClientWriter {
   }
 
   /**
-   * What a plugin has set may be no header: the answer, which may be paid for, goes out without it.
+   * Removes invalid headers that a plugin has set: the answer, which may be paid for, is sent without them.
    * @returns whether there was one
    */
   #dropInvalidHeaders (): boolean {
@@ -200,13 +199,14 @@ export class ClientWriter {
   }
 
   /**
-   * Resolves when the last byte was handed to the system; rejects with what ended the exchange when the client is gone.
+   * Resolves when the last byte was handed to the system; rejects with the exchange's abort reason when the client is
+   * gone.
    */
   #end (last: string | Buffer, encoding: 'latin1' | 'utf8' = 'utf8'): Promise<void> {
     if (this.#exchange.record.first_byte_at === 0) this.#exchange.record.first_byte_at = performance.now()
     const res = this.#res
     return new Promise((resolve, reject) => {
-      // `close` comes on every path, right behind `finish` where the answer is whole.
+      // `close` comes on every path, right after `finish` where the answer is whole.
       const closed = (): void => {
         clearTimeout(this.#stallTimer)
         if (res.writableFinished) resolve()
@@ -215,7 +215,7 @@ export class ClientWriter {
       if (res.destroyed) { closed(); return }
       res.once('close', closed)
       res.end(last, encoding)
-      // What the system has taken already can't stall.
+      // Bytes that the system has taken can't stall.
       if (res.writableLength > 0) this.#stallTimer ??= this.#startStall()
     })
   }
@@ -227,8 +227,8 @@ export class ClientWriter {
   }
 
   /**
-   * A long body in pieces, so that a slow client is seen to make progress and a stalled one not to. One that takes its
-   * time finds it on disk.
+   * A long body in slices, so that a slow client is told from a stalled one. For a slow one the rest is moved to the
+   * disk.
    */
   async #slices (rest: Rest): Promise<void> {
     for (let slice = rest.next(); slice !== undefined; slice = rest.next()) {
@@ -239,20 +239,20 @@ export class ClientWriter {
     }
   }
 
-  /** @returns when the client has taken it; undefined: at once. Rejects with what ended the exchange. */
+  /** @returns ends when the client has taken it; undefined: at once. Rejects with the exchange's abort reason. */
   #writeSlice (slice: Buffer): Promise<void> | undefined {
     if (this.#res.write(slice)) return undefined
     const taken = new Promise<void>((resolve, reject) => {
       const left = (): void => { reject(this.#exchange.abortReason ?? new Error('the connection was closed')) }
-      if (this.#res.destroyed) { left(); return }             // there will be no `close` any more
+      if (this.#res.destroyed) { left(); return }             // `close` was emitted before
       this.#res.once('close', left)
       this.#waitForDrain(() => { this.#res.off('close', left); resolve() })
     })
-    taken.catch(() => {})                                     // heard where it is waited for
+    taken.catch(() => {})                                     // awaited later
     return taken
   }
 
-  /** Where there is no room on the disk it stays in memory. @param taken of the slice before */
+  /** Without room on the disk the rest stays in memory. @param taken ends with the slice before */
   async #fromDisk (rest: Rest, taken: Promise<void>): Promise<void> {
     const file = await this.#putAside(rest)
     try {
@@ -289,17 +289,17 @@ export class ClientWriter {
     this.#stallTimer ??= this.#startStall()
   }
 
-  /** At an event boundary, as every write here. */
+  /** Sends a ping at an event boundary, as every write here is. */
   ping (): void {
-    // A client that does not take what is there gets no ping on top of it.
+    // Behind unsent bytes a ping would be useless.
     if (!this.#res.writableNeedDrain) this.#res.write(this.#exchange.route.style.ping)
     this.#pingTimer!.refresh()
   }
 
-  /** A client that takes nothing for `write_stall` has left. */
+  /** Aborts a client that has taken nothing for `write_stall`. */
   #startStall (): NodeJS.Timeout {
     return setTimeout(() => {
-      // Said here: a socket that we destroy ourselves does not look like one that the client closed.
+      // Aborted here: destroying a socket does not look like a close by the client.
       this.#exchange.abort(new GatewayError('client_closed'))
       this.#res.destroy()
     }, this.#limits.write_stall)
@@ -313,7 +313,7 @@ export class ClientWriter {
     resume?.()
   }
 
-  /** Back-pressure on piped bytes: the stall timer runs while the response is full. */
+  /** Runs the stall timer while piped bytes are held back by the client. */
   #watchStall (bytes: Readable): () => void {
     const check = (): void => {
       if (this.#res.writableNeedDrain) this.#stallTimer ??= this.#startStall()
@@ -332,22 +332,19 @@ export class ClientWriter {
   }
 }
 
-/**
- * In pieces of their own memory: what is written is free at once, and a piece that a slow client has not taken holds no
- * other.
- */
+/** Encodes a text in pieces of their own memory: a piece is freed when it is sent, and an unsent one keeps no other. */
 function bytesOf (text: string): readonly Buffer[] {
   const pieces: Buffer[] = []
   for (let at = 0, end = 0; at < text.length; at = end) {
     end = at + SLICE
-    // Both halves of a surrogate pair go together: one alone has no bytes of its own.
+    // A surrogate pair must not be split: half of it has no encoding of its own.
     if (/[\uD800-\uDBFF]/.test(text.charAt(end - 1))) end++
     pieces.push(Buffer.from(text.slice(at, end)))
   }
   return pieces
 }
 
-/** What is still to be written of a body. */
+/** The part of a body that is still to be written. */
 class Rest {
   #pieces: Buffer[]
 
@@ -368,7 +365,7 @@ class Rest {
     return first.subarray(0, SLICE)
   }
 
-  /** In slices; they stay. */
+  /** The remaining slices, without taking them out. */
   *all (): Generator<Buffer> {
     for (const piece of this.#pieces) {
       for (let at = 0; at < piece.length; at += SLICE) { yield piece.subarray(at, at + SLICE) }
@@ -380,7 +377,7 @@ class Rest {
   }
 }
 
-/** Whether it comes while a client that reads would take a slice. */
+/** Whether a slice is taken within the time that a reading client needs. */
 async function isSoon (taken: Promise<void>): Promise<boolean> {
   const { promise, resolve } = Promise.withResolvers<boolean>()
   const timer = setTimeout(resolve, SOON_MS, false)
@@ -393,8 +390,8 @@ async function isSoon (taken: Promise<void>): Promise<boolean> {
 }
 
 /**
- * Of a client that was answered and is still sending. Closing at once would reset the connection, and the answer with
- * it, before the client reads it (RFC 9112 9.6): so what it sends is thrown away for a moment first.
+ * Discards the rest of a request for a moment after its answer. Closing at once would reset the connection, and the
+ * answer with it, before the client reads it (RFC 9112 9.6).
  */
 export async function discard (req: IncomingMessage, res: ServerResponse): Promise<void> {
   const { promise, resolve } = Promise.withResolvers<void>()
@@ -405,7 +402,7 @@ export async function discard (req: IncomingMessage, res: ServerResponse): Promi
   clearTimeout(timer)
 }
 
-/** The client is still sending, and much: the connection can't be used again. */
+/** Whether so much of the request is unread that the connection can't be reused. */
 export function hasMuchUnread ({ complete, headers }: IncomingMessage): boolean {
   return !complete &&
     (headers['transfer-encoding'] !== undefined || headers.expect !== undefined ||

@@ -1,5 +1,5 @@
-// The listeners: from a socket to an exchange, and an end for what never becomes one. The only reader of the current
-// snapshot.
+// The listeners: from a socket to an exchange, and the refusal of requests that get none. The only reader of the
+// current snapshot.
 import { createServer, type IncomingHttpHeaders, type IncomingMessage, type RequestListener, type Server,
   type ServerOptions, ServerResponse } from 'node:http'
 import type { AddressInfo, Socket } from 'node:net'
@@ -30,10 +30,10 @@ import type { Metrics } from '../telemetry/metrics.ts'
 import { inTurn } from './pipelining.ts'
 import { noticeEnd, type Upgrade } from '../upstream/passthrough/websocket.ts'
 
-/** Bytes of a request's head, and header lines in it. */
+/** Limits of a request's head: bytes, and header lines. */
 const HEADER_LIMIT = 64 * 1024
 const MOST_HEADERS = 1000
-/** How long a drain waits after its deadline for the last error frames to leave. */
+/** Milliseconds that a drain waits after its deadline for the last error frames to be sent. */
 const LAST_WORDS_MS = 5000
 
 export interface Listeners {
@@ -43,16 +43,16 @@ export interface Listeners {
   readonly admin: string
 }
 
-/** What begins and ends an exchange, beside what its plugins have. */
+/** Services for the begin and end of exchanges, beside those of plugins. */
 export interface ServerServices extends Services {
   readonly metrics: Metrics
   readonly idempotency: Pick<Idempotency, 'recall'>
 }
 
-/** What node's parser says of what it could not read: `reason` in its own words, which quote nothing. */
+/** An error of node's parser: `reason` is its own text, which quotes nothing of the request. */
 type ParserError = NodeJS.ErrnoException & { readonly reason?: string }
 
-/** @param upgrade the request wants a WebSocket */
+/** @param upgrade present: the request wants a WebSocket */
 type Handle = (req: IncomingMessage, res: ServerResponse, upgrade?: Upgrade) => void
 
 export class GatewayServer {
@@ -64,9 +64,9 @@ export class GatewayServer {
   readonly #refusals: Refusals
   readonly #pace: Pace
   readonly #servers: readonly Server[]
-  /** what a drain's deadline ends */
+  /** exchanges that a drain's deadline aborts */
   readonly #running = new Bag<Exchange>()
-  /** of those that run, upgrades to WebSockets */
+  /** running upgrades to WebSockets */
   #tunnels = 0
   #idle: (() => void) | undefined
   #isDraining = false
@@ -107,8 +107,8 @@ export class GatewayServer {
   }
 
   /**
-   * @param names the others are somebody else's
-   * @throws {Error} an address can't be listened at: all listeners are closed again
+   * @param names listeners of this process; others may belong to another one
+   * @throws {Error} an address can't be bound: all listeners are closed again
    */
   async listen<Name extends keyof Listeners> (names: readonly Name[]): Promise<Pick<Listeners, Name>> {
     try {
@@ -126,16 +126,17 @@ export class GatewayServer {
   }
 
   /**
-   * Ends well: `isDraining` first (readyz fails), after `drain_delay` no new connections, streams may finish within
-   * `drain_timeout`, then they are ended in-band and charged for what was produced. Admin answers until the last.
-   * @param isUrgent without the delay, and so that all of it is over within `drain_timeout`
+   * Shuts down gracefully: `isDraining` first (readyz fails), after `drain_delay` no new connections; streams may
+   * finish within `drain_timeout`, then they are ended in-band and charged for what was produced. The admin listener
+   * closes last.
+   * @param isUrgent without the delay, and within `drain_timeout` as a whole
    */
   async drain (isUrgent = false): Promise<void> {
     const { drain_delay: delay, drain_timeout: patience } = this.#config
     await (isUrgent ? this.#end(0, patience - Math.min(LAST_WORDS_MS, patience / 2)) : this.#end(delay, patience))
   }
 
-  /** The same without patience. */
+  /** Shuts down at once. */
   async stop (): Promise<void> {
     await this.#end(0, 0)
   }
@@ -165,15 +166,15 @@ export class GatewayServer {
     const options: ServerOptions = {
       maxHeaderSize: HEADER_LIMIT,
       headersTimeout: this.#config.api.timeouts.headers,
-      requestTimeout: 0,                                      // bodies have their own timer, which knows about progress
+      requestTimeout: 0,                                      // bodies are timed by their progress, not as a whole
       connectionsCheckingInterval: Math.min(1000, this.#config.api.timeouts.headers),
       keepAliveTimeout: 75_000,
-      requireHostHeader: false,                               // node's own 400 has no shape; see #exchange
-      // Other upgrades (h2c by curl --http2) may be ignored, RFC 9110 7.8; WebSockets must be told.
+      requireHostHeader: false,                               // node's own 400 has no error shape; see #exchange
+      // Other upgrades (h2c by curl --http2) may be ignored, RFC 9110 7.8; a WebSocket must be answered.
       shouldUpgradeCallback: ({ headers }: IncomingMessage) =>
         headers.upgrade?.toLowerCase() === 'websocket' && !announcesBody(headers)
     }
-    // What goes wrong with one request is an answer to that one: thrown into node it would be the end of all.
+    // An error in one request answers that request: thrown into node it would end the process.
     const guarded: Handle = (req, res, upgrade) => {
       try {
         handle(req, res, upgrade)
@@ -186,7 +187,7 @@ export class GatewayServer {
     })
     const server = createServer(options, plain)
     server.maxHeadersCount = MOST_HEADERS
-    // Reading the body says "continue"; until then a refused client has sent nothing (RFC 9110 10.1.1).
+    // Reading the body sends "continue"; until then a refused client has sent nothing (RFC 9110 10.1.1).
     this.#pace.watch(server)
     server.on('checkContinue', plain)
     server.on('checkExpectation', plain)
@@ -202,10 +203,10 @@ export class GatewayServer {
     return server
   }
 
-  /** Gives a request that wants another protocol what node gives to all others: a way to answer. */
+  /** Makes the response that node gives to all requests but upgrades. */
   #upgrade (req: IncomingMessage, socket: Socket, head: Buffer, handle: Handle): void {
     socket.on('error', () => {})
-    // An answer to what was asked before it is still on its way: whoever pipelines an upgrade breaks RFC 6455 4.1.
+    // The answer to an earlier request is still being sent: a pipelined upgrade breaks RFC 6455 4.1.
     if ((socket as { _httpMessage?: ServerResponse })._httpMessage != null) { socket.destroy(); return }
     const res = new ServerResponse(req)
     res.shouldKeepAlive = false
@@ -243,8 +244,8 @@ export class GatewayServer {
       this.#refuse(req, res, noWebSocket())
       return
     }
-    // While nothing runs one is let in: whoever refuses all because of what nobody gives back would do so for ever.
-    // WebSockets are open for hours: only the next one waits for their end.
+    // With none running, one request is admitted: memory that no running request holds would otherwise block all of
+    // them for ever. WebSockets are open for hours, so they do not count against ordinary requests.
     if (
       this.overload.isOverloaded && table === 'routes' &&
       this.#running.size > (upgrade === undefined ? this.#tunnels : 0)
@@ -273,8 +274,8 @@ export class GatewayServer {
       snapshot.release()
       this.#checkIdle()
     })
-    // An answer that we broke off ourselves, because its upstream died, was not left by the client, who would pay for
-    // it.
+    // An answer that was broken off here, because its upstream died, is not the client's leaving, for which the client
+    // would pay.
     const leave = (): void => {
       if (!res.writableFinished && !client.isBrokenOff) exchange.abort(new GatewayError('client_closed'))
     }
@@ -289,7 +290,7 @@ export class GatewayServer {
     res.writeHead(204, { ...headers, 'x-request-id': id, 'request-id': id }).end()
   }
 
-  /** A request that no route takes: shaped, with an id, before any plugin. */
+  /** Refuses a request without an exchange: with an error shape and an id, before any plugin. */
   #refuse (req: IncomingMessage, res: ServerResponse, error: GatewayError): void {
     const id = createRequestId()
     this.#services.metrics.rejected(error.row)
@@ -305,8 +306,8 @@ export class GatewayServer {
   }
 
   /**
-   * Without a line in the log, which would be more work than the rest: that at the end of the overload says how many
-   * there were.
+   * Refuses a request in an overload, without a line in the log, which would cost more than the refusal: the line at
+   * the end of the overload has their number.
    */
   #shed (req: IncomingMessage, res: ServerResponse): void {
     this.#services.metrics.rejected('overloaded')
@@ -329,7 +330,7 @@ export class GatewayServer {
     void discard(req, res).then(() => { res.end() })
   }
 
-  /** Who reports a request id can be found, also where no exchange was made. */
+  /** Notes a refusal for the log, so that a client's request id is found there even without an exchange. */
   #note (id: string, { status, code }: GatewayError, method: string | undefined, url: string | undefined): void {
     this.#refusals.note({ status, code }, () => {
       this.#services.log.info({ request_id: id, status, code, method, path: url && shownPath(readTarget(url).path) },
@@ -337,7 +338,7 @@ export class GatewayServer {
     })
   }
 
-  /** What the parser could not read, or what came too slowly: there is no request object, only the socket. */
+  /** Answers an unparsable or too slow request: there is no request object, only the socket. */
   #refuseBroken (error: ParserError, socket: Duplex): void {
     const refusal = error.code === 'HPE_HEADER_OVERFLOW' ? new GatewayError('headers_too_large')
       : error.code === 'ERR_HTTP_REQUEST_TIMEOUT' ? new GatewayError('request_timeout')
@@ -345,7 +346,7 @@ export class GatewayServer {
           message: `The request is not valid HTTP${error.reason === undefined ? '' : ` (${error.reason})`}. ` +
             'Let an HTTP client write it.'
         })
-    // An answer that is already on its way would be corrupted by another one.
+    // A second answer would corrupt one that is being sent.
     const underWay = (socket as { _httpMessage?: ServerResponse })._httpMessage?.headersSent === true
     if (error.code === 'ECONNRESET' || !socket.writable || underWay) { socket.destroy(); return }
     this.#writeRaw(socket, refusal, '')
@@ -362,7 +363,7 @@ export class GatewayServer {
     socket.on('error', () => {})
     const fields = Object.entries(head).map(([name, value]) => `${name}: ${value}\r\n`).join('')
     socket.end(`HTTP/1.1 ${status} ${REASONS[status] ?? 'Error'}\r\n${fields}\r\n${text}`)
-    // `end` waits for the client's own end; one that never comes must not keep the socket.
+    // `end` waits for the client's end, which may never come.
     setTimeout(() => { socket.destroy() }, 1000).unref()
   }
 
@@ -372,15 +373,14 @@ export class GatewayServer {
 }
 
 /**
- * No handshake of a WebSocket has one (RFC 6455 4.1), and node gives what is behind one as a stream that is no socket.
+ * Whether an upgrade announces a body: no handshake of a WebSocket has one (RFC 6455 4.1), and node gives the bytes
+ * behind it as a stream that is no socket.
  */
 function announcesBody ({ 'transfer-encoding': encoding, 'content-length': length }: IncomingHttpHeaders): boolean {
   return encoding !== undefined || (length !== undefined && Number(length) !== 0)
 }
 
-/**
- * Something other than to be told to send the body, which HTTP/1.0 can't be told and only ignores (RFC 9110 10.1.1).
- */
+/** Whether `expect` asks for more than 100-continue, which HTTP/1.0 can't be sent and ignores (RFC 9110 10.1.1). */
 function expectsMore ({ headers: { expect = '' } }: IncomingMessage): boolean {
   return expect.split(',').some((one) => !['', '100-continue'].includes(one.trim().toLowerCase()))
 }

@@ -1,40 +1,40 @@
-// Fetches an image from a link that an upstream gave: never from an address that is not public, and never from another
-// than the one that was checked (src/README.md#no-fetch). Sends no credentials.
+// Fetches an image from a link of an upstream: never from an address that is not public, and from no other address than
+// the one that was checked (src/README.md#no-fetch). Sends no credentials.
 import { lookup as resolve, type LookupAddress } from 'node:dns'
 import { isIP, type LookupFunction } from 'node:net'
 import { Agent, type Dispatcher } from 'undici'
 import { version } from '../base/package.ts'
 import { isPublicAddress } from '../base/public-address.ts'
 
-/** Bytes of an image. */
+/** Most bytes of an image. */
 const IMAGE_LIMIT = 32 * 1024 * 1024
 const TIMEOUT_MS = 60_000
 const CONNECT_MS = 5000
 const MOST_REDIRECTS = 3
 
 export interface FetchOptions {
-  /** origins that are fetched from wherever they lead: the upstreams that the operator has named */
+  /** origins that are fetched from any address: the upstreams that the operator has configured */
   readonly trusted: readonly string[]
   readonly signal: AbortSignal
-  /** tests bring their own */
+  /** for tests */
   readonly resolve?: typeof resolve
 }
 
-/** The link can't be used: whoever gave it has failed. */
+/** The link can't be used: a failure of the upstream that gave it. */
 export class BadLink extends Error {
   override readonly name = 'BadLink'
 }
 
 /**
  * The bytes behind the link, as they come.
- * @throws {BadLink} it leads nowhere, or where it may not; thrown while the bytes are read, too
+ * @throws {BadLink} it leads nowhere, or where it may not; also while the bytes are read
  */
 export async function* fetchImage (
   link: string,
   { trusted, signal, resolve: resolver = resolve }: FetchOptions
 ): AsyncGenerator<Uint8Array> {
   const deadline = AbortSignal.any([signal, AbortSignal.timeout(TIMEOUT_MS)])
-  // One for each image: its sockets are never used for another host.
+  // One pair of agents for each image: its sockets are never used for another host.
   const agents = {
     guarded: new Agent({ connect: { timeout: CONNECT_MS, lookup: guardedLookup(resolver) }, pipelining: 0 }),
     open: new Agent({ connect: { timeout: CONNECT_MS }, pipelining: 0 })
@@ -56,7 +56,7 @@ export async function* fetchImage (
   }
 }
 
-/** Each step is checked as the first was. */
+/** Follows redirects; each is checked as the first link was. */
 async function follow (
   link: string,
   trusted: readonly string[],
@@ -93,15 +93,17 @@ function readLink (link: string, base?: URL): URL {
 }
 
 /**
- * An address in the URL is never looked up, so it is checked here. The parser has brought 0x7f.1 and 2130706433 into
- * the one form.
+ * Checks an address in the URL itself, for which no lookup is made. The parser has normalized forms such as 0x7f.1 and
+ * 2130706433.
  */
 function checkHost ({ hostname }: URL): void {
   const host = hostname.replace(/^\[|\]$/g, '')
   if (isIP(host) !== 0 && !isPublicAddress(host)) throw new BadLink(`the link leads to ${host}, which is not public`)
 }
 
-/** What it lets through is what is connected to: there is no second question whose answer could differ. */
+/**
+ * A DNS lookup that returns public addresses only. The connection uses its result, so no second lookup could differ.
+ */
 export function guardedLookup (resolver: typeof resolve): LookupFunction {
   return (hostname, options, callback) => {
     resolver(hostname, { ...options, all: true }, (error, found: readonly LookupAddress[]) => {

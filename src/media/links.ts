@@ -1,16 +1,16 @@
-// Links to files: signed, so that nobody can guess or prolong one, and with their end in them, so that nothing must be
-// looked up.
+// Links to files: signed, so that a link can be neither guessed nor prolonged, and with their expiry in them, so that
+// no lookup is needed.
 import { createHmac, timingSafeEqual } from 'node:crypto'
 import type { FileStore } from './file-store.ts'
 import type { Linked, Links as LinksPort } from '../core/files.ts'
 
-/** Bytes of one file. */
+/** Most bytes of one file. */
 const FILE_LIMIT = 64 * 1024 * 1024
 /** Bytes of a signature: as hard to guess as a key. */
 const SIGNATURE_BYTES = 16
 
 export interface LinkOptions {
-  /** whoever has it can make links */
+  /** the signing key of all links */
   readonly secret: string
   /** milliseconds */
   readonly ttl: number
@@ -20,7 +20,7 @@ export interface LinkOptions {
 export class Links implements LinksPort {
   readonly store: FileStore
   readonly #options: LinkOptions
-  /** of the public listener, without a slash at its end; known when it listens */
+  /** of the public listener, without a slash at its end; set when that listens */
   publicUrl = ''
 
   constructor (store: FileStore, options: LinkOptions) {
@@ -34,7 +34,7 @@ export class Links implements LinksPort {
    */
   async keep (bytes: AsyncIterable<Uint8Array>): Promise<string> {
     const { now, ttl } = this.#options
-    // Whole seconds, upwards: a link lives at least as long as it was promised to.
+    // Rounded up to whole seconds: a link lives at least as long as was promised.
     const expires = Math.ceil((now() + ttl) / 1000)
     const name = await this.store.put(bytes, expires * 1000, FILE_LIMIT)
     return `${this.publicUrl}/files/${this.#token(name, expires)}/${name}`
@@ -44,12 +44,12 @@ export class Links implements LinksPort {
     return this.store.room
   }
 
-  /** What nobody will hear of need not be kept. @param link one of ours */
+  /** Removes a file whose link will reach no client. @param link one made by `keep` */
   async forget (link: string): Promise<void> {
     await this.store.remove(link.slice(link.lastIndexOf('/') + 1))
   }
 
-  /** @param path behind "/files/". Undefined: forged, expired or gone, which nobody can tell from each other. */
+  /** @param path behind "/files/". Undefined: forged, expired or removed, which are not told apart. */
   async find (path: string): Promise<Linked | undefined> {
     const match = /^([0-9a-z]{1,9})\.([\w-]{22})\/([\w.-]{1,80})$/.exec(path)
     if (match === null) return undefined

@@ -1,4 +1,4 @@
-// Opens what the gateway keeps in files beside its ledger: images behind links, and uploads while they are needed.
+// Opens the files that the gateway keeps beside its ledger: images behind links, and uploads of running requests.
 import { rm } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import path from 'node:path'
@@ -16,11 +16,11 @@ export interface OpenFiles {
 }
 
 /**
- * To be called with the store open: its lock says that the data folder is ours alone.
- * @param isKept false: nothing of the store outlives the process, so neither does a link
+ * To be called with the store open: its lock makes the data folder exclusive to this process.
+ * @param isKept false: nothing of the store outlives the process, so links do not either
  * @param folder the data folder, absolute
- * @param worker a folder in it, of one of several processes that share it; absent: nobody shares it
- * @throws {Error} it can't be used
+ * @param worker this process's own folder in it, where several processes share the data folder; absent: they do not
+ * @throws {Error} the folder can't be used
  */
 export async function openFiles (
   isKept: boolean,
@@ -51,7 +51,7 @@ export async function openFiles (
   }
 }
 
-/** For what is served by nobody: a check, a command, a test. Nothing is made on disk before something is kept. */
+/** Files for a check, a command or a test, which serves no client. No folder is made before the first write. */
 export function scratchFiles (now: () => number): Pick<OpenFiles, 'links' | 'temporary'> {
   const own = path.join(tmpdir(), `model-gateway-scratch-${process.pid}`)
   const disk = new Disk({ folder: path.join(own, 'images'), space: 1024 ** 3, now, onTrouble: () => {} })

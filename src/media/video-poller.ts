@@ -1,10 +1,10 @@
-// Finds out what became of video tasks, whether their clients ask or not, and across restarts: a task is charged once,
-// when its upstream says that it is completed, and never for anything else. What nobody knows is not failed, until
-// `max_age` (src/README.md#video-terminal).
+// Polls upstreams for the results of video tasks, whether their clients ask or not, and across restarts. A task is
+// charged once, when its upstream reports that it is completed, and for nothing else. An unknown state is no failure,
+// until `max_age` (src/README.md#video-terminal).
 //
-// What is needed to ask is the upstream's name and address, which the task has, and its credentials, which are in the
-// configuration only and never on the disk. So while the configuration has no upstream of that name at that address,
-// nothing is known of the task: it waits until there is one again, or for `max_age`.
+// A poll needs the upstream's name and address, which the task has, and its credentials, which are in the configuration
+// only and never on the disk. So while the configuration has no upstream of that name at that address, the task is not
+// polled: it waits for one to be configured again, or for `max_age`.
 import type { Logger } from 'pino'
 import type { Metrics, VideoEnd } from '../telemetry/metrics.ts'
 import type { VideosConfig } from '../config/config.ts'
@@ -36,39 +36,39 @@ export interface WatcherOptions {
   readonly random?: () => number
 }
 
-/** What a question came to. `silent`: nobody knows. `gone`: the upstream says that there is no such task. */
+/** Result of a poll. `silent`: the state is unknown. `gone`: the upstream says that the task does not exist. */
 type Finding =
   | { readonly kind: 'report', readonly report: TaskReport }
   | { readonly kind: 'gone' }
   | { readonly kind: 'silent', readonly why: string, readonly said?: string | undefined }
 
-/** Of one upstream: one that hangs holds up nobody else's tasks. */
+/** The polls of one upstream: an upstream that hangs delays no other one's tasks. */
 interface Line {
-  /** ids of tasks whose turn it is */
+  /** ids of tasks that are due */
   readonly waiting: string[]
-  /** questions that run */
+  /** polls in progress */
   asking: number
 }
 
 interface Watched {
   readonly line: Line
-  /** failures to find out, in a row: each doubles the pause */
+  /** polls in a row without a report: each doubles the pause */
   silences: number
-  /** denials in a row: an upstream may take a moment to know its own task everywhere */
+  /** denials in a row: an upstream may take a moment until all its servers know a new task */
   gone: number
-  /** when the first of these came, milliseconds since the epoch */
+  /** time of the first of these, milliseconds since the epoch */
   goneSince: number
   cancel: () => void
 }
 
 const ASK_MS = 30_000
 const GONE_ENOUGH = 3
-/** An old task is asked for so many times more seldom, from this age on. */
+/** The poll interval grows with a task's age, to so many times its length, from this age on. */
 const SLOWEST = 6
 const OLD_MS = 10 * 60_000
-/** Between two questions to an upstream that says nothing. */
+/** Longest pause after polls without an answer. */
 const LONGEST_SILENCE_MS = 60_000
-/** Part of a pause by which it is longer or shorter. */
+/** A pause is longer or shorter by up to this part. */
 const JITTER = 0.2
 const SWEEP_MS = 3_600_000
 
@@ -85,7 +85,7 @@ export class VideoWatcher implements VideoTasks {
   readonly #watched = new Map<string, Watched>()
   /** by the name of the upstream */
   readonly #lines = new Map<string, Line>()
-  /** in all lines */
+  /** polls in progress at all upstreams */
   #asking = 0
   readonly #closing = new AbortController()
   #idle: (() => void) | undefined
@@ -97,22 +97,22 @@ export class VideoWatcher implements VideoTasks {
     this.#random = options.random ?? Math.random
   }
 
-  /** how many tasks are watched */
+  /** tasks that are watched */
   get size (): number {
     return this.#watched.size
   }
 
-  /** how many questions to upstreams run at this moment */
+  /** polls in progress */
   get asking (): number {
     return this.#asking
   }
 
-  /** Takes up what the process before had to leave, and from then on what other processes leave. */
+  /** Watches the open tasks of the process before this one, and from then on those that other processes leave. */
   start (): void {
     const { tasks, timer } = this.#options
     this.#unwatch = tasks.watchTasks?.((id) => { this.watch(id) })
     const open = tasks.openTasks()
-    // Not all at once.
+    // Spread over one interval.
     for (const task of open) { this.#watch(task, this.#config.poll_interval * this.#random()) }
     if (open.length > 0) {
       this.#options.log.info({ tasks: open.length }, 'video tasks are open: their upstreams are asked again')
@@ -124,7 +124,7 @@ export class VideoWatcher implements VideoTasks {
     sweep()
   }
 
-  /** From now on, where there is an open task of this id. */
+  /** Watches the open task of this id, if there is one. */
   watch (id: string): void {
     const task = this.#find(id)
     if (this.#closing.signal.aborted || this.#watched.has(id) || task === undefined) return
@@ -132,8 +132,8 @@ export class VideoWatcher implements VideoTasks {
   }
 
   /**
-   * The upstream has said with its acceptance what became of the task. Never rejects: what can't be recorded is asked
-   * for as all others are.
+   * Records the result that an upstream gave with its acceptance. Never rejects: where that fails the task is polled
+   * like all others.
    */
   async hear (id: string, report: TaskReport): Promise<void> {
     const task = this.#find(id)
@@ -154,8 +154,8 @@ export class VideoWatcher implements VideoTasks {
   }
 
   /**
-   * The client has heard that there is no such task: it is not charged, and removed. Where that can't be recorded it is
-   * tried again when its turn comes, in the next process too. Never rejects.
+   * Cancels a task whose client was told that it does not exist: it is not charged, and removed. Where that can't be
+   * recorded it is tried again at the next poll, in the next process too. Never rejects.
    */
   async takeBack (id: string): Promise<void> {
     const { tasks, now, log } = this.#options
@@ -180,14 +180,13 @@ export class VideoWatcher implements VideoTasks {
     return true
   }
 
-  /** Milliseconds after which a client should ask again. */
+  /** Milliseconds after which a client should poll again. */
   pollAfter (task: Task): number {
     return Math.round(this.#pauseOf(task))
   }
 
   /**
-   * Asks no more, ends the questions that run, and waits until what they had come to is recorded: the store is closed
-   * next.
+   * Stops polling, aborts the polls in progress, and waits until their results are recorded: the store is closed next.
    */
   async close (): Promise<void> {
     this.#closing.abort()
@@ -206,7 +205,7 @@ export class VideoWatcher implements VideoTasks {
     return this.#options.tasks.findOpenTask(id)
   }
 
-  /** A record that can't be read costs no other its watch. */
+  /** Watches a task. An unreadable record is reported, and costs no other task its watch. */
   #watch (task: Task, ms: number): void {
     let upstream: string
     try {
@@ -244,7 +243,7 @@ export class VideoWatcher implements VideoTasks {
     }
   }
 
-  /** Never rejects: whatever happens, the task is asked for again, or it is over. */
+  /** Polls a task once. Never rejects: the task is polled again, or it is over. */
   async #turn (id: string): Promise<void> {
     const { log } = this.#options
     const watched = this.#watched.get(id)
@@ -265,7 +264,7 @@ export class VideoWatcher implements VideoTasks {
     this.#schedule(id, watched, Math.max(1, Math.min(this.#jittered(pause), left > 0 ? left : Infinity)))
   }
 
-  /** @returns whether the task is over @throws {Error} it can't be recorded */
+  /** @returns whether the task is over @throws {Error} the result can't be recorded */
   async #look (task: Task, watched: Watched): Promise<boolean> {
     const { tasks, now, log } = this.#options
     const video = videoOf(task)
@@ -273,12 +272,12 @@ export class VideoWatcher implements VideoTasks {
     const finding = await this.#ask(task, video)
     const taken = this.#find(task.id)
     if (taken === undefined) return true
-    if (isOver(videoOf(taken))) return await this.#remove(taken)  // taken back while its upstream was asked
-    // Ended by us: that says nothing of the upstream.
+    if (isOver(videoOf(taken))) return await this.#remove(taken)  // cancelled during the poll
+    // Aborted by `close`: no sign of the upstream's state.
     if (finding.kind === 'silent' && this.#closing.signal.aborted) return false
     watched.gone = finding.kind === 'gone' ? watched.gone + 1 : 0
     if (watched.gone === 1) watched.goneSince = now()
-    // a denial is an answer: nobody has to be spared
+    // A denial is an answer: the upstream needs no longer pause.
     watched.silences = finding.kind === 'silent' ? watched.silences + 1 : 0
     if (finding.kind === 'report') {
       const { report } = finding
@@ -287,7 +286,7 @@ export class VideoWatcher implements VideoTasks {
       const next = advance(video, report)
       if (next !== video) tasks.noteTask(task.id, JSON.stringify(next))
     }
-    // For a while, too: a proxy in front of an upstream answers 404 while it is set up anew.
+    // Only after `lost_after`: a proxy in front of an upstream answers 404 while that is being deployed.
     if (watched.gone >= GONE_ENOUGH && now() >= watched.goneSince + this.#config.lost_after) {
       log.error({ alert: 'video_lost', ...about(task, video) },
         'an upstream has lost a video task: it has failed, and is not charged. ' +
@@ -295,14 +294,14 @@ export class VideoWatcher implements VideoTasks {
       return await this.#fail(task, video, LOST, 'lost')
     }
     if (now() < task.created + this.#config.max_age) {
-      // At the first time, the second, the fourth, the eighth …
+      // Logged for the 1st, 2nd, 4th, 8th … time.
       if (finding.kind === 'silent' && (watched.silences & (watched.silences - 1)) === 0) {
         log.warn({ ...about(task, video), why: finding.why, said: finding.said, times: watched.silences },
           'an upstream did not tell how far a video task is')
       }
       return false
     }
-    // The client is told that it costs nothing, and the provider may still charge for it: somebody has to look.
+    // An alert for the operator: the client is told that it costs nothing, and the provider may still charge for it.
     log.error({ alert: 'video_unknown', ...about(task, video) },
       'nobody knows what became of a video task: it has failed, and is not charged. ' +
       'Look at the upstream whether it costs something there.')
@@ -388,9 +387,9 @@ export class VideoWatcher implements VideoTasks {
 }
 
 /**
- * As the account that the video was made with; another one may know it too, where that is gone.
- * @returns undefined: the configuration has none of this name at this address any more; another vendor must not be
- * asked for this one's tasks
+ * The upstream of a video with the account that made it; where that account is gone, another one may know the task too.
+ * @returns undefined: the configuration has no upstream of this name at this address any more; another vendor must not
+ * be asked for this one's tasks
  */
 export function upstreamOf (
   snapshot: Snapshot,
@@ -400,7 +399,7 @@ export function upstreamOf (
   return upstream && credentialOf(upstream, credential).upstream
 }
 
-/** For the log. */
+/** A task's fields in the log. */
 function about (
   { id, request_id, account, key }: Task,
   { model, channel, upstream, upstream_id }: Video
