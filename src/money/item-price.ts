@@ -46,7 +46,7 @@ const free: CompiledItemPrice = Object.freeze({ rows: [{ when: [], each: 0n, per
 
 /**
  * The price of a channel of an image or video model. The type of `price` is a text model's: the kind decides, and
- * rules/models.ts has checked it.
+ * config/sections/models.ts has checked it.
  */
 export function itemPriceOf (sold: Priced): ItemPrice {
   return sold.price as unknown as ItemPrice

@@ -88,7 +88,7 @@ const words: StageWords = {
 }
 
 /**
- * The rows of an image or video model are no such list (rules/variants.ts).
+ * The rows of an image or video model are no such list (variants.ts).
  * @param now milliseconds since the epoch
  */
 export function checkPriceList (
