@@ -8,9 +8,9 @@ import type { Routed } from '../core/endpoint.ts'
 import { type Attempt, Plan } from '../core/facts.ts'
 import { acquire } from '../upstream/limits/acquire.ts'
 import { isPassing, isTurnedAway } from '../upstream/limits/attribution.ts'
-import type { Permit } from '../upstream/limits/permit.ts'
+import type { Died, Permit } from '../upstream/limits/permit.ts'
 import type { Upstream } from '../core/upstream.ts'
-import { upstreamsOf } from '../upstream/pool.ts'
+import { type Upstreams, upstreamsOf } from '../upstream/pool.ts'
 import { pause } from '../core/queue-time.ts'
 
 /** What has become of one attempt of the plan. */
@@ -29,152 +29,189 @@ interface Candidate {
   reason: string
   /** milliseconds that were spent on waiting for it to recover */
   waitedMs: number
-  /** how often somebody else was faster when it had recovered */
+  /** how often another exchange was faster when it had recovered */
   lostRaces: number
 }
 
 /** So that a walk ends, whatever becomes of the targets while it waits for places. */
-const MOST_MISSES = 10
+const MOST_LOST_RACES = 10
 
 /**
  * Walks the plan while the error says that another attempt may help, nothing is committed, and the client is there.
- * @param random from 0 to below 1
  * @throws {GatewayError} once nothing is left to try, with a Retry-After at which it can succeed
  */
-export async function walk (exchange: Routed, random: () => number = Math.random): Promise<Answer> {
-  const { snapshot: { upstreams, services, services: { metrics } } } = exchange
-  const { health, queues } = upstreamsOf(services)
-  const plan = exchange.get(Plan)
-  const { item, isTask = false } = modalityOf(exchange)
-  const candidates = plan.attempts.map((attempt): Candidate => ({
-    attempt,
-    upstream: upstreams.get(attempt.upstream)!,
-    state: 'unasked',
-    tried: new Set(),
-    repetitions: 0,
-    isBlamed: false,
-    reason: '',
-    waitedMs: 0,
-    lostRaces: 0
-  }))
-  /** what the client hears if nothing helps */
-  let last: unknown
+export function walk (exchange: Routed): Promise<Answer> {
+  return new Walk(exchange).toAnswer()
+}
 
-  for (let stop = nextUnasked(); stop !== undefined; stop = nextUnasked()) {
-    const answer = await ask(stop)
-    if (answer !== undefined) return answer
+class Walk {
+  readonly #exchange: Routed
+  readonly #plan: Plan
+  readonly #modality: Modality
+  readonly #health: Upstreams['health']
+  readonly #queues: Upstreams['queues']
+  readonly #candidates: readonly Candidate[]
+  /** what the client hears if nothing helps */
+  #last: unknown
+
+  constructor (exchange: Routed) {
+    const { upstreams, services } = exchange.snapshot
+    const { health, queues } = upstreamsOf(services)
+    this.#exchange = exchange
+    this.#plan = exchange.get(Plan)
+    this.#modality = modalityOf(exchange)
+    this.#health = health
+    this.#queues = queues
+    this.#candidates = this.#plan.attempts.map((attempt): Candidate => ({
+      attempt,
+      upstream: upstreams.get(attempt.upstream)!,
+      state: 'unasked',
+      tried: new Set(),
+      repetitions: 0,
+      isBlamed: false,
+      reason: '',
+      waitedMs: 0,
+      lostRaces: 0
+    }))
   }
-  for (let again = soonest(); again !== undefined; again = soonest()) {
-    const { stop, wait } = again
-    if (stop.state === 'failed') {
-      if (!health.mayRepeat(stop.upstream)) { stop.state = 'over'; continue }
-      metrics.upstreamRetried(stop.attempt.upstream, stop.reason)
-      stop.repetitions++
-      stop.tried.clear()
-      // So that it still has its turn where it finds no way in: a timer may come a millisecond before the clock is
-      // there.
-      stop.state = 'unasked'
-    } else {
-      stop.waitedMs += wait
+
+  async toAnswer (): Promise<Answer> {
+    for (let next = this.#nextUnasked(); next !== undefined; next = this.#nextUnasked()) {
+      const answer = await this.#ask(next)
+      if (answer !== undefined) return answer
     }
-    await pause(exchange, wait)
-    const answer = await ask(stop)
-    if (answer !== undefined) return answer
+    for (let next = this.#soonest(); next !== undefined; next = this.#soonest()) {
+      const { candidate, wait } = next
+      if (!this.#mayAskAgain(candidate, wait)) continue
+      await pause(this.#exchange, wait)
+      const answer = await this.#ask(candidate)
+      if (answer !== undefined) return answer
+    }
+    throw this.#verdict()
   }
-  throw verdict()
 
   /**
    * In the order of the plan, but of a channel those first that need not wait for a place: another channel has another
    * price.
    */
-  function nextUnasked (): Candidate | undefined {
-    const open = candidates.filter(({ state, lostRaces, attempt, upstream }) =>
-      state === 'unasked' && lostRaces === 0 && health.waitOf(upstream, attempt.model) === 0
+  #nextUnasked (): Candidate | undefined {
+    const open = this.#candidates.filter(({ state, lostRaces, attempt, upstream }) =>
+      state === 'unasked' && lostRaces === 0 && this.#health.waitOf(upstream, attempt.model) === 0
     )
     const [first] = open
     return open.find(({ attempt, upstream }) =>
-      attempt.channel === first!.attempt.channel && queues.hasRoom(upstream)
+      attempt.channel === first!.attempt.channel && this.#queues.hasRoom(upstream)
     ) ?? first
   }
 
   /** Of those that may help after all, if one can be waited for. @returns with milliseconds */
-  function soonest (): { readonly stop: Candidate, readonly wait: number } | undefined {
-    let found: { readonly stop: Candidate, readonly wait: number } | undefined
-    for (const stop of candidates) {
-      const { attempt, upstream, state, repetitions, waitedMs } = stop
+  #soonest (): { readonly candidate: Candidate, readonly wait: number } | undefined {
+    let found: { readonly candidate: Candidate, readonly wait: number } | undefined
+    for (const candidate of this.#candidates) {
+      const { attempt, upstream, state, repetitions, waitedMs } = candidate
       const { retries } = upstream.config
       if (state === 'over' || (state === 'failed' && repetitions >= retries.attempts)) continue
-      const recovery = health.waitOf(upstream, attempt.model)
-      const wait = state === 'unasked' ? recovery : Math.max(recovery, backoffOf(retries, repetitions, random))
-      if (waitedMs + wait <= retries.max_backoff && (found === undefined || wait < found.wait)) found = { stop, wait }
+      const recovery = this.#health.waitOf(upstream, attempt.model)
+      const wait = state === 'unasked' ? recovery : Math.max(recovery, backoffOf(retries, repetitions, Math.random))
+      if (waitedMs + wait > retries.max_backoff) continue
+      if (found === undefined || wait < found.wait) found = { candidate, wait }
     }
     return found
   }
 
+  /** Counts it: a repetition, which the upstream's budget must allow, or the wait of one that has not had its turn. */
+  #mayAskAgain (candidate: Candidate, wait: number): boolean {
+    if (candidate.state !== 'failed') {
+      candidate.waitedMs += wait
+      return true
+    }
+    if (!this.#health.mayRepeat(candidate.upstream)) {
+      candidate.state = 'over'
+      return false
+    }
+    this.#exchange.snapshot.services.metrics.upstreamRetried(candidate.attempt.upstream, candidate.reason)
+    candidate.repetitions++
+    candidate.tried.clear()
+    // So that it still has its turn where it finds no way in: a timer may come a millisecond before the clock is there.
+    candidate.state = 'unasked'
+    return true
+  }
+
   /** @returns undefined: nothing of an answer came, and another may give one. @throws no other may */
-  async function ask (stop: Candidate): Promise<Answer | undefined> {
-    const { attempt, upstream, tried } = stop
+  async #ask (candidate: Candidate): Promise<Answer | undefined> {
+    const { attempt, upstream, tried } = candidate
     let permit: Permit | undefined
     try {
-      permit = await acquire(exchange, upstream, attempt.model, tried, stop.isBlamed)
+      permit = await acquire(this.#exchange, upstream, attempt.model, tried, candidate.isBlamed)
       if (permit === undefined) {
-        if (++stop.lostRaces > MOST_MISSES) stop.state = 'over'
+        if (++candidate.lostRaces > MOST_LOST_RACES) candidate.state = 'over'
         return undefined
       }
-      if (stop.repetitions === 0 && tried.size === 0) health.deposit(upstream)
-      return await tryAttempt(exchange, attempt, permit)
+      if (candidate.repetitions === 0 && tried.size === 0) this.#health.deposit(upstream)
+      return await tryAttempt(this.#exchange, attempt, permit)
     } catch (thrown) {
-      if (exchange.abortReason !== undefined) throw thrown
-      stop.state = 'over'
-      const error = toGatewayError(thrown)
+      if (this.#exchange.abortReason !== undefined) throw thrown
+      candidate.state = 'over'
       // There was no place for it: that is heard if nothing else is.
-      if (permit === undefined) { last ??= thrown; return undefined }
-      // What one target can't be told is no news where another has failed, which could.
-      if (last === undefined || error.status !== 400 || !error.retryable) last = thrown
-      // A second video is paid for too, and nobody would ever hear of the first.
-      if (!error.retryable || (exchange.mayBeExecuting && isTask)) throw thrown
-      const { died } = permit
-      if (died === undefined) return undefined
-      // The upstream may still make what the operator pays for, and would make it once more.
-      const isMadeTwice = isTask ? !isTurnedAway(died.failure) : item !== undefined && exchange.mayBeExecuting
-      if (!isMadeTwice && isPassing(died.failure, error)) stop.state = 'failed'
-      stop.reason = error.row
-      if (died.blame.who === 'target') stop.isBlamed = true
-      if (died.blame.who === 'credential') {
-        tried.add(permit.upstream.credentials[0]!.key)
-        if (health.waitOf(upstream, attempt.model, tried) === 0) {
-          metrics.upstreamRetried(attempt.upstream, 'credential')
-          return await ask(stop)
-        }
-      }
-      return undefined
+      if (permit === undefined) { this.#last ??= thrown; return undefined }
+      this.#judge(candidate, permit.died, thrown)
+      return this.#hasOtherCredential(candidate, permit) ? await this.#ask(candidate) : undefined
     }
   }
 
-  function nameOut ({ attempt: { upstream: name, model }, upstream }: Candidate): string {
-    return `${name}/${model}: ${health.reasonOf(upstream, model) ?? 'out'}`
+  /** What a failed attempt says of its candidate, and of all others. @throws none of them may be asked */
+  #judge (candidate: Candidate, died: Died | undefined, thrown: unknown): void {
+    const error = toGatewayError(thrown)
+    const { item, isTask = false } = this.#modality
+    const { mayBeExecuting } = this.#exchange
+    // What one target can't be told is no news where another has failed, which could.
+    if (this.#last === undefined || error.status !== 400 || !error.retryable) this.#last = thrown
+    // A second video is paid for too, and nobody would ever hear of the first.
+    if (!error.retryable || (mayBeExecuting && isTask)) throw thrown
+    if (died === undefined) return
+    // The upstream may still make what the operator pays for, and would make it once more.
+    const isMadeTwice = isTask ? !isTurnedAway(died.failure) : item !== undefined && mayBeExecuting
+    if (!isMadeTwice && isPassing(died.failure, error)) candidate.state = 'failed'
+    candidate.reason = error.row
+    if (died.blame.who === 'target') candidate.isBlamed = true
   }
 
-  function verdict (): unknown {
+  /** Where the credential was to blame: the next one of the same target, at once. */
+  #hasOtherCredential ({ attempt, upstream, tried }: Candidate, { died, upstream: asked }: Permit): boolean {
+    if (died?.blame.who !== 'credential') return false
+    tried.add(asked.credentials[0]!.key)
+    if (this.#health.waitOf(upstream, attempt.model, tried) !== 0) return false
+    this.#exchange.snapshot.services.metrics.upstreamRetried(attempt.upstream, 'credential')
+    return true
+  }
+
+  #verdict (): unknown {
+    const candidates = this.#candidates
     if (candidates.length === 0) return new Error('the plan has no attempts')
     const recovery =
-      Math.min(...candidates.map(({ upstream, attempt }) => health.recoveryOf(upstream, attempt.model))) /
+      Math.min(...candidates.map(({ upstream, attempt }) => this.#health.recoveryOf(upstream, attempt.model))) /
       1000
+    const last = this.#last
     const error = last === undefined ? undefined : toGatewayError(last)
     const retryAfter = recovery > 0 && { retryAfter: recovery }
-    if (plan.otherwise !== undefined && error?.status !== 400 && error?.status !== 429) {
-      return new GatewayError(plan.otherwise, { cause: last, ...retryAfter })
+    if (this.#plan.otherwise !== undefined && error?.status !== 400 && error?.status !== 429) {
+      return new GatewayError(this.#plan.otherwise, { cause: last, ...retryAfter })
     }
     // Nobody was asked: whoever is on call must find out why.
     if (error === undefined) {
-      return new GatewayError('model_overloaded', { cause: { kind: candidates.map(nameOut).join(', ') },
-        ...retryAfter })
+      return new GatewayError('model_overloaded', {
+        cause: { kind: candidates.map((candidate) => this.#nameOut(candidate)).join(', ') }, ...retryAfter
+      })
     }
     // What the last target has asked for says nothing of the others.
     if (error.row === 'model_overloaded' && recovery > 0) {
       return new GatewayError('model_overloaded', { cause: error.cause, retryAfter: recovery })
     }
     return last
+  }
+
+  #nameOut ({ attempt: { upstream: name, model }, upstream }: Candidate): string {
+    return `${name}/${model}: ${this.#health.reasonOf(upstream, model) ?? 'out'}`
   }
 }
 
