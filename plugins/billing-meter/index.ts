@@ -3,6 +3,7 @@
 import { after, type Awaitable } from '../../src/base/awaitable.ts'
 import type { Config } from '../../src/config/config.ts'
 import { isSoldByTokens } from '../../src/config/sections/modalities.ts'
+import { usd } from '../../src/config/sections/schema.ts'
 import type { Exchange, Outcome } from '../../src/core/exchange.ts'
 import { ApiKey, Charge, fact, Model, Plan, Variant, WorstCase } from '../../src/core/facts.ts'
 import { limitsOf } from '../../src/accounts/key-limits.ts'
@@ -27,8 +28,7 @@ export const billingMeter = definePlugin<Options>({
   name: 'billing-meter',
   schema: {
     properties: {
-      low_balance_usd: { description: 'While the balance of an account is below it, its requests run one at a time.',
-        usd: 9, default: '1' }
+      low_balance_usd: usd('While the balance of an account is below it, its requests run one at a time.', '1')
     }
   },
   reads: [ApiKey, Model, Plan, Variant],

@@ -129,7 +129,7 @@ export class Meter {
   /** Between two events of a stream, every `STEP` tokens of it. */
   checkpoint (tally: Tally): void {
     this.nextCheckpoint = tally.soFar + STEP
-    if (this.#held < this.#need && this.limit - tally.soFar < EARLY) void this.#extend()
+    if (this.limit - tally.soFar < EARLY) void this.#extend()
     const now = performance.now()
     if (now < this.#nextProgress) return
     this.#nextProgress = now + PROGRESS_MS

@@ -10,6 +10,10 @@ export interface Equivalent {
 
 export const equivalent: readonly Equivalent[] = [
   {
+    file: 'plugins/billing-meter/bounds.ts', line: 'input: Math.max(0, ...inputs)', what: '0 becomes 1',
+    why: 'a request of a plan with attempts has more tokens than that, and one without attempts calls no upstream'
+  },
+  {
     file: 'plugins/billing-meter/bounds.ts', line: 'first: output <= SLICE ? most : held(SLICE)', what: '<= becomes <',
     why: 'at the bound both sides are the same amount: held(SLICE) is the most, and a least of all is none'
   },
@@ -32,6 +36,14 @@ export const equivalent: readonly Equivalent[] = [
   {
     file: 'plugins/billing-meter/meter.ts', line: 'return a < b ? a : b', what: '< becomes <=',
     why: 'of two equal amounts either is the smaller one'
+  },
+  {
+    file: 'src/store/local/window-notes.ts', line: 'this.#most = Math.max(1024', what: 'Math.max becomes Math.min',
+    why: 'notes that cover nothing are looked for more often, and are as good as none'
+  },
+  {
+    file: 'src/store/redis/address.ts', line: '...(db > 0 && { db })', what: '> becomes >=',
+    why: 'a connection that names no database has that of number 0'
   },
   {
     file: 'src/store/redis/lua/records.ts', line: 'seen[field] = true', what: 'true becomes false',

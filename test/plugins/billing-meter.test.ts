@@ -612,6 +612,22 @@ void t.test('a stream is not paid from what is held for its searches', async (t)
   t.match(await desk.settledOnly(), { nanos: -BigInt(tokensOf(TEXT)) * OUTPUT })
 })
 
+void t.test('until a provider tells its input, a stream is not paid from what is held for that of the dearest attempt', async (t) => {
+  const asked = { stream: true, max_tokens: 2000 }
+  const shown = bound(new Desk().prepare(asked).request.body)
+  const desk = new Desk({ balance: BigInt(shown.tokens + 1000) * INPUT + 100n * OUTPUT })
+  for (let i = 0; i < 2; i++) {
+    desk.services.overheads.learn({ upstream: 'u1', model: 'premium' }, shown, shown.tokens + 1000)
+  }
+  const of = desk.prepare(asked, ['premium', 'cheap'])
+  await ask(of)
+  const stream = new Stream(of, 1)
+  await stream.flow(start(null), delta('lynx'.repeat(100)))
+  await t.rejects(stream.flow(delta('lynx')), { code: 'insufficient_quota' })
+  await finish(of, cut(of, 'gateway'))
+  t.match(await desk.settledOnly(), { nanos: -100n * OUTPUT })
+})
+
 void t.test('a tool that is charged per use must say how often it may be used at most', async (t) => {
   for (const odd of [undefined, null, -1, 1.5, '3', 2 ** 60, NaN]) {
     const desk = new Desk({ model: searching })
@@ -943,6 +959,24 @@ void t.test('a hold whose answer was lost, or that lands after the request was g
   t.equal(releases, 1, 'though it was told of its end twice')
 })
 
+void t.test('a stream asks for the next 4096 tokens when fewer than 2048 are left, and for none when all is held', async (t) => {
+  const store = new RemoteStore()
+  const desk = new Desk({ store })
+  const asked = { stream: true, max_tokens: 6000 }
+  const of = desk.prepare(asked)
+  await ask(of)
+  const stream = new Stream(of)
+  await stream.flow(start({ input_tokens: boundInput(of.request.body) }))
+  const told: number[] = []
+  for (let tokens = 64; tokens <= 6016; tokens += 64) {
+    await stream.flow(delta('lynx'.repeat(64)))
+    await setImmediate()
+    if (store.asked > told.length) told.push(tokens)
+  }
+  t.strictSame(told, [2112])
+  await finish(of, failed())
+})
+
 void t.test('a stream that is faster than its store waits for it, and is not cut where there is money', async (t) => {
   const store = new RemoteStore()
   const desk = new Desk({ store })
@@ -961,6 +995,31 @@ void t.test('a stream that is faster than its store waits for it, and is not cut
   await stream.flow(end({ output_tokens: 10_000 }))
   await finish(of, completed(of))
   t.match(await desk.settledOnly(), { nanos: -(5n * INPUT + 10_000n * OUTPUT) })
+})
+
+void t.test('what a kill would be charged is recorded once a second of a stream, not before the first is over, and is held for', async (t) => {
+  const recorded: (readonly [at: number, output: number])[] = []
+  let now = 0
+  class RecordingStore extends MemoryStore {
+    override progress ({ usage }: Settlement): void { recorded.push([now, usage.output]) }
+  }
+  t.intercept(performance, 'now', { value: () => now })
+  const desk = new Desk({ store: new RecordingStore() })
+  const of = desk.prepare({ stream: true, max_tokens: 2000 })
+  await ask(of)
+  const stream = new Stream(of)
+  await stream.flow(start({ input_tokens: 5 }))
+  for (now of [0, 999, 1000, 1001, 1999, 2000]) {
+    await stream.flow(delta('lynx'.repeat(64)))
+    await setImmediate()
+  }
+  t.strictSame(recorded, [[1000, 3 * 64], [2000, 6 * 64]])
+  now = 3000
+  await stream.flow(end({ output_tokens: 3000 }), delta('lynx'))
+  await setImmediate()
+  t.strictSame(recorded.slice(2), [[3000, 3000]])
+  t.equal(await desk.held(), 3000n * OUTPUT, 'more than max_tokens was reported')
+  await finish(of, failed())
 })
 
 void t.test('a settlement that failed is tried again at the end; an answer that ended in an error for it is not charged', async (t) => {

@@ -16,6 +16,7 @@ import type { Entry, Settlement, Store } from '../../src/store/store.ts'
 import { copied, newLog, open, request, settlement } from '../support/embedded-store.ts'
 import { folderFor } from '../support/spawned.ts'
 import { all, conformance } from '../support/store-conformance.ts'
+import { until } from '../support/until.ts'
 
 void t.test('embedded', async (t) => {
   conformance(t, async (now) => await openEmbedded({ folder: folderFor(t), log: newLog(), ...(now && { now }) }), 20)
@@ -43,6 +44,15 @@ void t.test('what was recorded is there after a restart: balances, usage, entrie
   await after.credit('acme', 'd', 1n)
   const ids = (await all(after)).map(({ id }) => id)
   t.strictSame(ids, ids.toSorted(), 'later entries sort after the earlier ones')
+})
+
+void t.test('a stop does not wait for the next fsync', async (t) => {
+  const store = await open(t, folderFor(t), { fsync_interval: 60_000 })
+  await store.credit('acme', 'c', 1n)
+  let isClosed = false
+  void store.close().then(() => { isClosed = true })
+  await until(() => isClosed, 30_000)
+  t.pass()
 })
 
 void t.test('ids go on after a restart, even where the clock was set back', async (t) => {

@@ -136,16 +136,21 @@ void t.test('a Redis that has lost refunds and debits hears of them again, once;
 void t.test('what waits when the gateway ends reaches Redis with the next one', async (t) => {
   const server = await redisServer(t)
   const [prefix, folder] = [newPrefix(), folderFor(t)]
-  const store = await funded(t, server, { prefix, folder })
+  const log = newLog()
+  const store = await funded(t, server, { prefix, folder, log })
   await store.hold(request('r1', 50n))
   await server.kill()
   await until(() => !store.health.isUp)
   await store.settle(settlement('r1', 30n))
   await store.close()
+  t.match(log.about.at(-1), { pending: 1 })
   await server.restart()
-  const next = await openRedis(t, server, { prefix, folder })
+  const nextLog = newLog()
+  const next = await openRedis(t, server, { prefix, folder, log: nextLog })
   await isDone(next)
   t.strictSame(await next.balance('acme'), { balance: 970n, held: 0n, open_holds: 0 })
+  await next.close()
+  t.notMatch(nextLog.lines.join('\n'), 'wait in the outbox')
 })
 
 void t.test('a charge that is told again after Redis has forgotten what became of its request is found in the ledger', async (t) => {

@@ -1,5 +1,6 @@
 // What a start asks of a Redis that is busy with all the others that start: it is patient with silence, and with
 // nothing else.
+import type { RedisOptions } from 'ioredis'
 import t, { type Test } from 'tap'
 import { clientFor } from '../../src/store/redis/address.ts'
 import { Link } from '../../src/store/redis/connection.ts'
@@ -61,5 +62,56 @@ t.test('an answer is an answer: nothing is asked twice', async (t) => {
     asked = 0
     await t.rejects(link.patiently(async () => { asked++; await ask() }), { message: error })
     t.equal(asked, 1)
+  }
+})
+
+t.test('the address names the database', async (t) => {
+  for (const [path, db] of [['', 0], ['/', 0], ['/0', 0], ['/1', 1], ['/12', 12]] as const) {
+    const client = clientFor(redisConfig({ url: server.url + path }))
+    t.teardown(() => { client.disconnect() })
+    await client.connect()
+    t.match(await client.call('CLIENT', 'INFO'), new RegExp(` db=${db} `), path)
+  }
+})
+
+t.test('each attempt to connect waits twice as long as the last, two seconds at most, and no two gateways the same', (t) => {
+  const { retryStrategy } = clientFor(redisConfig(server)).options as RedisOptions
+  const waits = (random: number): unknown[] => {
+    t.intercept(Math, 'random', { value: () => random })
+    return [1, 2, 3, 4, 5, 6, 7, 8, 10_000].map((times) => retryStrategy!(times))
+  }
+  t.strictSame(waits(0.5), [50, 100, 200, 400, 800, 1600, 2000, 2000, 2000])
+  t.strictSame(waits(0), [25, 50, 100, 200, 400, 800, 1000, 1000, 1000])
+  t.end()
+})
+
+t.test('a Redis that is away is asked less and less often, and the next time as often as at first', async (t) => {
+  const pauses: number[] = []
+  let next = (): void => {}
+  let isAway = false
+  t.intercept(Math, 'random', { value: () => 0.5 })
+  const client = clientFor(redisConfig(server))
+  const ping = client.ping.bind(client)
+  Object.assign(client, { ping: async () => isAway ? await Promise.reject(new Error('away')) : await ping() })
+  const link = new Link({ client, name: 'redis:1', timeout: 5000, log: newLog(), onBack: async () => true,
+    timer: (ms, callback) => { pauses.push(ms); next = callback; return () => {} } })
+  await link.open()
+  t.teardown(() => { link.close() })
+  for (let outage = 0; outage < 2; outage++) {
+    t.strictSame(pauses.splice(0), [2000])
+    isAway = true
+    client.emit('error', new Error('away'))
+    while (pauses.length < 8) {
+      const before = pauses.length
+      next()
+      await until(() => pauses.length > before)
+    }
+    t.strictSame(pauses.splice(0), [50, 100, 200, 400, 800, 1000, 1000, 1000])
+    isAway = false
+    while (!link.isUp) {
+      next()
+      await until(() => pauses.length > 0)
+      if (!link.isUp) pauses.splice(0)                        // it connects anew, because it was doubted
+    }
   }
 })

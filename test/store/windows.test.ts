@@ -3,6 +3,7 @@ import fc from 'fast-check'
 import t from 'tap'
 import type { AdmissionResult } from '../../src/store/store.ts'
 import { steady, Windows } from '../../src/store/local/rate-windows.ts'
+import { Notes } from '../../src/store/local/window-notes.ts'
 
 const MINUTE = 60_000
 const BEGIN = 1_800_000_000_000
@@ -176,4 +177,26 @@ void t.test('another clock counts as far as it goes forward', async (t) => {
   const times = [1000, 1500, 500, 600, 100, 100, 1100]
   const clock = steady(() => times.shift()!)
   t.strictSame(Array.from({ length: 7 }, clock), [1000, 1500, 1500, 1600, 1600, 1600, 2600])
+})
+
+void t.test('a note covers a tenth of the limit, and is made anew when half of that is used, after a second, and when it was dropped', (t) => {
+  let time = BEGIN
+  const windows = new Windows(() => time)
+  const notes = new Notes(windows, () => time)
+  const limit = 200
+  /** how many more the note covers that is made for each of so many admissions */
+  const ask = (admissions: number): unknown[] => Array.from({ length: admissions }, () => {
+    const told = windows.admit({ request_id: 'r', windows: [{ name: 'k', limit }] })
+    return told.kind === 'admitted' ? notes.take(told.windows).at(-1) : told.by
+  })
+  const none = (many: number): undefined[] => Array<undefined>(many).fill(undefined)
+  t.strictSame(ask(23), [20, ...none(10), 20, ...none(10), 20])
+  time += 999
+  t.strictSame(ask(2), none(2))
+  time += 1
+  t.strictSame(ask(2), [20, undefined])
+  notes.drop('k')
+  t.strictSame(ask(2), [20, undefined])
+  t.strictSame(ask(171).slice(-9), [8, ...none(4), 3, undefined, 1, 0], 'no more than are left')
+  t.end()
 })

@@ -52,6 +52,13 @@ export function conformance (t: Test, open: (now?: () => number) => Promise<Stor
       'opening:acme', 25n], ['credit', 'invoice:1', 5n]])
   })
 
+  test('entries can be asked for from behind each of them', async (t, store) => {
+    for (const reference of ['a', 'b', 'c']) await store.credit('acme', reference, 1n)
+    for (const [i, { id }] of (await all(store)).entries()) {
+      t.strictSame((await all(store, id)).map(({ reference }) => reference), ['a', 'b', 'c'].slice(i + 1))
+    }
+  })
+
   test('a credit racing with itself counts once', async (t, store) => {
     const told = await Promise.all(Array.from({ length: 20 }, async () => await store.credit('acme', 'same', 7n)))
     t.equal(told.filter(Boolean).length, 1)
@@ -1080,8 +1087,9 @@ function settlement (id: string, nanos: bigint): Settlement {
   return { request_id: id, nanos, model: 'm', channel: 'premium', usage: noUsage, usage_source: 'provider' }
 }
 
-export async function all (store: Store): Promise<Entry[]> {
+/** @param after id of an entry: only those that follow it */
+export async function all (store: Store, after?: string): Promise<Entry[]> {
   const entries: Entry[] = []
-  for await (const entry of store.entries()) entries.push(entry)
+  for await (const entry of store.entries(after)) entries.push(entry)
   return entries
 }

@@ -60,7 +60,7 @@ export function clientFor ({ url, cluster, sentinels, sentinel_name: name, timeo
 
 /** Many gateways lose their Redis at the same moment, and must not all come back at the same. */
 function retryAfter (times: number): number {
-  return Math.min(LONGEST_RETRY_MS, FIRST_RETRY_MS * 2 ** Math.min(times - 1, 10)) * (0.5 + Math.random())
+  return Math.min(LONGEST_RETRY_MS, FIRST_RETRY_MS * 2 ** (times - 1)) * (0.5 + Math.random())
 }
 
 interface Address extends Pick<RedisOptions, 'username' | 'password' | 'db' | 'tls'> {
