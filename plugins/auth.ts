@@ -1,4 +1,4 @@
-// auth: who is asking. Turns the key in the head into the fact api-key, or refuses before anything else is read: with
+// auth: authentication. Turns the key in the head into the fact api-key, or refuses before anything else is read: with
 // 401, or with 402 where the account is suspended.
 import { timingSafeEqual } from 'node:crypto'
 import type { AccountConfig, Config } from '../src/config/config.ts'
@@ -15,7 +15,7 @@ interface Options {
 }
 
 const RANDOM_PART = /^[A-Za-z0-9]{32}$/
-/** These addresses say `unauthorized`, with the same type. */
+/** These addresses answer `unauthorized`, with the same type. */
 const MEDIA_PATH = /^\/v1\/(?:images|videos)(?:\/|$)/
 
 export const auth = definePlugin<Options>({
@@ -37,7 +37,7 @@ export const auth = definePlugin<Options>({
       onHead (exchange) {
         const { dry, ledger, received: { headers, path } } = exchange
         const secret = dry === undefined ? readSecret(headers, prefix) : undefined
-        // A dry run is asked for by somebody who has proved himself elsewhere: it says whose request it would be.
+        // The caller of a dry run is authenticated by other means, and names the owner of the request.
         const digest = secret === undefined ? undefined : digestOf(secret)
         const found = digest === undefined ? dry?.owner : find(digest, ledger)
         if (found === undefined || found.key.frozen) {
@@ -50,15 +50,15 @@ export const auth = definePlugin<Options>({
             message === undefined ? {} : { message })
         }
         exchange.set(ApiKey, found)
-        // Before anything else of the key (src/README.md#check-order), and with the fact: the log says whose it is.
+        // Before any other check of the key (src/README.md#check-order), and after the fact: the log names the key.
         if (found.account.suspended) throw new GatewayError('account_frozen')
       }
     }
 
     /**
-     * Those of gateway.yaml first: nobody can take their place, and the store has no say in them.
-     * @throws {GatewayError} auth_unavailable: the store is away, and it may have been made there or frozen meanwhile
-     * (src/README.md#away-is-503)
+     * Finds a key: those of gateway.yaml first, whatever the store holds, so that a managed key can't take their place.
+     * @throws {GatewayError} auth_unavailable: the store is away, and the key may have been made there or frozen
+     * meanwhile (src/README.md#away-is-503)
      */
     function find (digest: Buffer, { health }: Ledger): ApiKey | undefined {
       const declared = index.find(digest)
@@ -81,11 +81,11 @@ function findManaged (
   const key = directory.findKey(digest)
   if (key === undefined) return undefined
   const account = declared.get(key.account) ?? directory.account(key.account)
-  // An account that was taken out of gateway.yaml pays for nobody any more.
+  // The key of an account that was removed from gateway.yaml is not valid any more.
   return account && { key, account }
 }
 
-/** The keys of gateway.yaml. Compiled once per snapshot. */
+/** Index of the keys of gateway.yaml. Compiled once per snapshot. */
 class KeyIndex {
   readonly #digests = new Digests<ApiKey>()
 
@@ -102,7 +102,7 @@ class KeyIndex {
       const digest = digestOf(key.secret)
       const same = this.#digests.find(digest)
       if (same !== undefined) throw new Error(`the keys ${same.key.id} and ${key.id} have the same secret`)
-      // The fact travels to every plugin, a user's own too: it must not carry the secret.
+      // Every plugin reads the fact, a user's own too: it must not carry the secret.
       this.#digests.add(digest, Object.freeze({ key: Object.freeze({ ...key, secret: '***' }), account }))
     }
   }
@@ -113,15 +113,16 @@ class KeyIndex {
 }
 
 /**
- * `x-api-key` if it has our format, else the bearer token (src/README.md#key-header): tools send dummy values.
- * A header that came twice names no key: which of them a proxy before us has looked at is unknown.
+ * The secret of a request: `x-api-key` if it has the gateway's format, else the bearer token
+ * (src/README.md#key-header), because tools send dummy values. A header that occurs twice gives no key: a proxy in
+ * front may have looked at the other one.
  */
 function readSecret (headers: ClientRequest['headers'], prefix: string): string | undefined {
   const own = single(headers['x-api-key'])?.trim()
   if (own !== undefined && isSecret(own, prefix)) return own
   const token = /^bearer[ \t]+(\S+)$/i.exec(single(headers.authorization)?.trim() ?? '')?.[1]
   if (token !== undefined && isSecret(token, prefix)) return token
-  // A web page can set no other header of a WebSocket: OpenAI's SDK sends the key so, among the protocols.
+  // A web page can set no other header of a WebSocket: OpenAI's SDK sends the key among the protocols.
   const protocols = headers['sec-websocket-protocol']
   const named = typeof protocols === 'string'
     ? /(?:^|,)\s*openai-insecure-api-key\.([\w-]+)/.exec(protocols)?.[1]
@@ -129,7 +130,7 @@ function readSecret (headers: ClientRequest['headers'], prefix: string): string 
   return named !== undefined && isSecret(named, prefix) ? named : undefined
 }
 
-/** Tells only what whoever asks knows anyway. */
+/** Why there is no valid key, from what the client has sent alone. */
 function whyNone ({ 'x-api-key': own, authorization }: ClientRequest['headers'], prefix: string): string {
   const how = 'Send it as "x-api-key: KEY" or "Authorization: Bearer KEY".'
   if (own === undefined && authorization === undefined) return `No API key was sent. ${how}`
@@ -139,7 +140,7 @@ function whyNone ({ 'x-api-key': own, authorization }: ClientRequest['headers'],
   return `What was sent is not an API key of this gateway: those are "${prefix}" and 32 letters or digits. ${how}`
 }
 
-/** Of a key that there once was, to who holds it. */
+/** Why a disabled demo key is refused; only its holder is told. */
 function whyOff (digest: Buffer, { demo_off: demo }: Config): string | undefined {
   if (demo === undefined || !timingSafeEqual(digest, Buffer.from(demo.sha256, 'hex'))) return undefined
   return `This is the demo key, which is off because ${demo.why}. Use a key of your own.`

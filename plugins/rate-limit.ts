@@ -1,5 +1,5 @@
-// rate-limit: how often a key may ask, and how many of its requests may run. Asks the store when the head is known, and
-// once more when the model's family is; says in every answer what is left.
+// rate-limit: the request rate and the concurrency of a key. Asks the store when the head is known, and once more when
+// the model's family is; reports what is left in every answer.
 import { after, type Awaitable } from '../src/base/awaitable.ts'
 import { quote } from '../src/config/check/messages.ts'
 import { suggest } from '../src/config/check/suggest.ts'
@@ -19,10 +19,10 @@ interface Options {
   readonly families: Readonly<Record<string, { readonly rpm: number }>>
 }
 
-/** How the key's own window stood when the head was there. Private to this plugin. */
+/** State of the key's own window when the head was counted. Private to this plugin. */
 const Counted = fact<WindowState>('rate-limit')
 
-/** Polling must not eat the key's requests, and may not go on as it likes either. */
+/** Polls a key may make per request: they must not use up its requests, and may not be unlimited either. */
 const POLLS_PER_REQUEST = 10
 
 const LIMIT = { type: 'integer', minimum: 0, maximum: 1_000_000 }
@@ -70,7 +70,7 @@ export const rateLimit = definePlugin<Options>({
     }
   },
   create (options, _config, services) {
-    // What has no limit is not in the key's chain.
+    // A key's chain has no hooks for limits that it does not have.
     const perKey = (key: KeyConfig, route: Route): KeyHooks => {
       const { requests, polls, families, slot } = compile(key, options)
       return {
@@ -82,7 +82,7 @@ export const rateLimit = definePlugin<Options>({
             const isPoll = route.endpoint.kind === 'local' && exchange.received.method !== 'POST'
             const policies = isPoll ? polls : requests
             const judge = (result: AdmissionResult): void => {
-              // As the operator wants it, and everybody can see it.
+              // The limits are decided by this process alone, as `on_outage` says, and the client is told.
               if (exchange.ledger.health?.isUp === false) exchange.answerHeaders['x-gateway-degraded'] = 'limits'
               show(exchange, policies, result.windows, services)
               if (result.kind === 'refused') {
@@ -112,7 +112,7 @@ export const rateLimit = definePlugin<Options>({
                 show(exchange, both, ofKey === undefined ? result.windows : [ofKey, ...result.windows], services)
                 return
               }
-              // A retry must pass the key's own window too, which this request is counted in: only both together tell
+              // A retry must pass the key's own window too, in which this request is counted: only both together tell
               // when it can.
               return after(ask({ ...admission, windows: both }, exchange), (again) => {
                 show(exchange, both, again.windows, services)
@@ -123,7 +123,7 @@ export const rateLimit = definePlugin<Options>({
         }
       }
     }
-    /** A route that the operator has opened has no key to count for. */
+    /** A route without auth has no key to count for. */
     const hooksOf = (exchange: Exchange): KeyHooks => {
       const owner = exchange.find(ApiKey)
       return owner === undefined ? {} : perKey(owner.key, exchange.route)
@@ -136,17 +136,17 @@ export const rateLimit = definePlugin<Options>({
   }
 })
 
-/** A window, and how it is called. */
+/** A rate limit with its names. */
 interface Policy extends WindowLimit {
   readonly code: 'rate_limited' | 'family_rate_limited'
-  /** what is limited, for people */
+  /** the limited quantity, for people */
   readonly what: string
-  /** in the headers of draft-ietf-httpapi-ratelimit-headers-11 */
+  /** names in the headers of draft-ietf-httpapi-ratelimit-headers-11 */
   readonly title: string
   readonly header: string
 }
 
-/** Of one key. A limit of 0 is none. */
+/** The limits of one key, without those of 0. */
 interface Limits {
   /** one, or none */
   readonly requests: readonly Policy[]
@@ -156,8 +156,8 @@ interface Limits {
 }
 
 /**
- * By the key's id, not by its place in the configuration: a reload changes limits and forgets no request. No id has a
- * space in it.
+ * The limits are counted under the key's id, so that a reload that changes them forgets no request. No id has a space
+ * in it.
  */
 function compile (key: KeyConfig, { default_rpm, default_concurrency, families }: Options): Limits {
   const name = `key:${key.id}`
@@ -188,7 +188,7 @@ function policyOf (name: string, limit: number, code: Policy['code'], title: str
 }
 
 /**
- * @throws {GatewayError} the store can't say: then nobody is let through, and nobody is told that the key is wrong
+ * @throws {GatewayError} the store is away: no request is admitted, and no key is called wrong
  * (src/README.md#away-is-503)
  */
 function ask (admission: Admission, { ledger }: Exchange): Awaitable<AdmissionResult> {
@@ -207,18 +207,21 @@ function unavailable (cause: unknown): never {
   })
 }
 
-/** The slot is given back once, however it ends: that is registered before it is taken (src/README.md#settle-once). */
+/**
+ * Takes a slot. Its release is registered before it is taken, so that it is given back once on every path
+ * (src/README.md#settle-once).
+ */
 function takeSlot (
   exchange: Exchange, admission: Admission, services: Services, judge: (result: AdmissionResult) => void
 ): Awaitable<void> {
   let asked: Awaitable<void>
   let result: AdmissionResult | undefined
-  // Where the store failed nobody knows whether it was taken.
+  // After a failure of the store it is unknown whether the slot was taken.
   const leave = (): Awaitable<void> => result?.kind === 'refused' ? undefined : exchange.ledger.leave(exchange.id)
   exchange.onFinish(() => {
     if (result !== undefined || !(asked instanceof Promise)) return leave()
-    // The request was given up while its slot was on the way, which could come after it was given back. Nobody waits
-    // for this one.
+    // The request ended while its slot was being taken: a release now could come first. This one runs in the
+    // background.
     asked.then(leave, leave).catch((err: unknown) => {
       services.log.error({ request_id: exchange.id, err }, 'a slot could not be given back')
     })
@@ -229,7 +232,7 @@ function takeSlot (
   })
 }
 
-/** How long until a retry passes all of them, if nobody else comes. */
+/** The refusal of a full window, with the time until a retry passes all windows, if no other request is counted. */
 function usedUp ({ code, what }: Policy, windows: readonly WindowState[]): GatewayError {
   const ms = Math.ceil(Math.max(...windows.map(({ remaining, next_ms }) => remaining === 0 ? next_ms : 0)))
   return new GatewayError(code, {
@@ -239,7 +242,7 @@ function usedUp ({ code, what }: Policy, windows: readonly WindowState[]): Gatew
   })
 }
 
-/** When one of them ends is not known: the table's Retry-After stands. */
+/** The refusal without a free slot: when one becomes free is unknown, so the table's Retry-After stands. */
 function full (taken: number, limit: number): GatewayError {
   return new GatewayError('org_queue_full', {
     message: `This key has ${count(taken, 'request')} running, and may have ${limit} at a time. ` +
@@ -251,7 +254,7 @@ function count (number: number, noun: string): string {
   return `${number} ${noun}${number === 1 ? '' : 's'}`
 }
 
-/** The vendor's headers tell of one window, the one that is nearest to its end; the draft's of all. */
+/** Sets the headers: the vendor's for the window that is nearest to its limit, the draft's for all. */
 function show (
   { answerHeaders, route }: Exchange, policies: readonly Policy[], windows: readonly WindowState[], { now }: Services
 ): void {

@@ -1,4 +1,4 @@
-// What one exchange can cost: held before an upstream is called, whoever answers.
+// The worst case of one exchange: held before an upstream is called, whichever target answers.
 import type { Exchange } from '../../src/core/exchange.ts'
 import { modalities } from '../../src/config/sections/modalities.ts'
 import { Model, Plan, type WorstCase } from '../../src/core/facts.ts'
@@ -13,41 +13,41 @@ import { dearestItem } from './items.ts'
 
 /** Tokens of output that are held for a stream at first, and with each extension (src/README.md#hold-first). */
 export const SLICE = 4096
-/** A stream whose first slice does not fit begins with what is left, if that pays for so many. */
+/** Fewest tokens with which a stream may begin, where the balance does not cover a whole slice. */
 const LEAST = 64
 
 /**
- * A stream may have so many times its `max_tokens`, by our estimate, or so many tokens more: far beyond what an
- * estimate is wrong by.
+ * A stream is cut at so many times its `max_tokens`, by the gateway's estimate, or so many tokens more: far beyond the
+ * error of the estimate.
  */
 const CEILING = 2
 const CEILING_MARGIN = 1024
 
-/** A report is believed up to so many times what the model can have at most. */
+/** A report is believed up to so many times the model's maximum. */
 const BELIEVED = 2
 
-/** What one exchange can cost. */
+/** The bounds of one exchange. */
 export interface Bounds extends WorstCase {
-  /** what must be there at least; undefined: `first` */
+  /** smallest hold to begin with; undefined: `first` */
   readonly least: Nanos | undefined
   readonly uses: Uses
-  /** what would make it cost less, in words; undefined: nothing that the client can ask for */
+  /** what would make it cost less, in words; undefined: no field of the request would */
   readonly cheaper: string | undefined
-  /** of a text model, what its usage is compared with; undefined: it has none, and no bill is ever more than `most` */
+  /** of a text model: its usage is compared with these; undefined: no text model, and no bill exceeds `most` */
   readonly text: TextBounds | undefined
 }
 
 export interface TextBounds {
-  /** tokens of output that a stream is cut at: its upstream ignores `max_tokens` */
+  /** tokens of output at which a stream is cut, whose upstream ignores `max_tokens` */
   readonly ceiling: number
-  /** as the request shows it; `input` of the bounds has what upstreams were seen to add */
+  /** the request's own bound; `input` of the bounds adds what upstreams were seen to add */
   readonly input: InputBound
   readonly believed: Believed
 }
 
 /**
- * @param at milliseconds since the epoch: it pays the prices of then
- * @throws {GatewayError} what it asks for has no price, or one that nobody can count
+ * @param at milliseconds since the epoch: the prices in force then apply
+ * @throws {GatewayError} a part of the request has no price, or the amount is not countable
  */
 export function boundsOf (exchange: Exchange, at: number): Bounds {
   const { endpoint } = exchange.route
@@ -62,7 +62,7 @@ function flatBounds (nanos: Nanos, at: number, cheaper?: string): Bounds {
     text: undefined }
 }
 
-/** The worst case of the dearest attempt: whichever of them answers is paid from the same hold. */
+/** The worst case of the dearest attempt, because the same hold pays for any of them. */
 function dearest (exchange: Exchange, at: number): Bounds {
   const model = exchange.get(Model)
   const { body, stream } = exchange.request
@@ -91,18 +91,18 @@ function dearest (exchange: Exchange, at: number): Bounds {
   return { first: output <= SLICE ? most : held(SLICE), least: output <= LEAST ? undefined : held(LEAST), ...common }
 }
 
-/** Each is believed by itself. */
+/** Number of input classes, each of which is believed by itself. */
 const INPUT_CLASSES = 4
 
-/** Of everything that has a price per use. */
+/** Most uses of everything that has a price per use. */
 function mostUses (prices: readonly PriceSpan[]): Uses {
   const priced = prices.flatMap(({ price }) => [...price.extras.keys()])
   return priced.length === 0 ? noUses : Object.fromEntries(priced.map((name) => [name, MOST_USES]))
 }
 
 /**
- * No account could ever have so much, and the ledger could not write it down: better told now than when the upstream
- * has answered.
+ * Refuses an amount that no account could have and the ledger could not record: better now than when the upstream has
+ * answered.
  */
 function refuseUncountable (nanos: Nanos): void {
   if (nanos <= MOST_NANOS) return
@@ -112,7 +112,7 @@ function refuseUncountable (nanos: Nanos): void {
   })
 }
 
-/** Without a usable `max_tokens` the upstream decides, up to what the model can. */
+/** Without a usable `max_tokens` the bound is the model's maximum. */
 function boundOutput (maxTokens: unknown, model: Model): number {
   return typeof maxTokens === 'number' && maxTokens >= 0
     ? Math.min(Math.ceil(maxTokens), model.max_output ?? 1e9)

@@ -1,4 +1,4 @@
-// Holds the worst case before an upstream is called, counts what was used, and settles once. The only plugin that moves
+// Holds the worst case before an upstream is called, counts the usage, and settles once. The only plugin that moves
 // money.
 import { after, type Awaitable } from '../../src/base/awaitable.ts'
 import type { Config } from '../../src/config/config.ts'
@@ -17,7 +17,7 @@ import { boundsOf } from './bounds.ts'
 import { imagesIn } from './items.ts'
 import { Meter } from './meter.ts'
 
-/** What is open about one exchange. Private to this plugin. */
+/** The meter of one exchange. Private to this plugin. */
 const Metered = fact<Meter>('billing-meter')
 
 interface Options {
@@ -47,14 +47,15 @@ export const billingMeter = definePlugin<Options>({
         const owner = exchange.find(ApiKey)
         if (owner === undefined) {
           if (bounds.most === 0n) return
-          // Better an error at the first try than a route that gives away what has a price (src/README.md#no-unpriced).
+          // Better an error at the first request than a route that gives away what has a price
+          // (src/README.md#no-unpriced).
           throw new Error(
             `the route ${exchange.route.name} has a price, and nobody to charge: put auth into its pipeline`
           )
         }
         const meter = new Meter(exchange, services, bounds)
         exchange.set(Metered, meter)
-        // Before the hold is taken (src/README.md#settle-once). The second finds work only where the first threw.
+        // Before the hold is taken (src/README.md#settle-once). The second call has work only where the first threw.
         const end = (outcome: Outcome): Awaitable<void> => meter.end(outcome)
         exchange.onSettle(end)
         exchange.onFinish(end)
@@ -112,15 +113,15 @@ export const billingMeter = definePlugin<Options>({
 })
 
 /**
- * Whether the end of a stream says what it costs: to whoever translates it, and to a client of messages style that
- * wants to know. There it stands in a ping of its own, which all clients skip: the bytes of the other events are the
- * upstream's, and stay as they are. To a client that has not asked nothing is added.
+ * Whether the end of a stream reports its cost: to a translator of styles, and to a client of messages style that asks
+ * for it. For the latter it is in a ping of its own, which all clients skip: the other events stay the upstream's
+ * bytes.
  */
 function tellsCost ({ route, received }: Exchange): boolean {
   return route.style.tellsCost || received.headers['x-gateway-cost'] === 'stream'
 }
 
-/** Prices are compiled with the snapshot, so that a bad one refuses the configuration and not a request. */
+/** Compiles prices with the snapshot, so that a bad one refuses the configuration and not a request. */
 function compilePrices (config: Config, now: number): void {
   for (const { kind, channels } of config.models) {
     for (const sold of Object.values(channels)) {

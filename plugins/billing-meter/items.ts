@@ -1,4 +1,4 @@
-// What images cost, and a video at most: by the row of the channel's price table, which is the same from the hold to
+// The cost of images, and the most that a video costs: by a row of the channel's price table, the same for the hold and
 // the charge.
 import type { Exchange } from '../../src/core/exchange.ts'
 import { type Attempt, Model, Plan, Variant } from '../../src/core/facts.ts'
@@ -6,10 +6,10 @@ import { itemCost, itemPrice, rateOf, type ItemRate } from '../../src/money/item
 import type { Nanos } from '../../src/money/nanos.ts'
 import { noUsage, type Usage } from '../../src/money/usage.ts'
 
-/** What `n` may be at most where nobody has checked it. */
+/** Most images of a request where `n` was not checked. */
 const MOST_IMAGES = 10
 
-/** The dearest attempt, with all the images that are asked for, or all the seconds. */
+/** The dearest attempt, with all requested images or seconds. */
 export function dearestItem (exchange: Exchange): Nanos {
   const { kind } = exchange.get(Model)
   const variant = exchange.get(Variant)
@@ -21,22 +21,19 @@ export function dearestItem (exchange: Exchange): Nanos {
   }, 0n)
 }
 
-/**
- * @throws {Error} the plan has an attempt in a channel that does not sell this variant: it was not made by
- * channel-router
- */
+/** @throws {Error} the plan has an attempt in a channel that does not sell this variant: channel-router makes none */
 export function rateFor ({ channel, sold }: Attempt, variant: Variant): ItemRate {
   const rate = rateOf(variant, itemPrice(sold))
   if (rate === undefined) throw new Error(`the channel ${channel} has no price for ${JSON.stringify(variant)}`)
   return rate
 }
 
-/** By the seconds that were asked for, whatever comes of them. */
+/** By the requested seconds, whatever length is delivered. */
 export function videoCost (rate: ItemRate, variant: Variant): Nanos {
   return itemCost(rate, 0, secondsIn(variant))
 }
 
-/** Counted in the answer as it goes to the client: what did not arrive is not charged. */
+/** Counted in the answer as the client gets it: an image that did not arrive is not charged. */
 export function imagesIn (body: unknown): number {
   const data = typeof body === 'object' && body !== null ? (body as { readonly data?: unknown }).data : undefined
   return Array.isArray(data) ? data.length : 0

@@ -20,59 +20,56 @@ import { SLICE, type Bounds } from './bounds.ts'
 import { imageUsage, rateFor, videoCost } from './items.ts'
 import { advise, heldBy, purseOf, type Owner, type Refusal } from './refusal.ts'
 
-/**
- * How many of them must be left when the next slice is asked for: at 100 tokens a second a store has 20 seconds to
- * answer.
- */
+/** Tokens left of a slice when the next one is asked for: at 100 tokens a second the store has 20 seconds to answer. */
 const EARLY = SLICE / 2
-/** How many tokens go out between two looks: at the hold, and at what a kill would be charged. */
+/** Tokens between two checkpoints of the hold and of the recorded progress. */
 const STEP = 64
 /**
- * Between two such records of one stream, and before the first: most streams are shorter, and the store keeps one every
- * two seconds.
+ * Milliseconds between two progress records of one stream, and before the first: most streams are shorter, and the
+ * store keeps one every two seconds.
  */
 const PROGRESS_MS = 1000
 
 interface Bill extends Omit<Settlement, 'request_id'> {}
 
 export class Meter {
-  /** of the attempt that was begun last: the one that is served, if any is */
+  /** tally of the last attempt: the one that is served, if any is */
   tally: Tally | undefined
-  /** of the answer, once it is there */
+  /** status of the answer, once it is there */
   status = 0
-  /** tokens of output that are paid for by what is held: the stream is cut before it passes them */
+  /** tokens of output that the hold pays for: the stream is cut before it passes them */
   limit = Infinity
-  /** tokens of output at which `look` has something to do */
+  /** tokens of output at the next checkpoint */
   nextCheckpoint = STEP
-  /** that the attempt has delivered */
+  /** images that the attempt has delivered */
   images = 0
   #rate: ItemRate | undefined
   readonly #exchange: Exchange
   readonly #services: Services
   readonly #bounds: Bounds
-  /** the earliest moment to record what a kill would be charged, by `performance.now()` */
+  /** earliest time of the next progress record, by `performance.now()` */
   #nextProgress = performance.now() + PROGRESS_MS
-  /** of which the store knows */
+  /** held at the store */
   #held = 0n
-  /** what a whole answer may cost, as far as is known: with the input that the upstream has reported, once it has */
+  /** most that a whole answer may cost: with the input that the upstream has reported, once it has */
   #need = 0n
-  /** an extension that the store has not answered yet */
+  /** an extension in flight */
   #extending: Promise<void> | undefined
-  /** what has refused the last extension */
+  /** reason why the last extension was refused */
   #refused: Refusal | undefined
   #owner: Owner | undefined
   #attempt: Attempt | undefined
   #price: CompiledPrice | undefined
-  /** a hold that the store has not answered yet */
+  /** a hold in flight */
   #holding: Promise<void> | undefined
   #completed: Bill | undefined
-  /** What it has reported was learned. */
+  /** the model's estimate has learned from this answer */
   #hasLearned = false
-  /** what was said last about how it ends */
+  /** latest outcome reported for the exchange */
   #outcome: Outcome | undefined
-  /** The store was asked to settle: whatever it has answered, or will, it may have taken something. */
+  /** `settle` was called: whatever its result, it may have charged something */
   #hasSettled = false
-  /** A task is being recorded that takes the hold: it can't be given back meanwhile. */
+  /** a task that takes the hold is being recorded: the hold can't be given back meanwhile */
   #isOpening = false
   /** id of the task that has the hold now */
   #opened: string | undefined
@@ -84,7 +81,7 @@ export class Meter {
     this.#bounds = bounds
   }
 
-  /** @throws {GatewayError} there is not enough */
+  /** @throws {GatewayError} the balance or a limit does not cover it */
   hold ({ key, account }: ApiKey, lowBalance: Nanos): Awaitable<void> {
     const { first, least, at, cheaper } = this.#bounds
     const owner = this.#owner = { key, lowBalance, at, cheaper }
@@ -109,7 +106,7 @@ export class Meter {
     return this.#holding
   }
 
-  /** A fresh tally for each attempt: what a failed one used is never charged. */
+  /** Makes a fresh tally for each attempt: the usage of a failed one is never charged. */
   begin (attempt: Attempt): Tally {
     this.#attempt = attempt
     this.#price = priceAt(attempt.sold, this.#bounds.at).price
@@ -119,14 +116,14 @@ export class Meter {
     return this.tally
   }
 
-  /** The same for images and videos. */
+  /** Begins an attempt for images or a video. */
   beginItems (attempt: Attempt): void {
     this.#attempt = attempt
     this.images = 0
     this.#rate = rateFor(attempt, this.#exchange.get(Variant))
   }
 
-  /** Between two events of a stream, every `STEP` tokens of it. */
+  /** Called between two events of a stream, every `STEP` tokens. */
   checkpoint (tally: Tally): void {
     this.nextCheckpoint = tally.soFar + STEP
     if (this.limit - tally.soFar < EARLY) void this.#extend()
@@ -144,9 +141,9 @@ export class Meter {
   }
 
   /**
-   * Before an event goes out: asks for more where that is not held for it. So a stream is cut with the last event that
-   * can be paid for. Never rejects.
-   * @returns a promise where somebody has to be asked; then the event has to wait for it
+   * Called before an event is sent: extends the hold where it does not cover the event, so that a stream is cut with
+   * the last event that can be paid for. Never rejects.
+   * @returns a promise while the store is asked: the event has to wait for it
    */
   ready (tally: Tally, event: SseEvent): Promise<void> | undefined {
     if (tally.soFar + MOST_RATE * event.data.length <= this.limit) return undefined
@@ -163,8 +160,8 @@ export class Meter {
   }
 
   /**
-   * What goes out to the client.
-   * @throws {GatewayError} with this event the answer would have more than is paid for, or than it may have
+   * Counts an event that is sent to the client.
+   * @throws {GatewayError} with this event the answer would have more tokens than are paid for, or than it may have
    */
   deliver (tally: Tally, event: SseEvent): void {
     const ceiling = this.#bounds.text?.ceiling ?? Infinity
@@ -173,7 +170,7 @@ export class Meter {
     throw isOver || this.limit >= ceiling ? this.#endless(ceiling) : this.#usedUp()
   }
 
-  /** What the client hears of a stream that its upstream does not end. */
+  /** The error of a stream that its upstream does not end. */
   #endless (ceiling: number): GatewayError {
     const { upstream, model } = this.#attempt!
     const { output } = this.#bounds
@@ -185,7 +182,7 @@ export class Meter {
     return new GatewayError('stream_incomplete', { message: said })
   }
 
-  /** What the client hears in the stream, whose tokens until here are charged. */
+  /** The error in a stream whose tokens until here are charged. */
   #usedUp (): GatewayError {
     const unfinished = 'The answer is unfinished: with what comes next it would cost more than the'
     const charged = 'Only the tokens that came are charged.'
@@ -204,13 +201,13 @@ export class Meter {
     })
   }
 
-  /** Another slice, or what is left of it. Nobody asks twice at a time. Never rejects. */
+  /** Extends the hold by a slice, or by what is left of the whole answer. One extension at a time. Never rejects. */
   #extend (): Promise<void> {
     return this.#extending ??= this.#grow(smaller(worstCase(0, SLICE, this.#price!), this.#need - this.#held))
       .catch((err: unknown) => { this.#notExtended(err) }).finally(() => { this.#extending = undefined })
   }
 
-  /** Holds so much more, or all that there is. */
+  /** Holds so much more, or all that is available. */
   async #grow (nanos: Nanos): Promise<void> {
     const result = await this.#exchange.ledger.extend(this.#exchange.id, nanos, 1n)
     if (result.kind === 'refused') { this.#refused = result; return }
@@ -218,7 +215,7 @@ export class Meter {
     this.updatePaidTokens()
   }
 
-  /** The next look asks again; if nobody answers by then, the stream is cut where the hold ends. */
+  /** The next checkpoint tries again; without an answer by then, the stream is cut where the hold ends. */
   #notExtended (err: unknown): void {
     if (!this.#isOver && this.#outcome === undefined) this.#noteTrouble(err, 'a hold could not be extended')
   }
@@ -227,33 +224,30 @@ export class Meter {
     this.#services.log.error({ request_id: this.#exchange.id, err }, what)
   }
 
-  /** What is held, or known of the input, has changed: so has what is paid for. */
+  /** Recomputes the paid tokens after a change of the hold, or of the known input. */
   updatePaidTokens (): void {
     const { input, output, uses, text } = this.#bounds
     if (this.#price === undefined || text === undefined) return
     const said = this.tally?.reportedInput
     const amount = said === undefined ? dearestAmount(input, this.#price) : inputAmount(said, this.#price)
     this.#need = wholeCost(amount, output, this.#price, uses)
-    // The whole answer is paid for; what an upstream makes beyond max_tokens nonetheless is held for at its end.
+    // The whole answer is paid for; output that an upstream makes beyond max_tokens is held for at its end.
     this.limit = this.#held >= this.#need ? Infinity : outputCovered(this.#held, amount, this.#price, uses)
   }
 
-  /**
-   * What the client pays if nothing goes wrong from here: never more than what is held, which is made as much as it
-   * needs.
-   */
+  /** The charge if the answer completes: never more than the hold, which is extended for it. */
   get completedCharge (): Awaitable<Nanos> {
     const bill = this.#billOf('completed')
     return bill === undefined ? 0n : after(this.#makeRoom(bill), () => smaller(bill.nanos, this.#held))
   }
 
   /**
-   * Settles or releases, once; after a throw it may be tried again. Returns a promise only where the store or the count
-   * does.
+   * Settles or releases, once; after a throw it may be called again. Returns a promise only where the store or the
+   * count does.
    */
   end (outcome: Outcome): Awaitable<void> {
     if (this.#isOver) {
-      // A plugin below threw when the task was recorded: the client hears that there is none.
+      // A plugin below threw when the task was recorded: the client is told that there is none.
       if (outcome.kind === 'failed' && this.#opened !== undefined) return this.#services.videos.takeBack(this.#opened)
       return
     }
@@ -264,16 +258,13 @@ export class Meter {
     if (accepted !== undefined) return this.#open(accepted)
     const bill = this.#billOf(outcome.kind === 'completed' ? 'completed' : `cut by ${outcome.by}`)
     if (bill === undefined) return this.#giveBack()
-    // While more was held, hook_timeout may have made a failure of it: what is given back must not be charged after
-    // all.
+    // During the extension hook_timeout may have made a failure of the outcome: a released hold must not be charged
+    // after all.
     const isGivenBack = (): boolean => this.#isOver || this.#isFree || this.#outcome !== outcome
     return after(this.#makeRoom(bill), () => isGivenBack() ? undefined : this.#settle(bill))
   }
 
-  /**
-   * What the provider counted is more than was held for: the rest is held too, as far as balance and limits have it.
-   * Never throws.
-   */
+  /** Extends the hold to a bill above it, as far as balance and limits allow. Never throws. */
   #makeRoom ({ nanos }: Bill): Awaitable<void> {
     if (nanos <= this.#held || this.#bounds.text === undefined) return
     return this.#grow(nanos - this.#held).catch((thrown: unknown) => {
@@ -282,8 +273,8 @@ export class Meter {
   }
 
   /**
-   * The client hears that it is charged nothing: it failed, or to record it took too long. Who has left is told
-   * nothing, and pays.
+   * Whether the client is told that nothing is charged: the exchange failed, or recording it took too long. A client
+   * that has left is told nothing, and pays.
    */
   get #isFree (): boolean {
     const outcome = this.#outcome
@@ -297,10 +288,7 @@ export class Meter {
       (charged) => this.#note(bill, charged))
   }
 
-  /**
-   * What was accepted is charged when it is done, and holds until then what it will cost: whoever watches it settles
-   * it.
-   */
+  /** Opens the accepted task, with the hold: the task's watcher charges it when it is done. */
   #open (accepted: Accepted): Awaitable<void> {
     const { id: requestId } = this.#exchange
     const { key, account } = this.#exchange.get(ApiKey)
@@ -312,12 +300,12 @@ export class Meter {
           nanos: videoCost(this.#rate!, this.#exchange.get(Variant)) })
       } catch (thrown) {
         this.#isOpening = false
-        if (this.#isFree) await this.#giveBack()              // who was told so before could not give it back yet
+        if (this.#isFree) await this.#giveBack()              // an earlier release had to wait for the task
         throw thrown
       }
       this.#isOpening = false
       this.#isOver = true
-      // It took too long: the client has heard that there is no task.
+      // It took too long: the client was told that there is no task.
       if (this.#isFree) await videos.takeBack(accepted.id)
       else this.#opened = accepted.id
     }
@@ -331,8 +319,8 @@ export class Meter {
   }
 
   /**
-   * The request was given up while its hold was on the way: a release now could be overtaken by it. Nobody waits for
-   * this one.
+   * Releases a hold that was in flight when the request was aborted: a release now could be overtaken by it. Runs in
+   * the background.
    */
   #releaseAfter (holding: Promise<void>): void {
     this.#isOver = true
@@ -358,7 +346,7 @@ export class Meter {
     if (unpriced.length > 0) log.error({ ...about, extras: unpriced }, 'extras without a price were given away')
   }
 
-  /** Undefined: there is nothing to charge for. */
+  /** Undefined: nothing to charge. */
   #billOf (ending: Ending): Bill | undefined {
     if (ending !== 'completed') return this.#makeBill(ending)
     return this.#completed ??= this.#makeBill(ending)
@@ -367,8 +355,8 @@ export class Meter {
   #makeBill (ending: Ending): Bill | undefined {
     const { endpoint, name } = this.#exchange.route
     if (endpoint.kind === 'forward') {
-      // Its bytes are not counted: a whole answer, or one that the client did not want whole. An error is no answer,
-      // and the way to another address none yet.
+      // A download is charged as a whole, or for the part that the client wanted: its bytes are not counted. An error
+      // is no answer, and neither is a redirect.
       if (
         (this.status >= 300 && this.status !== 304) || ending === 'cut by upstream' || ending === 'cut by gateway'
       ) return undefined
@@ -380,14 +368,14 @@ export class Meter {
       return { nanos: itemCost(this.#rate, this.images), model: id, channel: this.#attempt!.channel,
         usage: imageUsage(this.images), usage_source: 'provider', price_version: this.#rate.version }
     }
-    if (this.tally === undefined) return undefined                          // a plugin answered, not an upstream
+    if (this.tally === undefined) return undefined                          // the answer is a plugin's
     const model = this.#exchange.get(Model)
     this.#learn(this.tally, ending)
     const { usage, source } = this.tally.count(ending, () => estimateInput(this.#exchange.request.body, model.context))
     return this.#priced(usage, source)
   }
 
-  /** Once: what is said twice of the same answer is no second report. */
+  /** Learns from an answer once: a repeated report of the same answer is not a second one. */
   #learn (tally: Tally, ending: Ending): void {
     if (this.#hasLearned) return
     this.#hasLearned = true

@@ -1,5 +1,5 @@
-// What one attempt used: what its provider said, and an estimate of what went to the client. One per attempt, so that
-// the usage of an attempt that failed can never be charged. Decides what each ending costs.
+// The usage of one attempt: its provider's reports, and an estimate of the output sent to the client. One per attempt,
+// so that the usage of a failed one can never be charged. Decides the charge of each ending.
 import { GatewayError } from '../../src/errors.ts'
 import type { SseEvent } from '../../src/core/sse.ts'
 import { writtenIn } from '../../src/protocols/messages.ts'
@@ -10,34 +10,32 @@ import { fieldOf } from '../../src/base/json.ts'
 
 export type Ending = 'completed' | 'cut by client' | 'cut by upstream' | 'cut by gateway'
 
-/** What is to be charged for. */
+/** The usage to be charged. */
 export interface Counted {
   readonly usage: Usage
   readonly source: UsageSource
 }
 
-/**
- * What an answer is made of where its provider counts no more than was seen: of thoughts a client may be shown a part.
- */
+/** Types of content of which the client sees all that its provider counts; of thoughts it may see a part. */
 const WRITTEN: ReadonlySet<unknown> = new Set(['text', 'tool_use', 'text_delta', 'input_json_delta'])
 
 export class Tally {
   #reported: ReportedUsage = nothingReported
-  /** tokens of input, where the upstream says nothing of them before its end */
+  /** estimated tokens of input, where the upstream reports none before its end */
   #guessedInput = 0
-  /** what went to the client */
+  /** the text sent to the client */
   readonly #text = new TextCount()
   readonly #rates: Rates
-  /** the same in tokens */
+  /** that text in tokens */
   #estimate = 0
   /** the provider counts more than the text that was seen */
   #hasUnseen = false
-  /** tokens of output, reported behind what went to the client: what is said at the start is no count yet */
+  /** tokens of output, reported after the content: the number at the start is no count yet */
   reportedBehind = 0
-  /** uses of what has a price of its own, as they were seen to begin */
+  /** uses with a price of their own, counted at their beginning */
   #uses: Usage['extras'] = noUsage.extras
   /**
-   * what an event that is not JSON is: a failed attempt until content came, a broken stream after it
+   * code of an event that is not JSON: a failed attempt until content came, a broken stream after it
    * (src/README.md#error-in-stream)
    */
   #malformed: Malformed = 'upstream_error'
@@ -51,9 +49,9 @@ export class Tally {
   }
 
   /**
-   * Each event of the upstream, delivered or not.
+   * Reads each event of the upstream, delivered or not.
    * @returns whether it may hold usage
-   * @throws {GatewayError} one that holds usage is not JSON
+   * @throws {GatewayError} an event with usage is not JSON
    */
   see (event: SseEvent): boolean {
     const type = typeOf(event, this.#malformed)
@@ -66,9 +64,9 @@ export class Tally {
   }
 
   /**
-   * Each event that goes to the client: after the commit, and never before (src/README.md#charge-delivered).
+   * Counts each event that goes to the client: after the commit, and never before (src/README.md#charge-delivered).
    * @param most tokens that the answer may have
-   * @returns false: it would have more with this event, which must not go out and is not counted
+   * @returns false: the answer would have more with this event, which must not be sent and is not counted
    * @throws {GatewayError} not JSON
    */
   deliver (event: SseEvent, most = Infinity): boolean {
@@ -84,7 +82,7 @@ export class Tally {
     return true
   }
 
-  /** What was delivered, with this event. */
+  /** Tokens sent to the client, with this event. */
   tokensWith (event: SseEvent): number {
     return this.#text.tokensWith(writtenIn(pieceOf(event)), this.#rates)
   }
@@ -107,13 +105,13 @@ export class Tally {
     this.#estimate = this.#text.tokens(this.#rates)
   }
 
-  /** Input as it was reported until now. Undefined: nothing was said of it, or only zeros, which some say at first. */
+  /** Input as reported so far. Undefined: nothing was reported, or only zeros, which some vendors send at first. */
   get reportedInput (): Usage | undefined {
     const usage = reportedInput(this.#reported)
     return inputTokens(usage) === 0 ? undefined : usage
   }
 
-  /** It was told numbers that nobody can believe: what it says was not taken from them. */
+  /** Reports had absurd numbers, which were not taken over. */
   get isAbsurd (): boolean {
     return this.#reported.isAbsurd === true
   }
@@ -122,30 +120,33 @@ export class Tally {
     if (name !== undefined) this.#uses = { ...this.#uses, [name]: (this.#uses[name] ?? 0) + 1 }
   }
 
-  /** Tokens of output until now: what the upstream has reported or what was delivered. */
+  /** Tokens of output so far: as reported or as delivered, whichever is more. */
   get soFar (): number {
     return Math.max(this.#estimate, this.#reported.output ?? 0)
   }
 
-  /** What a kill is charged for: as a cut that is not the client's doing. */
+  /** The usage that is charged after a kill: as for a cut that is not the client's doing. */
   countSoFar (): Usage {
     return { ...noUsage, output: this.soFar }
   }
 
-  /** Of a whole answer: its text, and what was reported of it. Undefined: more than that was, or nothing. */
+  /**
+   * Text and reported tokens of a whole answer, to learn from. Undefined: the report covers more than the text, or
+   * there is none.
+   */
   get lesson (): { readonly text: TextCount, readonly reported: number } | undefined {
     const { output } = this.#reported
     return this.#hasUnseen || output === undefined ? undefined : { text: this.#text, reported: output }
   }
 
-  /** The whole JSON answer of the upstream. */
+  /** Reads the whole JSON answer of the upstream. */
   readReply (body: unknown): void {
     this.#readUsage(fieldOf(body, 'usage'))
     const content = fieldOf(body, 'content')
     if (Array.isArray(content)) for (const block of content) this.#add(block, writtenIn(block))
   }
 
-  /** @param estimateInput asked only where the provider said nothing about a completed answer's input */
+  /** @param estimateInput called only where the provider reported no input of a completed answer */
   count (ending: Ending, estimateInput: () => number): Counted {
     if (ending !== 'completed') return this.#cut(ending)
     const { output = this.#estimate, extras = noUsage.extras } = this.#reported
@@ -160,17 +161,17 @@ export class Tally {
     const { extras, output: reported = 0 } = this.#reported
     const output = this.soFar
     const source = (isCounted: boolean): UsageSource => isCounted && reported === output ? 'provider' : 'estimated'
-    // Spec 7.4 rule 2, literally: a cut that is not the client's doing costs the tokens produced and nothing else. A
-    // client that cuts it itself pays for its input and its searches too, or whoever leaves before the end had them for
-    // free (src/README.md#charge-delivered).
+    // A cut that is not the client's doing costs the output produced and nothing else. A client that leaves pays for
+    // its input and its searches too, or clients that leave before the end would have them for free
+    // (src/README.md#charge-delivered).
     if (ending !== 'cut by client') return { usage: { ...noUsage, output }, source: source(true) }
     const isCounted = isInputReported(this.#reported) && (extras !== undefined || this.#uses === noUsage.extras)
     return { usage: { ...this.#inputSoFar, output, extras: extras ?? this.#uses }, source: source(isCounted) }
   }
 
   /**
-   * Of an upstream that reports its input at the end, our guess: prompts would be read for free by all who leave before
-   * it.
+   * For an upstream that reports its input at the end, an estimate: otherwise every client that leaves before the end
+   * would have its prompt read for free.
    */
   get #inputSoFar (): Usage {
     return isInputReported(this.#reported) ? reportedInput(this.#reported) : { ...noUsage, input: this.#guessedInput }
@@ -185,7 +186,7 @@ export class Tally {
 }
 
 /**
- * What an event brings of the answer: a delta, or a content block, which is empty but for odd upstreams.
+ * The content in an event: a delta, or a content block, which is empty except with odd upstreams.
  * @throws {GatewayError} not JSON
  */
 function pieceOf (event: SseEvent): unknown {
@@ -195,7 +196,7 @@ function pieceOf (event: SseEvent): unknown {
   return undefined
 }
 
-/** Of input, whatever their class. */
+/** Tokens of input of all classes. */
 export function inputTokens (
   { input, cache_read: read, cache_write_5m: write5m, cache_write_1h: write1h }: Usage
 ): number {

@@ -1,25 +1,24 @@
-// Which conversation a request belongs to: its second turn must give the number of the first, and another conversation
-// another number. A prompt cache knows the beginning of a request, byte by byte; so whoever can use one sends the same
-// beginning each time.
+// The conversation of a request: its second turn must give the number of the first, and another conversation another
+// number. A prompt cache knows a request by its beginning, byte by byte; so a client that profits from one sends the
+// same beginning each time.
 import type { Exchange } from '../../src/core/exchange.ts'
 import { ApiKey, Body } from '../../src/core/facts.ts'
 import { shortHash } from './affinity.ts'
 import { fieldOf } from '../../src/base/json.ts'
 
 /**
- * Characters that are looked at: 2 KB of the beginning, and as much of a name as clients that put a session into it
- * need.
+ * Characters that are hashed: 2 KB of the beginning, and as much of a name as clients that put a session into it need.
  */
 const OF_SYSTEM = 512
 const OF_MESSAGE = 768
 const OF_NAME = 512
 
-/** Claude Code's first line of the system differs in each request (src/README.md#chat-upstream). */
+/** Claude Code's first line of the system prompt differs in each request (src/README.md#chat-upstream). */
 const ATTRIBUTION = /^x-anthropic-billing-header/
 
 /**
- * Of a request in messages style: who pays, what the client calls itself or the conversation, and how the conversation
- * begins. No name is enough by itself: a company may send one for all that it asks.
+ * Hashes a request in messages style: the account, the client's name for itself or the conversation, and the beginning
+ * of the conversation. No name is enough by itself: a company may send one with all its requests.
  * @returns 32 bits, the same in every process
  */
 export function conversationOf (exchange: Exchange): number {
@@ -34,11 +33,11 @@ export function conversationOf (exchange: Exchange): number {
     nameIn(exchange.find(Body), 'prompt_cache_key'),          // of chat clients; it is not translated
     beginOf(textsOf(system), OF_SYSTEM),
     beginOf(said, OF_MESSAGE),
-    endOf(said, OF_MESSAGE)                                   // where prompts differ that are made of a template
+    endOf(said, OF_MESSAGE)                                   // distinguishes prompts made of one template
   ].join('\n'))
 }
 
-/** At most so many characters; nothing is joined that is not looked at. */
+/** The first characters of the texts; no more than these are joined. */
 function beginOf (texts: readonly string[], most: number): string {
   let begin = ''
   for (let i = 0; i < texts.length && begin.length < most; i++) begin += texts[i]!.slice(0, most - begin.length)
@@ -57,7 +56,7 @@ function nameIn (value: unknown, field: string): string {
 }
 
 /**
- * The texts alone: a mark for the cache moves from block to block, and a large image is another placeholder in each
+ * The texts alone, because a cache mark moves from block to block, and a large image has another placeholder in each
  * request (large-strings.ts).
  */
 function textsOf (content: unknown): readonly string[] {

@@ -1,5 +1,6 @@
 // Well-known clients and how to tell them, for allowed_clients (src/README.md#soft-clients). A soft control: what a
-// client says of itself can be forged. Only facts are here: who can't be told, such as Cursor or aider, is not.
+// client says of itself can be forged. Only facts are here: clients that can't be told, such as Cursor or aider, are
+// missing.
 import type { ClientRequest } from '../../src/core/exchange.ts'
 import { compilePattern } from './pattern.ts'
 

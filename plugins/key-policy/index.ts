@@ -1,6 +1,5 @@
-// key-policy: from where, with what and for what a key may be used. Refuses before the body is read where the head says
-// enough. What a refusal says is what the client itself sent, and which setting refuses it; never what the setting
-// holds.
+// key-policy: the networks, origins, clients and models that a key is limited to. Refuses before the body is read where
+// the head suffices. A refusal quotes what the client sent and names the setting; never the setting's value.
 import { mayCall } from '../../src/accounts/allowed-models.ts'
 import { compileNetworks, type Networks } from '../../src/base/ip-address.ts'
 import { clientAddress } from '../../src/core/client-address.ts'
@@ -75,7 +74,7 @@ export const keyPolicy = definePlugin<Options>({
           suggest(entry, [...known.keys()], known.size))
       })
     }
-    // In the order of src/README.md#check-order. What does not limit a key is not in its chain.
+    // In the order of src/README.md#check-order. A key's chain has no hooks for settings that it does not have.
     const perKey = (key: KeyConfig): KeyHooks => {
       const { networks, origins, isClient } = compile(key, known, (entry) => {
         log.warn({ key: key.id, client: entry }, 'allowed_clients names a client that is no longer in the clients of ' +
@@ -103,7 +102,7 @@ export const keyPolicy = definePlugin<Options>({
   }
 })
 
-/** The model, and whether it may be a stream. */
+/** Checks the model, and whether the answer may be a stream. */
 function checkUse (exchange: Exchange, key: KeyConfig): void {
   const model = exchange.find(Model)
   // A route without a body names none, and can't be streamed.
@@ -125,7 +124,7 @@ function checkUse (exchange: Exchange, key: KeyConfig): void {
   }
 }
 
-/** Of one key; what is undefined is not restricted. */
+/** The restrictions of one key; undefined: none of that kind. */
 interface Policy {
   readonly networks: Networks | undefined
   readonly origins: ReadonlySet<string> | undefined
@@ -157,7 +156,7 @@ function checkAddress (received: ClientRequest, trusted: Networks, networks: Net
     })
   }
   if (networks(address)) return
-  // Who put a load balancer's address on the list, as the other sentence says, would let everybody in.
+  // Without this hint an operator might add the load balancer's address to the list, which would admit every client.
   const isIgnored = received.headers['x-forwarded-for'] !== undefined && !trusted(address) &&
     received.address.endsWith(address)
   throw new GatewayError('ip_not_allowed', {
@@ -168,7 +167,7 @@ function checkAddress (received: ClientRequest, trusted: Networks, networks: Net
   })
 }
 
-/** Compared whole: two origins in one header, which no browser sends, are none of them. */
+/** Compares the whole header: two origins in one, which no browser sends, match none. */
 function checkOrigin (
   header: ClientRequest['headers'][string],
   origins: ReadonlySet<string>,

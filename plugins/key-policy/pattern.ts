@@ -1,8 +1,7 @@
-// A pattern for what clients say of themselves: "*" is any characters, all else is itself, in any case. Not a regex, so
-// that nobody can write one that a user agent of 64 KiB keeps busy: each part is looked for once, from where the last
-// one ended.
+// A pattern for user agents: "*" matches any characters, all others match themselves in any case. Not a regex, so that
+// no pattern is slow on a user agent of 64 KiB: each part is searched once, from the end of the one before.
 
-/** Takes texts in lower case. */
+/** Matches a text in lower case. */
 export type Pattern = (text: string) => boolean
 
 export function compilePattern (pattern: string): Pattern {

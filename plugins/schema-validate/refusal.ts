@@ -1,10 +1,10 @@
-// Turns what ajv found first into an error that names the place, what was expected there, and what was found. Quotes
+// Turns ajv's first error into a refusal with the path, what was expected there, and what was found. Quotes single
 // words, never texts.
 import type { ErrorObject } from 'ajv/dist/2020.js'
 import { nearest } from '../../src/config/check/suggest.ts'
 import { GatewayError } from '../../src/errors.ts'
 
-/** What a schema says of itself; `expected` and `hint` are for these sentences. */
+/** The annotations of a schema; `expected` and `hint` are for these messages. */
 interface Annotated {
   readonly expected?: string
   readonly hint?: string
@@ -22,7 +22,7 @@ const typeNames: Readonly<Record<string, string>> = {
   boolean: 'true or false'
 }
 
-/** Of an error that has its schema and its value with it (ajv's `verbose`). */
+/** @param error with its schema and value (ajv's `verbose`) */
 export function refusalOf ({ keyword, instancePath, params, message, parentSchema, data }: ErrorObject): GatewayError {
   const { expected, hint, type, properties }: Annotated = parentSchema ?? {}
   const path = pathOf(instancePath)
@@ -65,7 +65,9 @@ export function invalid (param: string, problem: string, hint?: string): Gateway
     param })
 }
 
-/** /messages/2/content becomes messages[2].content. Its names are those of our schemas, and none needs escaping. */
+/**
+ * /messages/2/content becomes messages[2].content. Its names are those of the schemas here, and none needs escaping.
+ */
 function pathOf (pointer: string): string {
   return pointer.slice(1).replace(/\/(\d+)(?=\/|$)/g, '[$1]').replaceAll('/', '.')
 }
@@ -82,7 +84,9 @@ function wanted (type: Annotated['type']): string {
   return [type ?? []].flat().filter((name) => name !== 'null').map((name) => typeNames[name] ?? name).join(' or ')
 }
 
-/** A prompt in the wrong place must not come back in an error, and from there into somebody's log. */
+/**
+ * Whether a value may be quoted: a prompt in the wrong place must not come back in an error, and from there into a log.
+ */
 function isWord (text: string): boolean {
   return text.length <= 40 && /^[\w./:-]+$/.test(text)
 }

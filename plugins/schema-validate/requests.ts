@@ -8,7 +8,7 @@ import type { OutputLimits } from '../../src/core/style.ts'
 import { isRecord } from '../../src/base/json.ts'
 import { refusalOf } from './refusal.ts'
 
-/** What is sure of a body that fits its schema, as far as the limits look at it. */
+/** The part of a valid body that the limits read. */
 export interface Request extends OutputLimits {
   readonly messages: readonly Turn[]
   readonly thinking?: { readonly type: string, readonly budget_tokens?: number } | null
@@ -21,44 +21,44 @@ interface Turn {
   readonly content?: unknown
 }
 
-/** by the name of its file */
+/** by the schema's file name */
 type Requests = ReadonlyMap<string, ValidateFunction<Request>>
 
 let compiled: Requests | undefined
 
-/** 60 ms of work, the first time. */
+/** Takes 60 ms, the first time. */
 export function compileRequests (): Requests {
   return compiled ??= compile()
 }
 
 function compile (): Requests {
   const ajv = new Ajv2020({
-    // It stops at the first error: all those of a body with a million values would be an attack.
+    // Stops at the first error: all errors of a body with a million values would be an attack.
     allErrors: false,
     verbose: true,
     strict: true, strictTypes: false, strictRequired: false, allowUnionTypes: true,
-    // Twice as fast to compile; that they are schemas is tested, and what comes out runs no slower (measured).
+    // Twice as fast to compile; the schemas are validated by a test, and the compiled code runs no slower (measured).
     validateSchema: false, meta: false, code: { optimize: false }
   })
-  // For sentences: what was expected, and what to do about it.
+  // For messages: what was expected, and what to do about it.
   ajv.addKeyword({ keyword: 'expected', valid: true })
   ajv.addKeyword({ keyword: 'hint', valid: true })
-  // Before all that could find a null there, or miss the field where there is one.
+  // Before `$ref`, so that no keyword sees a null, or misses the field.
   ajv.addKeyword({ keyword: OPTIONAL, schemaType: 'array', before: '$ref', modifying: true, errors: false,
     validate: leaveOutNulls })
   const folder = join(packageRoot, 'config', 'requests')
   const files = readdirSync(folder).filter((file) => file.endsWith('.json'))
-  // All of them before the first is compiled: they refer to each other.
+  // All are added before the first is compiled, because they refer to each other.
   for (const file of files) {
     ajv.addSchema(JSON.parse(readFileSync(join(folder, file), 'utf8'), nameOptional) as object)
   }
   return new Map(files.map((file) => [file.replace(/\.json$/, ''), ajv.getSchema<Request>(file)!]))
 }
 
-/** Ours, beside `properties`: the names of those that are not required. */
+/** A keyword of the gateway's own beside `properties`: the names that are not required. */
 const OPTIONAL = 'optional'
 
-/** Of a schema that is being read, by key and value. */
+/** A reviver: adds `optional` to each schema with properties. */
 function nameOptional (_key: string, schema: unknown): unknown {
   if (!isRecord(schema) || !isRecord(schema.properties)) return schema
   const required: readonly unknown[] = Array.isArray(schema.required) ? schema.required : []
@@ -67,8 +67,8 @@ function nameOptional (_key: string, schema: unknown): unknown {
 }
 
 /**
- * Many clients write null for what they leave out, and many vendors refuse it: in place, so that nothing is copied, and
- * nobody behind need know.
+ * Removes null fields, which many clients send for what they leave out, and many vendors refuse. In place: nothing is
+ * copied, and no later code meets them.
  */
 function leaveOutNulls (names: readonly string[], data: unknown): boolean {
   if (isRecord(data)) for (const name of names) if (data[name] === null) Reflect.deleteProperty(data, name)
@@ -80,7 +80,7 @@ export function checkRequest (validate: ValidateFunction<Request>, body: Body): 
   if (validate(body)) return body
   const errors = validate.errors!
   const refusal = refusalOf(errors[0]!)
-  // ajv keeps them until the same part of a schema fails again, and with them what may be most of a large body.
+  // ajv keeps the errors until the same part of a schema fails again, and with them what may be most of a large body.
   for (const error of errors) error.data = undefined
   throw refusal
 }
