@@ -1,0 +1,237 @@
+// A committed stream: each event up the list, synchronously; the end only when it is settled.
+import type { Answer, CommittedStream, StreamListener } from './attempt.ts'
+import type { Client } from './client.ts'
+import { fail, interrupted, settle, settleAnyway, shape } from './ending.ts'
+import { GatewayError, toGatewayError } from '../errors.ts'
+import type { Routed } from '../core/endpoint.ts'
+import type { Outcome } from '../core/exchange.ts'
+import type { Attempt } from '../core/facts.ts'
+import { callHook, unwaited } from '../core/hooks.ts'
+import { isTerminal } from '../protocols/messages.ts'
+import type { StreamTransformer } from '../core/plugin.ts'
+import { hearRejection } from '../base/awaitable.ts'
+import { SseEvent } from '../core/sse.ts'
+
+export function relay (
+  exchange: Routed,
+  client: Client,
+  answer: Extract<Answer, { kind: 'stream' }>
+): Promise<Outcome> {
+  return new Promise((resolve) => {
+    new Relay(exchange, client, answer, resolve).start()
+  })
+}
+
+/** A transformer that may hold the stream back. */
+interface Guard {
+  readonly plugin: string
+  ready (event: SseEvent): Promise<void> | undefined
+}
+
+class Relay implements StreamListener {
+  readonly #exchange: Routed
+  readonly #client: Client
+  readonly #stream: CommittedStream
+  readonly #attempt: Attempt
+  readonly #resolve: (outcome: Outcome | Promise<Outcome>) => void
+  readonly #transformers: StreamTransformer[] = []
+  readonly #guards: Guard[] = []
+  /** events that came while one is held back, and how it broke meanwhile */
+  #waiting: SseEvent[] | undefined
+  #broken: { readonly error: GatewayError, readonly by: 'upstream' | 'gateway' } | undefined
+  /** the client takes no more for now */
+  #isFull = false
+  #isOver = false
+  #onAbort: (() => void) | undefined
+  #onDrain: (() => void) | undefined
+
+  constructor (
+    exchange: Routed,
+    client: Client,
+    { stream, attempt }: Extract<Answer, { kind: 'stream' }>,
+    resolve: (outcome: Outcome | Promise<Outcome>) => void
+  ) {
+    this.#exchange = exchange
+    this.#client = client
+    this.#stream = stream
+    this.#attempt = attempt
+    this.#resolve = resolve
+  }
+
+  start (): void {
+    try {
+      this.#openTransformers()
+    } catch (thrown) {
+      this.#stream.abort()
+      this.#resolve(fail(this.#exchange, this.#client, { kind: 'failed', error: toGatewayError(thrown) }))
+      return
+    }
+    this.#listenToClient()
+    if (this.#exchange.abortReason !== undefined) { this.#leave(); return }
+    this.#client.startStream()
+    this.#stream.listen(this)
+  }
+
+  #openTransformers (): void {
+    for (const { plugin, call } of this.#exchange.route.hooks.onStream) {
+      const transformer = unwaited(call(this.#exchange), this.#exchange)
+      if (transformer === undefined) continue
+      this.#transformers.push(transformer)
+      if (transformer.ready !== undefined) this.#guards.push({ plugin, ready: transformer.ready.bind(transformer) })
+    }
+  }
+
+  #listenToClient (): void {
+    const onAbort = (): void => { this.#leave() }
+    const onDrain = (): void => {
+      this.#isFull = false
+      if (this.#waiting === undefined) this.#stream.resume()
+    }
+    this.#onAbort = onAbort
+    this.#onDrain = onDrain
+    this.#exchange.onAbort(onAbort)
+  }
+
+  #leave (): void {
+    const reason = this.#exchange.abortReason!
+    if (reason.row === 'client_closed') void this.#cut('client', reason)
+    else void this.#cut('gateway', new GatewayError('stream_incomplete', { cause: reason }))
+  }
+
+  onEvents (events: readonly SseEvent[]): void {
+    if (this.#isOver) return
+    if (this.#waiting === undefined) this.#take(events, false)
+    else this.#waiting.push(...events)
+  }
+
+  onCut (error: GatewayError, by: 'upstream' | 'gateway'): void {
+    if (this.#waiting === undefined) void this.#cut(by, error)
+    else this.#broken ??= { error, by }                       // what came before it is the client's
+  }
+
+  /** @param isReady the first of them was held back, and is not any more */
+  #take (events: readonly SseEvent[], isReady: boolean): void {
+    const out: SseEvent[] = []
+    let isLast = false
+    let good = 0
+    try {
+      for (let i = 0; i < events.length; i++) {
+        const event = events[i]!
+        const held = isReady && i === 0 ? undefined : this.#askGuards(event)
+        if (held !== undefined) { this.#waiting = events.slice(i); void this.#wait(held); break }
+        good = out.length
+        pass(this.#transformers, 0, event, out)
+        isLast = isTerminal(event)
+      }
+      if (isLast) close(this.#transformers, out)
+    } catch (thrown) {
+      // What came before it in the same chunk is the client's: what it gets does not depend on how the bytes were cut.
+      this.#client.events(out.slice(0, good), () => {})
+      void this.#cut('gateway', toGatewayError(thrown))
+      return
+    }
+    if (isLast) { this.#isOver = true; void this.#complete(out, good); return }
+    if (!this.#client.events(out, this.#onDrain!)) this.#isFull = true
+    // Nothing follows the terminal event, and what is left of the answer is read for a moment, so that the connection
+    // can be used again.
+    if (this.#isFull || (this.#waiting !== undefined && !isTerminal(this.#waiting.at(-1)!))) this.#stream.pause()
+  }
+
+  #askGuards (event: SseEvent): Promise<void> | undefined {
+    let held: Promise<void> | undefined
+    for (const guard of this.#guards) {
+      const one = guard.ready(event)
+      if (one === undefined) continue
+      const settled = Promise.resolve(callHook(one, guard.plugin, this.#exchange))
+      settled.catch(() => {})                                 // heard all the same where the next guard throws
+      held = held === undefined ? settled : Promise.all([held, settled]).then(() => {})
+    }
+    return held
+  }
+
+  async #wait (held: Promise<void>): Promise<void> {
+    try {
+      await held
+      const events = this.#waiting!
+      this.#waiting = undefined
+      if (this.#isOver) return
+      this.#take(events, true)
+    } catch (thrown) {
+      void this.#cut('gateway', toGatewayError(thrown))
+      return
+    }
+    if (this.#isOver || this.#waiting !== undefined) return
+    if (this.#broken !== undefined) void this.#cut(this.#broken.by, this.#broken.error)
+    else if (!this.#isFull) this.#stream.resume()
+  }
+
+  async #complete (last: readonly SseEvent[], good: number): Promise<void> {
+    const outcome: Outcome = { kind: 'completed', served: this.#attempt }
+    try {
+      const settled = settle(this.#exchange, outcome)
+      if (settled !== undefined) await settled
+    } catch (thrown) {
+      // What can't be recorded is not charged, and an answer that is not charged does not end well.
+      this.#unlisten()
+      this.#client.events(last.slice(0, good), () => {})
+      this.#resolve(await fail(this.#exchange, this.#client, { kind: 'failed', error: toGatewayError(thrown) }))
+      return
+    }
+    try {
+      await this.#client.endStream(last)
+      this.#resolve(outcome)
+    } catch (thrown) {
+      this.#resolve(interrupted(this.#exchange, this.#attempt, 'client', thrown))
+    }
+    this.#unlisten()
+  }
+
+  async #cut (by: 'client' | 'upstream' | 'gateway', error: GatewayError): Promise<void> {
+    if (this.#isOver) return
+    this.#isOver = true
+    this.#unlisten()
+    this.#stream.abort()
+    const outcome: Outcome = { kind: 'interrupted', served: this.#attempt, by, error }
+    await settleAnyway(this.#exchange, outcome)
+    this.#exchange.record.status = 200
+    try {
+      if (by !== 'client') await this.#client.endStream(shape(error, this.#exchange, outcome).events)
+    } catch {
+      // The client left while it was told: the outcome stays what it was.
+    }
+    this.#resolve(outcome)
+  }
+
+  #unlisten (): void {
+    this.#exchange.offAbort(this.#onAbort!)
+  }
+}
+
+/** One event through the transformers from `from` on. */
+function pass (transformers: readonly StreamTransformer[], from: number, event: SseEvent, out: SseEvent[]): void {
+  for (let i = from; i < transformers.length; i++) {
+    const made = transformers[i]!.event(event)
+    if (made === undefined) return
+    if (made instanceof Array) {
+      for (const one of made) pass(transformers, i + 1, checked(one), out)
+      return
+    }
+    event = checked(made)
+  }
+  out.push(event)
+}
+
+/** A promise, say: nobody would see that it is no event until the bytes are written. */
+function checked (made: unknown): SseEvent {
+  if (made instanceof SseEvent) return made
+  hearRejection(made, () => {})
+  throw new TypeError('a transformer gave something that is not an event')
+}
+
+/** What each transformer still has to say goes through those above it. */
+function close (transformers: readonly StreamTransformer[], out: SseEvent[]): void {
+  transformers.forEach((transformer, i) => {
+    const events = hearRejection(transformer.end?.() ?? [], () => {})
+    for (const event of events) pass(transformers, i + 1, checked(event), out)
+  })
+}
