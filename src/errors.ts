@@ -8,15 +8,15 @@ export type ErrorType =
 interface Row {
   readonly status: number
   readonly type: ErrorType
-  /** what the client reads as `code`, where it is not the row's own name */
+  /** the client's `code`, where it is not the row's name */
   readonly code?: string
   /** seconds; on every 429 and 503 (src/README.md#retry-after) */
   readonly retryAfter?: number
   /** another target may succeed: the core may try the next attempt */
   readonly retryable?: true
   /**
-   * what happened and what to do, in plain words; `{wait}` stands for the seconds of Retry-After, which a stream has no
-   * header for
+   * what happened and what to do, in plain words; `{wait}` is replaced by the seconds of Retry-After, for which a
+   * stream has no header
    */
   readonly message: string
 }
@@ -121,7 +121,7 @@ export const catalogue = {
     message: 'The answer was cut off by the model\'s provider and is unfinished. Send the request again.' },
   stream_incomplete: { status: 502, type: 'api_error',
     message: 'The answer ended early and is unfinished. Send the request again.' },
-  /** never sent: there is nobody to read it; it names the outcome in log and metrics */
+  /** never sent, because the client is gone; it names the outcome in log and metrics */
   client_closed: { status: 499, type: 'api_error', message: 'The client closed the connection.' }
 } as const satisfies Record<string, Row>
 
@@ -129,22 +129,23 @@ export type ErrorCode = keyof typeof catalogue
 
 export interface ErrorOptions {
   /**
-   * replaces the table's sentence; must say what happened and what to do, and hold no secret of ours or of an upstream
+   * replaces the table's sentence; must say what happened and what to do, and hold no secret of the gateway or of an
+   * upstream
    */
   readonly message?: string
   readonly cause?: unknown
   /** another attempt may succeed; default: the table's */
   readonly retryable?: boolean
   /**
-   * replaces the table's: an answer that was cut because the model is overloaded says so
+   * replaces the table's: an answer that was cut because the model is overloaded has this type
    * (src/README.md#error-in-stream)
    */
   readonly type?: ErrorType
   /** JSON path of the field that is wrong, such as "messages[0].role" */
   readonly param?: string
   /**
-   * what the vendor of the messages style calls just this case: `error_code` there, in the place of ours, where its
-   * SDKs act on it
+   * code of the vendor of the messages style for this very case: `error_code` there, in the place of the gateway's,
+   * where its SDKs act on it
    */
   readonly vendorCode?: string
   /** seconds until a retry can succeed; default: the table's */
@@ -162,7 +163,7 @@ export class GatewayError extends Error {
   readonly row: ErrorCode
   readonly status: number
   readonly type: ErrorType
-  /** what the client reads */
+  /** the client's `code` */
   readonly code: string
   readonly retryable: boolean
   readonly param: string | null
@@ -191,12 +192,12 @@ export class GatewayError extends Error {
   }
 }
 
-/** A brand, not instanceof: a user's plugin may hold another copy of this module. */
+/** By a brand, not instanceof: a user's plugin may hold another copy of this module. */
 export function isGatewayError (value: unknown): value is GatewayError {
   return typeof value === 'object' && value !== null && brand in value
 }
 
-/** Turns any thrown value into an error of the catalogue; what it was stays as `cause`, for the log only. */
+/** Turns any thrown value into an error of the catalogue, with the value as its `cause`, for the log only. */
 export function toGatewayError (thrown: unknown): GatewayError {
   return isGatewayError(thrown) ? thrown : new GatewayError('server_error', { cause: thrown })
 }

@@ -1,7 +1,6 @@
 #!/usr/bin/env node
-// The launcher: finds a Node that can run the gateway, or says in plain words what to do; then hands over to main.
-// Plain old JavaScript, because the Node that reads it may be any. It only ever runs a Node that npm installed with the
-// package.
+// The launcher: finds a Node that can run the gateway, or says in plain words what to do; then starts main. Plain old
+// JavaScript, because the Node that reads it may be any. It only ever runs a Node that npm installed with the package.
 import { spawn } from 'node:child_process'
 import { existsSync, mkdirSync, statSync } from 'node:fs'
 import module from 'node:module'
@@ -47,9 +46,9 @@ function refuse (text) {
 }
 
 /**
- * Reading modules is half of a short command and of a reload. Their compiled code is kept below node_modules, where
- * only those can put code of theirs who can change the modules. The variable reaches the threads too. Does nothing
- * where that can't be written, or the operator has decided.
+ * Caches compiled modules, because reading modules is half of a short command and of a reload. The cache is below
+ * node_modules, where only owners of the modules can write. The variable reaches the threads too. A no-op where the
+ * folder can't be written, or the operator has set a cache.
  */
 function keepCompiledCode () {
   if (!module.enableCompileCache || process.env.NODE_COMPILE_CACHE || process.env.NODE_DISABLE_COMPILE_CACHE) return
@@ -65,7 +64,7 @@ function keepCompiledCode () {
   if (status === module.constants.compileCacheStatus.ENABLED) process.env.NODE_COMPILE_CACHE = folder
 }
 
-/** Nobody writes to it but its owner: this user, or the one that the launcher belongs to. */
+/** Whether only its owner can write to the folder: this user, or the owner of the launcher. */
 function isOurs (folder) {
   if (!process.getuid) return true
   const { uid, mode } = statSync(folder)
@@ -73,8 +72,8 @@ function isOurs (folder) {
 }
 
 /**
- * glibc names its version in the report, musl does not. Only asked where musl is installed at all: the report takes
- * 2 ms.
+ * Whether the system has musl: glibc names its version in the report, musl does not. The report takes 2 ms, so it is
+ * made only where musl is installed at all.
  */
 function isMusl () {
   if (process.platform !== 'linux' || !process.report) return false
@@ -84,7 +83,7 @@ function isMusl () {
 }
 
 /**
- * The way that Node looks for a package: node_modules beside each folder on the way up, so hoisted installs are found
+ * Looks for a package as Node does: in node_modules beside each folder on the way up, so hoisted installs are found
  * too.
  */
 function findRuntime (folder) {

@@ -11,6 +11,6 @@ process.exitCode = await runCommand(args, {
   plugins: async () => (await import('../plugins/index.ts')).plugins,
   pluginsUrl
 })
-// What serves does not wait for whoever should read its complaints.
+// A server does not wait for a reader of its error messages.
 if (args[0] !== 'start') await complained()
 process.exit()

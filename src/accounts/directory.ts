@@ -1,36 +1,36 @@
-// Accounts and keys that were made through the admin API, beside those of gateway.yaml: memory answers at once, the
-// store keeps them. What is handed out is frozen and replaced as a whole, so that a change holds from the next request
-// on, and whoever has compiled something for a key notices by the key itself.
+// Accounts and keys made through the admin API, beside those of gateway.yaml: memory answers at once, the store keeps
+// them. Returned objects are frozen and replaced as a whole, so that a change holds from the next request on, and
+// caches can be keyed by the object.
 import { setImmediate as turn } from 'node:timers/promises'
 import type { AccountConfig, KeyConfig } from '../config/config.ts'
 import { Digests } from './digests.ts'
 import type { ReadRecords, Records, StoredRecord } from '../store/store.ts'
 import { startTimer, type Timer } from '../base/timer.ts'
 
-/** Until the store is asked again that could not be read. */
+/** Milliseconds until a store that could not be read is read again. */
 const RETRY_MS = 1000
-/** Records that are looked at in one turn of the event loop: a few milliseconds, for requests wait behind it. */
+/** Records processed in one turn of the event loop: a few milliseconds, because requests wait meanwhile. */
 const SLICE = 1000
 
-/** All of a key but its secret. */
+/** The settings of a key without its secret. */
 export type KeySettings = Omit<KeyConfig, 'secret'>
 
 export interface KeptSecret {
   /** hexadecimal */
   readonly sha256: string
-  /** ISO 8601: it was rotated, and is good until then */
+  /** ISO 8601; present: the secret was rotated, and is valid until then */
   readonly until?: string
 }
 
 export interface KeyRecord {
   readonly settings: KeySettings
-  /** the present one first */
+  /** the current one first */
   readonly secrets: readonly KeptSecret[]
-  /** how the present one begins and ends, to know it again */
+  /** beginning and end of the current secret, by which its owner recognizes it */
   readonly shown: string
   readonly created_at: string
   readonly expires_at?: string
-  /** its id is never given to another: the ledger knows it */
+  /** the id is never given to another key: the ledger refers to it */
   readonly deleted_at?: string
 }
 
@@ -45,14 +45,14 @@ export interface Kept<T> {
   readonly record: T
 }
 
-/** What is to be kept, and what the audit log says of it. */
+/** The records to be kept, and their line in the audit log. */
 export interface Decision {
   readonly key?: KeyRecord
   readonly account?: AccountRecord
   readonly audit: Readonly<Record<string, unknown>>
 }
 
-/** A key as it is found by its secret. */
+/** A key found by its secret. */
 interface Found {
   readonly key: KeyConfig
   /** milliseconds since the epoch */
@@ -71,10 +71,10 @@ export class Directory {
   readonly #keys = new Map<string, Kept<KeyRecord>>()
   readonly #accounts = new Map<string, Kept<AccountRecord>>()
   readonly #digests = new Digests<Found>()
-  /** one change at a time: each is decided on what the one before has left */
+  /** changes run one at a time: each is decided on the result of the one before */
   #turn: Promise<unknown> = Promise.resolve()
   #isStale = false
-  /** of the store, when it was read last */
+  /** the store's mark of the last read */
   #mark = ''
   #isRefreshing = false
   #cancelRefresh: () => void = () => {}
@@ -85,7 +85,7 @@ export class Directory {
     this.#timer = timer
   }
 
-  /** What has not changed stays the same object. @throws {Error} the store can't be read */
+  /** Reads the store; an unchanged record keeps its object. @throws {Error} the store can't be read */
   async load (): Promise<void> {
     const { records, isWhole, mark } = await this.#read()
     const gone = isWhole ? { key: new Set(this.#keys.keys()), account: new Set(this.#accounts.keys()) } : undefined
@@ -96,14 +96,14 @@ export class Directory {
         if (!this.#has(record)) this.#take(record)
       }
     }
-    // A store that lost its last moments is what counts, here as in every process that starts after it.
+    // A store that lost its last moments counts all the same, as in every process that starts after that.
     for (const id of gone?.key ?? []) this.#forgetKey(id)
     for (const id of gone?.account ?? []) this.#accounts.delete(id)
     this.#mark = mark
     this.#isStale = false
   }
 
-  /** @throws {Error} its text is broken: says which it is */
+  /** @throws {Error} the record's text is broken: names the record */
   #take (record: StoredRecord): void {
     try {
       this.#put(record)
@@ -118,13 +118,13 @@ export class Directory {
       { mark: '', isWhole: true, records: await this.#records.records() }
   }
 
-  /** A store that lost a change may have another one of the same version. */
+  /** Compares texts too: a store that lost a change may have another one of the same version. */
   #has ({ kind, id, version, text }: StoredRecord): boolean {
     const known = (kind === 'key' ? this.#keys : this.#accounts).get(id)
     return known?.version === version && JSON.stringify(known.record) === text
   }
 
-  /** From now on it learns what others change in the store. @returns ends that */
+  /** Follows the changes of other processes in the store. @returns stops that */
   follow (): () => void {
     const unwatch = this.#records.watchRecords?.(() => { this.#refresh() })
     return () => {
@@ -133,7 +133,7 @@ export class Directory {
     }
   }
 
-  /** What is told while one waits for its turn is read by that one. */
+  /** A notification that comes while a read waits for its turn is served by that read. */
   #refresh (): void {
     this.#cancelRefresh()
     if (this.#isRefreshing) return
@@ -149,7 +149,7 @@ export class Directory {
     this.#keys.delete(id)
   }
 
-  /** The key that a secret belongs to, by its SHA-256; frozen ones too, deleted and expired ones not. */
+  /** The key of a secret, by its SHA-256; frozen keys included, deleted and expired ones not. */
   findKey (digest: Buffer): KeyConfig | undefined {
     const found = this.#digests.find(digest)
     return found === undefined || this.#now() >= found.until ? undefined : found.key
@@ -159,7 +159,7 @@ export class Directory {
     return this.#accounts.get(id)?.record.settings
   }
 
-  /** A deleted one too. */
+  /** The record of a key, deleted ones included. */
   keptKey (id: string): Kept<KeyRecord> | undefined {
     return this.#keys.get(id)
   }
@@ -172,7 +172,7 @@ export class Directory {
     return [...this.#keys.values()].filter(({ record }) => record.deleted_at === undefined)
   }
 
-  /** Those that were deleted: what they have spent stays. */
+  /** The deleted keys: what they have spent stays. */
   deletedKeys (): readonly Kept<KeyRecord>[] {
     return [...this.#keys.values()].filter(({ record }) => record.deleted_at !== undefined)
   }
@@ -182,9 +182,9 @@ export class Directory {
   }
 
   /**
-   * Keeps what is decided on the present state, and only then lets requests see it.
+   * Decides a change on the present state, keeps it, and only then shows it to requests.
    * @param decide may throw: then nothing changes
-   * @throws {UnknownOutcome} it may be kept or not; what is kept is read again before the next change
+   * @throws {UnknownOutcome} it may be kept or not; the store is read again before the next change
    */
   async change (decide: () => Decision | Promise<Decision>): Promise<void> {
     const turn = this.#turn.then(async () => { await this.#change(decide) })
@@ -232,7 +232,7 @@ export class Directory {
     this.#forgetKey(id)
     this.#keys.set(id, { id, version, record })
     if (record.deleted_at !== undefined) return
-    // The fact travels to every plugin: it carries no secret.
+    // Every plugin reads the fact: it must not carry the secret.
     const key: KeyConfig = Object.freeze({ ...record.settings, secret: '***' })
     const expires = record.expires_at === undefined ? Infinity : Date.parse(record.expires_at)
     for (const { sha256, until } of record.secrets) {
@@ -242,7 +242,7 @@ export class Directory {
   }
 }
 
-/** Deep. Objects of JSON only: no cycles. */
+/** Freezes deeply. Objects of JSON only: no cycles. */
 function freeze<T> (value: T): T {
   if (typeof value !== 'object' || value === null) return value
   for (const child of Object.values(value)) freeze(child)

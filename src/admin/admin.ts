@@ -1,5 +1,5 @@
-// The admin listener: health, metrics, which configuration is live, and the admin API (api/). Answers always, whatever
-// the parts that it asks do.
+// The admin listener: health, metrics, the live configuration, and the admin API (api/). Answers always, whatever the
+// state of the parts that it asks.
 import { hash, timingSafeEqual } from 'node:crypto'
 import type { IncomingMessage, ServerResponse } from 'node:http'
 import { GatewayError, isGatewayError, toGatewayError } from '../errors.ts'
@@ -16,13 +16,13 @@ import { Strangers } from './wrong-tokens.ts'
 
 export interface AdminParts {
   readonly services: Services & { readonly metrics: Metrics }
-  /** as Prometheus scrapes them */
+  /** the metrics in Prometheus's format */
   readonly metrics: () => Promise<string>
   /** for /admin/v1/config; holds no secret */
   readonly status: () => unknown
-  /** why requests should go elsewhere; empty: ready */
+  /** why load balancers should send requests elsewhere; empty: ready */
   readonly reasons: () => readonly string[] | Promise<readonly string[]>
-  /** '' lets nobody in */
+  /** '' refuses every request */
   readonly token: string
   readonly api?: AdminApi
 }
@@ -45,7 +45,7 @@ export function adminHandler (
   { services, metrics, status, reasons, token, api }: AdminParts
 ): (req: IncomingMessage, res: ServerResponse) => void {
   const addresses = new Map<string, Address>([
-    // The event loop runs, or nobody would answer.
+    // This answer alone shows that the event loop runs.
     ['/healthz', { isPublic: true, answer: () => asJson({ status: 'ok' }) }],
     ['/readyz', { isPublic: true, answer: async () => {
       const found = await reasons()
@@ -57,7 +57,7 @@ export function adminHandler (
   ])
   const strangers = new Strangers(services)
   const expected = hash('sha256', token, 'buffer')
-  /** in the audit log: which token it was, and nothing that helps to guess it */
+  /** the actor in the audit log: identifies the token, and does not help to guess it */
   const who = `admin-token ${expected.toString('hex').slice(0, 8)}`
 
   async function answer (req: IncomingMessage): Promise<Answer> {
@@ -90,7 +90,7 @@ export function adminHandler (
   async function refuseStrangers (req: IncomingMessage, path: string): Promise<void> {
     const { authorization } = req.headers
     if (isAdmin(authorization)) return
-    // What was not sent is no guess.
+    // A request without a token is no guess.
     const isPatient = authorization === undefined || await strangers.note(req.socket.remoteAddress ?? '', path)
     throw new GatewayError('authentication_error', {
       message: 'The admin token is missing or wrong. Send it as "Authorization: Bearer TOKEN".',
@@ -98,7 +98,7 @@ export function adminHandler (
     })
   }
 
-  /** Digests have one length, so the comparison tells nothing about the token. */
+  /** Digests have one length, so the comparison reveals nothing about the token. */
   function isAdmin (authorization: string | undefined): boolean {
     const given = /^bearer[ \t]+(\S+)$/i.exec(authorization?.trim() ?? '')?.[1]
     return token !== '' && given !== undefined && timingSafeEqual(hash('sha256', given, 'buffer'), expected)
@@ -106,7 +106,7 @@ export function adminHandler (
 
   return (req, res) => {
     const id = createRequestId()
-    res.on('error', () => {})                     // the client left: nobody to tell
+    res.on('error', () => {})                     // the client left
     req.on('error', () => {})
     answer(req).finally(() => {
       req.resume()
@@ -124,7 +124,7 @@ function asJson (body: unknown, status = 200): Answer {
   return { status, type: 'application/json', text: JSON.stringify(body) + '\n' }
 }
 
-/** @throws {Refusal} it is too large, or no JSON. Undefined: there is none. */
+/** @throws {Refusal} the body is too large, or no JSON. Undefined: no body. */
 async function readJson (req: IncomingMessage, limit: number): Promise<unknown> {
   const chunks: Buffer[] = []
   const guard = new JsonGuard()
@@ -154,7 +154,7 @@ async function readJson (req: IncomingMessage, limit: number): Promise<unknown> 
   return body
 }
 
-/** The limits of a client's body: eight megabytes of "[" take seconds to parse. @throws {Refusal} */
+/** Applies the limits of client bodies: eight megabytes of "[" take seconds to parse. @throws {Refusal} */
 function look (guard: JsonGuard, chunk: Buffer): void {
   try {
     guard.push(chunk)

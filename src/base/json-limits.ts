@@ -1,20 +1,20 @@
-// Looks at the bytes of a JSON text while they arrive, before anything parses them: how deep, how many, and which are
-// long. 32 MB of "[[[[" would become a gigabyte of arrays, 32 MB of "1,1,1," stop the loop for half a second, and a
-// million keys for one to parse, and for two more wherever somebody copies the object (measured).
+// Checks the bytes of a JSON text while they arrive, before they are parsed: its depth, its number of values, and its
+// long strings. 32 MB of "[[[[" would become a gigabyte of arrays, 32 MB of "1,1,1," block the loop for half a second,
+// and a million keys for one second to parse, and two more for each copy of the object (measured).
 import { GatewayError } from '../errors.ts'
 
 const QUOTE = 34
 const BACKSLASH = 92
-/** Bytes of a string that are looked at one by one: a call of memchr costs as much. */
+/** Bytes of a string that are read one by one before memchr: one call of it costs as much. */
 const NEAR = 32
 
-/** Where a long string of a JSON text stands: from behind its first quote to its last. */
+/** Position of a long string in a JSON text: from behind its first quote to its last. */
 export interface LongString {
   readonly start: number
   readonly end: number
 }
 
-/** Shorter strings are not told apart. */
+/** Bytes from which on a string is a long one. */
 export const BLOB_BYTES = 64 * 1024
 
 /** Deepest nesting of a request body, in levels. */
@@ -35,7 +35,7 @@ export class JsonGuard {
   #depth = 0
   #values = 0
   #members = 0
-  /** of the objects that are open, by depth */
+  /** keys so far of the open objects, by depth */
   readonly #keys: number[] = []
   /** bytes of the chunks before this one */
   #offset = 0
@@ -94,8 +94,8 @@ export class JsonGuard {
   }
 
   /**
-   * Goes on behind the end of the string. Byte by byte where it is near, by memchr where it is far: base64 of megabytes
-   * costs nothing.
+   * Skips to the end of the string: byte by byte where it is near, by memchr where it is far, so that base64 of
+   * megabytes costs nothing.
    */
   #skipString (chunk: Buffer, from: number): number {
     let i = from
@@ -118,7 +118,7 @@ export class JsonGuard {
     return chunk.length
   }
 
-  /** @returns where what is behind it begins */
+  /** @returns position behind the string */
   #endString (quote: number): number {
     this.#inString = false
     const end = this.#offset + quote

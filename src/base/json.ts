@@ -1,4 +1,4 @@
-// Looking into JSON of others, of whose types nothing is known.
+// Reads of JSON values of unknown types.
 
 export type Json = Readonly<Record<string, unknown>>
 
@@ -7,22 +7,22 @@ export function isRecord (value: unknown): value is Json {
   return typeof value === 'object' && value !== null && !Array.isArray(value)
 }
 
-/** For clients and vendors `null` is what is left out. */
+/** `null` counts as left out, as clients and vendors mean it. */
 export function isGiven (value: unknown): boolean {
   return value !== undefined && value !== null
 }
 
-/** What has no fields has none that anybody looks for. */
+/** The value as an object; of other types one without fields. */
 export function asRecord (value: unknown): Json {
   return typeof value === 'object' && value !== null ? value as Json : {}
 }
 
-/** Undefined where there is no such field, or no object. */
+/** Undefined: no such field, or no object. */
 export function fieldOf (value: unknown, name: string): unknown {
   return typeof value === 'object' && value !== null ? (value as Json)[name] : undefined
 }
 
-/** Its JSON text; '' where it is nested deeper than that can be printed, though it could be read. */
+/** The JSON text of a value; '' where it is nested too deeply to be printed, though it could be parsed. */
 export function printed (value: unknown): string {
   try {
     return JSON.stringify(value)
@@ -31,7 +31,7 @@ export function printed (value: unknown): string {
   }
 }
 
-/** JSON where it is JSON, else the text: what upstreams send with an error. */
+/** The parsed text, or the text itself where it is no JSON: upstreams send either with an error. */
 export function parseOr (text: string): unknown {
   try {
     return JSON.parse(text)

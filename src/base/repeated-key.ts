@@ -1,11 +1,11 @@
-// Finds a key that stands twice in one object of a JSON text. `JSON.parse` takes the last of the two; whoever wrote
-// them may have meant the other, and about money nothing is guessed (RFC 8259, part 4).
+// Finds a key that occurs twice in one object of a JSON text. `JSON.parse` takes the last of the two; the author may
+// have meant the other, and about money nothing is guessed (RFC 8259, part 4).
 
 const TOKEN = /"(?:[^"\\]|\\.)*"|[{}[\],:]/g
 
-/** @param text JSON that can be parsed. @returns the first such key; undefined: there is none */
+/** @param text valid JSON. @returns the first repeated key; undefined: none */
 export function repeatedKey (text: string): string | undefined {
-  /** of each object that is open the keys so far; null: an array */
+  /** keys so far of each open object; null: an array */
   const open: (Set<string> | null)[] = []
   let mayBeKey = false
   for (const [token] of text.matchAll(TOKEN)) {

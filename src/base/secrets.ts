@@ -5,7 +5,7 @@ import path from 'node:path'
 
 /**
  * The secret in `folder/name`, made at the first call.
- * @param create makes it; a file that holds something else is left alone and read as it is
+ * @param create makes it; an existing file is read as it is, whatever it holds
  * @throws {Error} the folder can't be written: says which and why
  */
 export function keepSecret (folder: string, name: string, create: () => string): string {
@@ -22,7 +22,7 @@ export function keepSecret (folder: string, name: string, create: () => string):
   }
 }
 
-/** The same, if it is there and can be read; never makes it. */
+/** The secret if it exists and can be read; never makes it. */
 export function keptSecret (folder: string, name: string): string | undefined {
   try {
     return read(path.join(folder, name))
@@ -33,7 +33,7 @@ export function keptSecret (folder: string, name: string): string | undefined {
 
 class EmptySecret extends Error {}
 
-/** Undefined: there is no such file. */
+/** Undefined: the file does not exist. */
 function read (file: string): string | undefined {
   let secret: string
   try {
@@ -42,7 +42,7 @@ function read (file: string): string | undefined {
     if ((error as NodeJS.ErrnoException).code === 'ENOENT') return undefined
     throw error
   }
-  // What a full disk, or the death of whoever wrote it, leaves behind. Nobody may be let in with nothing.
+  // Left behind by a full disk, or a writer that died. An empty secret must not grant access.
   if (secret === '') {
     throw new EmptySecret(`the file ${file} is empty. Delete it: a new secret is generated at the next start.`)
   }
@@ -63,12 +63,12 @@ function write (folder: string, file: string, secret: string): string {
 
 const ALPHABET = 'ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789'
 
-/** 32 letters and digits, each as likely as the others. */
+/** 32 letters and digits, uniformly distributed. */
 export function randomSecret (): string {
   let text = ''
   while (text.length < 32) {
     for (const byte of randomBytes(64)) {
-      // 248 = 4 × 62: the bytes above would make some letters likelier.
+      // 248 = 4 × 62: the bytes from there on would make some characters more likely.
       if (byte < 248 && text.length < 32) text += ALPHABET[byte % 62]
     }
   }

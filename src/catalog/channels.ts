@@ -1,4 +1,4 @@
-// Which channels of a model a key may use, and in which order: the one answer for the router, the model list and the
+// The channels of a model that a key may use, and their order: one answer for the router, the model list and the
 // prices.
 import type { ChannelConfig, ChannelName, RoutingMode } from '../config/config.ts'
 import type { ErrorCode } from '../errors.ts'
@@ -6,13 +6,13 @@ import type { ApiKey, Model, Variant } from '../core/facts.ts'
 import { itemPrice, rateOf } from '../money/item-price.ts'
 
 export type Channels =
-  /** `otherwise`: what to say when the first failed, and the second could have been asked but for the account's wish */
+  /** `otherwise`: the error when the first channel failed, and a second one exists that the account does not allow */
   | { readonly kind: 'open', readonly first: ChannelName, readonly fallback?: ChannelName,
     readonly otherwise?: ErrorCode }
   /** `channels`: those that would serve, but are switched off or in maintenance now */
   | { readonly kind: 'refused', readonly code: ErrorCode, readonly channels?: readonly ChannelName[] }
 
-/** What each mode asks for, in order (src/README.md#channels); `max` differs from `auto_cheap` in nothing yet. */
+/** The channels of each mode, in order (src/README.md#channels); `max` is the same as `auto_cheap` for now. */
 const orders: Readonly<Record<RoutingMode, readonly ChannelName[]>> = {
   premium: ['premium'],
   cheap: ['cheap'],
@@ -22,19 +22,16 @@ const orders: Readonly<Record<RoutingMode, readonly ChannelName[]>> = {
 }
 
 export interface Sale {
-  /** of an image or video model: a channel that has no price for it does not sell it */
+  /** of an image or video model: a channel without a price for it does not sell it */
   readonly variant?: Variant | undefined
-  /**
-   * whether a channel serves nobody because of maintenance; absent: it is asked what is sold, whether it is served now
-   * or not
-   */
+  /** whether a channel is in maintenance; absent: maintenance is ignored, for lists of what is sold */
   readonly isUnavailable?: (sold: ChannelConfig) => boolean
 }
 
 /**
- * Pure, so that the list of models shows exactly those that a request would reach. A channel in maintenance fails like
- * one that is switched off, and is not one that the model is not sold in: no key in cheap mode pays the premium price
- * because of it.
+ * Pure, so that the list of models has exactly those that a request would reach. A channel in maintenance fails like
+ * one that is switched off, and not like one that does not sell the model: else a key in cheap mode would pay the
+ * premium price because of it.
  */
 export function channelsFor (model: Model, owner: ApiKey, { variant, isUnavailable }: Sale = {}): Channels {
   const sold = variant === undefined ? model.channels : sellers(model, variant)
@@ -47,13 +44,13 @@ export function channelsFor (model: Model, owner: ApiKey, { variant, isUnavailab
 }
 
 function choose (sold: Model['channels'], { key, account }: ApiKey, isOut?: Sale['isUnavailable']): Channels {
-  // What is not sold in cheap is premium, for keys in cheap mode too.
+  // A model without a cheap channel is premium, for keys in cheap mode too.
   const wanted = key.routing_mode === 'cheap' && sold.cheap === undefined ? orders.premium : orders[key.routing_mode]
   const onSale = wanted.filter((channel) => sold[channel] !== undefined)
   const [first, second] = onSale.filter((channel) => key.channels.includes(channel))
   if (first === undefined) {
-    // A key whose mode asks for one channel while its list holds only the other contradicts itself;
-    // choosing for its owner could choose the dearer one. All else: nothing that it may use sells the model.
+    // A key whose mode asks for one channel while its list holds only the other contradicts itself; a choice here could
+    // be the dearer one. In all other cases no channel that the key may use sells the model.
     const isContradiction = onSale.length > 0 && key.channels.some((channel) => sold[channel] !== undefined)
     return refused(isContradiction ? 'channel_not_allowed' : 'model_not_in_channel')
   }

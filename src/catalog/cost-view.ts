@@ -1,4 +1,4 @@
-// What a rehearsed request could cost, and what is left to pay it with, as JSON: for whoever owns the key, and for the
+// The cost of a dry-run request and the money that is left to pay it, as JSON: for the key's owner and for the
 // operator.
 import type { Exchange } from '../core/exchange.ts'
 import { modalities } from '../config/sections/modalities.ts'
@@ -9,14 +9,14 @@ import { priceAt } from '../money/price-schedule.ts'
 
 type View = Readonly<Record<string, unknown>>
 
-/** The worst case. Without one it costs nothing: the gateway answers it itself. */
+/** The worst case; zeros for an endpoint of the gateway's own, which costs nothing. */
 export function viewCost (exchange: Exchange): View {
   const { first, most, input, output } = exchange.find(WorstCase) ?? { first: 0n, most: 0n, input: 0, output: 0 }
   return { max_cost_usd: formatUsd(most), held_at_start_usd: formatUsd(first), max_input_tokens: input,
     max_output_tokens: output }
 }
 
-/** The prices of the channels that may answer, in the order in which they are asked. Empty: it did not come so far. */
+/** Prices of the channels that may answer, in the order of the attempts. Empty: the request did not get that far. */
 export function viewPrices (exchange: Exchange): readonly View[] {
   const { attempts } = exchange.find(Plan) ?? { attempts: [] }
   const at = exchange.find(WorstCase)?.at
@@ -29,7 +29,7 @@ export function viewPrices (exchange: Exchange): readonly View[] {
   })
 }
 
-/** What the account and the key have left now. */
+/** Money left now to the account and the key. */
 export async function viewLimits (exchange: Exchange): Promise<View | null> {
   const owner = exchange.find(ApiKey)
   if (owner === undefined) return null

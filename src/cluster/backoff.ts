@@ -1,9 +1,9 @@
-// How long it waits until a worker that has ended is started again: not at all the first time, so that a crash costs
-// nobody a request, then longer and longer, so that one that always crashes does not take the machine. Pure.
+// The pause before an ended worker is started again: none the first time, so that a crash costs no request, then longer
+// and longer, so that a worker that always crashes does not take the machine. Pure.
 
 const FIRST_MS = 1000
 const LONGEST_MS = 30_000
-/** Who has worked for so long has recovered. */
+/** Milliseconds of work after which a worker has recovered. */
 const STEADY_MS = 60_000
 
 export class Backoff {
@@ -11,7 +11,7 @@ export class Backoff {
   #ends = 0
 
   /**
-   * @param workedMs how long it had worked; 0: it never began to
+   * @param workedMs how long the worker had worked; 0: it had not started
    * @returns milliseconds
    */
   next (workedMs: number): number {

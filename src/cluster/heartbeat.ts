@@ -1,5 +1,6 @@
-// The processes that serve clients from one store, on whatever machines: each says every few seconds how it is, and all
-// can be asked for. So an operator sees a change of the configuration arrive everywhere, and who is missing.
+// Heartbeats of the processes that serve clients from one store, on any machines: each writes its state every few
+// seconds, and all can be read. So an operator sees a change of the configuration arrive everywhere, and which process
+// is missing.
 import { hostname } from 'node:os'
 import type { ConfigState } from '../config/state.ts'
 import { randomSecret } from '../base/secrets.ts'
@@ -7,26 +8,26 @@ import { version } from '../base/package.ts'
 import type { Records } from '../store/store.ts'
 import { startTimer, type Timer } from '../base/timer.ts'
 
-/** What changes of a process while it runs. */
+/** The part of a process's state that changes while it runs. */
 export interface ProcessState extends Pick<ConfigState, 'generation' | 'hash'> {
   readonly requests_in_flight: number
-  /** settlements that the store does not have yet; absent: it has all at once */
+  /** settlements that the store does not have yet; absent: it has each at once */
   readonly outbox?: number
-  /** why requests should go elsewhere; empty: ready */
+  /** why load balancers should send requests elsewhere; empty: ready */
   readonly reasons: readonly string[]
 }
 
 export interface FleetProcess extends ProcessState {
-  /** of this run: another one after a restart, whatever the machine */
+  /** id of this run: a restart makes another one */
   readonly id: string
   readonly host: string
   readonly pid: number
-  /** of several on its machine */
+  /** worker number, where its machine has several */
   readonly worker?: number
   readonly version: string
   /** ISO 8601 */
   readonly started: string
-  /** seconds since it said so */
+  /** seconds since its heartbeat */
   readonly seen_s_ago: number
 }
 
@@ -39,7 +40,7 @@ export interface FleetOptions {
 }
 
 const BEAT_MS = 2000
-/** Several beats may be lost before a process is taken for dead. */
+/** Life of a heartbeat: several may be lost before a process is taken for dead. */
 const LIFE_MS = 10_000
 const ID_LENGTH = 12
 
@@ -48,7 +49,7 @@ export class Fleet {
   readonly #timer: Timer
   readonly #about: Omit<FleetProcess, keyof ProcessState | 'seen_s_ago'>
   #cancel: () => void = () => {}
-  /** undefined: this process serves nobody, and only asks */
+  /** undefined: this process serves no clients, and only reads */
   #state: (() => ProcessState | Promise<ProcessState>) | undefined
 
   constructor (options: FleetOptions) {
@@ -70,28 +71,31 @@ export class Fleet {
     return this.#about.id
   }
 
-  /** It serves from now on, until `close`. */
+  /** Sends heartbeats from now on, until `close`. */
   start (state: () => ProcessState | Promise<ProcessState>): void {
     this.#state = state
     this.beat()
   }
 
-  /** At once: something has changed that others should see. Nothing happens before `start`, or where none can see. */
+  /**
+   * Sends a heartbeat now, after a change that other processes should see. A no-op before `start`, or where none can
+   * see.
+   */
   beat (): void {
     if (this.#state === undefined || this.#options.records.beat === undefined) return
     this.#cancel()
     this.#cancel = this.#timer(BEAT_MS, () => { this.beat() })
-    // A store that does not answer is told next time: its absence is what there is to see meanwhile.
+    // A store that does not answer gets the next heartbeat: its absence shows meanwhile.
     this.#say(this.#state).catch(() => {})
   }
 
   async #say (state: () => ProcessState | Promise<ProcessState>): Promise<void> {
     const text = JSON.stringify({ ...this.#about, ...await state() })
-    // Not after the last word.
+    // Not behind the final heartbeat.
     if (this.#state !== undefined) await this.#options.records.beat?.(this.id, LIFE_MS, text)
   }
 
-  /** All that live, in the order of host and number. @throws {Error} the store does not answer */
+  /** All living processes, in the order of host and worker number. @throws {Error} the store does not answer */
   async processes (): Promise<readonly FleetProcess[]> {
     const { records } = this.#options
     if (records.beats === undefined) {
@@ -106,7 +110,7 @@ export class Fleet {
     })).toSorted((a, b) => nameOf(a) < nameOf(b) ? -1 : 1)
   }
 
-  /** It is not missed. Never rejects. */
+  /** Ends the heartbeats, so that the process is not missed. Never rejects. */
   async close (): Promise<void> {
     this.#cancel()
     if (this.#state === undefined) return
@@ -114,7 +118,7 @@ export class Fleet {
     try {
       await this.#options.records.beat?.(this.id, 0)
     } catch {
-      // its life ends by itself
+      // the heartbeat expires by itself
     }
   }
 }

@@ -1,19 +1,20 @@
-// What workers have left that nobody has any more, because there are fewer now: charges that the store does not have
-// yet, in their folders.
+// Outboxes of worker numbers that do not exist any more, because there are fewer workers now: charges in their folders
+// that the store does not have yet.
 import { readdir } from 'node:fs/promises'
 import path from 'node:path'
 import type { Logger } from 'pino'
 
-/** The part of the data folder that is a worker's own. */
+/** The part of the data folder that belongs to one worker. */
 export function folderOf (worker: number): string {
   return `worker-${worker}`
 }
 
 /**
- * Once, by the process that is no worker, before it serves. What can't be delivered now is at the next start.
+ * Delivers them once, in the primary, before it serves. A charge that can't be delivered now is delivered at the next
+ * start.
  * @param folder the data folder
- * @param workers how many there are now
- * @param open opens the store of such a folder, which delivers what is in it
+ * @param workers present number of workers
+ * @param open opens the store of such a folder, which delivers its outbox
  */
 export async function deliverLeftovers (
   folder: string,

@@ -1,4 +1,4 @@
-// How a command reaches accounts, keys and ledger: through the admin API of the gateway that runs, or, when none does,
+// Access of a command to accounts, keys and ledger: through the admin API of the running gateway, or, when none runs,
 // in the data folder itself.
 import { readFileSync } from 'node:fs'
 import path from 'node:path'
@@ -13,19 +13,19 @@ import { openDirectly } from './offline.ts'
 
 export interface GateOptions extends Omit<CommandParts, 'locate'> {
   readonly file: string
-  /** what store.path is relative to */
+  /** the folder that store.path is relative to */
   readonly base: string
-  /** of a gateway somewhere else: gateway.yaml is not read, and the token comes from the environment */
+  /** of a remote gateway: gateway.yaml is not read, and the token comes from the environment */
   readonly url?: string | undefined
 }
 
-/** In words for who typed the command: printed without a stack. */
+/** An error in words for the user: printed without a stack. */
 export class CommandError extends Error {}
 
 const TOKEN_VARIABLE = 'GATEWAY_ADMIN_TOKEN'
 const TIMEOUT_MS = 60_000
 
-/** @throws {CommandError} there is no way in: says what to do */
+/** @throws {CommandError} there is no access: says what to do */
 export async function openGate (
   { file, base, url, plugins, pluginsUrl, load = loadConfig }: GateOptions
 ): Promise<AdminClient> {
@@ -69,14 +69,14 @@ export async function openGate (
 
 /**
  * The address of the gateway that this configuration describes; undefined: none answers.
- * @throws {CommandError} something else is there
+ * @throws {CommandError} another program answers there
  */
 export async function nearGateway ({ server }: Config): Promise<string | undefined> {
   const near = urlOf(server.admin.listen)
   return near !== undefined && await answers(near) ? near : undefined
 }
 
-/** Undefined: a free port, which nobody knows. */
+/** Undefined: port 0, which is chosen at the start. */
 function urlOf (listen: string): string | undefined {
   const [, host, port] = /^(.*):(\d+)$/.exec(listen) ?? []
   if (port === undefined || port === '0') return undefined

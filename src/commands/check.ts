@@ -1,5 +1,6 @@
-// `gateway check [FILE] [--json]`: validates a configuration offline, by all that a start would do with it before it
-// listens. Calls nobody, opens nothing. A thread does it, since a plugin may block for ever; this one only prints.
+// `gateway check [FILE] [--json]`: validates a configuration offline, with all steps of a start before it listens.
+// Makes no connection, opens nothing. The work is done in a thread, because a plugin may block for ever; this one only
+// prints.
 import { parseArgs } from 'node:util'
 import type { Env } from '../config/yaml/interpolate.ts'
 import { hearThread, startThread, type WorkerInput } from '../config/load/load.ts'
@@ -25,13 +26,13 @@ export interface CheckOptions {
 
 type Counted = 'models' | 'upstreams' | 'routes' | 'keys'
 
-/** What the thread says. */
+/** The thread's message. */
 export interface Checked {
   readonly kind: 'checked'
   readonly ok: boolean
   readonly problems: readonly Problem[]
   readonly warnings: readonly Problem[]
-  /** of what can be used */
+  /** of a valid configuration */
   readonly counts?: Readonly<Record<Counted, number>>
 }
 

@@ -1,4 +1,4 @@
-// `gateway explain`: what the gateway would do with one request, and why. Calls nobody, charges nothing.
+// `gateway explain`: what the gateway would do with one request, and why. Calls no upstream, charges nothing.
 import { readFileSync } from 'node:fs'
 import { parseArgs } from 'node:util'
 import { isMap } from '../config/yaml/position.ts'
@@ -21,7 +21,7 @@ const USAGE =
 
 type Explained = Readonly<Record<string, unknown>>
 
-/** @returns the exit code: 0 it would be let through; 1 it would be refused, or the question was */
+/** @returns the exit code: 0 the request would be let through; 1 it would be refused, or the command was */
 export async function explainCommand (args: readonly string[], { locate, ...how }: CommandParts): Promise<number> {
   const { values } = parseArgs({
     args: [...args],
@@ -70,7 +70,7 @@ function readHeader (line: string): [name: string, value: string] {
   return [line.slice(0, colon).trim(), line.slice(colon + 1).trim()]
 }
 
-/** @throws {CommandError} there is no such file, or what it holds is no JSON object */
+/** @throws {CommandError} the file does not exist, or the text is no JSON object */
 function readBody (said: string): unknown {
   let text = said
   if (said.startsWith('@')) {
@@ -148,7 +148,7 @@ function shown (explained: Explained): string {
   return parts.join('')
 }
 
-/** Of limits that there are. */
+/** The configured limits only. */
 function leftOf (
   { balance_usd, available_usd, remaining_usd: ever, this_day: day, this_month: month }: Explained
 ): Explained {

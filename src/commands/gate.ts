@@ -1,4 +1,4 @@
-// The admin API as commands ask it: of a gateway that runs, or of a data folder where none does.
+// The admin API for commands: that of a running gateway, or on a data folder without one.
 
 export interface AdminAnswer {
   readonly status: number
@@ -6,7 +6,7 @@ export interface AdminAnswer {
 }
 
 export interface AdminClient {
-  /** @param address path and query. @throws {Error} nobody answers: says what to do */
+  /** @param address path and query. @throws {Error} no answer: says what to do */
   ask (method: string, address: string, body?: unknown): Promise<AdminAnswer>
   close (): Promise<void>
 }

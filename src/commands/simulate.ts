@@ -1,4 +1,4 @@
-// `gateway simulate`: the simulator by itself, with faults to rehearse.
+// `gateway simulate`: the simulator by itself, with injected faults.
 import { parseArgs } from 'node:util'
 import { print } from './stdout.ts'
 import { directiveTable, UnknownDirective } from '../simulator/faults.ts'
@@ -6,15 +6,15 @@ import { startSimulator, type Simulator, type SimulatorOptions } from '../simula
 import type { RequestRecord } from '../simulator/request-log.ts'
 
 export interface CommandLine {
-  /** a line for the user. @throws {Error} who reads them has gone */
+  /** a line for the user. @throws {Error} the reader has gone */
   print (line: string): void | Promise<void>
-  /** a line about what is wrong */
+  /** a line about an error */
   complain (line: string): void
   /** ends the command */
   readonly signal: AbortSignal
 }
 
-/** Lines that nobody has taken yet; beyond it they are left out. */
+/** Most lines that wait to be read; further ones are dropped. */
 const MOST_WAITING = 1000
 
 const flags = {
@@ -67,7 +67,7 @@ ${directiveTable()}`
 /**
  * Runs until the signal.
  * @returns the exit code
- * @throws {Error} who reads its lines has gone
+ * @throws {Error} the reader of its lines has gone
  */
 export async function simulate (args: readonly string[], commandLine: CommandLine = ofProcess()): Promise<number> {
   const { print, complain, signal } = commandLine
@@ -145,7 +145,7 @@ function toOptions (values: ReturnType<typeof parseArgs<{ options: typeof flags 
     seed: wholeNumber('seed', values.seed),
     imageLinks: values['image-links'],
     ...(values.key === undefined ? {} : { key: values.key }),
-    // It runs for days, and nobody reads its log.
+    // It runs for days, and its request log is not read.
     keepRequests: 0
   }
 }

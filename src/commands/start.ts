@@ -40,7 +40,7 @@ export async function startCommand (
     gateway = await ending.of(startGateway({ file, base, plugins, pluginsUrl, log, output, seat }))
   } catch (error) {
     const { message } = error as Error
-    // A worker's primary says it, or starts it again.
+    // The primary reports a worker's failure, or starts it again.
     if (seat !== undefined) { await seat.failed(message).catch(() => {}) }
     else {
       console.error(error instanceof ConfigError
@@ -57,7 +57,7 @@ export async function startCommand (
 async function attend (gateway: Gateway, ending: Ending, file: string, seat: Seat | undefined): Promise<void> {
   process.on('SIGHUP', () => { gateway.reload() })
   ending.hearSignals()
-  // Last: who reads it may send a signal at once.
+  // Last: a reader of these lines may send a signal at once.
   if (seat === undefined) greet(gateway, file)
   else await seat.listens(gateway.urls, {
     async state () {
@@ -72,7 +72,8 @@ async function attend (gateway: Gateway, ending: Ending, file: string, seat: Sea
 }
 
 /**
- * For whoever looks at a terminal: where things are, and a first request. Goes to standard error, the log to output.
+ * Prints the addresses and a first request, for a person at a terminal. Goes to standard error, because the log goes to
+ * standard output.
  */
 function greet (gateway: Gateway, file: string): void {
   const { urls } = gateway

@@ -1,15 +1,15 @@
-// What a command says on standard output, to the last byte: a slow reader holds the command up, so that nothing piles
-// up in memory and nothing is lost when the process exits.
+// Writes a command's output to standard output, to the last byte: a slow reader holds the command up, so that nothing
+// piles up in memory and nothing is lost when the process exits.
 import { createWriteStream, fstatSync } from 'node:fs'
 import process from 'node:process'
 import type { Writable } from 'node:stream'
 
-/** As a shell counts it when a program dies of SIGPIPE, which Node ignores. */
+/** Exit code of a program that dies of SIGPIPE, which Node ignores. */
 const READER_LEFT = 141
 
-/** What was asked for did not reach its reader. */
+/** The output did not reach its reader. */
 export class UnsaidError extends Error {
-  /** the reader has seen enough, or is dead: there is nobody to be told more */
+  /** true: the reader has closed the pipe, and no message is needed */
   readonly isQuiet: boolean
   readonly exitCode: number
 
@@ -22,15 +22,13 @@ export class UnsaidError extends Error {
 
 let output: Writable | undefined
 
-/**
- * A disk that fills up takes a part of a text, and Node's own stream for files does not look how much that was (26.10).
- */
+/** A disk that fills up takes a part of a text, and Node's own stream for files ignores how much that was (26.10). */
 function openOutput (): Writable {
   const stream = fstatSync(1).isFile() ? createWriteStream('', { fd: 1, autoClose: false }) : process.stdout
-  return stream.on('error', () => {})                         // whoever prints is told
+  return stream.on('error', () => {})                         // `print` rejects
 }
 
-/** In the place of standard output: for tests, which run commands in their own process. */
+/** Replaces standard output, for tests that run commands in their own process. */
 export function printTo (stream: Writable): void {
   output = stream
 }
@@ -43,7 +41,7 @@ export async function print (text: string): Promise<void> {
   })
 }
 
-/** Ends when the system has taken what console.error was given, or nobody reads that any more. */
+/** Ends when the system has taken the output of console.error, or its reader has gone. */
 export async function complained (): Promise<void> {
   const { stderr } = process
   if (stderr.writableLength === 0) return

@@ -1,4 +1,4 @@
-// What is wrong with a configuration, and where.
+// Problems of a configuration, with their places.
 
 export interface Problem {
   readonly file: string
@@ -8,23 +8,20 @@ export interface Problem {
   readonly column: number
   /** such as "/models/0/channels/premium/price" */
   readonly path: string
-  /** what is wrong and what was expected */
+  /** the problem, and what was expected */
   readonly message: string
-  /** what to do, such as "did you mean ...?" */
+  /** the remedy, such as "did you mean ...?" */
   readonly hint?: string
 }
 
-/** `file:line:column path message (hint)`: one line, as editors and terminals make links of it. */
+/** `file:line:column path message (hint)`: one line, in the form that editors and terminals make links of. */
 export function formatProblem (problem: Problem): string {
   const hint = problem.hint === undefined ? '' : ` (${problem.hint})`
   return `${problem.file}:${problem.line}:${problem.column} ` +
     `${problem.path === '' ? '' : problem.path + ' '}${problem.message}${hint}`
 }
 
-/**
- * A part of the configuration that could be read and not be put to use, named by its path: whoever knows the places
- * adds the line.
- */
+/** A part of the configuration that is valid but can't be used, named by its path; the reload adds its line. */
 export class PartError extends Error {
   /** JSON pointer, as in Problem */
   readonly path: string
@@ -38,7 +35,7 @@ export class PartError extends Error {
   }
 }
 
-/** A configuration that cannot be used. Nothing has changed because of it. */
+/** A configuration that can't be used. Nothing has changed because of it. */
 export class ConfigError extends Error {
   readonly problems: readonly Problem[]
 
@@ -49,7 +46,7 @@ export class ConfigError extends Error {
   }
 }
 
-/** As one reads: the main file first, then the others by name, each from top to bottom. */
+/** In reading order: the main file first, then the others by name, each from top to bottom. */
 export function sortProblems (problems: readonly Problem[], main = ''): Problem[] {
   return [...problems].sort((a, b) =>
     Number(b.file === main) - Number(a.file === main) || a.file.localeCompare(b.file) || a.line - b.line ||

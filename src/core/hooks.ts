@@ -82,7 +82,7 @@ export class KeyChains {
 }
 
 /**
- * What is wrong must fail the request: a policy that is left out without a word lets everybody through.
+ * Fails the request for a wrong hook: a policy that is silently left out would let every request through.
  * @throws {TypeError}
  */
 function checkKeyHooks (hooks: unknown, plugin: string, has: (name: string) => boolean): void {

@@ -1,4 +1,4 @@
-// A route as everybody knows it: data. What runs on it is in endpoint.ts and hooks.ts, and only the pipeline sees it.
+// A route as all rooms know it: data. The code that runs on it is in endpoint.ts and hooks.ts, for the pipeline alone.
 import type { ModelKind } from '../config/config.ts'
 import type { Price } from '../money/nanos.ts'
 import type { Style } from './style.ts'

@@ -1,5 +1,5 @@
-// The configuration that is live: loads, compiles, swaps one reference, retires the old one. A configuration that does
-// not load or compile changes nothing.
+// The live configuration: loads, compiles, swaps one reference, retires the old one. A configuration that does not load
+// or compile changes nothing.
 import { emitWarning } from 'node:process'
 import type { Worker } from 'node:worker_threads'
 import type { Logger } from 'pino'
@@ -24,7 +24,7 @@ export interface ConfigStatus extends ConfigState {
   readonly config: Config
 }
 
-/** Its place is that of its part. */
+/** A warning about a part; its position is added. */
 export type PartWarning = Pick<Problem, 'path' | 'message' | 'hint'>
 
 export interface LiveOptions<Live extends Retirable = Snapshot> {
@@ -45,23 +45,20 @@ export interface LiveOptions<Live extends Retirable = Snapshot> {
     userPlugins: ReadonlyMap<string, Plugin>
   ) => Live | Promise<Live>
   /**
-   * What going live changes beside the snapshot, such as the opening balances in the ledger: compiling changes nothing.
-   * Called when nothing else can refuse it; a throw does.
+   * Effects of going live beside the snapshot, such as the opening balances in the ledger; compiling has none. Called
+   * when all other checks have passed; a throw refuses the configuration.
    */
   readonly goLive?: (snapshot: Live) => void | Promise<void>
-  /** What is odd about what has just gone live, beside what stood there before. */
+  /** Warnings about the new configuration, in comparison with the one before. */
   readonly warnings?: (before: Live | undefined, now: Live) => readonly PartWarning[]
-  /** What accounts were credited when they were new, in nano-dollars; undefined: they are new. Absent: nobody knows. */
+  /** The opening credit of an account, in nano-dollars; undefined: the account is new. Absent: credits are unknown. */
   readonly creditedTo?: (account: string) => Nanos | undefined | Promise<Nanos | undefined>
-  /** After every reload, refused or not, and after the start. */
+  /** Called after every reload, refused or not, and after the start. */
   readonly onReload?: (result: ReloadResult) => void
   readonly watch?: WatchOptions
-  /**
-   * how the file becomes a configuration; tests bring their own. Absent: in a thread that is ready when the file comes
-   * to rest
-   */
+  /** loads the configuration; for tests. Absent: a thread does, which is ready when the file comes to rest */
   readonly load?: typeof loadConfig
-  /** how long loading may take, and compiling */
+  /** limit for loading, and for compiling */
   readonly timeoutMs?: number
 }
 
@@ -70,7 +67,7 @@ interface Retirable { retire (): unknown }
 interface Running<Live> {
   readonly snapshot: Live
   readonly generation: number
-  /** as it runs: the parts that need a restart are those of the start */
+  /** the running configuration: parts that need a restart are those of the start */
   readonly config: Config
   readonly digest: string
   readonly secrets: readonly string[]
@@ -83,15 +80,18 @@ interface Pending {
   readonly resolve: (result: ReloadResult) => void
 }
 
-/** A disk that does not answer must not stop a reload either: it is done without its warnings. */
+/**
+ * A disk that does not answer must not stop a reload either: after so many milliseconds it goes on without warnings.
+ */
 const WARNING_MS = 5000
 
 /**
- * Hexadecimal digits that are shown of a hash: enough to tell two configurations apart, too few to look for a secret.
+ * Digits of a hash that are shown, hexadecimal: enough to tell two configurations apart, too few to search for a
+ * secret.
  */
 const SHOWN_HASH = 16
 
-/** A `create` or a connection that never comes to an end must not stop all reloads after it. */
+/** A `create` or a connection that never ends must not stop all later reloads. */
 const TIMEOUT_MS = 30_000
 
 export class LiveConfig<Live extends Retirable = Snapshot> {
@@ -110,7 +110,7 @@ export class LiveConfig<Live extends Retirable = Snapshot> {
     this.#options = options
   }
 
-  /** @throws {ConfigError} it can't be used: nothing is live */
+  /** @throws {ConfigError} the configuration can't be used: none is live */
   async start (): Promise<void> {
     const result = await this.reload('start')
     if (!result.ok) throw new ConfigError(result.problems)
@@ -122,7 +122,7 @@ export class LiveConfig<Live extends Retirable = Snapshot> {
     return this.#running.snapshot
   }
 
-  /** Every file that the configuration was read from: what to watch. */
+  /** Every file that the configuration was read from: the files to watch. */
   files (): readonly string[] {
     return [...this.#stamps.keys()]
   }
@@ -135,7 +135,7 @@ export class LiveConfig<Live extends Retirable = Snapshot> {
     return this.#watcher
   }
 
-  /** Stops watching. What is live stays live. */
+  /** Stops watching. The live configuration stays live. */
   close (): void {
     this.#watcher?.close()
     this.#watcher = undefined
@@ -143,22 +143,22 @@ export class LiveConfig<Live extends Retirable = Snapshot> {
     this.#warmed = undefined
   }
 
-  /** While the files come to rest. */
+  /** Starts a thread while the files come to rest. */
   #warm (): void {
     if (this.#options.load !== undefined) return
     try {
       this.#warmed ??= warmUp(this.#options.pluginsUrl)
     } catch {
-      // no thread now: the reload tries again, and says why
+      // without a thread now: the reload tries again, and reports the reason
     }
   }
 
-  /** The next reload that ends. */
+  /** Ends with the next reload. */
   reloaded (): Promise<ReloadResult> {
     return this.#awaited.promise
   }
 
-  /** One at a time; what is asked for during one is done once, after it. Never rejects. */
+  /** Reloads one at a time; requests during a reload are served by one after it. Never rejects. */
   async reload (reason: ReloadReason): Promise<ReloadResult> {
     if (this.#isReloading) {
       this.#pending ??= { reason, ...Promise.withResolvers<ReloadResult>() }
@@ -209,7 +209,7 @@ export class LiveConfig<Live extends Retirable = Snapshot> {
       ? loaded.config
       : Object.freeze({ ...loaded.config, server: old.config.server, store: old.config.store })
     const { creditedTo } = this.#options
-    // Asked when the store is there: compiling the first configuration opens it.
+    // When the store is open: compiling the first configuration opens it.
     const warn = async (): Promise<
       readonly Problem[]
     > => [...old === undefined ? [] : needsRestart(old.config, loaded), ...creditedTo === undefined
@@ -265,7 +265,10 @@ export class LiveConfig<Live extends Retirable = Snapshot> {
     }
   }
 
-  /** A load that was refused may have stopped before it had seen all files: then the old ones still count. */
+  /**
+   * Notes the files to watch. A refused load may have stopped before it had read all of them: then the old ones still
+   * count.
+   */
   #noteFiles ({ kind, stamps }: LoadResult): void {
     this.#stamps = kind === 'valid' ? new Map(stamps) : new Map([...this.#stamps, ...stamps])
   }
@@ -289,7 +292,7 @@ export class LiveConfig<Live extends Retirable = Snapshot> {
     const facts = { reason: result.reason, generation: result.generation, duration_ms: result.duration_ms }
     try {
       if (result.changed) metrics?.configLive(result.generation, this.#running!.config)
-      // a start that fails is no reload, and says why by itself
+      // a failed start is no reload, and reports itself
       else if (!result.ok && result.reason !== 'start') { metrics?.configRefused() }
       else if (result.ok && result.reason !== 'start') { metrics?.configLive(result.generation, this.#running!.config) }
       for (const warning of result.warnings) { log?.warn(formatProblem(warning)) }
@@ -342,7 +345,7 @@ function notReady (timeoutMs: number): Error {
 }
 
 function retire (snapshot: Retirable): void {
-  // what is live must not suffer from what no longer is
+  // in the background: retiring must not affect the live configuration
   void (async () => {
     await snapshot.retire()
   })().catch((thrown: unknown) => {
@@ -350,7 +353,7 @@ function retire (snapshot: Retirable): void {
   })
 }
 
-/** A plugin's `create` may put its options into what it throws. */
+/** Redacts an error of a plugin's `create`, which may quote its options. */
 function hideSecrets (message: string, { config, secrets: pointers }: ValidLoad): string {
   const options = pointers.map((pointer) => parsePointer(pointer).reduce<unknown>(
     (value, step) => (value as Readonly<Record<string, unknown>> | undefined)?.[step], config
@@ -369,7 +372,7 @@ function hideSecrets (message: string, { config, secrets: pointers }: ValidLoad)
   return secrets.reduce((text, secret) => secret.length < 4 ? text : text.replaceAll(secret, '***'), message)
 }
 
-/** One warning for each value of server: and store: that differs from what runs. */
+/** A warning for each value of server: and store: that differs from the running one. */
 function needsRestart (running: Config, { config, places }: ValidLoad): Problem[] {
   const changed = restartSections.flatMap((name) => differences(running[name], config[name], [name]))
   return sortProblems(changed.map((path) => ({
@@ -380,7 +383,7 @@ function needsRestart (running: Config, { config, places }: ValidLoad): Problem[
 }
 
 /**
- * An opening balance is credited once, ever: what somebody writes there later does nothing. Says nothing where the
+ * Warns of changed opening balances: one is credited once, ever, so a later change has no effect. No warnings where the
  * ledger can't be read.
  */
 async function changedOpenings (
@@ -410,7 +413,7 @@ function differences (a: unknown, b: unknown, path: readonly string[]): (readonl
   return JSON.stringify(a) === JSON.stringify(b) ? [] : [path]
 }
 
-/** A value that went back to its default stands nowhere: then the nearest part above it. */
+/** The position of a value; a value that went back to its default has none: then that of the nearest part above it. */
 function findPlace (path: readonly string[], places: Readonly<Record<string, Place>>): Place {
   for (let end = path.length; end >= 0; end--) {
     const place = places[formatPointer(path.slice(0, end))]

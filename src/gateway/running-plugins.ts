@@ -23,7 +23,7 @@ export class RunningPlugins {
   /**
    * @param plugins one for each item of `config.pipeline`, in its order
    * @param shipped those of them that translate a style of clients run without being named
-   * @throws {PartError} a plugin's `create` did, or returned no hooks; those before it are closed
+   * @throws {PartError} a plugin's `create` threw, or returned no hooks; the plugins before it are closed
    */
   constructor (
     plugins: readonly Plugin[],
@@ -67,7 +67,10 @@ export class RunningPlugins {
   }
 }
 
-/** Of those that gateway.yaml does not name: where other clients' words end, or else before the targets are chosen. */
+/**
+ * The place of translators that gateway.yaml does not name: where other styles are translated, or else before the
+ * targets are chosen.
+ */
 function placeOfTranslators (plugins: readonly Plugin[]): number {
   const provider = (role: Role): number => plugins.findIndex(({ provides }) => provides?.includes(role) === true)
   return [provider('chat-completions'), provider('routing'), plugins.length].find((place) => place !== -1)!
@@ -76,7 +79,7 @@ function placeOfTranslators (plugins: readonly Plugin[]): number {
 const REGISTERED = 'each request is asked to tell it: in onHead or onRequest call'
 const OF_AN_ATTEMPT = 'it is one of an attempt: return it from perAttempt'
 
-/** What is told to plugins, and by no hook of theirs. */
+/** Names that look like hooks and are none, with the right call for each. */
 const ELSEWHERE: Readonly<Record<string, string>> = {
   onFinish: `${REGISTERED} exchange.onFinish((outcome) => { ... })`,
   onSettle: `${REGISTERED} exchange.onSettle((outcome) => { ... })`,
@@ -97,14 +100,14 @@ function create (
   try {
     hooks = plugin.create(options, config, services)
   } catch (cause) {
-    if (cause instanceof PartError) throw cause                // it knows the place better
+    if (cause instanceof PartError) throw cause                // it has a more exact place
     const place = cause instanceof Error ? placeIn(cause.stack ?? '') : undefined
     throw new PartError(path,
       `the plugin ${name} refused its configuration: ${cause instanceof Error ? cause.message : String(cause)}`,
       place && `thrown at ${place.file}:${place.line}:${place.column ?? 1}`, cause)
   }
   if (typeof hooks !== 'object' || hooks === null || 'then' in hooks) {
-    // nobody waits for it: its rejection must not end the process
+    // the promise is ignored: its rejection must not end the process
     if (hooks instanceof Promise) hooks.catch(() => {})
     const found = hooks === null || hooks === undefined
       ? String(hooks)

@@ -1,11 +1,11 @@
-// How a process that serves comes to its end: told by a signal, or by an error that nobody caught. It does come to it.
+// The end of a serving process: by a signal, or by an uncaught error. It ends in any case.
 import type { Logger } from 'pino'
 import type { LogOutput } from '../telemetry/log-output.ts'
 import type { Gateway } from './gateway.ts'
 
-/** Two signals this close together are one. */
+/** Signals within so many milliseconds are one. */
 const SAME_SIGNAL_MS = 500
-/** What an error that nobody caught leaves at least, to end what runs. */
+/** Milliseconds that an uncaught error leaves at least, to end the running requests. */
 const LEAST_MS = 1000
 
 export class Ending {
@@ -19,24 +19,25 @@ export class Ending {
   constructor (log: Logger, output: LogOutput) {
     this.#log = log
     this.#output = output
-    // Nobody may be there to read what is said to people.
+    // Standard error may be closed.
     process.stderr.on('error', () => {})
-    // Also that of a promise which was rejected while nobody waited for it.
+    // Rejections of promises without a handler, too.
     process.on('uncaughtException', (err, origin) => { this.#fail(err, origin) })
   }
 
-  /** @returns what was begun; undefined: an error ended the process meanwhile @throws whatever it did */
+  /** @returns the started gateway; undefined: an error ended the process meanwhile @throws the error of the start */
   async of (starting: Promise<Gateway>): Promise<Gateway | undefined> {
     return this.#gateway = await Promise.race([starting, this.#over.promise.then(() => undefined)])
   }
 
-  /** From now on signals are heard. */
+  /** Handles signals from now on. */
   hearSignals (): void {
     let first: { readonly signal: string, readonly at: number } | undefined
     for (const signal of ['SIGTERM', 'SIGINT'] as const) {
       process.on(signal, () => {
         if (first !== undefined) {
-          // Asked twice: at once. But npm passes a Ctrl-C on that the terminal has sent to us already.
+          // A second signal exits at once. But npm forwards a Ctrl-C that the terminal has sent to this process
+          // already.
           if (signal === first.signal && performance.now() - first.at < SAME_SIGNAL_MS) return
           process.exit(1)
         }
@@ -57,7 +58,7 @@ export class Ending {
     })
   }
 
-  /** When it is over, and as much of the log is written as somebody takes. @returns the exit code */
+  /** Waits for the end, and for the log as far as its reader takes it. @returns the exit code */
   async wait (): Promise<number> {
     await this.#over.promise
     await this.#output.end(this.#patience)
@@ -68,7 +69,10 @@ export class Ending {
     return Math.max(LEAST_MS, this.#gateway?.live.current().config.server.drain_timeout ?? 0)
   }
 
-  /** What state it has left nobody knows: so no more is begun, and what runs is settled while that can be done. */
+  /**
+   * After an uncaught error the state of the process is unknown: no request is admitted any more, and running ones are
+   * settled while that is possible.
+   */
   #fail (err: unknown, origin: string): void {
     this.#log.fatal({ err, origin },
       'nobody caught this error: nothing more is accepted, what runs may end, and then the process does')

@@ -15,7 +15,7 @@ import type { AliasConfig, Config, RouteConfig, StagedModel } from '../config/co
 import { endpointsWith, shippedRoutesWith } from '../config/sections/endpoints.ts'
 import { RunningPlugins } from './running-plugins.ts'
 
-/** Those of the public listener: nobody proves himself there. */
+/** Routes of the public listener, which has no authentication. */
 const publicRoutes: readonly RouteConfig[] = [
   { match: 'GET /api/public/models-info', serve: 'public-models-info', pipeline: [] },
   { match: 'GET /api/public/media-info', serve: 'public-media-info', pipeline: [] },
@@ -27,20 +27,20 @@ export interface Parts {
   readonly generation: number
   /** one for each item of `config.pipeline`, in its order */
   readonly plugins: readonly Plugin[]
-  /** by name: those of them that translate a style run without being named */
+  /** by name; those that translate a style run without being named */
   readonly shipped?: ReadonlyMap<string, Plugin>
   readonly endpoints: Readonly<Record<string, Endpoint>>
   readonly services: GatewayServices
 }
 
-/** What an alias stands for. */
+/** The target of an alias. */
 type AliasStage = Pick<Stage<unknown>, 'from'> & { readonly model: Model }
 
 export class Snapshot implements LeasedSnapshot {
   /** counts up with every configuration that went live: 1, 2, 3 … */
   readonly generation: number
   readonly config: Config
-  /** without the store: exchanges have their ledger, and nothing else of the pipeline moves money */
+  /** without the store: the pipeline moves money only by the ledger of the exchange */
   readonly services: Omit<GatewayServices, 'store'>
   readonly ledger: Ledger
   readonly models: ReadonlyMap<string, Model>
@@ -53,7 +53,7 @@ export class Snapshot implements LeasedSnapshot {
   #leases = 0
   #retired = false
 
-  /** @throws {PartError} a plugin's `create` did, or returned no hooks; nothing is left open */
+  /** @throws {PartError} a plugin's `create` threw, or returned no hooks; nothing is left open */
   constructor ({ config, generation, plugins, shipped, endpoints, services: { store, ...services } }: Parts) {
     this.ledger = store
     this.generation = generation
@@ -76,7 +76,7 @@ export class Snapshot implements LeasedSnapshot {
     }
   }
 
-  /** The model that clients mean by this name at this moment: its id, or an alias. */
+  /** The model of a name at this moment: an id, or an alias. */
   modelOf (name: string): Model | undefined {
     const model = this.models.get(name)
     if (model !== undefined) return model
@@ -84,7 +84,7 @@ export class Snapshot implements LeasedSnapshot {
     return stages && stageAt(stages, this.services.now()).model
   }
 
-  /** For one request; `release` exactly once. */
+  /** Leases the snapshot for one request; `release` exactly once. */
   lease (): this {
     this.#leases++
     return this
@@ -95,14 +95,14 @@ export class Snapshot implements LeasedSnapshot {
     if (this.#retired && this.#leases === 0) void this.#close()
   }
 
-  /** Another snapshot took over: this one closes when its last request ends. */
+  /** Retires the snapshot after another took over: it closes when its last request ends. */
   retire (): void {
     this.#retired = true
     if (this.#leases === 0) void this.#close()
   }
 
   async #close (): Promise<void> {
-    // first, so that no connection stays open because of a plugin that takes for ever
+    // first, so that no connection stays open because of a plugin whose `close` hangs
     for (const upstream of this.upstreams.values()) this.services.upstreams.close(upstream)
     await this.#plugins.close()
   }
@@ -115,7 +115,7 @@ export class Snapshot implements LeasedSnapshot {
     }))
   }
 
-  /** The configuration's own, and below them the shipped ones that it neither replaces nor lacks the plugin for. */
+  /** The configured routes, and below them the shipped ones that are not replaced and whose plugins are configured. */
   #apiRoutes (): RouteConfig[] {
     const own = this.config.routes
     const claimed = new Set(own.map(({ match }) => match))

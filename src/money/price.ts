@@ -1,4 +1,4 @@
-// What a channel's price makes of usage: exact, in nano-dollars. The only place where money is rounded.
+// Computes amounts from usage and a channel's price: exact, in nano-dollars. The only place where money is rounded.
 import { formatPrice, parsePrice, type Nanos, type Price, type Usd } from './nanos.ts'
 import type { Usage } from './usage.ts'
 
@@ -21,15 +21,17 @@ export interface CompiledPrice {
   readonly cache_write_1h: bigint
   readonly output: bigint
   readonly extras: ReadonlyMap<string, bigint>
-  /** the highest rate that a token of input can have, whatever its class */
+  /** the highest rate of a token of input, whatever its class */
   readonly dearestInput: bigint
-  /** `price: free` was written out: what has no rate costs nothing on purpose (src/README.md#no-unpriced) */
+  /** `price: free` was written: usage without a rate is free on purpose (src/README.md#no-unpriced) */
   readonly isFree: boolean
-  /** what the ledger keeps with each charge */
+  /** stored with each charge in the ledger */
   readonly version: string
 }
 
-/** How often what has a price of its own can be used in one answer, or was: by the name of the price in `extras`. */
+/**
+ * Uses in one answer of everything with a price of its own, possible or counted: by the name of the price in `extras`.
+ */
 export type Uses = Readonly<Record<string, number>>
 export const noUses: Uses = Object.freeze({})
 
@@ -80,9 +82,9 @@ export function compilePrice (price: TokenPrice | 'free'): CompiledPrice {
 
 /**
  * The price itself, such as "input=3 output=15 cache_read=0.3 extras.web_search=0.01": US dollars per 1M tokens, extras
- * per use. A class of input that is not named costs what input does. No hash: whoever reads an entry years later has no
- * configuration of that day to look it up in. One price has one version, whatever its spelling, its model and the day
- * from which it holds.
+ * per use. A class of input that is not named costs what input does. Not a hash: a reader of an entry years later has
+ * no configuration of that day to look it up in. One price has one version, whatever its spelling, its model and the
+ * day from which it holds.
  */
 function versionOf (
   { input, output, ...caches }: Readonly<
@@ -96,14 +98,14 @@ function versionOf (
   return parts.map(([name, price]) => `${name}=${formatPrice(price)}`).join(' ')
 }
 
-/** What this usage costs: the exact sum over all classes, rounded once, half up. */
+/** The cost of this usage: the exact sum over all classes, rounded once, half up. */
 export function cost (usage: Usage, price: CompiledPrice): Nanos {
   let sum = inputAmount(usage, price)
   if (usage.output !== 0) sum += BigInt(usage.output) * price.output
   return roundHalfUp(sum + costOfUses(usage.extras, price), UNIT)
 }
 
-/** What input costs before it is rounded, in the unit of the rates. */
+/** The cost of input before rounding, in the unit of the rates. */
 export function inputAmount (usage: Usage, price: CompiledPrice): bigint {
   let sum = 0n
   // Most classes of most answers are zero; a BigInt made and multiplied for nothing is most of the cost.
@@ -114,12 +116,12 @@ export function inputAmount (usage: Usage, price: CompiledPrice): bigint {
   return sum
 }
 
-/** The most that so many tokens of input can cost, likewise. */
+/** The most that so many tokens of input can cost, before rounding, in the unit of the rates. */
 export function dearestAmount (inputTokens: number, price: CompiledPrice): bigint {
   return BigInt(inputTokens) * price.dearestInput
 }
 
-/** In the unit of the rates. */
+/** The cost of uses, in the unit of the rates. */
 function costOfUses (uses: Uses, price: CompiledPrice): bigint {
   let sum = 0n
   for (const name in uses) sum += BigInt(uses[name]!) * (price.extras.get(name) ?? 0n)
@@ -138,12 +140,12 @@ export function worstCase (
   return wholeCost(dearestAmount(inputTokens, price), outputTokens, price, uses)
 }
 
-/** The same where the input is known, or bounded: `input` is an amount before it is rounded. */
+/** The cost of a whole answer whose input is known, or bounded: `input` is an amount before rounding. */
 export function wholeCost (input: bigint, outputTokens: number, price: CompiledPrice, uses: Uses = noUses): Nanos {
   return roundHalfUp(input + BigInt(outputTokens) * price.output + costOfUses(uses, price), UNIT)
 }
 
-/** How many tokens of output so much pays for, beside this input and all uses: as `wholeCost`, the other way round. */
+/** Tokens of output that an amount pays for, beside this input and all uses: the inverse of `wholeCost`. */
 export function outputCovered (nanos: Nanos, input: bigint, price: CompiledPrice, uses: Uses = noUses): number {
   if (price.output === 0n) return Infinity
   const left = nanos * UNIT - input - costOfUses(uses, price)
@@ -156,12 +158,12 @@ export function unpricedExtras (usage: Usage, price: CompiledPrice): readonly st
   return Object.keys(usage.extras).filter((name) => usage.extras[name] !== 0 && !price.extras.has(name))
 }
 
-/** A price per use, such as that of a forward route, as an amount: rounded half up. */
+/** The amount of a price per use, such as that of a forward route: rounded half up. */
 export function flatCost (price: Price): Nanos {
   return roundHalfUp(price, 1000n)
 }
 
-/** As the version of a price per token. */
+/** The version of a price per use, in the form of one per token. */
 export function flatVersion (price: Price): string {
   return price === 0n ? 'free' : `usd=${formatPrice(price)}`
 }

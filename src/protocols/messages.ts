@@ -1,5 +1,5 @@
-// The messages style, and what the core must know of it, because it is the inner language: what commits an answer, what
-// ends it, what it lacks.
+// The messages style, and the core's knowledge of it as the inner language: the events that commit or end an answer,
+// and an answer's missing parts.
 import { GatewayError } from '../errors.ts'
 import { fieldOf } from '../base/json.ts'
 import { SseEvent } from '../core/sse.ts'
@@ -23,9 +23,9 @@ export const messagesStyle: Style = {
     'anthropic-ratelimit-requests-reset': rfc3339(Math.ceil((now + reset) / 1000))
   }),
   outputLimits: ['max_tokens'],
-  // A ping of its own that nobody has asked for would be noise: a client says so in a header.
+  // Off by default: clients ask for the ping with the cost by a header.
   tellsCost: false,
-  // We take one text as well, the vendor takes a list only. In place, as with nulls: nothing is copied.
+  // The vendor takes a list only; a single text is accepted too. Changed in place, as with nulls: nothing is copied.
   mend (body) {
     if (typeof body.stop_sequences === 'string') Object.assign(body, { stop_sequences: [body.stop_sequences] })
   }
@@ -34,7 +34,7 @@ export const messagesStyle: Style = {
 let lastSecond = NaN
 let lastText = ''
 
-/** Many answers have the same second. */
+/** Memoized, because many answers fall into one second. */
 function rfc3339 (second: number): string {
   if (second !== lastSecond) {
     lastSecond = second
@@ -50,7 +50,7 @@ const SAYS_ENOUGH = new Set(['refusal', 'max_tokens', 'stop_sequence', 'pause_tu
 
 interface Piece { readonly type?: unknown, readonly text?: unknown, readonly thinking?: unknown }
 
-/** A content block, or the delta of one. */
+/** Whether a content block, or the delta of one, has content. */
 function saysSomething ({ type, text, thinking }: Piece): boolean {
   switch (type) {
     case 'text':
@@ -60,14 +60,14 @@ function saysSomething ({ type, text, thinking }: Piece): boolean {
     case 'thinking_delta':
       return thinking !== ''
     case 'signature_delta':
-      return false // of thoughts that nobody is shown
+      return false // of thoughts that are not shown
     default:
       return true // a tool call, a search result: the block itself is content
   }
 }
 
 /**
- * What the model has written of a content block, or of the delta of one. The input of a tool is whole in a JSON answer,
+ * The text that the model has written in a content block, or in a delta. The input of a tool is whole in a JSON answer,
  * and empty at the start of a streamed block.
  */
 export function writtenIn (piece: unknown): string {
@@ -77,14 +77,12 @@ export function writtenIn (piece: unknown): string {
   return typeof input !== 'object' || input === null || Object.keys(input).length === 0 ? '' : JSON.stringify(input)
 }
 
-/** Whether a whole answer holds anything; one that does not is a failure (`empty_response`). */
+/** Whether a whole answer has no content, which is a failure (`empty_response`). */
 export function isEmptyReply (body: { readonly content: readonly Piece[], readonly stop_reason?: unknown }): boolean {
   return !body.content.some(saysSomething) && !SAYS_ENOUGH.has(body.stop_reason as string)
 }
 
-/**
- * Whether from this event on the answer is the client's: nothing before it was worth keeping (src/README.md#commit).
- */
+/** Whether this event commits the answer: no event before it had content (src/README.md#commit). */
 export function commits (event: SseEvent): boolean {
   switch (event.event) {
     case 'content_block_delta':
@@ -125,7 +123,7 @@ export function askedVersion (
   return asked
 }
 
-/** Says only that somebody is there. */
+/** An event without content, which only keeps the connection alive. */
 export function isPing (event: SseEvent): boolean {
   return event.event === 'ping'
 }

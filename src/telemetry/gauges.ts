@@ -1,15 +1,15 @@
-// Numbers that somebody else knows, asked for at each scrape.
+// Metrics owned by other parts of the gateway, read at each scrape.
 import { escape, headOf, LIMIT } from './families.ts'
 
-/** A store that does not answer must not take the other metrics with it. */
+/** A store that does not answer must not delay the other metrics. */
 const WATCH_TIMEOUT_MS = 1000
 
-/** A number that somebody else knows; asked for at each scrape. */
+/** The single values, read at each scrape. */
 export type Watched = 'gateway_answer_memory_bytes' | 'gateway_body_memory_bytes' | 'gateway_event_loop_delay_seconds'
   | 'gateway_overloaded' | 'gateway_fleet_processes' | 'gateway_holds_open' | 'gateway_log_dropped_total'
   | 'gateway_outbox_pending' | 'gateway_store_lag_seconds' | 'gateway_store_up' | 'gateway_videos_open'
 
-/** The same for each of many. */
+/** The values with labels, read at each scrape. */
 export type WatchedMany = 'gateway_upstream_breaker_state' | 'gateway_upstream_credential_aside'
   | 'gateway_upstream_queue_depth' | 'gateway_upstream_running'
 
@@ -23,7 +23,7 @@ export interface Gauge {
   readonly help: string
   /** default: gauge */
   readonly type?: 'counter'
-  /** undefined: nobody knows */
+  /** undefined: unknown */
   readonly read: () => number | undefined | Promise<number>
 }
 
@@ -38,7 +38,7 @@ export async function printGauge ({ name, help, type, read }: Gauge): Promise<st
     const value = await Promise.race([read(), late])
     return value === undefined ? '' : `${headOf(name, help, type ?? 'gauge')}${name} ${value}\n`
   } catch {
-    return ''                                     // absent is how Prometheus says "unknown"
+    return ''                                     // Prometheus treats an absent series as unknown
   } finally {
     clearTimeout(timer)
   }
@@ -53,7 +53,7 @@ export const MANY: Readonly<Record<WatchedMany, string>> = {
   gateway_upstream_running: 'Attempts that run at a target.'
 }
 
-/** No more than of other metrics: GET /admin/v1/upstreams has all. */
+/** At most as many series as other metrics have: GET /admin/v1/upstreams has all. */
 export function printMany (name: WatchedMany, help: string, samples: Iterable<Sample>): string {
   const lines: string[] = []
   for (const { labels, value } of samples) {

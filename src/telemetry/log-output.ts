@@ -1,66 +1,65 @@
-// Where the log goes: standard output, whatever it is and whoever reads it. Nothing here waits for a reader, and
-// nothing throws.
+// The log's destination: standard output, whether a file, a pipe or a terminal. No write waits for its reader, and none
+// throws.
 import { fstatSync, write, writeSync } from 'node:fs'
 import { isatty } from 'node:tty'
 import type { DestinationStream } from 'pino'
 import type { LogFormat } from '../config/config.ts'
 import { Pretty } from './pretty-log.ts'
 
-/** A reader that stands still must not fill our memory: beyond it lines are dropped. */
+/** Most bytes that wait for a slow reader: beyond them lines are dropped. */
 const BACKLOG_BYTES = 16 * 1024 * 1024
-/** Lines wait for each other for so long, or until they fill a page. */
+/** Lines are gathered for so long, or until they fill a page. */
 const GATHER_MS = 100
 const PAGE_BYTES = 64 * 1024
-/** A pipe that is full is tried again after so long. */
+/** Milliseconds until a full pipe is tried again. */
 const RETRY_MS = 10
-/** Whoever has taken nothing for so long at our end will not take the rest either. */
+/** Milliseconds at the process's end after which a reader that has taken nothing is given up. */
 const PATIENCE_MS = 1000
 const NEWLINE = 10
 
 export interface LogOutput extends DestinationStream {
-  /** how lines look from now on; until then: auto */
+  /** format of the lines from now on; until it is set: auto */
   format: LogFormat
-  /** lines that could not be written: the disk is full, or nobody reads */
+  /** lines that could not be written: the disk is full, or the pipe is not read */
   readonly dropped: number
-  /** Resolves when all is written, or no more will be. @param patienceMs the longest that it may take */
+  /** Resolves when all is written, or no more will be. @param patienceMs limit in milliseconds */
   end (patienceMs: number): Promise<void>
 }
 
 /**
- * Written in pages. pino's own `minLength` measures all that it holds again at every line (20 µs each), and lines kept
- * as strings are trees of 60 small ones that every garbage collection copies (a fifth of the CPU of a request): so a
- * line becomes bytes at once (both measured). Its own writer waits for ever for a pipe that nobody reads, and ends the
+ * Writes lines in pages. pino's own `minLength` measures its whole buffer at every line (20 µs each), and lines kept as
+ * strings are trees of 60 small ones that every garbage collection copies (a fifth of the CPU of a request): so a line
+ * becomes bytes at once (both measured). Its own writer waits for ever for a pipe that is not read, and ends the
  * process when the disk is full.
  */
 export class StandardOutput implements LogOutput {
   format: LogFormat = 'auto'
   readonly #fd: number
   readonly #isTerminal: boolean
-  /** A write to it never waits: it fails with EAGAIN. */
+  /** true: a write never waits, and fails with EAGAIN */
   readonly #isPipe: boolean
   readonly #pretty: Pretty
-  /** whole lines each, oldest first; the first may be written in part */
+  /** of whole lines, oldest first; the first may be written in part */
   readonly #pages: Buffer[] = []
   #backlog = 0
   #page = Buffer.allocUnsafe(PAGE_BYTES)
   #used = 0
   #gathering: NodeJS.Timeout | undefined
-  /** `performance.now()` of the write that is under way; 0: none is */
+  /** `performance.now()` at the start of the current write; 0: none */
   #writingSince = 0
   #retry: NodeJS.Timeout | undefined
-  /** that was written */
+  /** last byte written */
   #lastByte = NEWLINE
-  /** it was in the middle of a line, whose rest was given up */
+  /** the last write ended in the middle of a line, whose rest was dropped */
   #isTorn = false
   #dropped = 0
-  /** bytes that were taken, and pages that were given up: it grows as long as there is progress */
+  /** bytes taken, and pages dropped: it grows as long as there is progress */
   #progress = 0
 
   constructor (fd: 1 | 2 = 1) {
     this.#fd = fd
     this.#isTerminal = isatty(fd)
-    // Asking for the stream is what makes a pipe one that does not wait. Who else writes to it, such as a plugin, fails
-    // as we do.
+    // Creating the stream makes a pipe non-blocking. Other writers to it, such as plugins, fail like this one.
     const stream = fd === 1 ? process.stdout : process.stderr
     stream.on('error', () => {})
     const kind = fstatSync(fd)
@@ -140,7 +139,7 @@ export class StandardOutput implements LogOutput {
     }
   }
 
-  /** A disk that is slow, or a terminal that is stopped, holds up a thread and not the loop. */
+  /** Writes in the thread pool: a slow disk or a stopped terminal blocks a thread and not the event loop. */
   #writeAside (): void {
     this.#writingSince = performance.now()
     write(this.#fd, this.#pages[0]!, (error, bytes) => {
@@ -160,7 +159,7 @@ export class StandardOutput implements LogOutput {
     else this.#pages[0] = page.subarray(bytes)
   }
 
-  /** Waits where a reader may come; else gives up the page, or what is left of it. */
+  /** Waits where the reader may go on; else drops the page, or the rest of it. */
   #failed ({ code }: NodeJS.ErrnoException): void {
     if (code === 'EAGAIN') {
       this.#retry = setTimeout(() => { this.#retry = undefined; this.#pump() }, RETRY_MS).unref()
@@ -169,21 +168,19 @@ export class StandardOutput implements LogOutput {
     const page = this.#pages.shift()!
     this.#progress++
     this.#backlog -= page.length
-    // One that begins with the end of a line: that line is written.
+    // A page that begins with the end of a line: that line was written.
     this.#dropped += linesIn(page) - (page[0] === NEWLINE ? 1 : 0)
     this.#isTorn = this.#lastByte !== NEWLINE
   }
 
-  /**
-   * The process ends in this turn of the loop. What `end` was asked for before has nothing left to do, or no reader.
-   */
+  /** The process ends in this turn of the loop. A wait in `end` is over, or its reader has gone. */
   #endNow (): void {
     this.#flush()
     if (this.#writingSince !== 0) {
-      // A thread that is stuck in a write would be waited for, for ever.
+      // The exit would wait for ever for a thread that is stuck in a write.
       if (performance.now() - this.#writingSince > PATIENCE_MS) process.kill(process.pid, 'SIGKILL')
       if (this.#isTerminal) return
-      this.#pages.shift()                                     // it is written before the process is gone
+      this.#pages.shift()                                     // it is written before the process exits
     }
     const latest = performance.now() + PATIENCE_MS
     while (this.#pages.length > 0 && performance.now() < latest) {
@@ -197,7 +194,7 @@ export class StandardOutput implements LogOutput {
   }
 }
 
-/** What is waited for without giving way to anything: of a process that ends. */
+/** For a wait that blocks the thread, in a process that ends. */
 const NEVER = new Int32Array(new SharedArrayBuffer(4))
 
 function linesIn (page: Buffer): number {

@@ -1,5 +1,5 @@
-// The log: JSON lines, one per request at its end; never bodies (but the first of what an upstream said with an error),
-// never secrets. And the one place that watches exchanges.
+// The log: JSON lines, one per request at its end; never bodies (except the beginning of an upstream's error), never
+// secrets. And the one place that observes exchanges.
 import { type DestinationStream, type Logger, pino, stdSerializers } from 'pino'
 import type { LogLevel } from '../config/config.ts'
 import type { GatewayError } from '../errors.ts'
@@ -13,7 +13,7 @@ import { StandardOutput } from './log-output.ts'
 import type { Refusals } from './sampled-refusals.ts'
 
 const CLIENT_LENGTH = 120
-/** Nobody should log these. If somebody does, it stays a secret. */
+/** Names that must not be logged; if a plugin logs one, its value stays secret. */
 const CENSORED = new Set(['secret', 'token', 'password', 'authorization', 'x-api-key', 'api-key', 'cookie',
   'set-cookie', 'headers', 'body'])
 const CENSORED_DEPTH = 3
@@ -21,7 +21,7 @@ const CENSORED_DEPTH = 3
 let lastTime = 0
 let lastStamp = ''
 
-/** As pino's own, but many lines have the same millisecond. */
+/** As pino's own, but memoized, because many lines fall into one millisecond. */
 function isoTime (): string {
   const now = Date.now()
   if (now !== lastTime) {
@@ -33,7 +33,7 @@ function isoTime (): string {
 
 /**
  * @param destination default: standard output
- * @param base what every line says
+ * @param base fields of every line
  */
 export function createLogger (
   level: LogLevel,
@@ -64,13 +64,13 @@ function censor <T extends object> (line: T, depth: number): T {
   return (clean as T | undefined) ?? line
 }
 
-/** A copy of an error would lose its message; its serializer comes later. */
+/** Errors are left to their serializer: a copy would lose the message. */
 function isOpen (value: unknown): value is object {
   return typeof value === 'object' && value !== null && !(value instanceof Error)
 }
 
 /**
- * Called for every exchange as soon as it exists: registered first, so told last, when all others have had their say.
+ * Called for every exchange as soon as it exists: registered first, so called last, when all other callbacks have run.
  */
 export function observe (
   exchange: Exchange,
@@ -83,7 +83,7 @@ export function observe (
     conclude(record, exchange, outcome, performance.now())
     metrics.record(record)
     const error = outcome.kind === 'completed' ? undefined : outcome.error
-    // What has failed by a fault of ours has its line, whoever asked.
+    // A failure of the gateway has its line even without a key.
     const isStranger = outcome.kind === 'failed' && outcome.error.status < 500 && record.key_id === undefined &&
       record.attempts === 0
     if (isStranger) {
@@ -96,7 +96,7 @@ export function observe (
 
 function logExchange (log: Logger, record: ExchangeRecord, error: GatewayError | undefined): void {
   const line = lineOf(record, error)
-  // Our own failure: the stack is the first thing that whoever is on call asks for.
+  // A fault of the gateway: its stack is the first thing that an operator needs.
   if (error?.row === 'server_error') log.error({ ...line, err: error.cause ?? error }, 'request')
   else if (error === undefined) log.info(line, 'request')
   else if (refusesUs(error.cause)) log.warn(
@@ -111,7 +111,7 @@ function logExchange (log: Logger, record: ExchangeRecord, error: GatewayError |
   else log.info({ ...line, cause: nameCause(error.cause) }, 'request')
 }
 
-/** One literal without spreads: it has one shape, and is made for every request. What is undefined is not printed. */
+/** One literal without spreads: it has one shape, and is made for every request. Undefined fields are not printed. */
 function lineOf (record: ExchangeRecord, error: GatewayError | undefined): object {
   const { failures, queue_ms, client } = record
   return {
@@ -141,12 +141,12 @@ function lineOf (record: ExchangeRecord, error: GatewayError | undefined): objec
     config_generation: record.config_generation,
     client: client?.slice(0, CLIENT_LENGTH),
     ip: record.ip,
-    // Our own sentence says which field, limit or address it was; what upstreams wrote is in `failures`, scrubbed.
+    // The gateway's message names the field, limit or address; upstreams' messages are in `failures`, redacted.
     reason: error === undefined || error.cause !== undefined ? undefined : error.message
   }
 }
 
-/** What facts and the end say. @param now `performance.now()` at the end */
+/** Adds what the facts and the outcome tell. @param now `performance.now()` at the end */
 function conclude (record: ExchangeRecord, exchange: Exchange, outcome: Outcome, now: number): void {
   record.outcome = outcome.kind
   if (outcome.kind !== 'completed') record.code = outcome.error.code
@@ -167,7 +167,7 @@ function conclude (record: ExchangeRecord, exchange: Exchange, outcome: Outcome,
   record.usage_source = charge?.source
   const { endpoint } = exchange.route
   const served = outcome.kind === 'failed' ? undefined : outcome.served
-  // What the gateway answered by itself was served by nobody, whom it may have asked before.
+  // An answer of the gateway's own has no channel, whichever upstream was asked before.
   const tried = outcome.kind === 'completed' && served === undefined ? undefined : exchange.lastAttempt
   record.channel = tried?.channel
   record.upstream = served?.upstream ?? tried?.upstream ??
@@ -178,14 +178,14 @@ function conclude (record: ExchangeRecord, exchange: Exchange, outcome: Outcome,
   record.own_ms = round(ownTime(record, now))
 }
 
-/** In its own order; the request's id and time are those of the line. */
+/** A failure in the log's field order; the request's id and time are those of the line. */
 function shown ({ upstream, model, credential, cause, said }: FailedAttempt): Omit<FailedAttempt, 'request_id' | 'at'> {
   return { upstream, model, credential, cause, said }
 }
 
 /**
- * From the parsed body (before it we wait for the client) to the first attempt, and from the upstream's last byte to
- * the answer; neither the client's taking of it, nor the wait for a turn. Without an attempt: all after the body.
+ * The gateway's own time: from the parsed body to the first attempt, and from the upstream's last byte to the answer;
+ * without the client's reading and sending, and without waits in a queue. Without an attempt: all after the body.
  */
 function ownTime (record: ExchangeRecord, now: number): number {
   const { started_at, body_at, dispatched_at, first_byte_at, upstream_end_at } = record
@@ -200,7 +200,10 @@ function round (ms: number): number {
   return Math.round(ms * 1000) / 1000
 }
 
-/** A client is told that the provider failed; the operator, that it is not the provider. */
+/**
+ * Whether an upstream refused the operator's credential: the client is told that the provider failed, and the operator
+ * gets the true reason.
+ */
 function refusesUs (cause: unknown): boolean {
   const { kind, status } = (cause ?? {}) as { readonly kind?: unknown, readonly status?: unknown }
   return kind === 'status' && (status === 401 || status === 403)

@@ -1,6 +1,6 @@
 // Metrics for Prometheus. Recording is map lookups and additions: 0.5 µs for a whole request, where prom-client hashes
-// labels for 1 to 3 µs at each of its ten calls. Printing gives way to requests: prom-client's would block the event
-// loop for 0.4 s with 1,000 models (both measured). What it knows about the process is its own.
+// labels for 1 to 3 µs at each of its ten calls. Printing yields to requests: prom-client's would block the event loop
+// for 0.4 s with 1,000 models (both measured). Only the metrics of the process are prom-client's own.
 import { collectDefaultMetrics, Registry } from 'prom-client'
 import type { Config } from '../config/config.ts'
 import { modalities } from '../config/sections/modalities.ts'
@@ -12,18 +12,18 @@ import { type Count, counters, type Distribution, histograms, LIMIT, OTHER } fro
 import { type Gauge, MANY, printGauge, printMany, type Sample, WATCHED, type Watched,
   type WatchedMany } from './gauges.ts'
 
-/** What is counted of an exchange that is over. */
+/** The fields of a finished exchange that metrics count. */
 export type Finished = Readonly<Pick<ExchangeRecord, 'route' | 'status' | 'code' | 'outcome' | 'by' | 'model'
   | 'provider' | 'kind' | 'channel' | 'upstream' | 'stream' | 'nanos' | 'usage' | 'first_byte_ms' | 'duration_ms'
   | 'own_ms'>>
 
 /**
- * How a video task ended. `lost`: its upstream knows it no more; `unknown`: nobody could tell in time. Only the first
- * is charged.
+ * The end of a video task. `lost`: its upstream does not know it any more; `unknown`: no upstream could tell in time.
+ * Only `completed` is charged.
  */
 export type VideoEnd = 'completed' | 'failed' | 'lost' | 'unknown'
 
-/** All of it: what the core counts, and what only this process knows of itself. */
+/** All recording: that of the core, and that of this process. */
 export interface Metrics extends CoreMetrics {
   /** An exchange began; `record` ends it. */
   begin (): void
@@ -44,10 +44,7 @@ export interface Metrics extends CoreMetrics {
 
 const UNKNOWN = 'unknown'
 
-/**
- * Labels that have few values begin with all of them: the first event of a series that is not there yet is none that
- * `increase()` sees.
- */
+/** Labels with few values begin with all of them: `increase()` does not see the first event of a new series. */
 const REJECTIONS = ['admin_token', 'bad_request', 'expectation_failed', 'headers_too_large', 'invalid_request',
   'method_not_allowed', 'not_found', 'overloaded',
   'request_timeout'] as const satisfies readonly (keyof typeof catalogue | 'admin_token' | 'overloaded')[]
@@ -62,7 +59,7 @@ const FIRST_TOKEN_S = [0.001, 0.005, 0.01, 0.02, 0.04, 0.06, 0.08, 0.1, 0.25, 0.
 const TOKENS = [1, 4, 16, 64, 256, 1024, 4096, 16384, 65536, 262144, 1048576, 4194304, 16777216, 67108864]
 const OVERHEAD_S = [0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 1]
 
-/** All that is counted here, in the order in which it is printed. */
+/** All families counted here, in the order in which they are printed. */
 function createFamilies () {
   return {
     requests: counters(
@@ -132,7 +129,7 @@ interface ConfigState {
   liveAt: number
 }
 
-/** What this process knows of itself. */
+/** Gauges of this process. */
 function ownGauges (config: ConfigState, inFlight: () => number): readonly Gauge[] {
   return [
     { name: 'gateway_requests_in_flight', help: 'Requests that have arrived and are not over.', read: inFlight },
@@ -189,7 +186,7 @@ export function createMetrics (now: () => number = Date.now): Metrics {
       if (finished.nanos !== undefined) ofModel.charged.value += Number(finished.nanos)
       if (finished.usage === undefined) return
       const { input, cache_read, cache_write_5m, cache_write_1h, output, extras } = finished.usage
-      if ('image' in extras) return                           // no tokens: they would all be answers of none
+      if ('image' in extras) return                           // without tokens it would count as an empty answer
       ofModel.input.observe(input + cache_read + cache_write_5m + cache_write_1h)
       ofModel.output.observe(output)
       ofModel.classes.input.value += input
@@ -236,7 +233,7 @@ export function createMetrics (now: () => number = Date.now): Metrics {
       attempts.start([names, ATTEMPT_ENDS])
       retries.start([names, [...FAILURES, 'credential']])
       queueRefusals.start([names, ['queue_full', 'queue_timeout']])
-      // Of your own plugins the file is known here, and the name is the label.
+      // A user's own plugin is its file here, and its name is the label.
       hookTimeouts.start([pipeline.flatMap(({ use }) => use.includes('/') ? [] : [use])])
     },
 
@@ -256,10 +253,7 @@ export function createMetrics (now: () => number = Date.now): Metrics {
     }
   }
 
-  /**
-   * Of a plan's attempts those that failed were counted when they did; this is the one that did not, or that the client
-   * left.
-   */
+  /** Counts the attempt that served, or that the client left; failed attempts were counted when they failed. */
   function countServed ({ upstream, channel, outcome, by, code }: Finished): void {
     if (upstream === undefined || channel === undefined) return
     if (outcome === 'completed') { attempts.cell(upstream, 'ok').value++ }
@@ -285,7 +279,7 @@ interface Bundle {
   }
 }
 
-/** The cells that one kind of request counts in, found once. */
+/** The cells of one kind of request, looked up once. */
 class Bundles {
   readonly #families: Families
   readonly #cells = new Map<string, Bundle>()
@@ -330,7 +324,7 @@ class Bundles {
     return made
   }
 
-  /** Forgets those of models that are gone. */
+  /** Forgets the cells of models that are gone. */
   retain (models: ReadonlySet<string>): void {
     for (const [key, { model }] of this.#cells) if (!models.has(model)) this.#cells.delete(key)
   }

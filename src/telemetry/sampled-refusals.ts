@@ -1,12 +1,12 @@
-// Refusals of strangers, who have no key: a line for the first of a kind in a second, and one for how many more there
-// were. Metrics count every one; a line for each would let anybody fill the disk.
+// Log lines for refused requests without a key, sampled: a line for the first of a kind in a second, and one for the
+// number of the others. Metrics count every one; with a line for each, any client could fill the disk.
 import type { Logger } from 'pino'
 
 const WINDOW_MS = 1000
 
 export class Refusals {
   readonly #log: Pick<Logger, 'info'>
-  /** By kind, how many came after the first of this second. */
+  /** number of refusals after the first of this second, by kind */
   readonly #more = new Map<string, { readonly about: object, count: number }>()
   #timer: NodeJS.Timeout | undefined
 
@@ -15,7 +15,7 @@ export class Refusals {
   }
 
   /**
-   * @param about what all of a kind have in common; there must be few
+   * @param about the fields of a kind; there must be few kinds
    * @param write writes the whole line
    */
   note (about: { readonly status: number, readonly code: string, readonly route?: string }, write: () => void): void {
@@ -27,7 +27,7 @@ export class Refusals {
     write()
   }
 
-  /** The second is over. Also at the end of the process: what was counted is told. */
+  /** Writes the numbers at the end of a second, and at the end of the process. */
   tell (): void {
     clearTimeout(this.#timer)
     this.#timer = undefined

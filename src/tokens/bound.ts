@@ -1,38 +1,36 @@
-// How many input tokens a request can have at most, without a tokenizer: that one would be a denial of service on the
-// way in.
+// An upper bound of a request's input tokens, without a tokenizer, which a client could use for a denial of service.
 import type { Blobs } from '../core/large-strings.ts'
 import { isRecord } from '../base/json.ts'
 
-/** Input tokens of one image that is large, as most models scale it down (about 1,568 pixels on the long edge). */
+/** Input tokens of a large image, as most models scale it down (about 1,568 pixels on the long edge). */
 export const IMAGE = 1600
-/** The vendor's newer models scale down to 4,784 only. */
+/** The newer models of the vendor scale down to 4,784 only. */
 const LARGEST_IMAGE = 4800
-/** What the vendor adds of its own: turn markers, and the system prompt that tools bring with them. */
+/** Tokens that the vendor adds: turn markers, and the system prompt of tools. */
 const FRAME = 64
 const TOOLS = 1024
-/** A tool known by its `type` (bash, text editor, computer) has a description that the vendor adds. */
+/** Tokens of the vendor's description of a tool known by its `type` (bash, text editor, computer). */
 const TYPED_TOOL = 1024
-/** Takes the place of a context that is not configured. */
+/** The context of a model without a configured one. */
 export const NO_CONTEXT = 1_000_000
 
-/** The most that a request's input can be, as far as the request shows it. */
+/** The bound of a request's input, as far as the request shows it. */
 export interface InputBound {
   readonly tokens: number
-  /** how many images there are in it, each with its allowance in `tokens` */
+  /** images in it, each with its allowance in `tokens` */
   readonly images: number
 }
 
-/** Tools that run at the client: what they bring into the context comes with the next request, and is counted there. */
+/** Tools that run at the client: their results come with the next request, and are counted there. */
 export const clientTools = /^(?:custom$|bash_|text_editor_|computer_|browser_toolset_|memory_)/
 
 /**
  * The most input tokens that a body in messages style can be billed for: the smaller of the model's context and the
  * UTF-8 bytes of all names and values (a token has at least one byte) plus allowances for media. Base64 of an image is
- * no text. A document (PDF) has no bound in its bytes, a few of them can be a hundred pages: it counts as the whole
- * context. So do tools that run at the vendor, which read pages into the context that nobody has seen yet. Base64 that
- * stayed bytes (large-strings.ts) counts like any text, except in an image. What a vendor counts beyond it is learned
- * from its reports (overheads.ts). Stops at the context, so that its cost is bounded by it, whatever the size of the
- * body.
+ * no text. A document (PDF) has no bound in its bytes, because a few of them can be a hundred pages: it counts as the
+ * whole context. So do tools that run at the vendor, which read unknown pages into the context. Base64 that stayed
+ * bytes (large-strings.ts) counts like any text, except in an image. Tokens that a vendor counts beyond it are learned
+ * from its reports (overheads.ts). Stops at the context, which bounds the time, whatever the size of the body.
  */
 export function boundInput (body: Readonly<Record<string, unknown>>, context = NO_CONTEXT, blobs?: Blobs): InputBound {
   const tools = body['tools']
@@ -51,7 +49,7 @@ export function boundInput (body: Readonly<Record<string, unknown>>, context = N
   return { tokens: Math.min(context, tokens + weight), images }
 }
 
-/** A guess at the input tokens, for a provider that reports none: four bytes a token. */
+/** An estimate of the input tokens, for a provider that reports none: four bytes a token. */
 export function estimateInput (body: Readonly<Record<string, unknown>>, context = NO_CONTEXT): number {
   return Math.min(context, Math.ceil(weigh(body, 4, IMAGE, context).tokens))
 }
@@ -69,9 +67,9 @@ function weigh (
 }
 
 /**
- * Adds up names and values, until `limit` is passed: `tokens` may then be anything above it. Media is looked for where
- * content blocks stand, and nowhere else: the same object inside a tool's input is text to the model, and must not
- * weigh less by calling itself an image.
+ * Adds up names and values, until `limit` is passed: `tokens` may then be anything above it. Media is looked for in
+ * content blocks only: the same object inside a tool's input is text to the model, and must not weigh less by calling
+ * itself an image.
  */
 class Scale implements InputBound {
   tokens = 0
@@ -116,7 +114,7 @@ class Scale implements InputBound {
       this.images++
       this.#addRecord(block, undefined, 'source')
     } else if (block['type'] === 'document' && !isTextSource(block['source'])) this.tokens += this.#limit
-    // Blocks hold blocks: results of tools, what was fetched, documents made of images.
+    // Blocks contain blocks: results of tools, fetched pages, documents made of images.
     else this.#addRecord(block, block['type'] === 'document' ? 'source' : 'content')
   }
 
@@ -147,7 +145,7 @@ class Scale implements InputBound {
   }
 
   #addText (text: string): void {
-    // The length is a lower bound of the bytes: what is over the limit already need not be counted.
+    // The length is a lower bound of the bytes: a text beyond the limit need not be encoded.
     const bytes = text.length / this.#bytesPerToken > this.#limit
       ? text.length
       : Buffer.byteLength(text) + (this.#blobs?.hiddenBytes(text) ?? 0)

@@ -1,18 +1,18 @@
-// What upstreams count beyond the bound of a request's input (bound.ts): chat templates, prompts of their own, images
-// that weigh more than the allowance. Nobody publishes it, so it is learned from what they report, for each model of
-// each upstream: so that holds fit.
+// Tokens that upstreams count beyond the bound of a request's input (bound.ts): chat templates, prompts of their own,
+// images that weigh more than the allowance. They are not published, so they are learned from reports, for each model
+// of each upstream: so that holds fit.
 import { NO_CONTEXT, type InputBound } from './bound.ts'
 import { PerCounter, type Counter } from './counter.ts'
 
-/** What was said twice is kept for so many reports, and as many more at most. */
+/** A confirmed value is kept for so many reports, and for as many more at most. */
 const REPORTS = 100
 
 /**
- * The second largest of the last reports: what two of them said. So a single one that is false raises no hold, and what
- * is reported no more is forgotten.
+ * The second largest of the last reports, which two of them confirm. So a single false report raises no hold, and an
+ * overhead that is reported no more is forgotten.
  */
 class Confirmed {
-  /** of these reports and of those before them, each with the larger first */
+  /** the two largest of these reports and of those before them, each with the larger first */
   #now: readonly [number, number] = [0, 0]
   #before: readonly [number, number] = [0, 0]
   #reports = 0
@@ -35,7 +35,7 @@ class Confirmed {
   }
 }
 
-/** Tokens beyond the bound: of any request, and of each image. */
+/** Tokens beyond the bound: of a request, and of each image. */
 class Overhead {
   readonly text = new Confirmed()
   readonly image = new Confirmed()
@@ -47,7 +47,7 @@ class Overhead {
   }
 }
 
-/** A hold that does not fit yet is extended when its request ends. */
+/** The overheads of all targets. A hold that does not fit yet is extended when its request ends. */
 export class Overheads {
   readonly #learned = new PerCounter<Overhead>()
 
@@ -58,7 +58,7 @@ export class Overheads {
     return Math.min(context, tokens + learned.text.value + images * learned.image.value)
   }
 
-  /** @param reported tokens of input, of all classes, that it has counted for a request of this bound */
+  /** @param reported tokens of input of all classes that the target has counted for a request of this bound */
   learn (counter: Counter, bound: InputBound, reported: number): void {
     let learned = this.#learned.get(counter)
     if (learned === undefined) this.#learned.set(counter, learned = new Overhead())

@@ -1,16 +1,15 @@
-// Estimates how many tokens a text has, by how many characters of each class are in it. One pass; nothing of it is
-// kept.
+// Estimates the tokens of a text from its number of characters of each class. One pass; the text is not kept.
 
-/** Classes of characters that tokenizers treat alike, with how many tokens one of them is at first, and at most. */
+/** Classes of characters that tokenizers treat alike, with the tokens of one character at first, and at most. */
 const CLASSES = [
   /** of ASCII */
   { name: 'letter', start: 1 / 4, most: 3 / 4 },
   { name: 'digit', start: 1 / 2, most: 1 },
-  /** it is part of the word behind it */
+  /** part of the word behind it */
   { name: 'space', start: 1 / 64, most: 3 / 64 },
   /** new lines and control characters too */
   { name: 'punctuation', start: 3 / 4, most: 1 },
-  /** of the two above, the same as the one before it: indentation, lines of dashes */
+  /** of the two above, equal to the character before it: indentation, lines of dashes */
   { name: 'repetition', start: 1 / 32, most: 3 / 32 },
   /** U+0080 to U+07FF: Cyrillic, Greek, Arabic, Hebrew, Latin letters with accents */
   { name: 'two bytes', start: 3 / 8, most: 9 / 8 },
@@ -20,12 +19,12 @@ const CLASSES = [
   { name: 'ideograph', start: 3 / 4, most: 2 }
 ] as const
 
-/** The places of the classes in that list. */
+/** Indexes of the classes in that list. */
 const [LETTER, DIGIT, SPACE, PUNCTUATION] = [0, 1, 2, 3] as const
 const [REPETITION, TWO_BYTES, SYLLABLE, IDEOGRAPH] = [4, 5, 6, 7] as const
 const SPACES: readonly number[] = [9, 13, 32]
 
-/** By code of an ASCII character. */
+/** The class of each ASCII code. */
 const ASCII = Uint8Array.from({ length: 128 }, (_, code) => {
   if ((code >= 65 && code <= 90) || (code >= 97 && code <= 122)) return LETTER
   if (code >= 48 && code <= 57) return DIGIT
@@ -36,25 +35,25 @@ const ASCII = Uint8Array.from({ length: 128 }, (_, code) => {
 export type Rates = readonly number[]
 
 /**
- * A fixed start: within a third of what the vocabularies o200k and cl100k make of English and of code; of other
- * languages between a quarter less than the fewer and a third more than the more (measured,
+ * The rates before any report: within a third of what the vocabularies o200k and cl100k make of English and of code; of
+ * other languages between a quarter less than the fewer and a third more than the more (measured,
  * test/fixtures/token-counts.json).
  */
 export const START_RATES: Rates = CLASSES.map(({ start }) => start)
 /** No tokenizer makes more tokens than there are bytes, so neither does an estimate. */
 export const MOST_RATES: Rates = CLASSES.map(({ most }) => most)
-/** As much below the start as the most is above it at most. */
+/** As far below the start as the most is above it at most. */
 export const LEAST_RATES: Rates = START_RATES.map((rate) => rate / 3)
-/** Tokens that a character is estimated as at most, whatever its class and the rates. */
+/** Most tokens that a character is estimated as, whatever its class and the rates. */
 export const MOST_RATE = Math.max(...MOST_RATES)
 
-/** The characters of a text that arrives in pieces. Depends on the text alone, not on how it was cut. */
+/** Counts the characters of a text that arrives in pieces; the result does not depend on the pieces. */
 export class TextCount {
   readonly #counts: number[]
   /** the last character */
   #last: number
 
-  /** @param before to go on from a copy of it */
+  /** @param before a count to be copied and continued */
   constructor (before?: TextCount) {
     this.#counts = before === undefined ? CLASSES.map(() => 0) : [...before.#counts]
     this.#last = before === undefined ? -1 : before.#last
@@ -72,7 +71,7 @@ export class TextCount {
     this.#last = last
   }
 
-  /** Characters of base64, which nobody has looked at. */
+  /** Counts base64 as letters, unread. */
   addLetters (count: number): void {
     this.#counts[LETTER] = this.#counts[LETTER]! + count
   }
@@ -83,21 +82,21 @@ export class TextCount {
     return weight === 0 ? 0 : Math.max(1, Math.round(weight))
   }
 
-  /** The same with this text, which is not added. */
+  /** The estimate with this text, which is not added. */
   tokensWith (text: string, rates: Rates): number {
     const copy = new TextCount(this)
     copy.add(text)
     return copy.tokens(rates)
   }
 
-  /** The same before it is rounded. */
+  /** The estimate before it is rounded. */
   weigh (rates: Rates): number {
     let weight = 0
     for (let kind = 0; kind < rates.length; kind++) weight += this.#counts[kind]! * rates[kind]!
     return weight
   }
 
-  /** The part of the weight that is of each class. */
+  /** The share of each class in the weight. */
   shares (rates: Rates): readonly number[] {
     const weight = this.weigh(rates)
     return rates.map((rate, kind) => this.#counts[kind]! * rate / weight)

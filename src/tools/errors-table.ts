@@ -1,7 +1,7 @@
-// Prints the catalogue as the table of errors of src/endpoints/README.md. errors.test.ts compares the two.
+// Prints the catalogue as the error table of src/endpoints/README.md. errors.test.ts compares the two.
 import { catalogue, type ErrorCode, GatewayError } from '../errors.ts'
 
-/** Markdown; the rows of the table in the order of their status. `client_closed` is for the log: nobody reads it. */
+/** Markdown; rows in the order of their status. Without `client_closed`, which is only logged. */
 export function errorTable (): string {
   const rows = (Object.keys(catalogue) as ErrorCode[])
     .filter((code) => code !== 'client_closed')

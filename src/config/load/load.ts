@@ -1,5 +1,5 @@
-// Loads gateway.yaml without blocking: a fresh worker reads, parses and validates it. Whatever the worker does, or
-// fails to do, becomes a problem of the configuration, never an unhandled error.
+// Loads gateway.yaml without blocking: a fresh worker reads, parses and validates it. Every failure of the worker
+// becomes a problem of the configuration, never an unhandled error.
 import { extname } from 'node:path'
 import { env as processEnv } from 'node:process'
 import { setImmediate } from 'node:timers/promises'
@@ -13,20 +13,20 @@ export interface LoadOptions {
   /** the module that exports the shipped `plugins` */
   readonly pluginsUrl: string | URL
   readonly env?: Env
-  /** how long reading and checking may take */
+  /** limit for reading and checking */
   readonly timeoutMs?: number
-  /** that measures this; tests bring their own */
+  /** measures that limit; for tests */
   readonly timer?: Timer
   /** milliseconds since the epoch */
   readonly now?: number
-  /** a thread of `warmUp`; used up by this */
+  /** a thread of `warmUp`; this call consumes it */
   readonly warm?: Worker | undefined
 }
 
 export interface Place { readonly file: string, readonly line: number, readonly column: number }
 
 interface Loaded {
-  /** every file that was read or asked for, absolute, with its stamp from before it was */
+  /** every file that was read or looked for, absolute, with its stamp from before the read */
   readonly stamps: ReadonlyMap<string, string>
   readonly files: readonly string[]
 }
@@ -38,11 +38,13 @@ export interface ValidLoad extends Loaded {
   /** deeply frozen */
   readonly config: Config
   readonly warnings: readonly Problem[]
-  /** of all that a reload applies, the code of the user's plugins included: the same digest, nothing to do */
+  /**
+   * of all that a reload applies, the code of the user's plugins included: with the same digest it has nothing to do
+   */
   readonly digest: string
   /** JSON pointers below /pipeline of values that must not be printed */
   readonly secrets: readonly string[]
-  /** by JSON pointer: what needs a restart, and what only a plugin can refuse */
+  /** by JSON pointer: positions of parts that need a restart, or that only a plugin can refuse */
   readonly places: Readonly<Record<string, Place>>
 }
 
@@ -93,13 +95,13 @@ export function startThread (name: string, base: string, workerData: unknown): W
  */
 export function warmUp (pluginsUrl: string | URL): Worker {
   const worker = startThread('./worker', import.meta.url, String(pluginsUrl))
-  // until it has work nobody needs it: neither its death nor its life matters
+  // its errors are reported only once it has work
   worker.on('error', () => {})
   worker.unref()
   return worker
 }
 
-/** @param file as it should be named in problems; relative to the working folder */
+/** @param file name in problems; relative to the working folder */
 export async function loadConfig (
   file: string,
   { pluginsUrl, env = processEnv, timeoutMs, timer, now, warm }: LoadOptions
@@ -122,16 +124,16 @@ export async function loadConfig (
 }
 
 interface Hearing<Answer, Message> {
-  /** as it should be named in problems */
+  /** name in problems */
   readonly file: string
-  /** @returns a thread that has been told what to do */
+  /** @returns a thread with its task */
   readonly start: () => Worker
   readonly timeoutMs?: number | undefined
   readonly timer?: Timer | undefined
   readonly onMessage: (message: Message, resolve: (answer: Answer) => void) => void
 }
 
-/** The answer of a thread; whatever becomes of the thread is a problem of the configuration. Ends it. */
+/** The answer of a thread, which is ended; every failure of the thread is a problem of the configuration. */
 export async function hearThread<Answer, Message = Answer> (
   { file, start, timeoutMs = TIMEOUT_MS, timer = startTimer, onMessage }: Hearing<Answer, Message>
 ): Promise<Answer | InvalidVerdict> {
@@ -161,7 +163,7 @@ export async function hearThread<Answer, Message = Answer> (
   })
   const answer = await promise
   stop()
-  // nobody waits for its end, and it may be far from one
+  // in the background: its end may take long
   worker.terminate().catch(() => {})
   return answer
 }
@@ -170,7 +172,7 @@ function hasEnded (worker: Worker): boolean {
   return worker.threadId === -1
 }
 
-/** The verdict as the main thread uses it: parsed in pieces, frozen. */
+/** The result for the main thread: parsed in pieces, frozen. */
 export async function resultOf (message: Verdict, stamps: ReadonlyMap<string, string>): Promise<LoadResult> {
   const files = [...stamps.keys()]
   if (message.kind === 'invalid') return { ...message, stamps, files }
@@ -187,7 +189,7 @@ export async function resultOf (message: Verdict, stamps: ReadonlyMap<string, st
   return { ...more, config: freeze(config) as unknown as Config, stamps, files }
 }
 
-/** Deep. Objects of JSON only: no cycles. */
+/** Freezes deeply. Objects of JSON only: no cycles. */
 function freeze<T> (value: T): T {
   if (typeof value !== 'object' || value === null) return value
   for (const child of Object.values(value)) if (typeof child === 'object' && !Object.isFrozen(child)) freeze(child)

@@ -1,5 +1,5 @@
 // From the name of a file to a configuration or its problems: every step in order. Blocks, and runs the user's plugins:
-// only for the worker thread (and for tests of what it says).
+// only for the worker thread (and for tests of its messages).
 import { createHash } from 'node:crypto'
 import type { PluginDescriptor } from '../plugin-descriptor.ts'
 import { check, explainSchema } from '../check/check.ts'
@@ -11,7 +11,7 @@ import { readSource, type Source } from '../yaml/read.ts'
 import { stampSync } from './stamp.ts'
 import { hashFiles, loadUserPlugin, PluginError } from './user-plugin.ts'
 
-/** Told of every file that is read or asked for, just before it is. */
+/** Called with every file that is read or looked for, just before. */
 type Note = (path: string, stamp: string) => void
 
 export async function readConfig (input: WorkerInput, note: Note): Promise<Verdict> {
@@ -86,7 +86,7 @@ async function loadOwn (
       reported.push(pointer)
       source.problems.push(problemAt(tree.at, `${pointer}/use`, message, hint))
     }
-    if (tried.has(path)) {                        // twice in the list: a rule says so, if it can be used at all
+    if (tried.has(path)) {                        // listed twice: reported by a rule, if it can be used at all
       if (!plugins.has(path)) reported.push(pointer)
       continue
     }
@@ -112,7 +112,7 @@ async function loadOwn (
 }
 
 function invalid (source: Source, problems: readonly Problem[]): Verdict {
-  // What is odd on a line is the cause of what is wrong there, or, where it is no YAML, on the next one.
+  // An oddity of YAML on a line is the cause of the problem there, or, where the text is no YAML, on the next line.
   const isCaused = ({ file, line }: Problem): boolean =>
     source.oddities.some((odd) =>
       odd.file === file && (odd.line === line || (!source.isWhole && odd.line === line - 1))
@@ -122,7 +122,7 @@ function invalid (source: Source, problems: readonly Problem[]): Verdict {
     problems: sortProblems(causes, source.file.name).map((problem) => hide(problem, source.secretTexts)) }
 }
 
-/** The last defence: what came out of a secret file is in no sentence, whoever wrote the sentence. */
+/** The last defence: the content of a secret file is in no message, whichever rule wrote it. */
 function hide (problem: Problem, secrets: readonly string[]): Problem {
   const clean = (text: string): string =>
     secrets.reduce((left, secret) => secret.length < 4 ? left : left.replaceAll(secret, '***'), text)
@@ -130,7 +130,7 @@ function hide (problem: Problem, secrets: readonly string[]): Problem {
     ...(problem.hint !== undefined && { hint: clean(problem.hint) }) }
 }
 
-/** Where one key of each item of a list or map stands; where the item does, if it is not written there. */
+/** The position of one key in each item of a list or map; that of the item, if the key is not written there. */
 function placesOf (tree: Tree, list: string, key: string): [string, ReturnType<typeof locate>][] {
   return [...tree.children?.get(list)?.children ?? []].map(([index, item]) => [
     formatPointer([list, index, key]),
@@ -138,7 +138,7 @@ function placesOf (tree: Tree, list: string, key: string): [string, ReturnType<t
   ])
 }
 
-/** Where the parts stand of what needs a restart, or what a plugin may refuse. */
+/** The positions of parts that need a restart, or that a plugin may refuse. */
 function placesBelow (tree: Tree, pointer: string): [string, ReturnType<typeof locate>][] {
   const found = findTree(tree, parsePointer(pointer))
   const walk = (here: Tree, path: string): [string, ReturnType<typeof locate>][] => [

@@ -1,4 +1,4 @@
-// What a file looked like at a moment: two equal stamps mean that nobody has touched it in between.
+// The identity of a file's state: two equal stamps mean that the file was not changed in between.
 import { statSync } from 'node:fs'
 import { stat } from 'node:fs/promises'
 
@@ -10,12 +10,12 @@ export interface Stat {
   readonly ctimeNs: bigint
 }
 
-/** dev and ino see a rename over the file or a swapped symlink; ctime sees a write that keeps size and mtime. */
+/** dev and ino show a rename over the file or a swapped symlink; ctime, a write that keeps size and mtime. */
 function print ({ dev, ino, size, mtimeNs, ctimeNs }: Stat): string {
   return `${dev} ${ino} ${size} ${mtimeNs} ${ctimeNs}`
 }
 
-/** A file that cannot be looked at has a stamp too, so that its coming and going are changes. */
+/** A file that can't be read has a stamp too, so that its coming and going are changes. */
 function printError (thrown: unknown): string {
   const code = thrown instanceof Error && 'code' in thrown ? String(thrown.code) : 'unknown'
   return code === 'ENOENT' || code === 'ENOTDIR' ? 'absent' : `unreadable ${code}`

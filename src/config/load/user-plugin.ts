@@ -7,7 +7,7 @@ import { dirname, extname, isAbsolute, resolve as resolvePath } from 'node:path'
 import { fileURLToPath, pathToFileURL } from 'node:url'
 import type { LoadedPlugin } from '../plugin-descriptor.ts'
 
-/** A plugin that cannot be used, with the place in its code where that is known. */
+/** A plugin that can't be used, with the position in its code where that is known. */
 export class PluginError extends Error {
   readonly file: string | undefined
   readonly line: number | undefined
@@ -33,16 +33,16 @@ const LOAD_TIMEOUT_MS = 5000
 /** .ts in a checkout, .js in an installed package */
 const extension = extname(new URL(import.meta.url).pathname)
 const gatewayUrl = new URL(`../../index${extension}`, import.meta.url).href
-/** Our own modules are never loaded twice: a fact is known by its identity. */
+/** The gateway's own modules are never loaded twice: a fact is known by its identity. */
 const gatewayFolder = new URL('../../', import.meta.url).href
 
 type Note = (path: string) => void
-/** by version: who is told which files are loaded */
+/** by version: callbacks for the files that are loaded */
 const notes = new Map<string, Note>()
 /**
- * Which version of a CommonJS file is in the cache of `require`, which knows no queries. One form escapes: a file that
- * is only `module.exports = require('./other.cjs')` gets an unfinished `other` at its second version (Node 26.10 looks
- * for re-exports before it runs the file, and remembers what it found).
+ * The version of a CommonJS file in the cache of `require`, which knows no queries. One form escapes: a file that is
+ * only `module.exports = require('./other.cjs')` gets an unfinished `other` at its second version (Node 26.10 looks for
+ * re-exports before it runs the file, and remembers what it found).
  */
 const required = new Map<string, string>()
 let isHooked = false
@@ -55,7 +55,8 @@ function noteRequired (path: string, version: string): void {
 }
 
 /**
- * Before a version is loaded: `require` looks into its cache before it asks any hook. Who has an old module keeps it.
+ * Called before a version is loaded: `require` looks into its cache before it asks any hook. Modules that hold an old
+ * one keep it.
  */
 function forgetRequired (version: string): void {
   for (const [path, known] of required) {
@@ -103,7 +104,7 @@ function hook (): void {
   })
 }
 
-/** Where a relative import leads now: Node keeps for ever where a symbolic link led, and mounts swap theirs. */
+/** The present target of a relative import: Node keeps for ever where a symbolic link led, and mounts swap theirs. */
 function realSpecifier (specifier: string, parentUrl: string, isRequire: boolean): string {
   if (!/^\.{0,2}\//.test(specifier)) return specifier
   const path = resolvePath(dirname(fileURLToPath(parentUrl)),
@@ -116,11 +117,11 @@ function realPath (path: string): string {
   try {
     return realpathSync(path)
   } catch {
-    return path                                // whoever loads it says what is wrong
+    return path                                // the load reports the error
   }
 }
 
-/** Only what hangs below a plugin has one. */
+/** Only imports below a plugin have a version. */
 function versionOf (url: string | undefined): string | undefined {
   return url?.startsWith('file:') === true && url.includes('v=')
     ? new URL(url).searchParams.get('v') ?? undefined

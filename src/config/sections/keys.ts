@@ -1,4 +1,4 @@
-// accounts and keys: who pays, secrets that are secrets, and limits that limit what they seem to.
+// accounts and keys: payers, strong secrets, and limits that take effect.
 import { formatUsd, MOST_NANOS, parseUsd } from '../../money/nanos.ts'
 import { isTimeZone } from '../../money/calendar.ts'
 import { explainUsd } from '../check/keywords.ts'
@@ -11,7 +11,7 @@ import { choice, flag, id, list, map, type Of, usd } from './schema.ts'
 
 const CHANNELS = ['premium', 'cheap'] as const
 
-/** An empty one would lock everybody out, or nobody: whoever writes it means something else. */
+/** A list that is not empty: an empty one could mean that no value is allowed, or every one. */
 function some<const Item extends object> (description: string, items: Item) {
   return list(description, items, { minItems: 1, uniqueItems: true, hint: 'leave it out to allow all' })
 }
@@ -100,9 +100,9 @@ export function checkKeys (input: RuleInput, report: Report, warn: Report): void
   const models = [...items(value.models, 'models'), ...items(value.aliases, 'aliases')].flatMap(({ item }) =>
     typeof item.id === 'string' ? [item.id] : []
   )
-  /** by entry: a thousand keys may name the same model, and to look for what was meant takes long */
+  /** explanations by entry: a thousand keys may name the same model, and to look for the nearest name takes long */
   const explained = new Map<string, Wrong | undefined>()
-  /** the same of time zones */
+  /** nearest time zones, by entry */
   const meant = new Map<string, string | undefined>()
   const idle = idleSettings(input)
   const identity = providerOf('identity', input)
@@ -117,7 +117,7 @@ export function checkKeys (input: RuleInput, report: Report, warn: Report): void
     const where = [...path, 'secret']
     const secret = text(item.secret, tree, where)
     if (secret !== undefined) {
-      // never the value, nor how much of it is right
+      // never the secret, nor how much of it is right
       if (!secret.startsWith(prefix) || !/^[A-Za-z0-9]{32}$/.test(secret.slice(prefix.length))) {
         report(where, `must be "${prefix}" and 32 letters or digits`, explainSecret(secret, prefix))
       }
@@ -175,7 +175,7 @@ function checkTimeZone (
   }
 }
 
-/** Some write only the city. */
+/** The zone of a city that was written alone. */
 function nearestZone (zone: string): string | undefined {
   const zones = ['UTC', ...Intl.supportedValuesOf('timeZone')]
   const plain = zone.replaceAll(' ', '_')
@@ -183,7 +183,7 @@ function nearestZone (zone: string): string | undefined {
   return near === undefined ? undefined : `did you mean "${near}"?`
 }
 
-/** The prefix of key secrets is an option of the plugin that knows clients by them. */
+/** The prefix of key secrets, an option of the plugin that provides identity. */
 function keyPrefix (input: RuleInput): string {
   const identity = providerOf('identity', input)
   const found = items(input.value.pipeline, 'pipeline').find(({ item }) => item.use === identity)
@@ -201,7 +201,7 @@ function explainSecret (secret: string, prefix: string): string {
     : `it has ${length} characters after ${prefix}`
 }
 
-/** What limits a key and is looked at by no plugin leaves it without that limit. */
+/** Settings of keys that no plugin enforces: the key is without that limit. */
 function idleSettings ({ value, plugins }: RuleInput): [setting: string, plugin: string][] {
   if (!Array.isArray(value.pipeline)) return []
   const used = new Set(items(value.pipeline, 'pipeline').map(({ item }) => item.use))
@@ -227,7 +227,10 @@ function explainModels (entry: string, models: readonly string[]): Wrong | undef
     hint: near === undefined ? suggest(entry, models) : `did you mean "${near}*"?` }
 }
 
-/** A browser sends one spelling of each origin, and it is compared letter by letter: any other would let nobody in. */
+/**
+ * Checks that origins are in the one spelling that browsers send: they are compared letter by letter, so any other
+ * would refuse every browser.
+ */
 function checkOrigins (list: unknown, tree: Tree, path: Path, report: Report): void {
   for (const { entry, here, shown } of texts(list, tree, path)) {
     const spelled = URL.canParse(entry) ? originOf(new URL(entry)) : undefined
@@ -237,7 +240,7 @@ function checkOrigins (list: unknown, tree: Tree, path: Path, report: Report): v
   }
 }
 
-/** `URL` knows the origin of web pages only; extensions and apps have one too. */
+/** The origin of extensions and apps too: `URL` knows that of web pages only. */
 function originOf ({ origin, protocol, host }: URL): string | undefined {
   return origin !== 'null' ? origin : host === '' ? undefined : `${protocol}//${host}`
 }

@@ -1,18 +1,20 @@
-// What models give: one table, and nothing else. What is sold, asked and repeated otherwise because of it asks here.
+// The modalities of models, as one table: all differences in how they are sold, called and retried are columns of it.
 
 export const kinds = ['text', 'image', 'video'] as const
 export type ModelKind = typeof kinds[number]
 
-/** What is sold by the piece, and not by tokens. */
+/** Modalities that are sold by the piece, and not by tokens. */
 export interface Item {
-  /** the field of a row of prices, and that of the other items */
+  /** the price field of its rows, and that of the other item */
   readonly unit: 'usd' | 'usd_per_second'
   readonly otherUnit: 'usd' | 'usd_per_second'
-  /** the field in the public list of prices */
+  /** its field in the public price list */
   readonly publicUnit: string
-  /** what changes a vendor's charge: a model without such a parameter is not sold with it (src/README.md#variants) */
+  /**
+   * fields that change a vendor's charge: a model without such a parameter is not sold with it (src/README.md#variants)
+   */
   readonly pricedFields: readonly string[]
-  /** for sentences: of the price, what it is for, a sample of a list, and how to pay less */
+  /** for messages: the price, what it is for, a sample of a list, and how to pay less */
   readonly each: string
   readonly price: string
   readonly sample: string
@@ -20,15 +22,15 @@ export interface Item {
 }
 
 export interface Modality {
-  /** for sentences */
+  /** for messages */
   readonly article: string
-  /** where it is asked, for sentences */
+  /** its endpoints, for messages */
   readonly addresses: string
-  /** in metrics: OpenTelemetry's name, which has none for images and videos */
+  /** OpenTelemetry's name for metrics; it has none for images and videos */
   readonly operation: string
   /** absent: sold by tokens */
   readonly item?: Item
-  /** Its upstream works on it when the request is over, whoever is there to hear of it. */
+  /** true: the upstream works on it after the request, and whether or not the client is still there */
   readonly isTask?: true
 }
 
@@ -63,7 +65,7 @@ export const modalities: Readonly<Record<ModelKind, Modality>> = {
   }
 }
 
-/** @param kind as it is written; undefined: there is none of this name */
+/** @param kind as written in gateway.yaml; undefined: unknown */
 export function modalityOf (kind: unknown): Modality | undefined {
   return kinds.includes(kind as ModelKind) ? modalities[kind as ModelKind] : undefined
 }
@@ -73,6 +75,6 @@ export function isSoldByTokens (kind: unknown): boolean {
   return modality !== undefined && modality.item === undefined
 }
 
-/** Fields of a model in gateway.yaml that say something about text models only. */
+/** Fields of a model in gateway.yaml that only text models have. */
 export const textFields = ['context', 'max_output', 'default_max_tokens', 'sampling', 'thinking',
   'structured_outputs'] as const

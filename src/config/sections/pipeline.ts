@@ -17,11 +17,12 @@ export interface PipelineItem {
   readonly version?: string
 }
 
-/** Written by the core, not by a plugin (core/facts.ts). */
+/** Facts written by the core, not by a plugin (core/facts.ts). */
 export const CORE_FACTS = ['body', 'model']
 
 /**
- * A name that is not quite one counts as the plugin that was meant: that it is wrong is said where it stands, and once.
+ * The plugins of the pipeline. A misspelt name counts as the plugin that was meant: the mistake is reported once, where
+ * it stands.
  */
 export function pluginsInOrder (
   { value, plugins }: RuleInput
@@ -37,9 +38,7 @@ export function pluginsInOrder (
   })
 }
 
-/**
- * Some of the pipeline could not be loaded, or is not known: what it would write, and how it is called, nobody knows.
- */
+/** Whether a plugin could not be loaded, or is unknown: then its facts and its roles are unknown too. */
 export function hasUnknown (input: RuleInput): boolean {
   return Array.isArray(input.value.pipeline) && pluginsInOrder(input).length < input.value.pipeline.length
 }
@@ -73,7 +72,9 @@ export function checkPipeline (input: RuleInput, report: Report, warn: Report): 
   for (const { plugin, path } of list) {
     if (names.get(plugin.name) === path) checkOptions(plugin, path, input, report, warn)
   }
-  /** who is missed, or what, where nobody is known who writes it: said where it is missed first */
+  /**
+   * facts and roles that are missed, without a known plugin that provides them: reported where they are missed first
+   */
   const missed = new Set<string>()
   for (const [index, { plugin, path }] of list.entries()) {
     if (names.get(plugin.name) !== path) continue
@@ -94,7 +95,7 @@ export function checkPipeline (input: RuleInput, report: Report, warn: Report): 
   }
 }
 
-/** What has a price must be charged for. */
+/** Checks that prices are charged. */
 function checkBilling (input: RuleInput, used: readonly PluginDescriptor[], report: Report): void {
   const { value, plugins } = input
   const bills = ({ provides }: PluginDescriptor): boolean => provides?.includes('billing') === true
@@ -109,7 +110,7 @@ function checkBilling (input: RuleInput, used: readonly PluginDescriptor[], repo
     `add ${meter} below ${providerOf('routing', input)}`)
 }
 
-/** What the plugin itself says of its options, and of the configuration. */
+/** Runs the plugin's own checks of its options, and of the configuration. */
 function checkOptions (plugin: PluginDescriptor, use: Path, { value }: RuleInput, report: Report, warn: Report): void {
   const path = [...use.slice(0, -1), 'with']
   const written = at(items(value.pipeline, 'pipeline').find((one) => one.path[1] === use[1])?.item, 'with')

@@ -1,4 +1,4 @@
-// prices: those that follow each other must do so in time, and one of them must hold already.
+// prices: successive prices must be in the order of time, and one must hold already.
 import { formatPrice, parsePrice } from '../../money/nanos.ts'
 import { isSoldByTokens, modalityOf } from './modalities.ts'
 import { explainUsd } from '../check/keywords.ts'
@@ -28,7 +28,7 @@ const priceRow = map('A variant of an image or video model, and what it costs.',
   usd_per_second: price('US dollars per second of video.')
 })
 
-/** Of prices that follow each other. Only the first may be without `from`, and may be "free": see checkPriceList. */
+/** One of successive prices. Only the first may be without `from`, and may be "free": see checkPriceList. */
 const stagedPrice = map('US dollars per 1M tokens, from a day or an instant on.', {
   from: instant(
     'When it begins to hold, without a reload: a day (midnight in UTC), or an instant with its zone; absent, in the ' +
@@ -53,7 +53,7 @@ const priceList = {
   }
 }
 
-/** Not anyOf: a value is converted in the one branch that fits, and there is one sentence when none does. */
+/** Not anyOf: a value is converted in the one branch that fits, and a value that fits none gets one message. */
 export function freeOr<Prices extends object> (
   description: string, prices: Prices, expected = '"free" or a map of prices'
 ) {
@@ -66,7 +66,7 @@ export function freeOr<Prices extends object> (
 const PRICE_FORMS = '"free", a map of prices per 1M tokens, a list of such prices with "from", ' +
   'or a list of prices per image or second'
 
-/** Which of the forms fits the model's kind is for a rule to say: one sentence that names the kind (checkVariants). */
+/** Which of the forms fits the model's kind is checked by a rule, whose one message names the kind (checkVariants). */
 export const channelPrice = typed<'free' | Of<typeof tokenPrice> | readonly ('free' | Of<typeof stagedPrice>)[]>({
   ...freeOr(
     'A text model: US dollars per 1M tokens, or a list of such prices that follow each other. ' +
@@ -74,7 +74,9 @@ export const channelPrice = typed<'free' | Of<typeof tokenPrice> | readonly ('fr
   else: { if: { type: 'array' }, then: priceList, else: { ...tokenPrice, expected: PRICE_FORMS } }
 })
 
-/** As typed, of a text model; that of the others is read through `itemPriceOf` (money/item-price.ts). */
+/**
+ * The typed form is that of a text model; prices of other kinds are read through `itemPriceOf` (money/item-price.ts).
+ */
 export type ChannelPrice = Of<typeof channelPrice>
 
 const words: StageWords = {
@@ -88,7 +90,7 @@ const words: StageWords = {
 }
 
 /**
- * The rows of an image or video model are no such list (variants.ts).
+ * Checks successive prices; the rows of an image or video model are another kind of list (variants.ts).
  * @param now milliseconds since the epoch
  */
 export function checkPriceList (
@@ -117,8 +119,8 @@ export function checkPriceList (
 }
 
 /**
- * US dollars per 1M tokens; the cheapest that anybody asks for is a cent. What is written per token is a millionth of
- * what was meant.
+ * Prices below these get a warning, in US dollars per 1M tokens: vendors' lowest is a cent, and a price written per
+ * token is a millionth of it.
  */
 const CHEAPEST = { input: 0.001, output: 0.001, cache_read: 0.0001, cache_write: 0.0001, cache_write_5m: 0.0001,
   cache_write_1h: 0.0001 } as const

@@ -6,7 +6,7 @@ import { quote } from '../check/messages.ts'
 import { suggest } from '../check/suggest.ts'
 import { at, type Report, type RuleInput, text } from './input.ts'
 
-/** Fields of a request that have a meaning of their own, so that no price can hang on them. */
+/** Fields of a request with a meaning of their own, on which no price can depend. */
 const RESERVED = ['model', 'prompt', 'n', 'image', 'images', 'mask', 'response_format', 'stream', 'partial_images',
   'user', 'input_reference']
 
@@ -37,7 +37,7 @@ export function checkVariants (
   if (rows !== undefined) checkSold(path, parameters, rows, report, warn)
 }
 
-/** Who answers must be able to give what is sold. */
+/** Checks that the upstreams of a model speak a dialect of its modality. */
 function checkDialects (
   kind: ModelKind,
   { article }: Modality,
@@ -122,8 +122,8 @@ function checkParameters (item: Record<string, unknown>, path: Path, { tree }: R
 type Variant = ReadonlyMap<string, string>
 
 /**
- * @returns the variants of all channels, or undefined where they can't be judged: something else is wrong with them, or
- * they are free
+ * @returns the variants of all channels, or undefined where they can't be judged: they have another mistake, or are
+ * free
  */
 function checkPrices (
   article: string,
@@ -173,7 +173,7 @@ function checkPrices (
   return isWhole ? all : undefined
 }
 
-/** What is sold by the second must say how many there are. */
+/** Checks that a price by the second has a parameter with the number of seconds. */
 function checkSeconds (path: Path, parameters: Parameters, report: Report): void {
   const seconds = parameters.get('seconds')
   if (seconds === undefined) {
@@ -205,8 +205,10 @@ function checkWhen (when: unknown, row: Path, parameters: Parameters, { tree }: 
   return variant
 }
 
-/** A value that nobody sells is a promise that no request can have; a routable model has a price
- * (src/README.md#no-unpriced). */
+/**
+ * Checks that each value of a parameter is sold, or no request could use it; a routable model has a price
+ * (src/README.md#no-unpriced).
+ */
 function checkSold (path: Path, parameters: Parameters, rows: readonly Variant[], report: Report, warn: Report): void {
   for (const [name, { values }] of parameters) {
     for (const [index, value] of values.entries()) {

@@ -1,5 +1,5 @@
-// Text lines in pages of bytes: a ledger of millions of entries that the garbage collector does not look at. As
-// objects, the entries of 200,000 requests made each full collection stop everybody's streams for 50 ms (measured).
+// Text lines in pages of bytes: a ledger of millions of entries that the garbage collector need not scan. As objects,
+// the entries of 200,000 requests made each full collection block all streams for 50 ms (measured).
 
 const PAGE_BYTES = 256 * 1024
 
