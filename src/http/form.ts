@@ -17,10 +17,10 @@ const MOST_FIELDS = 100
 const MOST_FILES = 32
 /** Bytes of a text field: a prompt has at most 32,000 characters. */
 const FIELD_BYTES = 256 * 1024
-/** Of the head of a part. */
+/** Header lines of a part. */
 const MOST_HEADERS = 32
 
-/** Fields that are no text in JSON: in a form everything is. */
+/** Fields that are no text in JSON, whereas all fields of a form are. */
 const NUMBERS = new Set(['n', 'partial_images', 'output_compression'])
 const FLAGS = new Set(['stream'])
 
@@ -29,9 +29,10 @@ export function isForm (req: IncomingMessage): boolean {
 }
 
 /**
- * Files are in the body as `Upload`, under their fields: always in a list, except where a field is an object's
- * (`name[key]`). They are removed when the exchange is over, however it ends. Memory is taken for what is not on disk.
- * @throws {GatewayError} request_too_large, bad_request, request_timeout, queue_full; the reason of an abort
+ * Reads the form into `body`. Files are in it as `Upload`, under their fields: always in a list, except where a field
+ * is an object's (`name[key]`). They are removed when the exchange is over, however it ends. Memory is taken for the
+ * parts that are not on disk.
+ * @throws {GatewayError} request_too_large, bad_request, request_timeout, queue_full; the abort reason
  */
 export async function readForm (
   req: IncomingMessage,
@@ -50,11 +51,11 @@ export async function readForm (
   return reader.body
 }
 
-/** One form: it is over with its last byte, or with the first thing that is wrong. */
+/** Reads one form, which ends with its last byte or its first error. */
 class FormReader {
   readonly #req: IncomingMessage
   readonly #decoder: Transform | undefined
-  /** decompressed */
+  /** the decompressed body */
   readonly #source: Readable
   readonly #parser: BusboyInstance
   readonly #limits: BodyLimits
@@ -63,7 +64,7 @@ class FormReader {
   readonly #end = Promise.withResolvers<void>()
   readonly #form = new Form()
   readonly #uploads: Upload[] = []
-  /** files that have not come to their end */
+  /** files whose end has not come */
   readonly #open = new Set<BusboyFileStream>()
   readonly #written: Promise<void>[] = []
   /** bytes on the wire */
@@ -72,11 +73,11 @@ class FormReader {
   #size = 0
   /** characters of text fields and their names */
   #text = 0
-  /** bytes of memory that were taken */
+  /** bytes taken from the memory for bodies */
   #held = 0
   #isOver = false
   #idle: NodeJS.Timeout | undefined
-  /** of what a form comes from */
+  /** removes the listener for the exchange's abort */
   #unlisten: (() => void) | undefined
 
   /** @throws {GatewayError} bad_request: no boundary */
@@ -187,7 +188,7 @@ class FormReader {
   }
 
   #addFile (name: string | undefined, stream: BusboyFileStream, upload: Upload): void {
-    // Errors of the parser reach each open file too; the parser's own are reported.
+    // Errors of the parser reach each open file too; the parser's own event reports them.
     stream.on('error', () => {})
     if (this.#isOver) { stream.resume(); return }
     this.#open.add(stream)
@@ -200,8 +201,8 @@ class FormReader {
   }
 
   /**
-   * Memory for what is in it now. Not when the form is over: then its end gives back what was taken, and a file that is
-   * still written changes nothing of that.
+   * Takes or gives back memory for the form's present size. Not after its end, which gives back all of it: a file that
+   * is still being written changes nothing.
    */
   #hold (): void {
     if (this.#isOver) return
@@ -225,7 +226,7 @@ class FormReader {
     if (this.#decoder !== undefined) { this.#req.unpipe(this.#decoder); this.#decoder.destroy() }
     this.#parser.on('error', () => {}).destroy()
     for (const stream of this.#open) stream.destroy()
-    this.#req.resume()                                        // what still comes is thrown away
+    this.#req.resume()                                        // discards the rest
     this.#end.reject(error)
   }
 
@@ -261,20 +262,20 @@ function createParser (req: IncomingMessage): BusboyInstance {
   }
 }
 
-/** What Busboy (3.2) has within, and its types do not tell. */
+/** Private parts of Busboy (3.2) without types. */
 interface Within {
   readonly _parser: { readonly parser: Dicer }
 }
 
 /**
- * Busboy tells nobody of the parts that it skips, because it can't read their heads: no field of a client may be lost.
+ * Fails on parts that Busboy would silently skip, because it can't read their heads: no field of a client may be lost.
  */
 function listenWithin (parser: BusboyInstance, fail: (error: GatewayError) => void): void {
   const inner = (parser as unknown as Within)._parser.parser
   let headless = 0
   inner.on('part', (part: Readable) => {
     headless++
-    // Behind Busboy's own listener, which takes the data of what it does not skip.
+    // After Busboy's own listener, which reads the data of parts that it does not skip.
     part.once('header', () => { if (part.listenerCount('data') > 0) headless--; else fail(unnamed()) })
   })
   inner.on('finish', () => { if (headless > 0) fail(unnamed()) })
@@ -294,14 +295,14 @@ function unreadable (cause: unknown): GatewayError {
   })
 }
 
-/** The parser's types say that every part has a name; it passes those on that have none. */
+/** Parts without a name are passed on by the parser, though its types say that each has one. */
 function unnamed (): GatewayError {
   return new GatewayError('bad_request', {
     message: 'A part of the form has no name. Give each one: Content-Disposition: form-data; name="…".'
   })
 }
 
-/** The parser waits while a chunk is written: so no more than that is ever read ahead. */
+/** Fills an upload. The parser waits while a chunk is written, so no more than one chunk is read ahead. */
 async function fill (upload: Upload, stream: Readable, changed: () => void): Promise<void> {
   for await (const chunk of stream as AsyncIterable<Buffer>) {
     await upload.add(chunk)

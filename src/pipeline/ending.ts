@@ -1,4 +1,4 @@
-// How an exchange ends: settled first, then told to the client, in the stream where one has begun.
+// The end of an exchange: settled first, then sent to the client, in the stream where one has begun.
 import type { Client } from './client.ts'
 import { encode } from './encode-reply.ts'
 import { type GatewayError, toGatewayError } from '../errors.ts'
@@ -20,7 +20,10 @@ export function interrupted (
   return served === undefined ? { kind: 'failed', error } : { kind: 'interrupted', served, by, error }
 }
 
-/** Nothing was committed: gives back what was held, then tells the client, in the stream if its head is out. */
+/**
+ * Ends an uncommitted exchange: gives back the hold, then sends the client the error, in the stream if its head was
+ * sent.
+ */
 export async function fail (
   exchange: Routed,
   client: Client,
@@ -35,12 +38,12 @@ export async function fail (
     if (client.isStreaming) await client.endStream(shaped.events)
     else if (!client.hasHead) await client.json(shaped)
   } catch {
-    // The client left while it was told: the outcome stays what it was.
+    // The client left during the write: the outcome stays what it was.
   }
   return outcome
 }
 
-/** Tells whoever asked how the answer ends. A callback that never ends has failed: it can't hang a request. */
+/** Settles an exchange. A callback that never ends counts as failed, so it can't hang a request. */
 export function settle (exchange: Routed, outcome: Outcome): Awaitable<void> {
   const fail = (thrown: unknown): never => {
     exchange.hasSettleFailed = true
@@ -54,7 +57,7 @@ export function settle (exchange: Routed, outcome: Outcome): Awaitable<void> {
   }
 }
 
-/** Where it did not end well the client must be told whatever that throws. */
+/** Settles a failed or interrupted exchange, of which the client must be told even if a callback throws. */
 export async function settleAnyway (exchange: Routed, outcome: Outcome): Promise<void> {
   try {
     await settle(exchange, outcome)
@@ -64,7 +67,7 @@ export async function settleAnyway (exchange: Routed, outcome: Outcome): Promise
   }
 }
 
-/** Asks the plugins from the client's side inward; the core's own shape can't throw. */
+/** Shapes an error by the plugins, from the client's side inward; the core's own shape can't throw. */
 export function shape (error: GatewayError, exchange: Routed, outcome: Outcome): ErrorReply {
   for (const { plugin, call } of exchange.route.hooks.onError) {
     try {

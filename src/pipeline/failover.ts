@@ -1,5 +1,5 @@
-// Which target is asked when: the only place that knows. First each of the plan once, then again those that may do
-// better in a moment. An attempt that failed before its commit costs nothing, so the client hears of the last one only.
+// Failover: the order in which targets are asked. First each attempt of the plan once, then again those that may
+// succeed soon. An attempt that failed before its commit costs nothing, so the client gets only the last error.
 import { type Answer, tryAttempt } from './attempt.ts'
 import type { RetriesConfig } from '../config/config.ts'
 import { modalities, type Modality } from '../config/sections/modalities.ts'
@@ -13,27 +13,27 @@ import type { Upstream } from '../core/upstream.ts'
 import { type Upstreams, upstreamsOf } from '../upstream/pool.ts'
 import { pause } from '../core/queue-time.ts'
 
-/** What has become of one attempt of the plan. */
+/** The state of one attempt of the plan. */
 interface Candidate {
   readonly attempt: Attempt
   readonly upstream: Upstream
-  /** `unasked`: its turn has not come, or it waits for its target; `over`: it would not help to ask it again */
+  /** `unasked`: not asked yet, or waiting for its target; `over`: asking it again would not help */
   state: 'unasked' | 'failed' | 'over'
-  /** keys of the credentials that it was asked with in this round */
+  /** keys of the credentials used in this round */
   readonly tried: Set<string>
-  /** how often it was asked again, or is about to be */
+  /** repetitions so far, with the one about to begin */
   repetitions: number
-  /** it has failed by its target's fault: that counts once */
+  /** a failure of this exchange was the target's fault: that counts once */
   isBlamed: boolean
-  /** row of the catalogue */
+  /** row of the catalogue of its last error */
   reason: string
-  /** milliseconds that were spent on waiting for it to recover */
+  /** milliseconds that were spent on waiting for its recovery */
   waitedMs: number
-  /** how often another exchange was faster when it had recovered */
+  /** times that another exchange took the recovered target first */
   lostRaces: number
 }
 
-/** So that a walk ends, whatever becomes of the targets while it waits for places. */
+/** Ends the walk, whatever the targets do while it waits for places. */
 const MOST_LOST_RACES = 10
 
 /**
@@ -51,7 +51,7 @@ class Walk {
   readonly #health: Upstreams['health']
   readonly #queues: Upstreams['queues']
   readonly #candidates: readonly Candidate[]
-  /** what the client hears if nothing helps */
+  /** the error if no attempt succeeds */
   #last: unknown
 
   constructor (exchange: Routed) {
@@ -91,8 +91,8 @@ class Walk {
   }
 
   /**
-   * In the order of the plan, but of a channel those first that need not wait for a place: another channel has another
-   * price.
+   * The next attempt in the order of the plan, but within a channel those first that need not wait for a place. Not
+   * across channels, because another channel has another price.
    */
   #nextUnasked (): Candidate | undefined {
     const open = this.#candidates.filter(({ state, lostRaces, attempt, upstream }) =>
@@ -104,7 +104,7 @@ class Walk {
     ) ?? first
   }
 
-  /** Of those that may help after all, if one can be waited for. @returns with milliseconds */
+  /** The candidate that may be asked again soonest, if it is soon enough. @returns wait in milliseconds */
   #soonest (): { readonly candidate: Candidate, readonly wait: number } | undefined {
     let found: { readonly candidate: Candidate, readonly wait: number } | undefined
     for (const candidate of this.#candidates) {
@@ -119,7 +119,10 @@ class Walk {
     return found
   }
 
-  /** Counts it: a repetition, which the upstream's budget must allow, or the wait of one that has not had its turn. */
+  /**
+   * Whether the candidate may be asked; counts a repetition in the upstream's retry budget, and a wait against its
+   * limit.
+   */
   #mayAskAgain (candidate: Candidate, wait: number): boolean {
     if (candidate.state !== 'failed') {
       candidate.waitedMs += wait
@@ -132,12 +135,12 @@ class Walk {
     this.#exchange.snapshot.services.metrics.upstreamRetried(candidate.attempt.upstream, candidate.reason)
     candidate.repetitions++
     candidate.tried.clear()
-    // So that it still has its turn where it finds no way in: a timer may come a millisecond before the clock is there.
+    // It keeps its turn if it gets no permit: a timer may fire a millisecond before the clock is there.
     candidate.state = 'unasked'
     return true
   }
 
-  /** @returns undefined: nothing of an answer came, and another may give one. @throws no other may */
+  /** @returns undefined: nothing was committed, and another attempt may succeed. @throws no other may */
   async #ask (candidate: Candidate): Promise<Answer | undefined> {
     const { attempt, upstream, tried } = candidate
     let permit: Permit | undefined
@@ -152,31 +155,31 @@ class Walk {
     } catch (thrown) {
       if (this.#exchange.abortReason !== undefined) throw thrown
       candidate.state = 'over'
-      // There was no place for it: that is heard if nothing else is.
+      // No place in the queue: reported only if no target fails later.
       if (permit === undefined) { this.#last ??= thrown; return undefined }
       this.#judge(candidate, permit.died, thrown)
       return this.#hasOtherCredential(candidate, permit) ? await this.#ask(candidate) : undefined
     }
   }
 
-  /** What a failed attempt says of its candidate, and of all others. @throws none of them may be asked */
+  /** Decides after a failed attempt about its candidate, and about all others. @throws no other may be asked */
   #judge (candidate: Candidate, died: Died | undefined, thrown: unknown): void {
     const error = toGatewayError(thrown)
     const { item, isTask = false } = this.#modality
     const { mayBeExecuting } = this.#exchange
-    // What one target can't be told is no news where another has failed, which could.
+    // A request that this dialect can't express is less informative than another target's failure.
     if (this.#last === undefined || error.status !== 400 || !error.retryable) this.#last = thrown
-    // A second video is paid for too, and nobody would ever hear of the first.
+    // A second video would be charged too, and the client would never learn of the first.
     if (!error.retryable || (mayBeExecuting && isTask)) throw thrown
     if (died === undefined) return
-    // The upstream may still make what the operator pays for, and would make it once more.
+    // The upstream may still be making a paid item, and a repetition would make it twice.
     const isMadeTwice = isTask ? !isTurnedAway(died.failure) : item !== undefined && mayBeExecuting
     if (!isMadeTwice && isPassing(died.failure, error)) candidate.state = 'failed'
     candidate.reason = error.row
     if (died.blame.who === 'target') candidate.isBlamed = true
   }
 
-  /** Where the credential was to blame: the next one of the same target, at once. */
+  /** Whether the credential was at fault, and the target can be asked at once with another one. */
   #hasOtherCredential ({ attempt, upstream, tried }: Candidate, { died, upstream: asked }: Permit): boolean {
     if (died?.blame.who !== 'credential') return false
     tried.add(asked.credentials[0]!.key)
@@ -197,13 +200,13 @@ class Walk {
     if (this.#plan.otherwise !== undefined && error?.status !== 400 && error?.status !== 429) {
       return new GatewayError(this.#plan.otherwise, { cause: last, ...retryAfter })
     }
-    // Nobody was asked: whoever is on call must find out why.
+    // No target was asked: the operator gets the reasons.
     if (error === undefined) {
       return new GatewayError('model_overloaded', {
         cause: { kind: candidates.map((candidate) => this.#nameOut(candidate)).join(', ') }, ...retryAfter
       })
     }
-    // What the last target has asked for says nothing of the others.
+    // The Retry-After of the last target does not apply to the others.
     if (error.row === 'model_overloaded' && recovery > 0) {
       return new GatewayError('model_overloaded', { cause: error.cause, retryAfter: recovery })
     }
@@ -216,8 +219,8 @@ class Walk {
 }
 
 /**
- * Full jitter: those that failed together do not come again together.
- * @param n how often it was asked again before
+ * Full jitter: exchanges that failed together do not retry together.
+ * @param n repetitions so far
  * @returns milliseconds
  */
 export function backoffOf ({ backoff, max_backoff: longest }: RetriesConfig, n: number, random: () => number): number {

@@ -17,7 +17,10 @@ import type { Tunnel } from '../upstream/passthrough/websocket.ts'
 import { walk } from './failover.ts'
 import { relay } from './relay.ts'
 
-/** Knows what a request of the same name was answered before; undefined: it is to be served. @throws {GatewayError} */
+/**
+ * Looks up the answer to an earlier request with the same idempotency key; undefined: the request is to be served.
+ * @throws {GatewayError}
+ */
 type Recall = Pick<Idempotency, 'recall'>
 
 /** Serves one exchange to its end. Never rejects. */
@@ -34,7 +37,7 @@ export async function serve (exchange: Routed, client: Client, idempotency: Reca
   await exchange.finish(outcome)
 }
 
-/** What is left to be done when the answer is there: writing it. By then nothing holds on to what it was made of. */
+/** Writes the finished answer. A closure, so that the state it was made of is freed before a slow client takes it. */
 type End = () => Promise<Outcome>
 
 async function run (exchange: Routed, client: Client, idempotency: Recall): Promise<End> {
@@ -62,7 +65,7 @@ async function run (exchange: Routed, client: Client, idempotency: Recall): Prom
   }
 }
 
-/** Whose turn it is: a plugin's, in one of its hooks, or the core's with the body. */
+/** Called before each step: of a plugin in one of its hooks, or of the core with the body. */
 export type Turn = (who: string, hook: 'onHead' | 'body' | 'onRequest') => void
 
 /**
@@ -70,7 +73,7 @@ export type Turn = (who: string, hook: 'onHead' | 'body' | 'onRequest') => void
  * @param idempotency absent: in a dry run
  * @param tell called before each step
  * @returns the answer of a plugin that gave one
- * @throws whatever a plugin did; {GatewayError} the body can't be read, or names no model; the route is in maintenance
+ * @throws the error of a plugin; {GatewayError} the body can't be read, or names no model; the route is in maintenance
  */
 export async function runRequestPhase (
   exchange: Routed,
@@ -95,8 +98,8 @@ export async function runRequestPhase (
   if (endpoint.kind === 'model' || (endpoint.kind === 'local' && endpoint.reads !== undefined)) {
     tell?.('core', 'body')
     await readRequest(exchange, client)
-    // What is made once and paid once has a name. Before anything looks at the request that could refuse it now, and
-    // did not then.
+    // An idempotency key counts for requests that are made and paid by the piece. Looked up before any hook that could
+    // refuse the repetition now, though it admitted the first request.
     if (endpoint.kind === 'model' && modalities[endpoint.modality].item !== undefined) {
       const reply = await idempotency?.recall(exchange)
       if (reply !== undefined) return reply
@@ -113,7 +116,7 @@ export async function runRequestPhase (
   }
 }
 
-/** That of the key, once it is known. A dry run goes the way of all keys: it tells what each plugin says. */
+/** The chain of the request's key, once that is known. A dry run takes the chain of all keys, to report each plugin. */
 function chainOf ({ route: { hooks, keyChains }, dry }: Routed, owner: ApiKey | undefined): Chain {
   return keyChains === undefined || owner === undefined || dry !== undefined ? hooks : keyChains.of(owner.key)
 }
@@ -158,16 +161,16 @@ async function readRequest (exchange: Routed, client: Pick<Client, 'readBody'>):
     })
   }
   exchange.route.style.checkHead?.(exchange.received.headers)
-  // From here on it is the model that was asked for, and the answer names it: as vendors do with their own "-latest".
+  // From here on the request names the model, and so does the answer: as vendors do with their own "-latest".
   const isAlias = body.model !== model.id
   if (isAlias) {
     exchange.alias = body.model
-    Object.assign(body, { model: model.id })                  // just parsed: nobody else has it
+    Object.assign(body, { model: model.id })                  // just parsed, and not shared
   }
   exchange.request = { body, stream: body.stream === true }
 }
 
-/** Bytes of an upstream that the endpoint has chosen. */
+/** Passes on the bytes of an upstream that the endpoint has chosen. */
 async function download (exchange: Routed, client: Client, endpoint: DownloadEndpoint): Promise<End> {
   const { upstream, own, reply, refuse } = await callHook(endpoint.locate(exchange), exchange.route.name, exchange)
   let bytes: BytesReply
@@ -179,9 +182,9 @@ async function download (exchange: Routed, client: Client, endpoint: DownloadEnd
   return await respond(exchange, client, reply(bytes), { upstream })
 }
 
-/** The plan is walked (failover.ts), and its answer goes up the list. */
+/** Walks the plan (failover.ts), and takes its answer up the list. */
 async function askUpstreams (exchange: Routed, client: Client): Promise<End> {
-  // Nothing committed for too long: the head and pings keep the client and what is between us from giving up.
+  // Without a commit for too long, the head and pings keep the client and its proxies from giving up.
   const holdHead = exchange.request.stream
     ? setTimeout(() => {
       hold(exchange, client)
@@ -207,7 +210,7 @@ function hold (exchange: Routed, client: Client): void {
   }
 }
 
-/** What the client gets in the place of the upstream's own words. */
+/** Replaces an upstream's acceptance of a task by the gateway's own answer. */
 async function adoptTask (exchange: Routed, { reply, attempt }: Extract<Answer, { kind: 'json' }>): Promise<JsonReply> {
   const { endpoint, name } = exchange.route
   return endpoint.kind !== 'model' || endpoint.accept === undefined
@@ -215,14 +218,14 @@ async function adoptTask (exchange: Routed, { reply, attempt }: Extract<Answer, 
     : await callHook(endpoint.accept(exchange, reply, attempt), name, exchange)
 }
 
-/** A whole answer: up the list; JSON is settled before it is written, bytes behind the last one. */
+/** A whole answer: up the list; JSON is settled before it is written, bytes after the last one. */
 async function respond (exchange: Routed, client: Client, first: Reply, served?: Served): Promise<End> {
   let reply = first
   for (const { plugin, call } of exchange.route.hooks.onReply) {
     const changed = callHook(call(reply, exchange), plugin, exchange)
     reply = (changed instanceof Promise ? await changed : changed) ?? reply
   }
-  // What an upstream has accepted is made, and paid for: it is recorded, whoever has left.
+  // A task that an upstream has accepted is made and paid for, so it is recorded even if the client has left.
   if (exchange.find(Accepted) === undefined) exchange.throwIfAborted()
   const completed: Outcome = served === undefined ? { kind: 'completed' } : { kind: 'completed', served }
   if (reply.kind === 'bytes') return passOn(exchange, client, reply, completed, served)
@@ -258,7 +261,7 @@ function passOn (
     try {
       await client.bytes(reply)
     } catch (thrown) {
-      if (!client.hasHead) throw thrown                       // a plugin made what can't be sent
+      if (!client.hasHead) throw thrown                       // a plugin made a reply that can't be sent
       const left = exchange.abortReason
       const by = left === undefined ? 'upstream' : left.row === 'client_closed' ? 'client' : 'gateway'
       const cut = interrupted(exchange, served, by,
@@ -266,13 +269,13 @@ function passOn (
       await settle(exchange, cut)
       return cut
     }
-    // Bytes that pass unread have no terminal event to hold back: they are settled when the last one is out.
+    // Bytes that pass unread have no terminal event to hold back: they are settled when the last one is sent.
     await settle(exchange, completed)
     return completed
   }
 }
 
-/** A WebSocket is paid for when it begins: what passes then nobody reads. */
+/** A WebSocket is charged when it is opened: its messages are not read. */
 function openWebSocket (exchange: Routed, tunnel: Tunnel, served: Served): End {
   return async () => {
     exchange.throwIfAborted()

@@ -36,7 +36,7 @@ class Relay implements StreamListener {
   readonly #resolve: (outcome: Outcome | Promise<Outcome>) => void
   readonly #transformers: StreamTransformer[] = []
   readonly #guards: Guard[] = []
-  /** events that came while one is held back, and how it broke meanwhile */
+  /** events that wait for a guard; how the stream broke off meanwhile, if it did */
   #waiting: SseEvent[] | undefined
   #broken: { readonly error: GatewayError, readonly by: 'upstream' | 'gateway' } | undefined
   /** the client takes no more for now */
@@ -106,10 +106,10 @@ class Relay implements StreamListener {
 
   onCut (error: GatewayError, by: 'upstream' | 'gateway'): void {
     if (this.#waiting === undefined) void this.#cut(by, error)
-    else this.#broken ??= { error, by }                       // what came before it is the client's
+    else this.#broken ??= { error, by }                       // the events before it go to the client first
   }
 
-  /** @param isReady the first of them was held back, and is not any more */
+  /** @param isReady the first event has passed the guards */
   #take (events: readonly SseEvent[], isReady: boolean): void {
     const out: SseEvent[] = []
     let isLast = false
@@ -125,15 +125,14 @@ class Relay implements StreamListener {
       }
       if (isLast) close(this.#transformers, out)
     } catch (thrown) {
-      // What came before it in the same chunk is the client's: what it gets does not depend on how the bytes were cut.
+      // The client gets the events before it in the same chunk, so that the result does not depend on the chunks.
       this.#client.events(out.slice(0, good), () => {})
       void this.#cut('gateway', toGatewayError(thrown))
       return
     }
     if (isLast) { this.#isOver = true; void this.#complete(out, good); return }
     if (!this.#client.events(out, this.#onDrain!)) this.#isFull = true
-    // Nothing follows the terminal event, and what is left of the answer is read for a moment, so that the connection
-    // can be used again.
+    // Not behind the terminal event: the rest of the answer is read for a moment, so that the connection can be reused.
     if (this.#isFull || (this.#waiting !== undefined && !isTerminal(this.#waiting.at(-1)!))) this.#stream.pause()
   }
 
@@ -143,7 +142,7 @@ class Relay implements StreamListener {
       const one = guard.ready(event)
       if (one === undefined) continue
       const settled = Promise.resolve(callHook(one, guard.plugin, this.#exchange))
-      settled.catch(() => {})                                 // heard all the same where the next guard throws
+      settled.catch(() => {})                                 // a rejection is handled even if the next guard throws
       held = held === undefined ? settled : Promise.all([held, settled]).then(() => {})
     }
     return held
@@ -171,7 +170,7 @@ class Relay implements StreamListener {
       const settled = settle(this.#exchange, outcome)
       if (settled !== undefined) await settled
     } catch (thrown) {
-      // What can't be recorded is not charged, and an answer that is not charged does not end well.
+      // A settlement that fails to persist fails the response: a final event is never delivered uncharged.
       this.#unlisten()
       this.#client.events(last.slice(0, good), () => {})
       this.#resolve(await fail(this.#exchange, this.#client, { kind: 'failed', error: toGatewayError(thrown) }))
@@ -197,7 +196,7 @@ class Relay implements StreamListener {
     try {
       if (by !== 'client') await this.#client.endStream(shape(error, this.#exchange, outcome).events)
     } catch {
-      // The client left while it was told: the outcome stays what it was.
+      // The client left during the write: the outcome stays what it was.
     }
     this.#resolve(outcome)
   }
@@ -207,7 +206,7 @@ class Relay implements StreamListener {
   }
 }
 
-/** One event through the transformers from `from` on. */
+/** Passes one event through the transformers from `from` on. */
 function pass (transformers: readonly StreamTransformer[], from: number, event: SseEvent, out: SseEvent[]): void {
   for (let i = from; i < transformers.length; i++) {
     const made = transformers[i]!.event(event)
@@ -221,14 +220,14 @@ function pass (transformers: readonly StreamTransformer[], from: number, event: 
   out.push(event)
 }
 
-/** A promise, say: nobody would see that it is no event until the bytes are written. */
+/** @throws {TypeError} a hook made no event, such as a promise: it would otherwise fail only when bytes are written */
 function checked (made: unknown): SseEvent {
   if (made instanceof SseEvent) return made
   hearRejection(made, () => {})
   throw new TypeError('a transformer gave something that is not an event')
 }
 
-/** What each transformer still has to say goes through those above it. */
+/** Ends the transformers: the last events of each go through those above it. */
 function close (transformers: readonly StreamTransformer[], out: SseEvent[]): void {
   transformers.forEach((transformer, i) => {
     const events = hearRejection(transformer.end?.() ?? [], () => {})

@@ -1,4 +1,4 @@
-// Accounts in the admin API: made, changed, and their money booked. Of those of gateway.yaml only the money changes
+// Accounts in the admin API: created, changed, and their money booked. Of those of gateway.yaml only the money changes
 // here.
 import type { AccountConfig } from '../../config/config.ts'
 import type { AccountRecord, Directory } from '../../accounts/directory.ts'
@@ -15,7 +15,7 @@ type Body = Readonly<Record<string, unknown>>
 
 const LIST = ['after', 'limit']
 
-/** What an answer says of a booking that was new. */
+/** The result of a new booking, in the answer. */
 const DONE: Readonly<Record<BookingKind, string>> = { credit: 'credited', refund: 'refunded', debit: 'debited' }
 
 export function accountOperations (parts: ApiParts): readonly Operation[] {
@@ -177,7 +177,7 @@ class AccountApi {
     return this.#config().accounts.some((account) => account.id === id)
   }
 
-  /** @throws {Refusal} with everything that is wrong with it */
+  /** @throws {Refusal} with all mistakes */
   #read (body: Body): AccountConfig {
     const wanted: Record<string, unknown> = { ...body }
     this.#judgeAccount(wanted)

@@ -1,5 +1,5 @@
-// The admin API behind its listener: finds the operation, checks the body's shape, answers. Knows no sockets: the
-// commands ask it directly where no gateway runs.
+// The admin API behind its listener: finds the operation, checks the body's shape, answers. Knows no sockets: without a
+// running gateway, commands call it directly.
 import { version as gatewayVersion } from '../../base/package.ts'
 import { UnknownOutcome } from '../../accounts/directory.ts'
 import { accountOperations } from './accounts.ts'
@@ -43,7 +43,7 @@ export class AdminApi {
     return this.#find(path) !== undefined
   }
 
-  /** Bytes that a body may have. */
+  /** Most bytes of a body. */
   bodyLimit (path: string, method: string): number {
     return this.#find(path)?.route.byMethod.get(method)?.bodyLimit ?? BODY_LIMIT
   }

@@ -1,4 +1,4 @@
-// What can be read of the money and of who changed what: ledger, usage, audit log. Reads only, in bounded steps.
+// Reads of the money and of the audit log: ledger, usage, changes. Reads only, in bounded steps.
 import { viewUsage } from '../../accounts/key-limits.ts'
 import { formatUsd } from '../../money/nanos.ts'
 import type { Entry } from '../../store/store.ts'
@@ -6,7 +6,7 @@ import { type ApiParts, type Operation, pageOf, readLimit, readQuery } from './o
 import { Refusal } from './refusal.ts'
 
 /**
- * Entries that one request looks at: who asks for an account with few gets a short page, and the place to go on from.
+ * Most entries that one request reads: for an account with few of them the page is short, with the place to go on from.
  */
 const LOOKED_AT = 20_000
 
@@ -29,7 +29,7 @@ export function bookOperations (
         const query = readQuery(sent, LEDGER)
         const limit = readLimit(query)
         const [account, key, after] = [query.get('account'), query.get('key'), query.get('after')]
-        // Of a driver of this process; of Redis, where the account is part of it.
+        // An id of a driver of this process; or of Redis, which has the account in it.
         if (after !== undefined && !/^(?:[0-9a-z]{17}|[0-9a-z]{19}-.+)$/s.test(after)) {
           throw new Refusal('invalid_request', 'after must be the id of an entry, as `next` gave it.')
         }

@@ -1,5 +1,4 @@
-// What the gateway would do with a request, and why: each plugin's verdict, who would be asked, what it could cost.
-// Nothing of it happens.
+// Explains a request by a dry run: each plugin's verdict, the targets that would be asked, the most that it could cost.
 import type { ChannelConfig } from '../../config/config.ts'
 import { suggest } from '../../config/check/suggest.ts'
 import { viewCost, viewLimits, viewPrices } from '../../catalog/cost-view.ts'
@@ -14,8 +13,7 @@ import { Refusal, refuseMistakes } from './refusal.ts'
 import { judge, question } from './schemas.ts'
 
 /**
- * An operator may ask about what a coding agent sends, with an image in it. Parsed on the event loop: 8 MiB stop it for
- * 60 ms.
+ * Bytes of a request like a coding agent's, with an image in it. Parsed on the event loop: 8 MiB block it for 60 ms.
  */
 const BODY_LIMIT = 8 * 1024 * 1024
 
@@ -60,7 +58,7 @@ export function explainOperations ({ services: { directory, now }, config, rehea
     }
   }]
 
-  /** Also a key that is refused: the rehearsal says so. @throws {Refusal} there is none */
+  /** Finds a key, also one that is refused: the dry run reports that. @throws {Refusal} the key does not exist */
   function find (id: string): { readonly owner: ApiKey | undefined, readonly state: 'active' | 'frozen' | 'expired' } {
     const { keys, accounts } = config()
     const declared = keys.find((key) => key.id === id)
@@ -115,7 +113,7 @@ async function view ({ exchange, steps, error, reply }: Rehearsal): Promise<View
 function viewError ({ status, code, type, message, param, retryAfter, row, cause }: GatewayError): View {
   return {
     status, code, type, message, param, ...(retryAfter !== undefined && { retry_after: retryAfter }),
-    // The client never hears it; whoever wrote the plugin must.
+    // Not for clients, but for the author of the plugin that threw.
     ...(row === 'server_error' && cause !== undefined &&
       { cause: cause instanceof Error ? `${cause.name}: ${cause.message}` : String(cause) })
   }
@@ -130,19 +128,19 @@ function targetsOf (exchange: Exchange): readonly View[] {
   }))
 }
 
-/** Of an image or video model: the row of its table that fits. */
+/** The version of the price; of an image or video model, that of the matching row. */
 function versionOf (exchange: Exchange, sold: ChannelConfig, at: number): string | null {
   const variant = exchange.find(Variant)
   return variant === undefined ? priceAt(sold, at).price.version : rateOf(variant, itemPrice(sold))?.version ?? null
 }
 
-/** Null: a plugin has made the plan, of targets that the configuration does not name. */
+/** Null: a plugin has made the plan, with targets that the configuration does not have. */
 function drawnBy ({ targets }: ChannelConfig, upstream: string, model: string): View {
   const target = targets.find((one) => one.upstream === upstream && one.model === model)
   return { priority: target?.priority ?? null, weight: target?.weight ?? null }
 }
 
-/** The model's targets that are in no plan for a while, because of their channel or their upstream. */
+/** The model's targets that are in no plan at present, because of their channel or their upstream. */
 function leftOut (exchange: Exchange): readonly View[] {
   const { upstreams } = exchange.snapshot.config
   return Object.entries(exchange.find(Model)?.channels ?? {}).flatMap(([channel, { maintenance, targets }]) =>

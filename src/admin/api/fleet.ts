@@ -1,4 +1,4 @@
-// Who serves clients from the same store, and whether all of them run the same configuration.
+// The processes that serve clients from the same store, and whether all of them run the same configuration.
 import type { ApiParts, Operation } from './operation.ts'
 
 export function fleetOperations ({ processes }: ApiParts): readonly Operation[] {

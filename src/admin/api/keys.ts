@@ -1,4 +1,5 @@
-// Keys in the admin API: made, shown once, changed, rotated, deleted. Those of gateway.yaml are shown, and read-only.
+// Keys in the admin API: created, shown once, changed, rotated, deleted. Those of gateway.yaml are listed, and
+// read-only.
 import type { AccountConfig, Config, KeyConfig } from '../../config/config.ts'
 import { isMap } from '../../config/yaml/position.ts'
 import { PartError } from '../../config/problem.ts'
@@ -17,12 +18,12 @@ import { judge, keyPatch, merge, newKey, nowhere, rotation } from './schemas.ts'
 
 type Body = Record<string, unknown>
 type Settings = Omit<KeyConfig, 'secret'>
-/** As it came from the schema of a new key. */
+/** A new key, typed by its schema. */
 type Wanted = Settings & { readonly expires_at?: string }
 
 const LIST = ['account', 'after', 'limit']
 
-/** Of one key, in their grace: more is a script that runs wild. */
+/** Most old secrets of a key in their grace period: more is a script that runs wild. */
 const OLD_SECRETS = 10
 
 export function keyOperations (parts: ApiParts): readonly Operation[] {
@@ -174,7 +175,7 @@ class KeyApi {
     return await this.#answer(id, { secret })
   }
 
-  /** Those that work on after a rotation: none for longer than to its end. */
+  /** Secrets that stay valid after a rotation: none beyond its end. */
   #oldSecrets ({ secrets }: KeyRecord, end: string): KeyRecord['secrets'] {
     return secrets.map(({ sha256, until }) => ({
       sha256,
@@ -190,7 +191,7 @@ class KeyApi {
     })
   }
 
-  /** @throws {Refusal} it can't be changed */
+  /** @throws {Refusal} the key can't be changed */
   #find (id: string): Kept<KeyRecord> {
     if (this.#isDeclared(id)) throw readOnly(id)
     const kept = this.#directory.keptKey(id)
@@ -198,7 +199,7 @@ class KeyApi {
     return kept
   }
 
-  /** @throws {Refusal} there is such a key, or was one */
+  /** @throws {Refusal} the id belongs to a key, or did */
   #checkUnused (id: string): void {
     if (this.#isDeclared(id)) throw readOnly(id)
     const before = this.#directory.keptKey(id)
@@ -214,7 +215,7 @@ class KeyApi {
     return this.#config().keys.some((key) => key.id === id)
   }
 
-  /** @throws {Refusal} with everything that is wrong with it */
+  /** @throws {Refusal} with all mistakes */
   #read (
     wanted: Body
   ): { readonly settings: Settings, readonly expires_at: string | undefined, readonly warnings: readonly Mistake[] } {
@@ -226,7 +227,7 @@ class KeyApi {
     return { settings, expires_at, warnings: this.#check(settings) }
   }
 
-  /** As if it stood in gateway.yaml. @returns warnings @throws {Refusal} with everything that is wrong with it */
+  /** Checks a key as gateway.yaml's are checked. @returns warnings @throws {Refusal} with all mistakes */
   #check (settings: Settings): readonly Mistake[] {
     const live = this.#config()
     const account = this.#accountOf(live, settings.account)
@@ -251,7 +252,7 @@ class KeyApi {
     return live.accounts.find((account) => account.id === id) ?? this.#directory.account(id)
   }
 
-  /** @param more a secret, say: it is told this once, so it is told although the store can't tell what was spent */
+  /** @param more such as a secret: it is shown only now, so also when the store can't tell what was spent */
   async #answer (id: string, more: Readonly<Record<string, unknown>> = {}): Promise<ApiAnswer> {
     const seen = await this.#view(id, 'secret' in more)
     const version = this.#directory.keptKey(id)?.version
@@ -294,7 +295,7 @@ function keptView ({ record, version }: Kept<KeyRecord>, now: number): Readonly<
   }
 }
 
-/** @throws {Refusal} the body changes what the ledger knows a key by */
+/** @throws {Refusal} the body changes a field by which the ledger knows the key */
 function checkFixed (body: Body, { settings }: KeyRecord): void {
   for (const fixed of ['id', 'account'] as const) {
     if (Object.hasOwn(body, fixed) && body[fixed] !== settings[fixed]) {
@@ -304,7 +305,7 @@ function checkFixed (body: Body, { settings }: KeyRecord): void {
   }
 }
 
-/** Of the checks of gateway.yaml: paths begin at the key, and hints say what is done here. */
+/** Adapts the checks of gateway.yaml: paths begin at the key, and hints fit this API. */
 function reportTo (list: Mistake[]): (path: readonly (string | number)[], message: string, hint?: string) => void {
   return (path, message, hint) => {
     list.push({ path: '/' + path.slice(2).join('/'), message, ...(hint !== undefined &&
@@ -312,7 +313,7 @@ function reportTo (list: Mistake[]): (path: readonly (string | number)[], messag
   }
 }
 
-/** `Date.parse` takes the 31st of February for the 3rd of March. */
+/** Strict: `Date.parse` takes the 31st of February for the 3rd of March. */
 function isTime (text: string): boolean {
   const day = text.slice(0, 10)
   return !Number.isNaN(Date.parse(text)) && new Date(day).toISOString().startsWith(day)
@@ -336,7 +337,7 @@ function hashOf (secret: string): string {
   return digestOf(secret).toString('hex')
 }
 
-/** Four of 32 characters at the end: enough to know it again, and of no use to who guesses. */
+/** The last four of 32 characters: enough for its owner to recognize it, and useless for guessing. */
 function shown (secret: string): string {
   return `${secret.slice(0, -32)}…${secret.slice(-4)}`
 }

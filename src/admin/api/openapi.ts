@@ -1,4 +1,4 @@
-// The OpenAPI document of the admin API, made from the table of operations and the schemas that judge bodies. Data
+// The OpenAPI document of the admin API, made from the table of operations and the schemas that validate bodies. Data
 // only.
 import type { JsonSchema } from '../../config/plugin-descriptor.ts'
 import type { Operation } from './operation.ts'

@@ -1,5 +1,5 @@
-// An operation of the admin API: its address, what it takes, and the function that answers. A table of them routes and
-// documents.
+// An operation of the admin API: its address, its parameters, and the function that answers. A table of them is the
+// router and the documentation.
 import type { Config, KeyConfig } from '../../config/config.ts'
 import type { Directory } from '../../accounts/directory.ts'
 import { suggest } from '../../config/check/suggest.ts'
@@ -17,23 +17,23 @@ export interface ApiParts {
   readonly services: Pick<Services, 'now'> & { readonly store: Store, readonly directory: Directory }
   /** the audit log */
   readonly changes: (after: number, limit: number) => Promise<readonly { readonly id: number, readonly text: string }[]>
-  /** as it is live */
+  /** the live one */
   readonly config: () => Config
-  /** that serve clients from this store */
+  /** processes that serve clients from this store */
   readonly processes: () => Promise<readonly FleetProcess[]>
   /** absent: no gateway runs here, so no upstream is asked */
   readonly upstreams?: UpstreamParts
   /** the shipped plugins, by name */
   readonly plugins: ReadonlyMap<string, Plugin>
-  /** On the configuration that is live, which is leased for as long. @throws {GatewayError} no route takes it */
+  /** A dry run on the live configuration, which is leased meanwhile. @throws {GatewayError} no route matches */
   readonly rehearse: (question: Question) => Promise<Rehearsal>
-  /** As every plugin in use would see the key. @throws {PartError} one refuses it */
+  /** Creates the plugins in use with the key in their configuration. @throws {PartError} one refuses it */
   readonly tryKey: (config: Config, key: KeyConfig) => void
 }
 
-/** Absent where no gateway runs: nobody is asked there. */
+/** Absent where no gateway runs: no upstream is called there. */
 export interface UpstreamParts {
-  /** with workers, all of theirs together */
+  /** of all workers together */
   readonly view: () => UpstreamView | Promise<UpstreamView>
   readonly live: () => { readonly upstreams: ReadonlyMap<string, Upstream> }
 }
@@ -42,11 +42,11 @@ export interface ApiRequest {
   readonly method: string
   readonly path: string
   readonly query: URLSearchParams
-  /** of the If-Match header */
+  /** the If-Match header */
   readonly ifMatch?: string | undefined
-  /** parsed; undefined: there was none */
+  /** parsed; undefined: no body */
   readonly body: unknown
-  /** for the audit log */
+  /** the actor, for the audit log */
   readonly who: string
 }
 
@@ -67,21 +67,21 @@ export interface Operation {
   readonly path: string
   readonly name: string
   readonly summary: string
-  /** names of its query parameters */
+  /** names of the query parameters */
   readonly query?: readonly string[]
   readonly takes?: JsonSchema
-  /** bytes of its body; absent: BODY_LIMIT */
+  /** limit of the body in bytes; absent: BODY_LIMIT */
   readonly bodyLimit?: number
   answer (call: Call): ApiAnswer | Promise<ApiAnswer>
 }
 
-/** A key with every list full is not a tenth of it. */
+/** Most bytes of a body: ten times a key with every list full. */
 export const BODY_LIMIT = 256 * 1024
 
 export const PAGE = 100
 export const LONGEST_PAGE = 1000
 
-/** @throws {Refusal} a parameter that is not known, or came twice */
+/** @throws {Refusal} an unknown or repeated parameter */
 export function readQuery (query: URLSearchParams, known: readonly string[]): ReadonlyMap<string, string> {
   const read = new Map<string, string>()
   for (const [name, value] of query) {

@@ -1,5 +1,4 @@
-// What the admin API refuses, and how it says so: one shape for every error. Its codes are its own: API clients never
-// see them.
+// Errors of the admin API, in one shape. Its codes are its own: API clients never get them.
 
 const STATUS = {
   invalid_request: 400,
@@ -22,7 +21,7 @@ export interface Mistake {
   readonly hint?: string
 }
 
-/** The message says what is wrong and what to do. */
+/** An error of the admin API; the message says what is wrong and what to do. */
 export class Refusal extends Error {
   readonly code: RefusalCode
   readonly status: number
@@ -51,7 +50,7 @@ export function refuseMistakes (mistakes: readonly Mistake[]): void {
   throw new Refusal('invalid_request', `${sentences.join('; ')}. Nothing was changed.`, { mistakes })
 }
 
-/** The body of an error, as every client of the admin API reads it. */
+/** The body of an error. */
 export function refusalBody ({ code, message, mistakes }: Refusal, requestId: string): unknown {
   return {
     error: { message, type: code === 'outcome_unknown' ? 'api_error' : 'invalid_request_error', code,

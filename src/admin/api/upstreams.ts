@@ -1,5 +1,5 @@
-// How upstreams fare, as the processes of this gateway see it: which targets are left alone, which credentials are put
-// aside, and for how long.
+// Health of upstreams as the processes of this gateway see it: targets and credentials that are not used at present,
+// and for how long.
 import type { FailedAttempt } from '../../core/upstream.ts'
 import { type Operation, pageOf, readQuery, type UpstreamParts } from './operation.ts'
 
@@ -51,7 +51,7 @@ export function upstreamOperations ({ view, live }: UpstreamParts): readonly Ope
   }]
 }
 
-/** Null: no attempt has failed there since the process began. */
+/** Null: no attempt has failed there since the process started. */
 function shown (failed: FailedAttempt | undefined): object | null {
   if (failed === undefined) return null
   const { at, request_id: requestId, credential = null, cause, said = null } = failed

@@ -1,4 +1,4 @@
-// Turns what ajv reports into one useful sentence per mistake. Never prints a value that may be a secret.
+// Turns ajv's errors into one message per mistake. Never prints a value that may be a secret.
 import type { ErrorObject } from 'ajv/dist/2020.js'
 import type { JsonSchema } from '../plugin-descriptor.ts'
 import { findTree, formatPointer, isMap, parsePointer, type Path, type Tree } from '../yaml/position.ts'
@@ -6,7 +6,7 @@ import { suggest } from './suggest.ts'
 
 export interface Sentence {
   readonly path: Path
-  /** the key is wrong, not its value */
+  /** true: the key is wrong, not its value */
   readonly atKey: boolean
   readonly message: string
   readonly hint?: string
@@ -22,7 +22,7 @@ const typeNames: Readonly<Record<string, string>> = {
   null: 'nothing'
 }
 
-/** Noise: it only says that a branch was taken, or that one of several errors beside it exists. */
+/** Errors without information: they only say that a branch was taken, or that another error beside them exists. */
 const NOISE = new Set(['if', 'propertyNames'])
 
 function typeOf (value: unknown): string {
@@ -33,13 +33,13 @@ function typeOf (value: unknown): string {
   return typeof value === 'boolean' ? String(value) : 'a number'
 }
 
-/** Shaped like a credential, wherever it stands: somebody has put a key into the wrong place. */
+/** Whether a text is shaped like a credential: a key may have been put into the wrong place. */
 export function looksSecret (text: string): boolean {
   return /^(?:sk|pk|rk|ak|key|xai|gsk|hf|ghp|bearer|basic)[-_ ](?!policy)/i.test(text) || /^AIza/.test(text) ||
     /[A-Za-z0-9_-]{28}/.test(text)
 }
 
-/** A word of the file, for a sentence. */
+/** A word of the file, quoted for a message. */
 export function quote (text: string): string {
   if (looksSecret(text)) return '"***"'
   // credentials stand before the @ of a URL, or in its query
@@ -47,7 +47,7 @@ export function quote (text: string): string {
   return JSON.stringify(shown.length > 80 ? shown.slice(0, 79) + '…' : shown)
 }
 
-/** The value as a sentence may show it. */
+/** The value as a message may show it. */
 export function show (value: unknown, tree: Tree | undefined, isSecret: boolean): string {
   if (tree?.origin !== undefined) return `the value of ${tree.origin}`
   if (isSecret || typeof value === 'object' || value === undefined) return typeOf(value)
@@ -65,8 +65,8 @@ export function toSentences (errors: readonly ErrorObject[], tree: Tree): Senten
 }
 
 /**
- * anyOf and oneOf report every branch. The branch that was meant is the one whose errors lie deepest; when that is none
- * in particular, the choice itself is the one sentence.
+ * Reduces the errors of all branches of an anyOf or oneOf. The branch that was meant is the one whose errors lie
+ * deepest; where there is no such branch, the choice itself is the one error.
  */
 function collapse (errors: readonly ErrorObject[]): ErrorObject[] {
   let left = [...errors]
@@ -93,24 +93,24 @@ function collapse (errors: readonly ErrorObject[]): ErrorObject[] {
   return left
 }
 
-/** A broken keyword as ajv reports it, and what may be said of it. */
+/** An error of ajv with what its message needs. */
 interface Violation {
   readonly error: ErrorObject
   readonly params: Readonly<Record<string, unknown>>
-  /** that the value breaks */
+  /** the schema with the broken keyword */
   readonly schema: JsonSchema
   readonly path: Path
   /** where the value stands, or would stand */
   readonly tree: Tree
   readonly isSecret: boolean
-  /** in the schema's words */
+  /** from the schema */
   readonly expected: string | undefined
-  /** the value as a sentence may show it */
+  /** the value as a message may show it */
   readonly found: string
   readonly hint: string | undefined
 }
 
-/** By keyword. */
+/** Messages by keyword. */
 const sentences: Readonly<Record<string, (violation: Violation) => Sentence>> = {
   required: missingKey,
   additionalProperties: unknownKey,
@@ -170,7 +170,7 @@ function toViolation (error: ErrorObject, root: Tree): Violation {
   }
 }
 
-/** Of the value. */
+/** A message about the value. */
 function sentence ({ path, hint: standard }: Violation, message: string, hint = standard): Sentence {
   return { path, atKey: false, message, ...hintOf(hint) }
 }
@@ -200,7 +200,7 @@ function wrongType (violation: Violation): Sentence {
   const { error: { data }, params, expected, found, hint } = violation
   const types = [params.type].flat().map(String)
   const wanted = expected ?? types.map((type) => typeNames[type] ?? type).join(' or ')
-  // where a map belongs, a text may be the secret that belongs into it
+  // in the place of a map, a text may be the secret that belongs into it
   const isScalar = types.some((type) => type !== 'object' && type !== 'array')
   return sentence(violation, `must be ${wanted}, found ${isScalar ? found : typeOf(data)}`,
     hint ?? typeHint(types, data))
@@ -230,7 +230,7 @@ function noneOfForms (violation: Violation, forms: unknown): Sentence {
     : `fits none of the forms that are allowed here, found ${found}`)
 }
 
-/** What keywords.ts says of a value that it would have converted. */
+/** The message for a value that keywords.ts could not convert. */
 function notConverted (violation: Violation): Sentence {
   const { error, params, tree, found, hint } = violation
   return sentence(violation, `${error.message ?? 'is wrong'}, found ${found}`,
@@ -276,7 +276,7 @@ function useOf (branch: unknown): string[] {
   const use = isMap(branch) && isMap(branch.properties) && isMap(branch.properties.use)
     ? branch.properties.use.const
     : undefined
-  // a path is not a word that somebody has mistyped
+  // a path is not a misspelt name
   return typeof use === 'string' && !use.includes('/') && !use.includes('\\') ? [use] : []
 }
 
@@ -306,7 +306,7 @@ function typeHint (types: readonly string[], value: unknown): string | undefined
   return undefined
 }
 
-/** A JSON pointer for a problem. A key that somebody does not know may be a secret in the wrong place. */
+/** The JSON pointer of a problem; an unknown key that looks like a secret in the wrong place is hidden. */
 export function pointerOf ({ path, atKey }: Sentence): string {
   const last = String(path.at(-1))
   return formatPointer(atKey && looksSecret(last) ? [...path.slice(0, -1), '***'] : path)
