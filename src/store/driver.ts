@@ -1,4 +1,4 @@
-// What a driver of the store is: the folder of its name has a driver.ts, which exports one as `driver`. Its row is in
+// The interface of a store driver: the folder of its name has a driver.ts, which exports one as `driver`. Its row is in
 // config/sections/drivers.ts.
 import type { Logger } from 'pino'
 import type { StoreConfig } from '../config/config.ts'
@@ -11,12 +11,12 @@ export type OpenStore = Store & Records & Tasks & Answers & Movable
 export interface Driver {
   /** @param folder the data folder, absolute */
   open (config: StoreConfig, folder: string, log: Logger, now: () => number): Promise<OpenStore>
-  /** Puts what another store kept into an empty one. @throws {Error} as `fillStore` */
+  /** Fills an empty store with the rows of another one. @throws {Error} as `fillStore` */
   fill (config: StoreConfig, folder: string, log: Logger, rows: AsyncIterable<Row>): Promise<void>
   /**
-   * What is left of a ledger that is lost gets other names, so that the next start begins a new one. Absent: what it
-   * keeps is lost in other ways.
-   * @returns those; undefined: none is lost
+   * Renames the files that are left of a lost ledger, so that the next start begins a new one. Absent: this driver's
+   * data is lost in other ways.
+   * @returns the new names; undefined: no ledger is lost
    */
   acceptLoss? (folder: string): readonly string[] | undefined
 }

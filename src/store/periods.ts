@@ -1,11 +1,10 @@
-// Which days and months the stores keep the sums of, and by what name. Limits only ask for the present ones; the ledger
-// keeps all.
+// The days and months of which stores keep sums, and their names. Limits need the present ones only; the ledger keeps
+// all.
 import { daysBefore, monthOf } from '../money/calendar.ts'
 
 /**
- * So many days before the newest that something was charged to, and those of their months, are kept. It may be a day
- * later in one zone than in another, and requests begin and end within minutes: the rest is margin, for keys that
- * change their zone.
+ * Days kept before the newest day with a charge, with their months. A day may begin a day later in another time zone,
+ * and requests begin and end within minutes: the rest is margin, for keys that change their zone.
  */
 const KEPT_DAYS = 4
 /**
@@ -24,17 +23,17 @@ export function oldestCompared (now: number): string {
   return daysBefore(new Date(now).toISOString().slice(0, 10), COMPARED_DAYS)
 }
 
-/** A day before the oldest one, or a month before its month. */
+/** Whether a period is before the oldest day, or before its month. */
 export function isOver (period: string, oldest: string): boolean {
   return period < oldest && period !== monthOf(oldest)
 }
 
-/** The name under which a key's day or month is added up and compared. */
+/** The name of a key's period in sums and comparisons. */
 export function nameOf (period: string, key: string): string {
   return `${period} ${key}`
 }
 
-/** The other way round. */
+/** The inverse of `nameOf`. */
 export function partsOf (name: string): readonly [period: string, key: string] {
   const at = name.indexOf(' ')
   return [name.slice(0, at), name.slice(at + 1)]

@@ -1,4 +1,4 @@
-// What entries add up to: the balance of each account, and what each key has spent, ever and in each period.
+// Sums of entries: the balance of each account, and what each key has spent, ever and in each period.
 import type { Nanos } from '../money/nanos.ts'
 import { monthOf } from '../money/calendar.ts'
 import { isOver, nameOf } from './periods.ts'
@@ -8,16 +8,16 @@ export class Sums {
   readonly keys = new Map<string, Nanos>()
   /** by `nameOf` */
   readonly periods = new Map<string, Nanos>()
-  /** how many were added */
+  /** number of entries added */
   entries = 0
   readonly #oldest: string
 
-  /** @param oldest days and months before it are left out */
+  /** @param oldest earlier days and months are left out */
   constructor (oldest = '') {
     this.#oldest = oldest
   }
 
-  /** @param day of an entry of a key */
+  /** @param day of the key's entry */
   add (account: string, key: string | null | undefined, nanos: Nanos, day: string | null | undefined): void {
     this.entries++
     plus(this.accounts, account, nanos)

@@ -1,5 +1,5 @@
-// All that a store keeps, as rows: what one driver gives and another one takes. And what rows add up to, so that both
-// sides can be compared, in whatever order they come.
+// The contents of a store as rows: read from one driver and written into another. And their totals, by which both sides
+// can be compared, in whatever order the rows come.
 import { hash } from 'node:crypto'
 import type { Nanos } from '../money/nanos.ts'
 import type { AuditLine, Entry, Records, Store, StoredRecord } from './store.ts'
@@ -13,10 +13,10 @@ export type Row =
   | { readonly of: 'task', readonly value: Task }
   | { readonly of: 'answer', readonly value: Answer }
 
-/** At a time. */
+/** Lines of the audit log per read. */
 const AUDIT_PAGE = 1000
 
-/** In the order in which a store takes them: a task after the entry that it was charged with, an answer after both. */
+/** Rows in the order in which a store takes them: a task after the entry of its charge, an answer after both. */
 export async function * rowsOf (store: Store & Records & Movable): AsyncIterable<Row> {
   for (const value of await store.records()) yield { of: 'record', value }
   for (let after = 0; ;) {
@@ -30,12 +30,12 @@ export async function * rowsOf (store: Store & Records & Movable): AsyncIterable
   for await (const value of store.allAnswers()) yield { of: 'answer', value }
 }
 
-/** Amounts are text in JSON: its numbers are doubles. */
+/** A row as JSON. Amounts are text, because JSON's numbers are doubles. */
 export function writeRow ({ of, value }: Row): string {
   return JSON.stringify({ [of]: value }, (_name, part: unknown) => typeof part === 'bigint' ? `${part}` : part)
 }
 
-/** @throws {Error} it is no row */
+/** @throws {Error} the text is no row */
 export function readRow (text: string): Row {
   const [pair] = Object.entries(JSON.parse(text) as Record<string, Readonly<Record<string, unknown>>>)
   if (pair === undefined) throw new Error('an empty object')
@@ -53,7 +53,7 @@ export function readRow (text: string): Row {
   }
 }
 
-/** Two stores that have the same keep the same. */
+/** Totals of all rows: stores with equal totals have equal contents. */
 export interface Total {
   readonly records: number
   readonly audit: number
@@ -62,13 +62,13 @@ export interface Total {
   readonly answers: number
   readonly accounts: number
   readonly keys: number
-  /** of all accounts */
+  /** sum over all accounts */
   readonly balance: string
-  /** of all keys, ever */
+  /** sum over all keys, ever */
   readonly spent: string
-  /** what the operator bore */
+  /** sum of the shortfalls, which the operator bore */
   readonly shortfall: string
-  /** of all rows */
+  /** a hash of all rows */
   readonly fingerprint: string
 }
 
@@ -86,7 +86,7 @@ export class Inventory {
     this.#fingerprint = (this.#fingerprint + BigInt(`0x${hash('sha256', JSON.stringify(canonical(row)))}`)) % MODULUS
     if (row.of !== 'entry') return
     const { account, key, nanos, shortfall = 0n } = row.value
-    this.#sums.add(account, key, nanos, undefined)            // without its day: of years, those would be millions
+    this.#sums.add(account, key, nanos, undefined)            // without its day: over years, those would be millions
     this.#shortfall += shortfall
   }
 
@@ -110,8 +110,8 @@ function sum (amounts: Iterable<Nanos>): Nanos {
 }
 
 /**
- * What does not depend on the driver: an entry is known by its kind and reference, and a line of the audit log by its
- * text.
+ * The parts of a row that do not depend on the driver: an entry is identified by its kind and reference, and a line of
+ * the audit log by its text.
  */
 function canonical ({ of, value }: Row): unknown {
   return sorted({ [of]: of === 'audit' || of === 'entry' ? { ...value, id: '' } : value })

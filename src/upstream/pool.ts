@@ -1,5 +1,5 @@
-// Upstreams with their connections, their health and who waits for them. Those outlive a reload: snapshots that reach
-// the same origin in the same way share its connections.
+// Upstreams with their connections, health and queues, which outlive a reload: snapshots that reach the same origin in
+// the same way share its connections.
 import { hash } from 'node:crypto'
 import type { LookupFunction } from 'node:net'
 import type { Logger } from 'pino'
@@ -11,12 +11,12 @@ import { Connections } from './transport/connections.ts'
 import { FairQueues } from './limits/queue.ts'
 import { Health } from './limits/health.ts'
 
-/** The one of this id; where there is none any more, any. */
+/** The credential of this id; any one, where it does not exist any more. */
 export function credentialOf ({ credentials }: Upstream, id: string | undefined): Credential {
   return credentials.find((one) => one.id === id) ?? credentials[0]!
 }
 
-/** With the way there, which only this room goes. */
+/** An upstream with its connections, which only this room uses. */
 class OpenUpstream implements Upstream {
   readonly name: string
   readonly config: UpstreamConfig
@@ -45,7 +45,7 @@ class OpenUpstream implements Upstream {
   }
 }
 
-/** @throws {Error} it is none that `Upstreams.open` has made */
+/** @throws {Error} `Upstreams.open` has not made it */
 export function connectionsOf (upstream: Upstream): Connections {
   return OpenUpstream.connectionsOf(upstream)
 }
@@ -55,7 +55,7 @@ interface Shared {
   users: number
 }
 
-/** @throws {Error} they are none of this room */
+/** @throws {Error} they are not an `Upstreams` */
 export function upstreamsOf (services: { readonly upstreams: UpstreamServices }): Upstreams {
   const { upstreams } = services
   if (!(upstreams instanceof Upstreams)) throw new Error('the upstreams were made by nobody')
@@ -65,17 +65,17 @@ export function upstreamsOf (services: { readonly upstreams: UpstreamServices })
 export class Upstreams implements UpstreamServices {
   readonly #open = new Map<string, Shared>()
   readonly #lookup: LookupFunction | undefined
-  /** where "simulator:" leads */
+  /** origin of the upstreams "simulator:" */
   simulatorUrl: string | undefined
 
   readonly health: Health
   readonly queues: FairQueues
   readonly answers = new AnswerMemory()
-  /** of pauses before an upstream is asked again */
+  /** timer of the pauses before an upstream is asked again */
   readonly timer: Timer
 
   /**
-   * @param lookup in the place of the system's resolver
+   * @param lookup replaces the system's resolver
    * @param now milliseconds since the epoch
    */
   constructor (
@@ -92,8 +92,8 @@ export class Upstreams implements UpstreamServices {
 
   /** Each `open` has one `close`. */
   open (name: string, configured: UpstreamConfig): Upstream {
-    // The simulator wants a key, as vendors do; any will do.
-    // In lower case, as dialects write theirs: a name in two spellings is sent twice.
+    // Any key will do: the simulator wants one, as vendors do. In lower case, as dialects write their headers: a name
+    // in two spellings is sent twice.
     const headers = lowerCased(configured.headers)
     const config = configured.url !== 'simulator:' ? { ...configured, headers }
       : { ...configured, url: this.simulatorUrl!, headers: { 'x-api-key': 'simulated', ...headers } }
@@ -122,7 +122,7 @@ export class Upstreams implements UpstreamServices {
     shared.connections.close()
   }
 
-  /** Ends every connection at once. */
+  /** Closes every connection at once. */
   async destroy (): Promise<void> {
     const all = [...this.#open.values()]
     this.#open.clear()
@@ -139,7 +139,7 @@ export class Upstreams implements UpstreamServices {
   }
 }
 
-/** An upstream of which there is one account. */
+/** One account of an upstream as a credential. */
 function as (upstream: OpenUpstream, id: string, headers: Readonly<Record<string, string>>): Credential {
   const credentials: Credential[] = []
   const credential = { id, key: keyOf(id, headers),
@@ -156,7 +156,7 @@ function lowerCased (headers: Readonly<Record<string, string>>): Readonly<Record
   return Object.fromEntries(Object.entries(headers).map(([header, value]) => [header.toLowerCase(), value]))
 }
 
-/** All that a connection is made by: a certificate that was renewed, say, gets connections of its own. */
+/** A key of all that a connection depends on: a renewed certificate, for example, gets connections of its own. */
 function wayTo (origin: string, { timeouts, tls, proxy, http2 }: UpstreamConfig): string {
   return JSON.stringify([origin, timeouts.connect, timeouts.connection_age, http2, proxy, tls])
 }

@@ -1,10 +1,10 @@
-// The file ledger-mark beside gateway.db: a line that says how far the ledger on the disk has come. So a start notices
-// that the ledger is gone, or that its end was cut off, instead of beginning a new one in silence.
+// The file ledger-mark beside gateway.db: a line with the last entry on the disk. So a start notices that the ledger is
+// gone, or that its end was cut off, instead of silently beginning a new one.
 import { closeSync, fsyncSync, openSync, readFileSync, renameSync, statSync, writeSync } from 'node:fs'
 import path from 'node:path'
 
 export interface Mark {
-  /** of the last entry; -1: there was none */
+  /** number of the last entry; -1: none */
   readonly seq: number
   /** its time, milliseconds since the epoch */
   readonly time: number
@@ -14,7 +14,7 @@ const NAME = 'ledger-mark'
 const LEDGER = ['gateway.db', 'gateway.db-wal'] as const
 const LINE = /^gateway\.db: entries up to number +(-?\d+), written at (\S+)\n$/
 
-/** Undefined: there was no ledger, or one of before there were marks. */
+/** Undefined: there was no ledger, or one older than marks. */
 export function readMark (folder: string): Mark | undefined {
   let text: string
   try {
@@ -27,7 +27,7 @@ export function readMark (folder: string): Mark | undefined {
   return { seq: Number(seq ?? -1), time: Date.parse(time ?? '') || 0 }
 }
 
-/** In place, and always as long: a disk that is full takes it, and a kill leaves no half of it. */
+/** Written in place, and always of one length: a full disk takes it, and a kill leaves no half of it. */
 export function writeMark (folder: string, { seq, time }: Mark): void {
   const file = path.join(folder, NAME)
   const isNew = sizeOf(file) === undefined
@@ -41,7 +41,7 @@ export function writeMark (folder: string, { seq, time }: Mark): void {
   }
 }
 
-/** What is there of a ledger that is lost; undefined: none is. Opens nothing: that would end what is left of it. */
+/** The remains of a lost ledger; undefined: none is lost. Opens nothing: that would destroy the remains. */
 export function findLoss (
   folder: string
 ): { readonly state: 'not there' | 'empty', readonly mark: Mark | undefined, readonly logBytes: number } | undefined {
@@ -53,7 +53,7 @@ export function findLoss (
     : { state: size === undefined ? 'not there' : 'empty', mark, logBytes }
 }
 
-/** The folder had a ledger, which is lost: says what to do, in words for the operator. */
+/** The folder's ledger is lost: says what to do, in words for the operator. */
 export class LossError extends Error {}
 
 /** @throws {LossError} */
@@ -74,7 +74,7 @@ function textOf (folder: string, { state, mark, logBytes }: NonNullable<ReturnTy
     'store new --accept-loss.'
 }
 
-/** What is left of a lost ledger gets other names. @returns those */
+/** Renames the remains of a lost ledger. @returns the new names */
 export function setAside (folder: string, names: readonly string[] = [...LEDGER, NAME]): readonly string[] {
   const suffix = `.lost-${new Date().toISOString().replaceAll(/[-:]|\.\d+/g, '')}`
   const files = names.map((name) => path.join(folder, name)).filter((file) => sizeOf(file) !== undefined)
@@ -82,7 +82,7 @@ export function setAside (folder: string, names: readonly string[] = [...LEDGER,
   return files.map((file) => file + suffix)
 }
 
-/** With the mark of the new ledger first: until its file is there too, the folder is one whose ledger is lost. */
+/** Moves a new ledger in, its mark first: until the file is there too, the folder is one whose ledger is lost. */
 export function replaceLost (folder: string, beside: string): void {
   renameSync(path.join(beside, NAME), path.join(folder, NAME))
   setAside(folder, LEDGER)

@@ -1,17 +1,17 @@
-// What goes between the store's thread and its handle, writer.ts.
+// The messages between the store's thread and its handle, writer.ts.
 import type { Cell } from '../local/cells.ts'
 import type { Documents, KnownEntry, Loaded, Opened, Write } from '../local/writer.ts'
 import type { Difference } from '../store.ts'
 
 export type ToThread =
   | { readonly kind: 'write', readonly no: number, readonly write: Write }
-  /** entries after a number, oldest first; without `upTo`, up to the last there is */
+  /** entries after a number, oldest first; without `upTo`, up to the newest */
   | { readonly kind: 'read', readonly after: number, readonly upTo: number | undefined }
-  /** `oldest`: days and months before it are not compared */
+  /** `oldest`: earlier days and months are not compared */
   | { readonly kind: 'verify', readonly oldest: string }
-  /** of documents; answered in order */
+  /** a call of `Documents`; answered in order */
   | { readonly kind: 'ask', readonly of: keyof Documents, readonly args: readonly unknown[] }
-  /** `windows`: all that count, of `WINDOW` each */
+  /** `windows`: all that count, as rows of `WINDOW` */
   | { readonly kind: 'close', readonly windows: readonly Cell[] }
 
 export type FromThread =
@@ -19,12 +19,13 @@ export type FromThread =
   | { readonly kind: 'opened', readonly opened: Opened }
   | { readonly kind: 'refused', readonly message: string }
   /**
-   * `known`: the numbers of entries whose kind and reference the ledger had already, each with the amount that counts
+   * `known`: numbers of entries whose kind and reference were in the ledger already, each with the amount recorded
+   * there
    */
   | { readonly kind: 'written', readonly no: number, readonly known: readonly KnownEntry[] }
   | { readonly kind: 'unwritten', readonly no: number, readonly message: string }
   | { readonly kind: 'read', readonly cells: readonly Cell[], readonly upTo: number }
-  /** of: id, sum of entries, sum as kept on disk */
+  /** rows of id, sum of entries, sum stored on disk */
   | { readonly kind: 'compared', readonly of: Difference['of'], readonly cells: readonly Cell[] }
   | { readonly kind: 'verified', readonly entries: number }
   | { readonly kind: 'answered', readonly answer: unknown }
@@ -37,8 +38,8 @@ export interface ThreadInput {
   readonly fsyncInterval: number
   /** milliseconds since the epoch */
   readonly now: number
-  /** of this process, and no other */
+  /** id of this process */
   readonly owner: string
-  /** a thread died in this process: nothing is loaded, and what has progress may still run */
+  /** true: an earlier thread of this process died, so nothing is loaded, and requests with progress may still run */
   readonly isResumed: boolean
 }

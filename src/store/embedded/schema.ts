@@ -106,7 +106,7 @@ export const STEPS: readonly string[] = [`
 
 export const FOREIGN = 'it belongs to another program'
 
-/** @throws {Error} there are no tables, where there were some */
+/** @throws {Error} the file is empty, where a ledger was */
 export function refuseEmpty (db: DatabaseSync): void {
   if (db.prepare('SELECT 1 FROM sqlite_schema').get() === undefined) {
     throw new Error(
@@ -116,7 +116,7 @@ export function refuseEmpty (db: DatabaseSync): void {
   }
 }
 
-/** All or nothing. @throws {Error} it is not ours to change */
+/** Applies the missing steps, all or none. @throws {Error} the file belongs to another program or a newer release */
 export function migrate (db: DatabaseSync, steps = STEPS): void {
   db.exec('BEGIN IMMEDIATE')
   try {

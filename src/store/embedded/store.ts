@@ -4,13 +4,10 @@ import { type LocalOptions, LocalStore } from '../local/store.ts'
 import { ThreadWriter } from './writer.ts'
 
 export interface EmbeddedOptions extends Omit<LocalOptions, 'writer'> {
-  /** made if it is not there */
+  /** created if it is missing */
   readonly folder: string
   readonly log: Pick<Logger, 'info' | 'warn' | 'error'>
-  /**
-   * milliseconds of which a power loss may take what was recorded in them; 0: it takes nothing, and every commit waits
-   * for the disk
-   */
+  /** milliseconds whose records a power loss may take; 0: none, because every commit waits for the disk */
   readonly fsync_interval?: number
   /** another file for the thread to run, for tests */
   readonly worker?: URL

@@ -13,19 +13,19 @@ export const ENTRY = ['seq', 'time', 'kind', 'account', 'key', 'reference', 'nan
   'usage_source', 'input', 'cache_read', 'cache_write_5m', 'cache_write_1h', 'output', 'extras', 'price_version', 'day',
   'reason'] as const
 
-/** Of the table `progress`: an entry that is not one yet has no number, time and kind. */
+/** Columns of the table `progress`: a progress record has no number, time and kind. */
 export const PROGRESS = ENTRY.slice(3)
 
-/** Of the cells of an entry those from `shortfall` to `day`, where no model was asked. */
+/** The cells of an entry from `shortfall` to `day`, where no model was called. */
 const NOTHING_USED: readonly null[] = ENTRY.slice(7, -1).map(() => null)
 
-/** The columns of the table `tasks`; `day` is its hold's. */
+/** Columns of the table `tasks`; `day` is its hold's. */
 export const TASK = ['id', 'request_id', 'account', 'key', 'nanos', 'day', 'created', 'is_open', 'text'] as const
 
-/** The columns of the table `noted_windows`, as Windows.save and Notes give them. */
+/** Columns of the table `noted_windows`, as Windows.save and Notes give them. */
 export const WINDOW = ['name', 'at', 'parts', 'ahead'] as const
 
-/** The cells of an entry from `account` on; of a progress, all of them. */
+/** The cells of an entry from `account` on, or all cells of a progress record. */
 export function pushSettlement (
   cells: Cell[],
   { account, key, day }: Hold,
@@ -43,10 +43,7 @@ export function pushSettlement (
     usage.cache_write_5m, usage.cache_write_1h, usage.output, extras, priceVersion ?? null, day?.id ?? null, null)
 }
 
-/**
- * The cells of the entry that gives back what a settlement took, from `account` on. Its usage stands in the settlement,
- * and counts once.
- */
+/** The cells of a refund's entry, from `account` on. The usage is in the settlement, so that it counts once. */
 export function pushRefund (
   cells: Cell[],
   { account, key, day }: Hold,
@@ -57,7 +54,7 @@ export function pushRefund (
     priceVersion ?? null, day?.id ?? null, null)
 }
 
-/** All cells of its entry. @param nanos the change of the balance */
+/** All cells of a booking's entry. @param nanos the change of the balance */
 export function pushBooking (
   cells: Cell[],
   { kind, account, reference, reason }: Booking,
@@ -68,7 +65,7 @@ export function pushBooking (
   cells.push(seq, time, kind, account, null, reference, nanos, ...NOTHING_USED, reason ?? null)
 }
 
-/** An entry as it was read: its amounts are text, for JavaScript's numbers would round them. */
+/** An entry from its cells: amounts are text, because JavaScript's numbers would round them. */
 export function readEntry (cells: readonly Cell[], at: number): Entry {
   const [seq, time, kind, account, key, reference, nanos, shortfall, model, channel, source, input, cacheRead, write5m,
     write1h, output, extras, priceVersion, day, reason] = cells.slice(at, at + ENTRY.length) as [number, number,
@@ -96,7 +93,7 @@ export function readEntry (cells: readonly Cell[], at: number): Entry {
   }
 }
 
-/** The other way round. @param seq its number, and the milliseconds of its time, here */
+/** The cells of an entry. @param seq its number, and the milliseconds of its time, here */
 export function pushEntry (
   cells: Cell[],
   {
@@ -132,7 +129,7 @@ export function pushTask (
   cells.push(id, requestId, account, key, nanos, day ?? null, created, isOpen ? 1 : 0, text)
 }
 
-/** A task as it was read: its amount is text. */
+/** A task from its cells: the amount is text. */
 export function readTask (
   cells: readonly Cell[],
   at: number

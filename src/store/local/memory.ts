@@ -1,5 +1,5 @@
-// The writer of the store that forgets: what was decided is kept in this process, as it would be on a disk, and not
-// written anywhere. Its ledger grows with every request, without a bound.
+// The writer of the memory driver: keeps the recorded rows in this process, as a disk would. Its ledger grows with
+// every request, without a bound.
 import { setImmediate as nextTurn } from 'node:timers/promises'
 import type { Nanos } from '../../money/nanos.ts'
 import type { AuditLine, BookingKind, Change, StoredRecord } from '../store.ts'
@@ -17,9 +17,9 @@ export class MemoryWriter implements Writer {
   readonly isPrompt = true
   readonly trouble = undefined
   readonly #documents = new MemoryDocuments()
-  /** rows of `ENTRY`, as JSON, which has no integers of any size: amounts are text */
+  /** rows of `ENTRY`, as JSON, in which amounts are text, because its numbers would round them */
   readonly #entries = new Pages()
-  /** of the entries that verify has seen; what is written meanwhile adds to it */
+  /** sums of the entries that a running `verify` has seen; entries written meanwhile are added */
   #verified: Sums | undefined
 
   send (batch: Batch): void {
@@ -74,31 +74,33 @@ export class MemoryWriter implements Writer {
   close (): void {}
 }
 
-/** For tests and demos: all state in this process. */
+/** A store in this process's memory, for tests and demos. */
 export class MemoryStore extends LocalStore {
   /** @param now milliseconds since the epoch */
   constructor (now: () => number = Date.now) {
     super({ writer: new MemoryWriter(), now })
   }
 
-  /** There is nothing to end, and what it knows can still be asked. */
+  /** A no-op: the state can still be read. */
   override async close (): Promise<void> {}
 }
 
 class MemoryDocuments implements Documents {
   readonly #records = new Map<string, StoredRecord>()
   readonly #audit: AuditLine[] = []
-  /** what bookings have changed, by kind and reference */
+  /** changes by bookings, by kind and reference */
   readonly #booked = new Map<string, Nanos>()
-  /** ids of requests that are settled, and were not given that back */
+  /** ids of requests that are settled and not refunded */
   readonly #charged = new Set<string>()
   readonly #tasks = new Map<string, Task>()
-  /** ids of the requests of those */
+  /** ids of the requests of the tasks */
   readonly #tasked = new Set<string>()
   /** by account and name */
   readonly #answers = new Map<string, Answer>()
 
-  /** An entry is written. @returns what the same booking has changed before: then it is not */
+  /**
+   * Notes an entry. @returns the change by an earlier entry of this kind and reference: then this one is not written
+   */
   note (kind: string, reference: string, nanos: Nanos): Nanos | undefined {
     if (kind === 'settle') this.#charged.add(reference)
     else if (kind === 'adjust') this.#charged.delete(reference)
@@ -110,7 +112,7 @@ class MemoryDocuments implements Documents {
     }
   }
 
-  /** Replaces what was known of it. */
+  /** Adds or replaces a task. */
   put (task: Task): void {
     this.#tasks.set(task.id, task)
     this.#tasked.add(task.request_id)

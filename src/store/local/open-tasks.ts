@@ -1,5 +1,4 @@
-// The tasks that are open, in memory, and whose holds are theirs. Shared by the drivers whose decisions are made in
-// this process.
+// The open tasks in memory, and the requests whose holds they own. Shared by the drivers that decide in this process.
 import type { Task } from '../tasks.ts'
 
 export class OpenTasks {
@@ -7,12 +6,12 @@ export class OpenTasks {
   /** ids of requests whose hold belongs to a task, or is about to */
   readonly #claimed = new Set<string>()
 
-  /** From now on the request can't give its hold back. */
+  /** Gives the request's hold to a task: the request can't release it any more. */
   claim (requestId: string): void {
     this.#claimed.add(requestId)
   }
 
-  /** The hold is the request's again, or is gone. */
+  /** Gives the hold back to the request, or ends it. */
   unclaim (requestId: string): void {
     this.#claimed.delete(requestId)
   }
@@ -21,7 +20,7 @@ export class OpenTasks {
     return this.#claimed.has(requestId)
   }
 
-  /** Replaces what was known of it. */
+  /** Adds or replaces a task. */
   put (task: Task): void {
     this.claim(task.request_id)
     this.#tasks.set(task.id, task)

@@ -5,25 +5,25 @@ import type { StoreConfig } from '../../config/config.ts'
 
 export type Client = Redis | Cluster
 
-/** Between two attempts to connect; longer with each. */
+/** Pause between two attempts to connect; longer with each. */
 const FIRST_RETRY_MS = 50
 const LONGEST_RETRY_MS = 2000
 const CONNECT_MS = 2000
-/** How often a cluster is asked which of its nodes has which keys. */
+/** Milliseconds between two reads of a cluster's slots. */
 const SLOTS_MS = 2000
 
-/** Not connected yet. */
+/** A client that is not connected yet. */
 export function clientFor ({ url, cluster, sentinels, sentinel_name: name, timeout }: StoreConfig): Client {
   const common: RedisOptions = {
     lazyConnect: true,
     connectTimeout: CONNECT_MS,
     commandTimeout: timeout,
     retryStrategy: retryAfter,
-    // What was sent and not answered fails, and who has sent it decides: his own time is short.
+    // A command without an answer fails, and its caller decides: a repetition in here would exceed its time.
     maxRetriesPerRequest: 0,
     autoResendUnfulfilledCommands: false,
     enableOfflineQueue: false,
-    reconnectOnError: (error) => error.message.startsWith('READONLY'),   // after a failover: there is another master
+    reconnectOnError: (error) => error.message.startsWith('READONLY'),   // after a failover there is another master
     disableClientInfo: true
   }
   if (cluster !== undefined) {
@@ -58,7 +58,7 @@ export function clientFor ({ url, cluster, sentinels, sentinel_name: name, timeo
   return new Redis({ ...common, ...parse(url!) })
 }
 
-/** Many gateways lose their Redis at the same moment, and must not all come back at the same. */
+/** With jitter: many gateways lose their Redis at the same moment, and must not all come back at once. */
 function retryAfter (times: number): number {
   return Math.min(LONGEST_RETRY_MS, FIRST_RETRY_MS * 2 ** (times - 1)) * (0.5 + Math.random())
 }
@@ -86,7 +86,7 @@ function loginOf (text: string): Omit<Address, 'host' | 'port'> {
   return login
 }
 
-/** For people: without credentials. */
+/** The address for people: without credentials. */
 export function nameOf ({ url, cluster, sentinels }: StoreConfig): string {
   return (cluster ?? sentinels ?? [url!]).map((one) => {
     const { host, port } = parse(one)

@@ -1,5 +1,4 @@
-// What a Redis must be that money is kept in: new enough, one that forgets nothing by itself, and better one that
-// writes things down.
+// Checks that a Redis is fit to keep money: new enough, and without eviction; warns of one that does not persist.
 import type { Redis } from 'ioredis'
 import type { Logger } from 'pino'
 
@@ -52,7 +51,7 @@ async function check (server: Redis, log: Pick<Logger, 'warn'>): Promise<void> {
   }
 }
 
-/** Undefined: it is not allowed to ask. */
+/** Undefined: the user lacks the right to read them. */
 async function fieldsOf (server: Redis): Promise<ReadonlyMap<string, string> | undefined> {
   try {
     const text = (await Promise.all(['server', 'memory', 'persistence'].map(async (section) =>

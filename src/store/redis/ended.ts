@@ -1,19 +1,19 @@
-// What ended while Redis was away, and cost nothing: the hold and the slot that it has there are given back as soon as
-// Redis is back. Else a key would be at its limit, and money held, for as long as their leases, with nothing that runs.
+// Holds and slots of requests that ended without a charge while Redis was away: given back as soon as it is back.
+// Otherwise a key would be at its limit, and money held, until their leases end, without a running request.
 import { AwayError, type Argument } from './connection.ts'
 import { eachOf, type Space } from './keyspace.ts'
 
 export class Ended {
   readonly #early: Space
-  /** as many as were on their way or ran when Redis went */
+  /** by script and request; at most the requests that ran when Redis went away */
   readonly #late = new Map<string, () => Promise<void>>()
 
-  /** @param early for what Redis must hear before it is asked anything */
+  /** @param early for messages that Redis must have before any decision */
   constructor (early: Space) {
     this.#early = early
   }
 
-  /** Now, or when Redis is back. A repetition does nothing. */
+  /** Gives back now, or when Redis is back. Safe to repeat. */
   async giveBack (
     script: 'release' | 'leave',
     account: string,
@@ -31,13 +31,13 @@ export class Ended {
     }
   }
 
-  /** Redis is back. @throws {AwayError} not any more */
+  /** Gives back what has waited. @throws {AwayError} Redis is away again */
   async giveLate (): Promise<void> {
     await eachOf([...this.#late], async ([name, ask]) => {
       try {
         await ask()
       } catch (thrown) {
-        if (thrown instanceof AwayError) throw thrown         // else Redis refuses it: its lease ends by itself
+        if (thrown instanceof AwayError) throw thrown         // else Redis refuses it, and its lease ends by itself
       }
       this.#late.delete(name)
     })

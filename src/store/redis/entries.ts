@@ -1,14 +1,13 @@
-// Entries as they lie in the streams of the accounts, and all of them in one order: by the microsecond in which they
-// were written.
+// Entries in the accounts' streams, and their total order: by the microsecond in which they were written.
 import type { Booking, BookingKind, Settlement, Entry, EntryKind } from '../store.ts'
 
-/** As Redis gives one: its id, and fields and values in turn. */
+/** A stream entry of Redis: its id, and fields and values in turn. */
 export type Raw = readonly [id: string, fields: readonly string[]]
 
-/** What the text of an entry says; the rest are fields of their own. */
+/** The fields of an entry that are in its JSON text; the rest are fields of the stream. */
 type What = Pick<Entry, 'model' | 'channel' | 'usage' | 'usage_source' | 'price_version' | 'reason'>
 
-/** The text of a settlement's entries. */
+/** The JSON text of a settlement's entries. */
 export function textOf (
   { model, channel, usage, usage_source, price_version }: Omit<Settlement, 'request_id' | 'nanos'>
 ): string {
@@ -19,24 +18,24 @@ export function textOf (
   )
 }
 
-/** Of the entry that gives a charge back: its usage stands in the settlement, and counts once. */
+/** The JSON text of a refund's entry; the usage is in the settlement, so that it counts once. */
 export function refundText (
   { model, channel, price_version }: Pick<Settlement, 'model' | 'channel' | 'price_version'>
 ): string {
   return JSON.stringify({ model, channel, price_version })
 }
 
-/** Of the entry of a booking; empty: it says no more than its fields. */
+/** The JSON text of a booking's entry; empty: without a reason. */
 export function reasonText ({ reason }: Pick<Booking, 'reason'>): string {
   return reason === undefined ? '' : JSON.stringify({ reason })
 }
 
-/** A booking among all others. */
+/** A name of the booking that is unique over all kinds. */
 export function bookingName (kind: BookingKind, reference: string): string {
   return kind === 'credit' ? reference : `${kind} ${reference}`
 }
 
-/** The text of an entry as it is. */
+/** The JSON text of an entry from another store. */
 export function whatOf ({ model, channel, usage, usage_source, price_version }: Entry): string {
   return JSON.stringify({ model, channel, usage, usage_source, price_version })
 }
@@ -60,27 +59,27 @@ export function readEntry (account: string, [id, fields]: Raw): Entry {
 }
 
 /**
- * Sorts as text: 11 digits of the microsecond and 8 of the number in the account, in base 36; and whose it is, so that
- * no two are the same.
+ * Sorts as text: 11 digits of the microsecond and 8 of the number in the account, in base 36; then the account, which
+ * makes it unique.
  */
 function entryId (account: string, id: string): string {
   const [micros, seq] = id.split('-') as [string, string]
   return `${Number(micros).toString(36).padStart(11, '0')}${Number(seq).toString(36).padStart(8, '0')}-${account}`
 }
 
-/** What the id of an entry was made of; undefined: another driver gave it. */
+/** The parts of an entry's id; undefined: another driver made it. */
 export function streamId (id: string): { readonly micros: number, readonly seq: number } | undefined {
   const [, micros, seq] = /^([0-9a-z]{11})([0-9a-z]{8})-/.exec(id) ?? []
   return micros === undefined ? undefined : { micros: parseInt(micros, 36), seq: parseInt(seq!, 36) }
 }
 
-/** The first id of a stream that may follow an entry's. */
+/** The first stream id behind an entry's. */
 export function startAfter (id: string): string {
   const micros = parseInt(id.slice(0, 11), 36)
   return Number.isSafeInteger(micros) ? `${micros}` : '0'
 }
 
-/** What `fetch` gives for an account, behind an id of its stream; an empty one is the last. */
+/** Reads a page of an account, behind an id of its stream; an empty one is the last. */
 export type Fetch = (account: string, from: string) => Promise<readonly Raw[]>
 
 /** The entries of one account, page by page. */
@@ -98,7 +97,7 @@ class Reader {
     this.#from = from
   }
 
-  /** @returns whether there is one */
+  /** @returns false: there is no entry left */
   async advance (): Promise<boolean> {
     if (this.#at === this.#page.length) {
       this.#page = await this.#fetch(this.#account, this.#from)
@@ -112,10 +111,10 @@ class Reader {
   }
 }
 
-/** At a time: each holds a page. */
+/** Accounts that are read at a time: each holds a page. */
 const PARALLEL = 50
 
-/** All entries of these accounts, oldest first. @param after id of an entry: only those that follow it */
+/** All entries of these accounts, oldest first. @param after id of an entry: only entries behind it */
 export async function* merged (
   accounts: readonly string[],
   fetch: Fetch,
@@ -139,7 +138,7 @@ export async function* merged (
   }
 }
 
-/** The reader whose entry is the oldest comes first: thousands of accounts cost a dozen comparisons for each entry. */
+/** A heap of readers, the one with the oldest entry first: thousands of accounts cost a dozen comparisons per entry. */
 class Heap {
   readonly #readers: Reader[] = []
 

@@ -1,4 +1,4 @@
-// What the parts of the driver share: the link, the names of keys, and whose time counts.
+// State shared by the parts of the driver: the connection, the names of keys, and the clock.
 import { randomUUID } from 'node:crypto'
 import { GatewayError } from '../../errors.ts'
 import { AwayError, type Argument, type Link, type Way } from './connection.ts'
@@ -13,9 +13,9 @@ export class Space {
   #decisions = 0
 
   /**
-   * @param now milliseconds since the epoch, for tests; absent: Redis's own time counts, so that gateways need not
-   * agree on theirs
-   * @param way that scripts about accounts go
+   * @param now milliseconds since the epoch, for tests; absent: Redis's own time counts, so that gateways' clocks need
+   * not agree
+   * @param way of the scripts about accounts
    */
   constructor (link: Link, prefix: string, now: (() => number) | undefined, way: Way = link) {
     this.link = link
@@ -24,46 +24,46 @@ export class Space {
     this.#now = now
   }
 
-  /** Of an account: what is in the braces decides on the slot of a cluster. */
+  /** A key of an account: the part in braces decides the slot of a cluster. */
   of (account: string, name = 'account'): string {
     return `{${this.#prefix}:${account}}:${name}`
   }
 
-  /** Of all accounts together. */
+  /** A key shared by all accounts, in a slot of its own. */
   shared (name: string): string {
     return `{${this.#prefix}}:${name}`
   }
 
-  /** By itself: each lies where it happens to. */
+  /** A key by itself: the slots of such keys differ. */
   single (name: string): string {
     return `${this.#prefix}:${name}`
   }
 
-  /** For scripts, which take their own time where it is empty. */
+  /** The time argument of scripts, which take Redis's own time where it is empty. */
   get time (): Argument {
     return this.#now?.() ?? ''
   }
 
-  /** milliseconds since the epoch, as near as this process knows */
+  /** milliseconds since the epoch, by this process's clock */
   get nearly (): number {
     return this.#now?.() ?? Date.now()
   }
 
-  /** A script about an account. @throws {AwayError} it is unknown whether it was done */
+  /** Runs a script about an account. @throws {AwayError} it is unknown whether it was done */
   async ask (script: Script, account: string, ...args: readonly Argument[]): Promise<unknown> {
     return await this.#way.run(script, this.of(account), this.time, ...args)
   }
 
   /**
-   * A decision that is asked for once more where the connection broke, in the time that it may take: Redis knows it by
-   * its number, which is the first argument. @throws {AwayError} it is unknown whether it was made
+   * Runs a decision, and repeats it after a broken connection, within the time of a command: Redis knows it by its
+   * number, the first argument. @throws {AwayError} it is unknown whether it was made
    */
   async decide (script: Script, account: string, ...args: readonly Argument[]): Promise<unknown> {
     const decision = `${this.#who}:${++this.#decisions}`
     return await this.link.repeated(async () => await this.ask(script, account, decision, ...args))
   }
 
-  /** Whatever can't wait for Redis. @throws {GatewayError} service_unavailable */
+  /** Turns an outage into an error for clients. @throws {GatewayError} service_unavailable */
   async orUnavailable<T> (asked: Promise<T>): Promise<T> {
     try {
       return await asked
@@ -78,10 +78,10 @@ export class Space {
   }
 }
 
-/** At a time, where all accounts are asked. */
+/** Accounts per round, where all are read. */
 const AT_ONCE = 100
 
-/** The same of each, in their order, a number of them at a time. */
+/** Calls `ask` for each, a number of them at a time; results in their order. */
 export async function eachOf<T, R> (all: readonly T[], ask: (one: T) => Promise<R>): Promise<R[]> {
   const found: R[] = []
   for (let i = 0; i < all.length; i += AT_ONCE) found.push(...await Promise.all(all.slice(i, i + AT_ONCE).map(ask)))

@@ -1,11 +1,10 @@
-// What must reach Redis whatever happens: charges, and what is given back. Each is first in the outbox, and then on its
-// way. Redis may be away: then they wait there, in this process or the next, and go when it is back. Every one is safe
-// to repeat.
+// Delivers messages that must not be lost to Redis: charges and refunds. Each is written into the outbox, and then
+// sent. While Redis is away they wait there, for this process or the next. Every message is safe to repeat.
 import type { Logger } from 'pino'
 import { AwayError } from './connection.ts'
 import type { Outbox, OutboxEntry } from './outbox.ts'
 
-/** What is written into the outbox, as JSON. Amounts are text; `day` and `oldest` may be empty. */
+/** A message as written into the outbox, in JSON. Amounts are text; `day` and `oldest` may be empty. */
 export type Message =
   | {
     readonly of: 'settle'
@@ -14,49 +13,46 @@ export type Message =
     readonly key: string
     readonly day: string
     readonly oldest: string
-    /** at most what was held */
+    /** at most the hold */
     readonly nanos: string
     readonly shortfall: string
     readonly what: string
-    /** what the hold was taken from, where Redis was away */
+    /** id of the budget that the hold was taken from, during an outage */
     readonly aside?: string
     /** milliseconds since the epoch */
     readonly at: number
   }
   | { readonly of: 'refund', readonly account: string, readonly id: string, readonly key: string, readonly day: string,
     readonly what: string }
-  /** a task that may have been opened, of which its client was told that there is none */
+  /** a task that may have been opened, though its client was told that there is none */
   | { readonly of: 'untask', readonly account: string, readonly id: string, readonly task: string }
-  /** Told to Redis already, as the next one: for one that comes back without it */
+  /** bookings that Redis has executed: kept for a Redis that comes back without them */
   | { readonly of: 'credit', readonly account: string, readonly reference: string, readonly nanos: string }
   | { readonly of: 'book', readonly kind: 'refund' | 'debit', readonly account: string, readonly reference: string,
     readonly nanos: string, readonly reason?: string }
 
-/** On their way at a time, when a backlog is sent: all gateways do that in the moment when Redis is back. */
+/** Messages in flight while a backlog is sent: all gateways do that at the moment when Redis is back. */
 const AT_ONCE = 50
-/** The same, while Redis has requests to serve. */
+/** Messages in flight while Redis serves requests too. */
 const FEW_AT_ONCE = 10
-/**
- * More than replication is ever behind where all is well: older charges are known to a Redis that has taken the place
- * of another one.
- */
+/** Milliseconds, more than a healthy replica's lag: older charges are known to a Redis that was promoted. */
 const RECENT_MS = 10_000
-/** Until what Redis refused is tried again. */
+/** Pause before a message that Redis has refused is sent again. */
 const RETRY_MS = 30_000
 
-/** What was acknowledged lately is told to a Redis that may not know it. */
+/** A repetition of recently acknowledged messages, for a Redis that may not have them. */
 interface Telling {
-  /** of that Redis */
+  /** replication ids of that Redis */
   readonly ids: string
-  /** what was acknowledged since then is told first; milliseconds since the epoch */
+  /** messages acknowledged since then are sent first; milliseconds since the epoch */
   readonly since: number
-  /** of the others it knows those before this number */
+  /** number of the first older message that is still to be sent */
   from: number
-  /** has Redis heard the first ones? */
+  /** whether Redis has received the first ones */
   newest: Promise<boolean> | undefined
-  /** how often it was asked for */
+  /** how often the repetition was requested */
   asked: number
-  /** how many have arrived */
+  /** messages that were received */
   count: number
 }
 
@@ -64,17 +60,17 @@ export class Delivery {
   readonly #outbox: Outbox
   readonly #send: (message: Message) => Promise<void>
   readonly #log: Pick<Logger, 'info' | 'error'>
-  /** numbers of those on their way */
+  /** numbers of the messages in flight */
   readonly #sent = new Set<number>()
   readonly #idle = new Set<() => void>()
   #draining: Promise<boolean> | undefined
   #telling: Telling | undefined
   #isBehind = false
-  /** Redis hears first what waits: what comes now waits too */
+  /** true: the backlog goes first, and new messages wait too */
   #isHeld = false
   #refusedAt = -Infinity
 
-  /** @param send rejects with an AwayError where it is unknown whether it has arrived */
+  /** @param send rejects with an AwayError where it is unknown whether the message was received */
   constructor (outbox: Outbox, send: (message: Message) => Promise<void>, log: Pick<Logger, 'info' | 'error'>) {
     this.#outbox = outbox
     this.#send = send
@@ -82,14 +78,14 @@ export class Delivery {
     this.#isBehind = outbox.size > 0
   }
 
-  /** how many have not arrived, as far as is known */
+  /** messages without acknowledgement, as far as is known */
   get size (): number {
     return this.#outbox.size
   }
 
   /**
-   * Answers when a kill of this process loses it no more; it is on its way then.
-   * @throws {GatewayError} service_unavailable: it can't be written down, and goes nowhere
+   * Answers when a kill of this process loses the message no more; it is sent in the background.
+   * @throws {GatewayError} service_unavailable: it can't be written, and is not sent
    */
   async post (message: Message): Promise<void> {
     const no = await this.#outbox.append(JSON.stringify(message))
@@ -97,18 +93,18 @@ export class Delivery {
     else void this.#deliver(no, message)
   }
 
-  /** From now on everything waits. */
+  /** Holds all messages back from now on. */
   hold (): void {
     this.#isHeld = true
   }
 
-  /** No longer, nor does what waits. */
+  /** Ends the holding, and sends what has waited. */
   async go (): Promise<void> {
     this.#isHeld = false
     await this.drain()
   }
 
-  /** It has arrived: kept, should Redis come back without it. */
+  /** Keeps a message that Redis has executed, for a Redis that comes back without it. */
   async keep (message: Message): Promise<void> {
     this.#outbox.acknowledge(await this.#outbox.append(JSON.stringify(message)))
   }
@@ -133,7 +129,7 @@ export class Delivery {
     }
   }
 
-  /** Sends what has not arrived. Never rejects. @returns whether Redis was there for all of it */
+  /** Sends what was not acknowledged. Never rejects. @returns false: Redis was away before the end */
   async drain (): Promise<boolean> {
     if (!this.#isBehind || performance.now() - this.#refusedAt < RETRY_MS) return true
     return await (this.#draining ??= this.#drain().finally(() => { this.#draining = undefined }))
@@ -153,12 +149,12 @@ export class Delivery {
   }
 
   /**
-   * Sends all to a Redis that may not know what has arrived lately either. What it can't know is first: the newest,
-   * with the bookings that pay for it, and what has not arrived. The rest follows while it serves requests already.
-   * Repeated for the same Redis, it goes on. Never rejects.
+   * Sends all kept messages to a Redis that may not have the recent ones either. First those that it can't have: the
+   * newest, with the bookings that pay for them, and those without acknowledgement. The rest follows while it serves
+   * requests. A repeated call for the same Redis goes on. Never rejects.
    * @param ids of that Redis
-   * @param onWhole it has heard all
-   * @returns whether it was there for the first
+   * @param onWhole called when it has received all
+   * @returns false: it was away before the first were received
    */
   async tell (ids: string, onWhole: () => void): Promise<boolean> {
     if (this.#telling?.ids !== ids) {
@@ -169,7 +165,7 @@ export class Delivery {
     telling.asked++
     telling.newest ??= this.#tellNewest(telling, onWhole)
     if (!await telling.newest) return false
-    // Whatever another one has refused.
+    // Messages that another Redis has refused are tried again.
     this.#isBehind = true
     this.#refusedAt = -Infinity
     return await this.drain()
@@ -190,7 +186,7 @@ export class Delivery {
     do {
       asked = telling.asked
       const lost = await this.#again(telling, FEW_AT_ONCE, (no, text, at) => no >= telling.from && !isNew(no, text, at))
-      if (this.#telling !== telling) return                   // it is another one, or the end
+      if (this.#telling !== telling) return                   // for another Redis, or stopped
       if (lost === undefined) {
         this.#telling = undefined
         if (telling.count > 0) {
@@ -201,11 +197,11 @@ export class Delivery {
         return
       }
       telling.from = Math.max(telling.from, lost)
-    } while (telling.asked > asked)                           // it was away for a moment, and is back already
+    } while (telling.asked > asked)                           // Redis was away for a moment, and is back already
     telling.newest = undefined
   }
 
-  /** Never rejects. @returns the first that it does not know; undefined: it was there for all of it */
+  /** Never rejects. @returns number of the first message that it lacks; undefined: it has all */
   async #again (
     telling: Telling,
     most: number,
@@ -221,7 +217,7 @@ export class Delivery {
     }
   }
 
-  /** @returns how many have arrived, and the first that has not: it ends when Redis is away */
+  /** @returns how many were received, and the first that was not: it ends when Redis is away */
   async #sendAll (
     entries: AsyncIterable<OutboxEntry>,
     most: number,
@@ -233,7 +229,7 @@ export class Delivery {
     for await (const { no, text } of entries) {
       if (this.#sent.has(no)) continue
       const message = JSON.parse(text) as Message
-      // What it pays for comes after it.
+      // A booking goes before the charges that it pays for.
       if (isBooking(message)) await Promise.all(running)
       const one: Promise<void> = this.#deliver(no, message).then((end) => {
         running.delete(one)
@@ -248,12 +244,12 @@ export class Delivery {
     return { count, lost }
   }
 
-  /** Nothing more is told again: the next process does it. */
+  /** Stops the repetition: the next process begins it again. */
   stop (): void {
     this.#telling = undefined
   }
 
-  /** When nothing is on its way. */
+  /** Ends when no message is in flight. */
   async idle (): Promise<void> {
     await this.#draining
     if (this.#sent.size === 0) return
@@ -271,7 +267,7 @@ function isBooking ({ of }: Message): boolean {
   return of === 'credit' || of === 'book'
 }
 
-/** What is told first, of what was acknowledged at that time. */
+/** Selects the messages that are sent first. */
 function isFirst ({ since }: Telling): (no: number, text: string, at: number) => boolean {
   return (_no, text, at) => at >= since || text.startsWith('{"of":"credit"') || text.startsWith('{"of":"book"')
 }

@@ -1,25 +1,24 @@
-// What this process knows of its own requests: their holds and charges. Redis decides; this says who asks, for which
-// account, and what is to be renewed. A few thousand charges are remembered, so that settling again or giving back
-// needs no question.
+// This process's own requests: their holds and charges. Redis decides; this keeps the account of each request, and the
+// leases to be renewed. A few thousand charges are remembered, so that a repeated settlement or a refund needs no read.
 import type { Nanos } from '../../money/nanos.ts'
 import type { Settlement } from '../store.ts'
 
 export interface Hold {
   readonly account: string
   readonly key: string
-  /** '' or a day, and the oldest that is kept when it is counted */
+  /** '' or a day, and the oldest day that is kept when this one is counted */
   readonly day: string
   readonly oldest: string
-  /** what it was taken from while Redis was away; absent: Redis has it */
+  /** id of the budget that it was taken from during an outage; absent: Redis has the hold */
   readonly aside?: string
-  /** as Redis said last */
+  /** amount as Redis last said */
   nanos: Nanos
-  /** when it was taken or its progress noted last, and when its lease was renewed; of a clock that never goes back */
+  /** by a steady clock: last progress record or the hold itself, and last renewal of the lease */
   notedAt: number
   renewedAt: number
   /**
-   * the text of an entry that gives back what Redis may charge by itself, should it not hear of us: what we have told
-   * it of our progress
+   * text of an entry that refunds the charge which Redis makes by itself, from the recorded progress, when this process
+   * is silent for too long
    */
   progress?: string
 }
@@ -28,15 +27,15 @@ export interface Charge {
   readonly hold: Hold
   readonly settlement: Settlement
   nanos: Nanos
-  /** rejects when it could not be written down */
+  /** rejects when it could not be written into the outbox */
   readonly recorded: Promise<unknown>
   isGivenBack: boolean
 }
 
-/** As many as balances.ts remembers at least, of those that can be given back and of amounts. */
+/** As many as balances.ts remembers at least, both of charges and of amounts. */
 const REMEMBERED = 50_000
 
-/** The last so many of a kind, and up to as many before. */
+/** The last so many items, and up to as many before them. */
 export class Recent<T> {
   readonly #most: number
   #newer = new Map<string, T>()

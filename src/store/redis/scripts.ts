@@ -1,5 +1,4 @@
-// All scripts by name, as they are known to the client: sent once over each connection, and called by their hash from
-// then on.
+// All scripts by name, as the client knows them: sent once over each connection, and called by their hash from then on.
 import type { Client } from './address.ts'
 import { limits } from './lua/limits.ts'
 import { money } from './lua/money.ts'
@@ -10,7 +9,7 @@ const bodies = { ...money, ...limits, ...tasks, ...records }
 
 export type Script = keyof typeof bodies
 
-/** How many keys each names; the others of an account are made from its first. */
+/** Number of keys per script; one by default, from which an account's other keys are made. */
 const KEYS: Readonly<Partial<Record<Script, number>>> = { change: 3, since: 2 }
 
 type Call = (...args: readonly (string | number)[]) => Promise<unknown>
@@ -28,7 +27,7 @@ export function defineScripts (
   ])) as ReturnType<typeof defineScripts>
 }
 
-/** No command of Redis has such a name. */
+/** A name that no command of Redis has. */
 function commandOf (name: Script): string {
   return `gateway_${name}`
 }

@@ -1,5 +1,5 @@
-// Adds up the entries again, one account after the other: what an account and its keys have changes in one script with
-// the ledger, so what a script tells of both belongs together, and requests go on meanwhile.
+// Adds up the entries again, one account after the other: the sums of an account and its keys change in one script with
+// the ledger, so one script reads both consistently, while requests go on.
 import type { Nanos } from '../../money/nanos.ts'
 import { isOver, nameOf, oldestCompared } from '../periods.ts'
 import type { Difference, Verification } from '../store.ts'
@@ -7,7 +7,7 @@ import { Sums } from '../sums.ts'
 import { readEntry, type Raw } from './entries.ts'
 import type { Space } from './keyspace.ts'
 
-/** @param page of the entries of an account, from an id to another; an empty one is the last */
+/** @param page entries of an account, from an id to another; an empty one is the last */
 export async function verify (
   space: Space,
   page: (account: string, from: string, to: string) => Promise<readonly Raw[]>
@@ -44,7 +44,7 @@ export async function verify (
   return { entries: all.entries, accounts: all.accounts.size, keys: all.keys.size, differences }
 }
 
-/** Of the fields of a key: what it has spent in each period; '': ever. */
+/** Sums in the fields of a key, by period; '': ever. */
 function * spentIn (fields: readonly string[]): Iterable<readonly [period: string, nanos: Nanos]> {
   for (let i = 0; i < fields.length; i += 2) {
     const [, period] = /^s(?::(.+))?$/.exec(fields[i]!) ?? []

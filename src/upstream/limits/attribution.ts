@@ -1,18 +1,18 @@
-// Whose fault a failure is: only what an upstream has caused may count against it (src/README.md#blame).
+// Attribution of failures: only what an upstream has caused may count against it (src/README.md#blame).
 import type { GatewayError } from '../../errors.ts'
 import type { UpstreamFailure } from '../../core/plugin.ts'
 import { readRetryAfter } from './retry-after.ts'
 import { asRecord, printed } from '../../base/json.ts'
 
-/** `pause`: milliseconds for which the upstream does not want to be asked; undefined: it does not say. */
+/** `pause`: milliseconds of the upstream's retry-after; undefined: it sent none. */
 export type Blame =
-  /** it is down, slow, or speaks nonsense */
+  /** it is down, slow, or sends malformed answers */
   | { readonly who: 'target', readonly pause?: number | undefined }
   /** the credential has used up its rate */
   | { readonly who: 'credential', readonly why: 'limited', readonly pause?: number | undefined }
-  /** the credential may not: anything, or `forbidden` only this */
+  /** the credential is refused: for everything, or `forbidden` only for this model */
   | { readonly who: 'credential', readonly why: 'refused' | 'forbidden' }
-  /** the request's, or the configuration's */
+  /** the request's fault, or the configuration's */
   | { readonly who: 'nobody' }
 
 const NOBODY: Blame = { who: 'nobody' }
@@ -20,12 +20,15 @@ const TARGET: Blame = { who: 'target' }
 
 const LONGEST_PAUSE_MS = 5 * 60_000
 
-/** Of a 403: some vendors say so where others answer 400. What a client has written must not put a credential aside. */
+/**
+ * Matches messages of a 403 about content, where other vendors answer 400: what a client has written must not put a
+ * credential aside.
+ */
 const ABOUT_CONTENT = /moderat|flagged|content[ _-]?(?:policy|filter)|safety/i
 const READ = 8000
 
 /**
- * @param error as it was named for the client: it knows what vendors' words mean
+ * @param error as named for the client, with the meaning of the vendor's message
  * @param now milliseconds since the epoch
  */
 export function blameFor (failure: UpstreamFailure, error: GatewayError, now: () => number): Blame {
@@ -33,7 +36,7 @@ export function blameFor (failure: UpstreamFailure, error: GatewayError, now: ()
     if (isRateLimit(failure.body)) return { who: 'credential', why: 'limited' }
     return error.status >= 500 ? TARGET : NOBODY
   }
-  // A prompt can bring a model to say nothing: a client must not close a target to all others with it.
+  // A prompt can make a model answer nothing: by it one client must not close a target to all others.
   if (failure.kind === 'empty') return failure.isBlank === true ? TARGET : NOBODY
   if (failure.kind !== 'status') return TARGET
   const { status, headers, body } = failure
@@ -54,8 +57,8 @@ export function blameFor (failure: UpstreamFailure, error: GatewayError, now: ()
 }
 
 /**
- * Whether the same target may do better in a moment. A timeout has taken its time already, who is refused stays so, and
- * an empty answer was paid for: the prompt that had it would have it again.
+ * Whether a retry at the same target may succeed soon. Not after a timeout, which has taken its time already; not after
+ * a refusal, which stays; and not after an empty answer, which was paid for and would come again for the same prompt.
  */
 export function isPassing (failure: UpstreamFailure, error: GatewayError): boolean {
   switch (failure.kind) {
@@ -70,8 +73,8 @@ export function isPassing (failure: UpstreamFailure, error: GatewayError): boole
 }
 
 /**
- * Whether it surely works on nothing: the request did not arrive, or was turned away for its rate. Behind a 500 or a
- * 503 a task may have been made: of a database that was slow, or of a proxy that lost the answer.
+ * Whether the upstream is certainly not executing the request: it did not arrive, or exceeded a rate limit. After a 500
+ * or a 503 a task may exist: the database was slow, or a proxy lost the answer.
  */
 export function isTurnedAway (failure: UpstreamFailure): boolean {
   return failure.kind === 'refused' || failure.kind === 'connect_timeout' ||
@@ -79,17 +82,17 @@ export function isTurnedAway (failure: UpstreamFailure): boolean {
 }
 
 /**
- * Whether a status says something of the request that a client has made up, and of nothing else: a path, a method, a
- * condition, another address. Not of our account there, of its rate, or of how the upstream fares; with 400, 413 and
- * 422 vendors may mean those too, and only their words tell.
+ * Whether a status concerns only the client's own part of the request: its path, method, condition or address; not the
+ * operator's account, its rate, or the upstream's health. With 400, 413 and 422 vendors may mean those too, and only
+ * their messages tell.
  */
 export function isOfRequest (status: number): boolean {
   return status >= 300 && status < 500 && ![400, 401, 402, 403, 407, 408, 413, 422, 429].includes(status)
 }
 
 /**
- * Statuses of servers, and of proxies before them, that are not there for a moment; 52x are Cloudflare's, 529 is
- * Anthropic's.
+ * Whether a status is one of servers, or of proxies in front, that are unavailable for a moment; 52x are Cloudflare's,
+ * 529 is Anthropic's.
  */
 function mayPass (status: number): boolean {
   return status === 408 || (status >= 500 && status <= 504 && status !== 501) || (status >= 520 && status <= 529)
@@ -100,7 +103,7 @@ function pauseIn (headers: Parameters<typeof readRetryAfter>[0], now: () => numb
   return seconds === undefined || seconds <= 0 ? undefined : Math.min(LONGEST_PAUSE_MS, seconds * 1000)
 }
 
-/** As messages style and chat style say it within a stream. */
+/** Whether an error event is a rate limit, in messages style or chat style. */
 function isRateLimit (body: unknown): boolean {
   const { error } = asRecord(body)
   const { type, code, status } = asRecord(error ?? body)
@@ -109,7 +112,10 @@ function isRateLimit (body: unknown): boolean {
   )
 }
 
-/** In one of the shapes of APIs. The page of a firewall is none: what is in a prompt can set that off. */
+/**
+ * Whether a body has an error in one of the shapes of APIs. The page of a firewall has none: the text of a prompt can
+ * trigger that.
+ */
 function isApiError (body: unknown): boolean {
   const { error, type, code, status } = asRecord(body)
   return (typeof error === 'object' && error !== null) ||

@@ -1,27 +1,28 @@
-// Something that may not be used for a while, and for twice as long each time that it is no better then.
+// A cooldown with exponential backoff: a credential is not used for a while, and for twice as long after each further
+// refusal.
 
 export class Aside {
   /** milliseconds since the epoch */
   #until = 0
-  /** how often, without a success between them */
+  /** refusals in a row, without a success between them */
   #inARow = 0
-  /** Counts up each time. Requests that ran beside each other hear the same no: that is one, not twenty. */
+  /** Counts refusals. Parallel requests get the same refusal: that is one, not twenty. */
   #term = 0
 
   get term (): number {
     return this.#term
   }
 
-  /** milliseconds; 0: it may be used */
+  /** Milliseconds until the end of the cooldown; 0: none. */
   wait (now: number): number {
     return Math.max(0, this.#until - now)
   }
 
   /**
-   * @param term that it had when the request was sent
+   * @param term the term when the request was sent
    * @param times milliseconds
-   * @param asked milliseconds that the upstream asks for; undefined: it does not say
-   * @returns whether it is the first time since it worked
+   * @param asked milliseconds of the upstream's retry-after; undefined: it sent none
+   * @returns whether it is the first refusal since a success
    */
   put (
     term: number,
@@ -39,7 +40,7 @@ export class Aside {
     return isNew && this.#inARow === 1
   }
 
-  /** It works. */
+  /** Ends the cooldown after a success. */
   reset (term: number): void {
     if (term === this.#term) this.#inARow = 0
   }

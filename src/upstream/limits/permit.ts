@@ -1,5 +1,5 @@
-// One attempt at its target: it counts as running until its end is told, and what that says of the target and of the
-// credential is noted.
+// An attempt in progress at its target: counts as running until its end, whose result counts for the target and for the
+// credential.
 import type { Logger } from 'pino'
 import type { GatewayError } from '../../errors.ts'
 import type { UpstreamFailure } from '../../core/plugin.ts'
@@ -8,24 +8,24 @@ import { type Blame, blameFor } from './attribution.ts'
 import type { Breaker } from './breaker.ts'
 import type { FailedAttempt, Credential, Upstream } from '../../core/upstream.ts'
 
-/** One attempt that may go to its target now. Exactly one of its three ends is told, once; more do nothing. */
+/** The permit for one attempt. Exactly one of `succeed`, `fail` and `leave` takes effect: the first call. */
 export interface Permit {
-  /** with the headers of the credential that was chosen */
+  /** with the headers of the chosen credential */
   readonly upstream: Upstream
-  /** undefined: the upstream has no several */
+  /** undefined: the upstream has only one */
   readonly credential: string | undefined
-  /** what it died of; undefined: of nothing that an upstream did */
+  /** the failure that ended it; undefined: no failure of an upstream */
   readonly died: Died | undefined
-  /** The first of its answer has come: a probe has shown enough. */
+  /** The answer has begun, which is enough for a probe. */
   begin (): void
-  /** It answered to its end. */
+  /** The answer is complete. */
   succeed (): void
   /**
-   * It failed; what of that is the target's fault, or its credential's, is decided here.
-   * @param error as it was named for the client
+   * The attempt failed; decides whether the target or its credential is at fault.
+   * @param error as named for the client
    */
   fail (failure: UpstreamFailure, error: GatewayError): void
-  /** It says nothing about the target: the client left, a plugin threw, the gateway ends. */
+  /** Ended without a verdict on the target: the client left, a plugin threw, the gateway stops. */
   leave (): void
 }
 
@@ -36,22 +36,22 @@ export interface Died {
 
 const LIMITED_MS = { first: 1000, longest: 60_000 }
 const REFUSED_MS = { first: 30_000, longest: 600_000 }
-/** Where there is no other one: neither a no by mistake nor a bill that was paid late may cost minutes. */
+/** Cooldown of an only credential: short, because a refusal by mistake or a bill paid late must not cost minutes. */
 const ALONE_MS = { first: 1000, longest: 30_000 }
 
-/** What is known of a model of an upstream. */
+/** State of a model at an upstream. */
 export interface Target {
   running: number
   readonly breaker: Breaker
-  /** until when the upstream does not want to be asked for it, milliseconds since the epoch */
+  /** retry-after deadline, ms since epoch */
   until: number
-  /** by the key of the credential: vendors limit and forbid by model */
+  /** by the credential's key: vendors limit and forbid by model */
   readonly asides: Map<string, Aside>
-  /** the one that failed last, however long ago */
+  /** the last failure, however long ago */
   lastError: FailedAttempt | undefined
 }
 
-/** What is known of a credential, for whatever it is used. */
+/** State of a credential, over all models. */
 export interface Account {
   running: number
   readonly refused: Aside
@@ -59,16 +59,16 @@ export interface Account {
 
 export type Log = Pick<Logger, 'info' | 'warn'>
 
-/** Where an attempt goes. */
+/** The target, credential and breaker of an attempt. */
 export interface Place {
   readonly model: string
   readonly target: Target
   readonly credential: Credential
-  /** the upstream has no other one */
+  /** the upstream has no other credential */
   readonly isAlone: boolean
   readonly account: Account
   readonly aside: Aside
-  /** the same request has failed there before by the target's fault: that it does so again is no news */
+  /** this request has failed there before by the target's fault: another failure is not counted */
   readonly isBlamed: boolean
 }
 
@@ -78,7 +78,7 @@ export class Run implements Permit {
   readonly #now: () => number
   readonly #log: Log | undefined
   readonly #onOver: (() => void) | undefined
-  /** of the breaker, and of what puts the credential aside: when the attempt began */
+  /** term of the breaker, and of the cooldowns, at the beginning of the attempt */
   #term: number
   readonly #asideTerm: number
   readonly #refusedTerm: number
@@ -131,7 +131,7 @@ export class Run implements Permit {
     if (this.#end()) this.#place.target.breaker.leave(this.#term)
   }
 
-  /** @returns false: it was over */
+  /** @returns false: it had ended before */
   #end (): boolean {
     if (this.#isOver) return false
     this.#isOver = true
@@ -141,7 +141,7 @@ export class Run implements Permit {
     return true
   }
 
-  /** Where it was the probe. */
+  /** Frees the place of the probe. */
   #close (): void {
     const term = this.#place.target.breaker.begin(this.#term)
     if (term === this.#term) return

@@ -1,5 +1,5 @@
-// How many of what happened within a sliding window were of the kind that is looked for. Whole seconds: a window of ten
-// minutes is 600 numbers.
+// Counts events within a sliding window, and how many of them were marked. By whole seconds: a window of ten minutes is
+// 600 numbers.
 
 interface Second {
   /** seconds since the epoch */
@@ -8,7 +8,7 @@ interface Second {
   marked: number
 }
 
-/** Seconds that are kept: the longest window of a breaker. Who is never counted must not grow for ever. */
+/** Seconds that are kept: the longest window of a breaker. Bounds the memory of a window that is never read. */
 const KEPT = 600
 
 export class Recent {
@@ -20,7 +20,7 @@ export class Recent {
   note (isMarked: boolean, now: number): void {
     const at = Math.floor(now / 1000)
     let last = this.#seconds.at(-1)
-    // A clock that was set back goes on in the second that it had reached.
+    // After a clock was set back, the latest second goes on.
     if (last === undefined || last.at < at) {
       this.#drop(at - KEPT)
       this.#seconds.push(last = { at, all: 0, marked: 0 })
@@ -43,7 +43,7 @@ export class Recent {
     this.#all = this.#marked = 0
   }
 
-  /** @param until the last second to go */
+  /** @param until last second to be dropped */
   #drop (until: number): void {
     while (this.#seconds.length > 0 && this.#seconds[0]!.at <= until) {
       const { all, marked } = this.#seconds.shift()!

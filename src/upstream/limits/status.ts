@@ -1,4 +1,5 @@
-// How upstreams fare, as one process sees it, and as several do together: each has breakers and limits of its own.
+// The health of upstreams for operators, of one process or merged from several: each has breakers and limits of its
+// own.
 import type { BreakerState } from './breaker.ts'
 import type { CredentialView, Health, TargetView } from './health.ts'
 
@@ -14,8 +15,8 @@ export function viewOf (health: Health, live: Parameters<Health['targets']>[0]):
 const FROM_BEST: readonly BreakerState[] = ['closed', 'half_open', 'open']
 
 /**
- * What is counted is added up, what failed last is the last of all; of breakers and waits the worst counts, for some
- * requests meet it.
+ * Counts are added up, and the latest failure is taken; of breakers and waits the worst counts, because some requests
+ * meet it.
  */
 export function mergedView (views: readonly UpstreamView[]): UpstreamView {
   return {

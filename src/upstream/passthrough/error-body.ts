@@ -1,12 +1,12 @@
-// What an upstream says of an error, of an answer that is else passed on unread.
+// Reads an upstream's error on a forward route, whose other answers are passed on unread.
 import type { IncomingMessage } from 'node:http'
 import { pipeline, type Transform } from 'node:stream'
 import { codingOf, createDecoder } from '../transport/inflate.ts'
 
-/** Bytes kept of an error's body. */
+/** Most bytes kept of an error's body. */
 const ERROR_LIMIT = 64 * 1024
 
-/** As much of an answer as is worth keeping, decoded where its client has asked for it compressed. Never rejects. */
+/** The beginning of the body, decoded where the client has asked for it compressed. Never rejects. */
 export async function readError (response: IncomingMessage): Promise<string> {
   const chunks: Buffer[] = []
   let size = 0
@@ -17,7 +17,7 @@ export async function readError (response: IncomingMessage): Promise<string> {
       if (size >= ERROR_LIMIT) break
     }
   } catch {
-    // The status alone says enough.
+    // The status alone is enough.
   }
   return Buffer.concat(chunks).toString('utf8')
 }
@@ -31,6 +31,6 @@ async function * decoded (response: IncomingMessage): AsyncIterable<Buffer> {
     response.unshift(chunk)
     break
   }
-  // Its end may be missing: what came is read all the same.
+  // The end may be missing: the bytes received are decoded all the same.
   if (decoder !== undefined) yield * pipeline(response, decoder, () => {})
 }

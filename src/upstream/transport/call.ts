@@ -1,5 +1,5 @@
-// One request to an upstream through undici, as bytes: exactly one of `onEnd` and `onFailure` comes, once, and nothing
-// after it.
+// One request to an upstream through undici, as bytes: exactly one of `onEnd` and `onFailure` is called, once, and
+// nothing after it.
 import type { IncomingHttpHeaders } from 'node:http'
 import type { Readable } from 'node:stream'
 import { setImmediate } from 'node:timers/promises'
@@ -16,13 +16,13 @@ export interface CallRequest {
   readonly method: string
   readonly path: string
   readonly headers: Readonly<Record<string, string>>
-  /** in pieces, it is written piece by piece: others' events pass between them */
+  /** pieces are written one by one, so that other events pass between them */
   readonly body: string | readonly Buffer[] | SizedBody
-  /** It makes something that is paid for, such as a video: where it may have been worked on, it is not asked again. */
+  /** true: it makes a paid item, such as a video, so it is not repeated where it may have been executed */
   readonly once?: boolean
 }
 
-/** A body that is read while it is sent. @throws {Error} while it is read: the call fails as `reset` */
+/** A body that is read while it is sent. @throws {Error} by a read: the call fails as `reset` */
 export interface SizedBody extends AsyncIterable<Buffer> {
   /** bytes */
   readonly length: number
@@ -35,10 +35,10 @@ export interface CallListener {
   onFailure (failure: UpstreamFailure): void
 }
 
-/** How long a request may wait on a connection that is there: no longer than it takes to be written. */
+/** Milliseconds that a request may wait on an open connection: it should be written at once. */
 const STUCK_MS = 250
 
-/** Bytes of a large body that are written without a pause. */
+/** Bytes of a large body that are written in one turn of the event loop. */
 const TURN_BYTES = 512 * 1024
 
 export class UpstreamCall implements Dispatcher.DispatchHandler, LineUser {
@@ -59,12 +59,12 @@ export class UpstreamCall implements Dispatcher.DispatchHandler, LineUser {
   #writtenAt = 0
   #hasStarted = false
   #isAgain = false
-  /** of an answer that comes compressed */
+  /** decoder of a compressed answer */
   #inflater: Inflater | undefined
   #isPaused = false
-  /** how it ended, while what came before is still decoded */
+  /** failure to be reported when the bytes before it are decoded */
   #broken: UpstreamFailure | undefined
-  /** until the first of what is waited for has come */
+  /** timeout of the first byte */
   #beginTimer: NodeJS.Timeout | undefined
 
   constructor (upstream: Upstream, request: CallRequest, listener: CallListener) {
@@ -81,7 +81,7 @@ export class UpstreamCall implements Dispatcher.DispatchHandler, LineUser {
     if (!this.#hasStarted && !this.#over) this.#awaitStart()
   }
 
-  // undici does not follow redirects, so credentials never travel with one (src/README.md#allow-list).
+  // undici follows no redirects, so credentials never travel with one (src/README.md#allow-list).
   #dispatchOptions (): Dispatcher.DispatchOptions {
     const { method, path, headers, body } = this.#request
     const isWhole = typeof body === 'string'
@@ -94,12 +94,12 @@ export class UpstreamCall implements Dispatcher.DispatchHandler, LineUser {
     }
   }
 
-  /** Whether it is being written, or was: before that, nothing of it has left. */
+  /** Whether writing has begun: before that, no byte has left. */
   get isSent (): boolean {
     return this.#hasStarted
   }
 
-  /** The client can't take more: reads nothing, and the idle timer rests. */
+  /** Stops reading, for a client that can't take more; the idle timer rests. */
   pause (): void {
     if (this.#over || this.#controller === undefined) return
     this.#isPaused = true
@@ -118,10 +118,7 @@ export class UpstreamCall implements Dispatcher.DispatchHandler, LineUser {
     if (this.#inflater?.isFull !== true) this.#controller.resume()
   }
 
-  /**
-   * That bytes come is not enough, such as comments and pings: until `begun` the time for the first of an answer runs
-   * on.
-   */
+  /** Keeps the timeout of the first byte running until `begun`, because comments and pings are bytes too. */
   awaitBegin (): void {
     if (this.#over) return
     const left = this.#firstByte - (performance.now() - this.#writtenAt)
@@ -134,14 +131,14 @@ export class UpstreamCall implements Dispatcher.DispatchHandler, LineUser {
     clearTimeout(this.#beginTimer)
   }
 
-  /** What still comes is not worth more than this: it may not take longer, however busily it comes. */
+  /** Limits the rest of the answer: it may not take longer, however busily it comes. */
   finishWithin (ms: number): void {
     if (this.#over) return
     this.#startTimer(ms, 'idle_timeout')
     this.#hasDeadline = true
   }
 
-  /** Ends the call; the listener hears nothing more. */
+  /** Ends the call; no more calls to the listener. */
   abort (): void {
     if (this.#over) return
     this.#stop()
@@ -151,8 +148,8 @@ export class UpstreamCall implements Dispatcher.DispatchHandler, LineUser {
   #awaitStart (): void {
     const connections = connectionsOf(this.#upstream)
     this.#timer = setTimeout(() => {
-      // A connection that is there, and is not written to: an upstream said GOAWAY, and undici lets a request wait
-      // until the streams on it have ended, minutes maybe (8.12). Nothing of this one was sent.
+      // A connection that is open and not written to: after a GOAWAY undici lets a request wait until the streams on it
+      // have ended, maybe for minutes (8.12). No byte of this one was sent.
       if (this.#line?.isConnected === true && !this.#isAgain) this.#dispatchAgain()
       else this.#startTimer(connections.patience - STUCK_MS, 'connect_timeout')
     }, STUCK_MS)
@@ -211,8 +208,8 @@ export class UpstreamCall implements Dispatcher.DispatchHandler, LineUser {
   }
 
   /**
-   * What was decoded until then is handed on before the end, and before a failure.
-   * @throws {Error} it can't be decoded
+   * Decodes the answer. Bytes decoded so far are passed on before the end, and before a failure.
+   * @throws {Error} it is compressed several times over
    */
   #inflate (encoding: string | string[] | undefined): void {
     const coding = codingOf(encoding)
@@ -239,10 +236,10 @@ export class UpstreamCall implements Dispatcher.DispatchHandler, LineUser {
   }
 
   /**
-   * Whether it may be written once more, on a connection of its own: this one had waited, and ended without a byte of
-   * an answer as soon as it was written to. RFC 9110 9.2.2 lets no proxy repeat a POST that it knows nothing about;
-   * what goes this way is ours, asks a model, and is tried again at other targets too. The client pays for the one
-   * answer that it gets.
+   * Whether the request may be written once more, on a connection of its own: this one was idle, and was closed without
+   * a byte of an answer as soon as it was written to. RFC 9110 9.2.2 lets no proxy repeat a POST that it knows nothing
+   * about; these requests are the gateway's own, and are tried at other targets too. The client pays for the one answer
+   * that it gets.
    */
   #isLostRace (error: Error): boolean {
     return this.#request.once !== true && !this.#isAgain && !this.#hasHead && !(error instanceof NotConnected) &&
@@ -285,8 +282,8 @@ function lengthOf (body: readonly Buffer[] | SizedBody): number {
 }
 
 /**
- * Others' events get their turn: 5 MB written at once stop the loop for 5 ms, and with four such bodies for 20
- * (measured).
+ * Writes a body in pieces, between which other events pass: 5 MB written at once block the loop for 5 ms, and four such
+ * bodies for 20 (measured).
  */
 async function * inTurns (pieces: Iterable<Buffer> | AsyncIterable<Buffer>): AsyncIterable<Buffer> {
   let bytes = 0

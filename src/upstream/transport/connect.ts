@@ -1,5 +1,5 @@
-// How a connection to an upstream is made: TLS with its own authorities and certificate, through a proxy, in bounded
-// time. Both ways to an upstream dial here, undici's pools and the agent of forward routes.
+// Makes connections to upstreams: TLS with their own authorities and certificates, through a proxy, in bounded time.
+// Used by undici's pools and by the agent of forward routes.
 import { request } from 'node:http'
 import { isIPv6, type LookupFunction, type Socket } from 'node:net'
 import { buildConnector } from 'undici'
@@ -9,7 +9,7 @@ import type { UpstreamFailure } from '../../core/plugin.ts'
 export type Dial = buildConnector.connector
 type Dialed = buildConnector.Callback
 
-/** No connection was made: nothing was sent. */
+/** No connection was made, so nothing was sent. */
 export class NotConnected extends Error {
   readonly kind: 'refused' | 'connect_timeout'
 
@@ -19,7 +19,7 @@ export class NotConnected extends Error {
   }
 }
 
-/** Of a request that ended without an answer. */
+/** The failure of a request that ended without an answer. */
 export function failureOf (error: Error): UpstreamFailure {
   return error instanceof NotConnected ? { kind: error.kind, cause: error.cause } : { kind: 'reset', cause: error }
 }
@@ -31,7 +31,7 @@ export interface DialOptions {
   readonly lookup?: LookupFunction | undefined
 }
 
-/** Each connection asks the resolver anew; a failure is a NotConnected. */
+/** A connector that resolves the name for each connection; a failure is a NotConnected. */
 export function createDialer ({ timeouts, tls, proxy }: UpstreamConfig, { http2, lookup }: DialOptions): Dial {
   const { server_name: servername, ...secure } = tls ?? {}
   const connect = buildConnector({ timeout: timeouts.connect, allowH2: http2, preferH2: http2, ...secure,
@@ -51,7 +51,7 @@ export function createDialer ({ timeouts, tls, proxy }: UpstreamConfig, { http2,
   }
 }
 
-/** Asks the proxy for a connection to the upstream (RFC 9110 9.3.6); what then passes it cannot read, if it is TLS. */
+/** Asks the proxy for a tunnel to the upstream (RFC 9110 9.3.6), whose bytes it cannot read, if they are TLS. */
 function openTunnel (
   proxy: URL, { hostname, protocol, port }: buildConnector.Options, timeoutMs: number,
   lookup: LookupFunction | undefined, callback: Dialed

@@ -1,12 +1,12 @@
-// How long an answer may take in all, but for the time that a slow client holds it back.
+// A deadline for a whole answer, that rests while a slow client holds the answer back.
 
 export class Deadline {
   readonly #ms: number
   readonly #onOver: () => void
   readonly #startedAt = performance.now()
-  /** milliseconds that it rested, up to the last time */
+  /** milliseconds of earlier rests */
   #rested = 0
-  /** since when it rests; undefined: it runs */
+  /** start of the present rest; undefined: it runs */
   #restingSince: number | undefined
   #timer: NodeJS.Timeout
 
@@ -31,7 +31,7 @@ export class Deadline {
     clearTimeout(this.#timer)
   }
 
-  /** Rests are only counted: a timer that is moved at each of them would cost more than one that looks again. */
+  /** Rests are only added up: a timer that checks again at its end costs less than one that is moved at each rest. */
   #start (ms: number): NodeJS.Timeout {
     return setTimeout(() => {
       const now = performance.now()

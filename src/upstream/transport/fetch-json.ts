@@ -1,11 +1,11 @@
-// A question to an upstream that no exchange waits for: a small answer, read whole, in limited time.
+// A small request to an upstream outside any exchange: its answer is read whole, in limited time.
 import type { IncomingHttpHeaders } from 'node:http'
 import { parseOr } from '../../base/json.ts'
 import type { UpstreamFailure } from '../../core/plugin.ts'
 import { UpstreamCall, type CallRequest } from './call.ts'
 import type { Upstream } from '../../core/upstream.ts'
 
-/** Bytes of an answer. */
+/** Most bytes of an answer. */
 const REPLY_LIMIT = 1024 * 1024
 
 export interface JsonAnswer {
@@ -16,9 +16,9 @@ export interface JsonAnswer {
 }
 
 /**
- * Whatever the status. Never rejects: a failure is an answer too.
- * @param ms in all
- * @param signal ends it, as a failure
+ * Sends a request and reads its answer, whatever the status. Never rejects: a failure is a result too.
+ * @param ms limit of the whole
+ * @param signal aborts it, which is a failure
  */
 export function ask (
   upstream: Upstream,
@@ -27,7 +27,7 @@ export function ask (
   signal?: AbortSignal
 ): Promise<JsonAnswer | UpstreamFailure> {
   const { promise, resolve } = Promise.withResolvers<JsonAnswer | UpstreamFailure>()
-  let call: UpstreamCall | undefined = undefined             // a request that can't be sent fails before it is there
+  let call: UpstreamCall | undefined = undefined             // undefined: it failed before it was sent
   let status = 0
   let headers: IncomingHttpHeaders = {}
   const chunks: Buffer[] = []

@@ -1,30 +1,30 @@
-// Which headers travel: allow-lists both ways, so that no credential, cookie or organisation passes by accident
+// Allow-lists of headers, both ways, so that no credential, cookie or organisation passes by accident
 // (src/README.md#allow-list).
 import type { IncomingHttpHeaders } from 'node:http'
 import { version } from '../../base/package.ts'
 import type { Upstream } from '../../core/upstream.ts'
 
-/** Of a client's head, on a forward route. */
+/** Headers of a client's request on a forward route. */
 const REQUEST = new Set([
   'accept', 'accept-encoding', 'content-type', 'content-length', 'content-encoding', 'range',
   'if-match', 'if-none-match', 'if-modified-since', 'if-range', 'if-unmodified-since', 'idempotency-key'
 ])
 
-/** Of an upstream's head, on a forward route. */
+/** Headers of an upstream's response on a forward route. */
 const RESPONSE = new Set([
   'content-type', 'content-length', 'content-encoding', 'content-range', 'content-disposition', 'content-language',
   'accept-ranges', 'etag', 'last-modified', 'cache-control', 'expires', 'vary', 'allow', 'location'
 ])
 
-/** Of a client's upgrade to a WebSocket. */
+/** Headers of a client's upgrade to a WebSocket. */
 const UPGRADE = new Set(['upgrade', 'sec-websocket-key', 'sec-websocket-version', 'sec-websocket-protocol',
   'sec-websocket-extensions'])
 
-/** Of an upstream's 101. */
+/** Headers of an upstream's 101. */
 const ACCEPT = new Set(['upgrade', 'sec-websocket-accept', 'sec-websocket-protocol', 'sec-websocket-extensions'])
 
 /**
- * What web pages send in the place of headers, which a WebSocket lets them not set: a key, an organisation, a project.
+ * Protocols in which web pages send what they can't send as headers of a WebSocket: a key, an organisation, a project.
  */
 const SECRET_PROTOCOL = /^openai-(?:insecure-api-key|organization|project)\./i
 
@@ -36,7 +36,7 @@ function pick (headers: IncomingHttpHeaders, allowed: ReadonlySet<string>): Reco
   return picked
 }
 
-/** Of a request that a dialect made, before what its upstream is configured with. */
+/** Headers of a request that a dialect made, below those of the upstream's configuration. */
 export function ownHeaders (stream: boolean): Record<string, string> {
   return {
     'content-type': 'application/json',
@@ -48,8 +48,8 @@ export function ownHeaders (stream: boolean): Record<string, string> {
 
 export function forwardable (headers: IncomingHttpHeaders): Record<string, string> {
   const picked = pick(headers, REQUEST)
-  // Hop-by-hop, but it frames the body: without it node sends the bytes of a chunked GET unframed, and the upstream
-  // reads them as another request.
+  // A hop-by-hop header, but it frames the body: without it node sends the bytes of a chunked GET unframed, and the
+  // upstream reads them as another request.
   if (headers['transfer-encoding'] !== undefined) picked['transfer-encoding'] = 'chunked'
   return picked
 }
@@ -62,7 +62,7 @@ export function returnable (
   return location === undefined ? picked : { ...picked, location: asSeenHere(location, upstream) }
 }
 
-/** A redirect within the upstream leads to where the client has asked: at the upstream itself it has no key. */
+/** Rewrites a redirect within the upstream to this gateway: at the upstream itself the client has no key. */
 function asSeenHere (location: string, { origin, basePath }: Pick<Upstream, 'origin' | 'basePath'>): string {
   const base = /^\/(?!\/)/.test(location) ? basePath : origin + basePath
   return location.startsWith(`${base}/`) ? location.slice(base.length) : location
