@@ -1,5 +1,4 @@
-// What the store has refused, in words: with the numbers that were compared, and what helps
-// (src/README.md#say-numbers).
+// Refusals of the store in words: with the numbers that were compared, and the remedy (src/README.md#say-numbers).
 import { GatewayError } from '../../src/errors.ts'
 import type { ApiKey } from '../../src/core/facts.ts'
 import { nameLimit } from '../../src/accounts/key-limits.ts'
@@ -8,7 +7,7 @@ import type { HoldResult } from '../../src/store/store.ts'
 
 export type Refusal = HoldResult & { readonly kind: 'refused' }
 
-/** Whose money is held, and when that was. */
+/** The owner of a hold, and its time. */
 export interface Owner {
   readonly key: ApiKey['key']
   readonly lowBalance: Nanos
@@ -17,7 +16,7 @@ export interface Owner {
   readonly cheaper: string | undefined
 }
 
-/** What has too little in it, in a sentence, and what helps. */
+/** The balance or limit that is too low, in a sentence, with the remedy. */
 export function purseOf (
   { by, period }: Pick<Refusal, 'by' | 'period'>,
   { key, at }: Owner
@@ -28,8 +27,8 @@ export function purseOf (
 }
 
 /**
- * What running requests keep from this one waits for them: of a balance that is `low_balance`, of a limit of the key
- * `rate_limited`.
+ * The amount held, or the refusal. Where other running requests hold what this one needs, so that a wait helps, it is
+ * `low_balance` for the balance, and `rate_limited` for a limit of the key.
  * @throws {GatewayError} with the numbers that were compared (src/README.md#say-numbers)
  */
 export function heldBy (result: HoldResult, owner: Owner): Nanos {
@@ -54,7 +53,7 @@ export function heldBy (result: HoldResult, owner: Owner): Nanos {
     })
 }
 
-/** "Lower max_tokens, or add credit." */
+/** Joins remedies: "Lower max_tokens, or add credit." */
 export function advise (...ways: readonly (string | undefined)[]): string {
   const named = ways.filter((way) => way !== undefined)
   const last = named.pop()!

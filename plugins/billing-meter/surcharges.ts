@@ -1,5 +1,5 @@
-// What makes a vendor charge more than its price of tokens. Refused unless the model has a price for it
-// (src/README.md#no-unpriced): what is not priced would be given away.
+// Features for which a vendor charges more than the price of tokens. Refused unless the model has a price for them
+// (src/README.md#no-unpriced): without one they would be given away.
 import { GatewayError } from '../../src/errors.ts'
 import { type TokenPrice, noUses, type CompiledPrice, type Uses } from '../../src/money/price.ts'
 import type { Body } from '../../src/core/facts.ts'
@@ -22,7 +22,7 @@ const FIELDS: Readonly<Record<string, readonly unknown[]>> = {
   billing_policy: [null]
 }
 
-/** Runs at the vendor, for the tokens alone. */
+/** A tool that runs at the vendor, for the price of its tokens. */
 const TOOL_SEARCH = /^tool_search_/
 
 /**
@@ -50,8 +50,8 @@ export function refuseSurcharges (body: Body, prices: readonly (TokenPrice | 'fr
     const name = priceOf(tool)
     if (name !== undefined && !isPriced(name)) throw refuseTool(name, `tools[${index}].type`)
   }
-  // A tool may also come with the conversation. One that runs at the vendor has no price there: the hold would not know
-  // of it.
+  // Tools may come with the conversation too. One that runs at the vendor has no price there, because the hold would
+  // not cover it.
   const messages = listOf(body['messages'])
   for (let i = 0; i < messages.length; i++) {
     const blocks = listOf(recordOf(messages[i])['content'])
@@ -64,9 +64,9 @@ export function refuseSurcharges (body: Body, prices: readonly (TokenPrice | 'fr
 }
 
 /**
- * How often tools that run at the provider may be used, where a use costs something: up to their `max_uses`.
+ * The most uses of tools that run at the provider and have a price per use: their `max_uses`.
  * @param prices of every channel that may serve the request
- * @throws {GatewayError} invalid_request: a tool does not say how often, so that it could cost anything
+ * @throws {GatewayError} invalid_request: a tool without a limit of uses, which could cost any amount
  */
 export function boundUses (body: Body, prices: readonly CompiledPrice[]): Uses {
   let uses: Record<string, number> | undefined
@@ -88,14 +88,12 @@ export function boundUses (body: Body, prices: readonly CompiledPrice[]): Uses {
   return uses ?? noUses
 }
 
-/** An edit of `context_management`: the same as the field, from a certain length on. */
+/** Whether an edit of `context_management` is a compaction: the same as the field, from a certain length on. */
 function isCompaction (type: unknown): boolean {
   return typeof type === 'string' && type.startsWith('compact')
 }
 
-/**
- * The name of a tool's price: web_search_20250305 is priced as web_search. Undefined: it costs nothing but its tokens.
- */
+/** The name of a tool's price: web_search_20250305 is priced as web_search. Undefined: its tokens are its only cost. */
 function priceOf (tool: unknown): string | undefined {
   const { type } = recordOf(tool)
   return typeof type !== 'string' || clientTools.test(type) || TOOL_SEARCH.test(type)

@@ -1,4 +1,4 @@
-// channel-router: which targets serve the request, and in which order. Decides once, before anything is held or sent.
+// channel-router: the targets that may serve the request, in order. Decides once, before any hold or attempt.
 import { type Channels, channelsFor } from '../../src/catalog/channels.ts'
 import type { ChannelConfig, ChannelName, Config, TargetConfig } from '../../src/config/config.ts'
 import { isSoldByTokens } from '../../src/config/sections/modalities.ts'
@@ -25,12 +25,12 @@ export const channelRouter = definePlugin<Record<never, never>>({
 export interface Means {
   readonly upstreams: Config['upstreams']
   readonly health: Pick<TargetHealth, 'loadOf' | 'waitOf'>
-  /** from 0 to below 1; tests bring their own */
+  /** from 0 to below 1; for tests */
   readonly random: () => number
 }
 
 export function routeBy ({ upstreams, health, random }: Means): Hooks {
-  /** of each channel, made when it is first asked for: a catalogue may hold thousands */
+  /** by channel, made on demand: a catalogue may hold thousands */
   const compiled = new WeakMap<ChannelConfig, Tiers>()
 
   function tiersIn (sold: ChannelConfig): Tiers {
@@ -42,14 +42,14 @@ export function routeBy ({ upstreams, health, random }: Means): Hooks {
   const isOut = (sold: ChannelConfig): boolean => tiersIn(sold).length === 0
   const loadOf = ({ upstream, model }: TargetConfig): number => health.loadOf(upstream, model)
 
-  /** Those that can't be asked now come last: by the time that all others have failed they may be well again. */
+  /** Unhealthy targets come last: by the time that all others have failed they may have recovered. */
   function arrange (tier: readonly TargetConfig[], sold: ChannelConfig, exchange: Exchange): readonly TargetConfig[] {
     if (tier.length === 1) return tier
     const order = (targets: readonly TargetConfig[]): readonly TargetConfig[] =>
       sold.sticky ? byAffinity(targets, conversationOf(exchange)) : balance(targets, loadOf, random)
     const isAside = ({ upstream: name, model }: TargetConfig): boolean => {
       const upstream = exchange.snapshot.upstreams.get(name)
-      // a dry run is asked about the plan, whatever the health of its targets is
+      // a dry run asks for the plan regardless of the targets' health
       return exchange.dry === undefined && upstream !== undefined && health.waitOf(upstream, model) > 0
     }
     if (!tier.some(isAside)) return order(tier)
@@ -72,13 +72,13 @@ export function routeBy ({ upstreams, health, random }: Means): Hooks {
   return {
     onRequest (exchange) {
       const model = exchange.find(Model)
-      if (model === undefined) return                         // nothing to be sold
+      if (model === undefined) return                         // no model is called
       if (model.maintenance) throw inMaintenance(exchange, model)
       const owner = exchange.get(ApiKey)
       const variant = isSoldByTokens(model.kind) ? undefined : variantOf(exchange, model)
       const channels = channelsFor(model, owner, { variant, isUnavailable: isOut })
       if (channels.kind === 'refused') {
-        // An endpoint of our own does without an upstream: tokens are estimated.
+        // An endpoint of the gateway's own needs no upstream: tokens are estimated.
         if (channels.code === 'maintenance' && exchange.route.endpoint.kind === 'local') return
         throw refusalOf(channels, owner, model)
       }
@@ -98,7 +98,7 @@ function inMaintenance ({ alias }: Exchange, { id }: Model): GatewayError {
   })
 }
 
-/** Which channels are out: the model may serve others. */
+/** The error where channels are unavailable: other models may be served by them. */
 function refusalOf (
   { code, channels = [] }: Channels & { readonly kind: 'refused' }, owner: ApiKey, model: Model
 ): GatewayError {
@@ -122,8 +122,8 @@ function variantOf (exchange: Exchange, model: Model): Variant {
 }
 
 /**
- * The cheap channel of images can't generate now, and the key wants no other.
- * @param wanted the channels that its mode leads to
+ * Whether the cheap channel of images is unavailable, and the key wants no other.
+ * @param wanted the channels of its mode
  */
 function isCheapOnly ({ key }: ApiKey, { kind }: Model, wanted: readonly ChannelName[]): boolean {
   return kind === 'image' && key.routing_mode === 'cheap' && wanted.length === 1 && wanted[0] === 'cheap'

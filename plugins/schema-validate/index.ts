@@ -1,6 +1,6 @@
-// schema-validate: refuses what the contract or every vendor refuses, before anything is held or sent, and says where
-// and why. Sees the body in the client's own style. Unknown fields pass: vendors add to them, and clients use them
-// before we know them.
+// schema-validate: refuses requests that the contract or every vendor refuses, before any hold or attempt, with the
+// path and the reason. Checks the body in the client's own style. Unknown fields pass: vendors add fields, and clients
+// use them before the gateway knows them.
 import type { Config } from '../../src/config/config.ts'
 import { dialectNamed } from '../../src/config/sections/dialects.ts'
 import { Model } from '../../src/core/facts.ts'
@@ -36,7 +36,10 @@ export const schemaValidate = definePlugin<Record<never, never>>({
   }
 })
 
-/** `max_tokens: 0` only warms up a cache, and only messages-style vendors know it: all that may answer must. */
+/**
+ * Models for which `max_tokens: 0` is allowed: it only warms up a cache, and only messages-style vendors know it, so
+ * every target must be one.
+ */
 function modelsThatWarmUp ({ models, upstreams }: Config): ReadonlySet<string> {
   return new Set(models
     .filter(({ channels }) =>

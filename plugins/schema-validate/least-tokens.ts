@@ -1,21 +1,21 @@
-// How many tokens a prompt has at least, without a tokenizer: that one would be a denial of service on the way in.
+// A lower bound of a prompt's tokens, without a tokenizer, which a client could use for a denial of service.
 import type { Request } from './requests.ts'
 
 /**
- * Beginnings of words (a space, and then something visible) per token. No token of any vocabulary at hand holds two of
- * them: all 432,000 tokens of r50k, p50k, cl100k and o200k were looked at. Two, nevertheless: there is research on
- * tokens of several words, and it saves a third of the tokens, not the half.
+ * Word beginnings (a space, and then something visible) per token. No token of the known vocabularies holds two of
+ * them: all 432,000 tokens of r50k, p50k, cl100k and o200k were checked. Two, nevertheless: there is research on tokens
+ * of several words, and it saves a third of the tokens, not the half.
  */
 const WORDS_PER_TOKEN = 2
-/** The longest token of the same vocabularies is 128 spaces. A character is at least a byte. */
+/** The longest token of these vocabularies is 128 spaces. A character is at least a byte. */
 const CHARACTERS_PER_TOKEN = 128
-/** No more spaces are looked at than twice what fills the context: the time is bounded by it, whatever the prompt. */
+/** Spaces that are read, in multiples of what fills the context: it bounds the time, whatever the prompt. */
 const ENOUGH = 2
 
 /** Roles whose text reaches every model whole: a vendor may let a system message among the others expire. */
 const ROLES: ReadonlySet<string> = new Set(['user', 'assistant', 'tool'])
 
-/** A bound from below; what is not certainly text for the model is not counted. */
+/** A lower bound: text that may not reach the model is not counted. */
 export function leastTokens ({ messages }: Request, context: number): number {
   const count = new WordCount(ENOUGH * WORDS_PER_TOKEN * context)
   for (const { role, content } of messages) if (ROLES.has(role)) count.addContent(content)
@@ -27,7 +27,7 @@ class WordCount {
   characters = 0
   #spacesLeft: number
 
-  /** @param spaces how many it looks at */
+  /** @param spaces most that are read */
   constructor (spaces: number) {
     this.#spacesLeft = spaces
   }
@@ -52,10 +52,7 @@ class WordCount {
   }
 }
 
-/**
- * White space of any kind is not: there are tokens of nothing else. Not all that is visible is meant, only what
- * certainly is.
- */
+/** Whether a character is certainly visible. White space of any kind is not: there are tokens of nothing else. */
 function isVisible (code: number): boolean {
   return (code > 32 && code < 127) || (code >= 0xc0 && code < 0x1680) || (code > 0x3000 && code < 0xd800)
 }

@@ -1,4 +1,4 @@
-// What a request may ask of its model: how much output, which input. Bodies that come here fit their schema.
+// The limits of a request at its model: its output and its input. Bodies have passed their schema.
 import type { ClientRequest } from '../../src/core/exchange.ts'
 import { GatewayError } from '../../src/errors.ts'
 import type { Style } from '../../src/core/style.ts'
@@ -8,7 +8,7 @@ import { invalid } from './refusal.ts'
 import type { Request } from './requests.ts'
 import { isRecord } from '../../src/base/json.ts'
 
-/** Blocks of the messages style, parts of the chat style and of the responses style. */
+/** Types of images: blocks of the messages style, parts of the chat style and of the responses style. */
 const IMAGES: ReadonlySet<unknown> = new Set(['image', 'image_url', 'input_image'])
 const IMAGE_NAME = /\.(?:jpe?g|png|gif|webp)$/i
 
@@ -23,7 +23,7 @@ export function checkImages ({ messages }: Request, { accepts }: Model): void {
   }
 }
 
-/** The path of the first image among blocks, or in what they hold: the results of tools, documents made of blocks. */
+/** The path of the first image among blocks, or within them: in results of tools, and documents made of blocks. */
 function imageIn (blocks: unknown): string | undefined {
   if (!Array.isArray(blocks)) return undefined
   for (let i = 0; i < blocks.length; i++) {
@@ -41,7 +41,7 @@ function imageIn (blocks: unknown): string | undefined {
   return undefined
 }
 
-/** A chat client may send any file: what it is stands in its data URL, or else in its name. */
+/** Whether a chat client's file is an image, by its data URL or else by its name. */
 function isImageFile ({ file_data: data, filename }: Readonly<Record<string, unknown>>): boolean {
   const type = typeof data === 'string' ? /^data:([^;,]{1,60})[;,]/i.exec(data)?.[1]?.toLowerCase() : undefined
   if (type !== undefined && type !== 'application/octet-stream') return type.startsWith('image/')
@@ -49,7 +49,7 @@ function isImageFile ({ file_data: data, filename }: Readonly<Record<string, unk
 }
 
 /**
- * @param canWarmUp whether `max_tokens: 0` means something to all that may answer
+ * @param canWarmUp whether every target of the model knows `max_tokens: 0`
  * @throws {GatewayError} invalid_request
  */
 export function checkOutput (
@@ -59,12 +59,12 @@ export function checkOutput (
   headers: ClientRequest['headers'],
   canWarmUp: boolean
 ): void {
-  // The name of another style is an unknown field like any other.
+  // The field of another style is an unknown field like any other.
   const name = outputLimits.find((limit) => request[limit] != null) ?? 'max_tokens'
   const limit = request[name]
-  // A chat request that names none gets a default that fits.
+  // A chat request without a limit gets a default that fits.
   if (limit == null) return
-  // What GET /v1/models/info tells.
+  // The maximum in GET /v1/models/info.
   const most = model.max_output ?? model.context
   // In the vendor's words (src/README.md#own-limits).
   if (most !== undefined && limit > most) {
@@ -92,7 +92,7 @@ export function checkOutput (
 }
 
 /**
- * Only when it is certain: what cannot be known here is left to the upstream, which counts. Nothing is said of
+ * Refuses a prompt only when it is certainly too long; any other is left to the upstream, which counts. Ignores
  * `max_tokens`: whether input and output together must fit differs between vendors, and between the models of one.
  * @throws {GatewayError} context_length_exceeded
  */
@@ -100,7 +100,7 @@ export function checkLength (request: Request, { context }: Model, headers: Clie
   if (context === undefined) return
   // A token for each 4 bytes is more than `leastTokens` can find: nearly every request ends here.
   if (headers['content-encoding'] === undefined && Number(headers['content-length'] ?? Infinity) <= 4 * context) return
-  // Its edits may shorten the conversation, at the vendor, before the model sees it.
+  // Context edits may shorten the conversation at the vendor, before the model sees it.
   if (request.context_management != null) return
   const tokens = leastTokens(request, context)
   if (tokens <= context) return

@@ -1,4 +1,4 @@
-// What a request for a video may ask of its model, beside what its parameters are (channel-router knows those).
+// Limits of video requests beside the model's parameters, which channel-router checks.
 import { GatewayError } from '../../src/errors.ts'
 import type { Body, Model } from '../../src/core/facts.ts'
 import { isUpload } from '../../src/core/image-inputs.ts'

@@ -1,4 +1,4 @@
-// The models that a key may call, under which names, and what it would be charged for first.
+// The models that a key may call, their names, and the channel that it would be charged for first.
 import { mayCall } from '../accounts/allowed-models.ts'
 import type { ChannelConfig, ModelConfig } from '../config/config.ts'
 import { nearest } from '../config/check/suggest.ts'
@@ -12,7 +12,7 @@ export interface CatalogEntry {
   readonly model: ModelConfig
 }
 
-/** Also what is in maintenance: it will be back, and a client that chooses among them must not forget it meanwhile. */
+/** Models in maintenance included: a client that chooses among them must not forget one meanwhile. */
 export function callable (exchange: Exchange): readonly CatalogEntry[] {
   const { snapshot, snapshot: { config: { models, aliases } } } = exchange
   const all = [...models.map((model): CatalogEntry => ({ id: model.id, model })),
@@ -21,9 +21,9 @@ export function callable (exchange: Exchange): readonly CatalogEntry[] {
 }
 
 /**
- * What the key would be charged for first; undefined: it may not call the model.
- * Without auth in the route's pipeline there is no key, and the operator has opened the list.
- * @param asked the name under which it would
+ * The channel that the key would be charged for first; undefined: it may not call the model. Without auth in the
+ * route's pipeline there is no key, and the operator has opened the list.
+ * @param asked the name by which the client calls it
  */
 export function soldTo (exchange: Exchange, model: ModelConfig, asked?: string): ChannelConfig | undefined {
   const apiKey = exchange.find(ApiKey)
@@ -33,10 +33,10 @@ export function soldTo (exchange: Exchange, model: ModelConfig, asked?: string):
   return channels.kind === 'open' ? model.channels[channels.first] : undefined
 }
 
-/** Every letter of each is looked at: a wrong id must stay cheap. */
+/** Most ids that are compared, letter by letter: a wrong id must stay cheap. */
 const COMPARED = 100
 
-/** The id that was meant, among those that the key may call: agents add a date, people mistype. */
+/** The nearest id among those that the key may call: agents add a date, people mistype. */
 export function nearestModel (exchange: Exchange, id: string): string | undefined {
   const known = callable(exchange).map((named) => named.id)
   return known.filter((other) => id.startsWith(other)).toSorted((a, b) => b.length - a.length)[0] ??

@@ -1,4 +1,4 @@
-// Which variant of an image or video model a request asks for: its parameters, with the model's defaults. What decides
+// The variant of an image or video model that a request asks for: its parameters, with the model's defaults. It decides
 // price and channel.
 import type { ModelConfig, ParameterConfig } from '../config/config.ts'
 import { modalities } from '../config/sections/modalities.ts'
@@ -7,7 +7,7 @@ import type { Body } from '../core/facts.ts'
 import { itemPrice, rateOf, type Variant } from '../money/item-price.ts'
 
 /**
- * It is written into the body, with the defaults: what is made is what is priced.
+ * Chooses the variant, and writes it into the body, defaults included: the priced variant is the one that is made.
  * @throws {GatewayError} invalid_request: a value that the model does not have, or that contradicts another
  */
 export function chooseVariant (model: ModelConfig, body: Body): Variant {
@@ -25,7 +25,7 @@ export function chooseVariant (model: ModelConfig, body: Body): Variant {
   const implied = impliedResolution(variant, body, parameters['resolution'])
   if (implied !== undefined) {
     const { resolution } = variant
-    // The price must be unambiguous
+    // The price must be unambiguous.
     if (resolution !== undefined && resolution !== implied) {
       throw invalid(
         'size',
@@ -36,7 +36,7 @@ export function chooseVariant (model: ModelConfig, body: Body): Variant {
     variant['resolution'] = implied
   }
   for (const [name, { default: standard }] of Object.entries(parameters)) {
-    // With a tier, resolution is not needed
+    // With a tier, resolution is not needed.
     if (
       variant[name] !== undefined || standard === undefined || (name === 'resolution' && variant['tier'] !== undefined)
     ) continue
@@ -46,10 +46,7 @@ export function chooseVariant (model: ModelConfig, body: Body): Variant {
   return variant
 }
 
-/**
- * Undefined: the model's default is wanted; vendors call it "auto". An empty text is no value of anything, and is
- * refused as one that is not.
- */
+/** Undefined: the model's default, which vendors call "auto". An empty text is no value, and is refused. */
 function readValue (name: string, body: Body, parameter: ParameterConfig | undefined): string | undefined {
   const value = Object.hasOwn(body, name) ? body[name] : undefined
   if (value === undefined || value === null) return undefined
@@ -72,7 +69,7 @@ function unknownField (name: string, { id, kind, parameters = {} }: ModelConfig)
       `out${known.length === 0 ? '' : `; it has ${known.join(' and ')}`}.`)
 }
 
-/** The smallest value that covers the size. */
+/** The smallest resolution that covers the size. */
 function impliedResolution (variant: Variant, body: Body, resolution: ParameterConfig | undefined): string | undefined {
   const size = variant['size'] ?? readValue('size', body, undefined)
   if (size === undefined || resolution?.max_pixels === undefined) return undefined
@@ -95,7 +92,7 @@ function impliedResolution (variant: Variant, body: Body, resolution: ParameterC
 }
 
 /**
- * No channel has a price for it: what there is is named, so that the next try fits.
+ * Refuses a variant without a price in any channel, and names the values that have one, so that the next try fits.
  * @throws {GatewayError} invalid_request
  */
 export function checkSold ({ id, channels, parameters = {} }: ModelConfig, variant: Variant): void {
@@ -116,7 +113,7 @@ function invalid (param: string, message: string): GatewayError {
   return new GatewayError('invalid_request', { message, param })
 }
 
-/** What a client sent, for a sentence: never long. */
+/** A client's value, for a message: never long. */
 function quote (value: unknown): string {
   const text = String(value)
   return JSON.stringify(text.length > 40 ? text.slice(0, 40) + '…' : text)

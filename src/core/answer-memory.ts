@@ -1,20 +1,17 @@
-// What whole answers take of the memory of the process, from their first bytes until the client has them. Beyond the
-// limit no new ones are asked for; those that were wait at their upstreams, which have made them, until there is room
-// again. Limits come with each question.
+// The memory of whole answers, from their first bytes until the client has them. Beyond the limit no new answer is
+// requested; those requested before wait at their upstreams, which have made them, until there is room again. Limits
+// come with each call.
 import { getHeapStatistics } from 'node:v8'
 import type { ServerConfig } from '../config/config.ts'
 import { GatewayError } from '../errors.ts'
 
 /**
- * An answer is in memory up to four times: its bytes, its text, what that says, and the text for the client. The rest
- * has to live too.
+ * An answer is in memory up to four times: its bytes, its text, the parsed value, and the text for the client. The rest
+ * of the process needs memory too.
  */
 const SHARE_OF_HEAP = 1 / 8
 const MOST = 512 * 1024 * 1024
-/**
- * Bytes of an answer that is not counted: nearly all are so small, and one that made something that is paid for must
- * not wait.
- */
+/** Bytes up to which an answer is not counted: nearly all are so small, and one with a paid item must not wait. */
 export const SMALL_ANSWER = 64 * 1024
 
 /** @returns bytes */
@@ -24,11 +21,11 @@ export function answerLimit ({ answer_memory: configured }: Pick<ServerConfig, '
 
 export class AnswerMemory {
   #used = 0
-  /** of those that still come */
+  /** bytes of answers that are still arriving */
   #coming = 0
-  /** oldest first; few: most are small */
+  /** oldest first; few, because most answers are small */
   #reading: Part[] = []
-  /** in a moment */
+  /** a release of waiting answers is scheduled */
   #letsCome = false
 
   /** bytes */
@@ -36,7 +33,7 @@ export class AnswerMemory {
     return this.#used
   }
 
-  /** Before an upstream is asked. @throws {GatewayError} service_unavailable */
+  /** Called before an upstream is asked. @throws {GatewayError} service_unavailable */
   check (limit: number): void {
     if (this.#used < limit) return
     throw new GatewayError('service_unavailable', {
@@ -44,12 +41,12 @@ export class AnswerMemory {
     })
   }
 
-  /** @param source of an answer that begins to come */
+  /** @param source of an answer that begins to arrive */
   open (limit: number, source: Pausable): Part {
     return new Part(this, limit, source)
   }
 
-  /** For parts. @returns whether more may come */
+  /** For parts. @returns whether more bytes may arrive */
   add (part: Part, bytes: number): boolean {
     if (part.bytes === 0) this.#reading.push(part)
     this.#used += bytes
@@ -71,12 +68,15 @@ export class AnswerMemory {
     this.#letCome()
   }
 
-  /** Where all that is held still comes, none would ever be given back: then the oldest goes on. */
+  /**
+   * Whether a part may exceed the limit: if all memory is held by arriving answers, none would ever be given back, so
+   * the oldest goes on.
+   */
   #mayPass (part: Part): boolean {
     return this.#used <= part.limit || (this.#used === this.#coming && this.#reading[0] === part)
   }
 
-  /** Not at once: an answer may be read at this moment, and undici refuses to read another within that. */
+  /** Scheduled, because undici refuses to resume one answer during a read of another. */
   #letCome (): void {
     if (this.#letsCome) return
     this.#letsCome = true
@@ -92,14 +92,14 @@ export interface Pausable {
   resume (): void
 }
 
-/** What one answer takes. */
+/** One answer's share of the memory. */
 export class Part {
   readonly #memory: AnswerMemory
   readonly limit: number
   readonly #source: Pausable
   #isPaused = false
   #isGiven = false
-  /** that are counted */
+  /** bytes that are counted */
   bytes = 0
 
   constructor (memory: AnswerMemory, limit: number, source: Pausable) {
@@ -108,7 +108,7 @@ export class Part {
     this.#source = source
   }
 
-  /** So many have come by now. */
+  /** Updates the number of bytes that have arrived. */
   grow (size: number): void {
     if (this.#isGiven) return
     const more = size - this.bytes
@@ -125,12 +125,12 @@ export class Part {
     this.#source.resume()
   }
 
-  /** All of it is here. */
+  /** The answer has arrived completely. */
   end (): void {
     this.#memory.end(this)
   }
 
-  /** Nothing of it is in memory any more. More than once does nothing. */
+  /** Gives the memory back; later calls do nothing. */
   give (): void {
     if (this.#isGiven) return
     this.#isGiven = true

@@ -1,8 +1,10 @@
-// What bodies of requests take of the memory of the process: of one while it comes, of all together, and how much they
-// may.
+// The memory of request bodies: of a single one while it arrives, and of all together, with their limits.
 import { GatewayError } from '../errors.ts'
 
-/** Bytes of bodies in flight, over all requests: beyond the limit new ones are refused, not the process killed. */
+/**
+ * Bytes of bodies in flight, over all requests: beyond the limit new bodies are refused, so that the process is not
+ * killed.
+ */
 export class BodyMemory {
   readonly #limit: number
   #used = 0
@@ -38,7 +40,7 @@ export class BodyMemory {
 export interface BodyLimits {
   /** bytes, before and after decompression */
   readonly limit: number
-  /** milliseconds between two pieces */
+  /** milliseconds between two chunks */
   readonly idle: number
   readonly memory: BodyMemory
 }
@@ -50,25 +52,25 @@ export function tooLarge (limit: number): GatewayError {
 }
 
 const PAGE_BYTES = 64 * 1024
-/** Chunks of this size stay as they are; a buffer of one byte takes 300. */
+/** Chunks of this size are kept as they are; a buffer of one byte takes 300. */
 const LARGE_CHUNK = 4 * 1024
 
-/** Bytes in the order that they came, in few buffers, however small the chunks were. */
+/** Received bytes in order, in few buffers, however small the chunks were. */
 export class Chunks {
   readonly #chunks: Buffer[] = []
   #page = Buffer.alloc(0)
-  /** of the page, where the part begins that is in no chunk yet, and where it ends */
+  /** part of the page that is in no chunk yet: begin and end */
   #start = 0
   #end = 0
   #taken = 0
 
-  /** bytes of our memory: a page counts from when it is made */
+  /** bytes of memory taken: a page counts as a whole */
   get taken (): number {
     return this.#taken
   }
 
   add (chunk: Buffer): void {
-    // The first is nearly always the only one.
+    // The first chunk is nearly always the only one.
     if (chunk.length >= LARGE_CHUNK || (this.#chunks.length === 0 && this.#end === 0)) {
       this.#flush()
       this.#chunks.push(chunk)

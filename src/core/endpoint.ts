@@ -1,4 +1,4 @@
-// What answers on a route when its plugins let the exchange through, and the route with all that runs on it.
+// The endpoint of a route, which answers when its plugins let the exchange through; and the compiled route.
 import type { Awaitable } from '../base/awaitable.ts'
 import type { GatewayError } from '../errors.ts'
 import type { Exchange } from './exchange.ts'
@@ -17,14 +17,13 @@ type Kind<K extends EndpointKind['kind']> = Extract<EndpointKind, { readonly kin
 export type Endpoint = ModelEndpoint | LocalEndpoint | DownloadEndpoint | Kind<'forward'>
 
 export type ModelEndpoint = Kind<'model'> & {
-  /** Called before an upstream is asked. @throws {GatewayError} what it makes now could not be given to the client */
-  prepare? (exchange: Exchange): void
   /**
-   * Makes the answer of the images that the upstream has made, in its own time, within the attempt. Undefined:
-   * there are none.
+   * Called before an upstream is asked. @throws {GatewayError} the upstream's answer could not be given to the client
    */
+  prepare? (exchange: Exchange): void
+  /** Makes the answer of the upstream's images, within the attempt and its time. Undefined: there are none. */
   deliver? (made: MadeImages, exchange: Exchange, attempt: Attempt, upstream: Upstream): Promise<unknown>
-  /** Makes the client's answer of the upstream's. */
+  /** Makes the client's answer from the upstream's. */
   accept? (exchange: Exchange, reply: JsonReply, attempt: Attempt): Awaitable<JsonReply>
 }
 
@@ -36,12 +35,12 @@ export type DownloadEndpoint = Kind<'download'> & {
   locate (exchange: Exchange): Awaitable<Download>
 }
 
-/** What an upstream is asked, in the place of what the client has asked. */
+/** The gateway's own request to an upstream, in the place of the client's. */
 export interface OwnRequest {
   /** with the upstream's base path and the query */
   readonly path: string
   readonly headers: Readonly<Record<string, string>>
-  /** the id of the credential that it wants */
+  /** the id of the credential to be used */
   readonly credential?: string
 }
 
@@ -49,9 +48,9 @@ export interface Download {
   /** name in `upstreams:` */
   readonly upstream: string
   readonly own: OwnRequest
-  /** what the client gets of the answer's head */
+  /** the client's response, from the upstream's */
   reply (bytes: BytesReply): BytesReply
-  /** what the client is told when the upstream fails */
+  /** the client's error, when the upstream fails */
   refuse (error: GatewayError): GatewayError
 }
 
@@ -59,17 +58,17 @@ export interface CompiledRoute extends Hooked {
   readonly endpoint: Endpoint
 }
 
-/** A snapshot as those have it who begin exchanges. */
+/** A snapshot for the rooms that begin exchanges. */
 export interface LeasedSnapshot extends Snapshot {
   readonly routes: RouteTable<CompiledRoute>
   /** of the public listener */
   readonly publicRoutes: RouteTable<CompiledRoute>
   /** of real exchanges */
   readonly ledger: Ledger
-  /** For one request; `release` exactly once. */
+  /** Leases the snapshot for one request; `release` exactly once. */
   lease (): this
   release (): void
 }
 
-/** An exchange as the pipeline has it: with what runs on its route. Plugins see the data of the route alone. */
+/** An exchange as the pipeline has it, with its compiled route. Plugins see the data of the route only. */
 export type Routed = Exchange<CompiledRoute, LeasedSnapshot>

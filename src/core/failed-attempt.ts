@@ -1,5 +1,5 @@
-// What an upstream said when it failed: for the operator, in the log and in the admin API, where a client may not hear
-// of it.
+// Messages of upstreams about their failures: for the operator, in the log and in the admin API, where a client may not
+// read them.
 import type { Exchange } from './exchange.ts'
 import { printed } from '../base/json.ts'
 import { nameCause } from './name-cause.ts'
@@ -8,11 +8,11 @@ import type { FailedAttempt } from './upstream.ts'
 import { scrubStart } from '../base/redact.ts'
 import { secretsOf } from './upstream-secrets.ts'
 
-/** Characters that are kept of what one said. */
+/** Characters that are kept of a message. */
 const KEPT = 300
-/** No plan has as many attempts that a reader would learn more from the next. */
+/** Most failures that are kept: a reader learns no more from further ones. */
 const MOST = 20
-/** Looked at of a page. */
+/** Characters that are read of a page. */
 const READ = 8000
 
 export function noteFailure (failure: UpstreamFailure, exchange: Exchange, upstream: string): void {
@@ -33,14 +33,14 @@ export function noteFailure (failure: UpstreamFailure, exchange: Exchange, upstr
 }
 
 /**
- * @param secrets known values that must not be in it
- * @returns undefined: it said nothing, or nothing that can be read
+ * @param secrets known values to be redacted
+ * @returns undefined: no message, or none that can be read
  */
 export function saidIn (failure: UpstreamFailure, secrets: readonly string[]): string | undefined {
   if (failure.kind !== 'status' && failure.kind !== 'error_event') return undefined
   const { body } = failure
   if (body === undefined) return undefined
-  // In JSON a secret may be written otherwise.
+  // JSON may escape a secret, so the parsed value is printed.
   const text = typeof body === 'string' ? textOf(body) : printed(body)
   const all = typeof body === 'string'
     ? secrets
@@ -48,7 +48,7 @@ export function saidIn (failure: UpstreamFailure, secrets: readonly string[]): s
   return scrubStart(text, all, KEPT) || undefined
 }
 
-/** Of a page what a reader would see. */
+/** The visible text of a page. */
 function textOf (said: string): string {
   const head = said.slice(0, READ)
   return /^\s*</.test(head)

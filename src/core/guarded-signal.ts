@@ -1,4 +1,4 @@
-// An AbortSignal whose listeners can do no harm: Node throws what a listener of an EventTarget throws, or rejects with,
+// An AbortSignal whose listeners can do no harm: Node rethrows an error or a rejection of an EventTarget's listener
 // where only the process can catch it.
 import { callSafely } from '../base/awaitable.ts'
 
@@ -6,12 +6,12 @@ type Add = EventTarget['addEventListener']
 type Listener = NonNullable<Parameters<Add>[1]>
 
 /**
- * It stays the same object, which `fetch`, `AbortSignal.any` and timers take. `onabort` is guarded too: Node adds it
- * with `addEventListener`.
- * @param report told what a listener threw, or was rejected with
+ * Guards the signal in place, because `fetch`, `AbortSignal.any` and timers need the object itself. `onabort` is
+ * guarded too: Node adds it with `addEventListener`.
+ * @param report called with the error or rejection of a listener
  */
 export function guardListeners (signal: AbortSignal, report: (err: unknown) => void): void {
-  /** so that `removeEventListener` finds what was added, and the same listener is added once */
+  /** by the original listener, so that `removeEventListener` finds it, and adding it twice adds it once */
   const guarded = new WeakMap<Listener, Listener>()
   const { addEventListener, removeEventListener } = signal
 

@@ -1,4 +1,4 @@
-// The hooks of a route, sorted once per snapshot; and the guard around calling one.
+// The hooks of a route, sorted once per snapshot, and their guarded calls.
 import type { KeyConfig } from '../config/config.ts'
 import { GatewayError, isGatewayError, toGatewayError } from '../errors.ts'
 import type { Exchange } from './exchange.ts'
@@ -13,19 +13,21 @@ export interface NamedHook<F> {
   readonly call: F
 }
 
-/** All that a plugin can have. */
+/** The names of all hooks. */
 export const hookNames: readonly string[] = [
   'onHead', 'onRequest', 'perKey', 'perAttempt', 'onReply', 'onStream', 'onError', 'onUpstreamFailure', 'close'
 ] satisfies (keyof Hooks)[]
 
 type Of<Name extends keyof Hooks> = ReadonlyArray<NamedHook<NonNullable<Hooks[Name]>>>
 
-/** One array per hook, only of plugins that have it, in the order of the calls: the request path builds nothing. */
+/**
+ * One array per hook, with only the plugins that have it, in the order of the calls: the request path builds nothing.
+ */
 export interface RouteHooks {
   readonly onHead: Of<'onHead'>
   readonly onRequest: Of<'onRequest'>
   readonly perKey: Of<'perKey'>
-  /** in list order: its users go down it for the request and up it for the answer */
+  /** in list order: called down it for the request and up it for the answer */
   readonly perAttempt: Of<'perAttempt'>
   readonly onReply: Of<'onReply'>
   readonly onStream: Of<'onStream'>
@@ -33,23 +35,26 @@ export interface RouteHooks {
   readonly onUpstreamFailure: Of<'onUpstreamFailure'>
 }
 
-/** A route with what runs on it. */
+/** A route with its hooks. */
 export interface Hooked extends Route {
   readonly hooks: RouteHooks
-  /** undefined: they are the same for all keys */
+  /** undefined: all keys have the same hooks */
   readonly keyChains: KeyChains | undefined
 }
 
 type DownHook = 'onHead' | 'onRequest'
 
-/** On the way down: a hole where a plugin has nothing to do, so that a hook has one place in all chains of a route. */
+/**
+ * The hooks on the way down, with a hole for a plugin without work, so that a hook has one index in all chains of a
+ * route.
+ */
 export type Chain = Readonly<Record<DownHook, ReadonlyArray<Of<DownHook>[number] | undefined>>>
 
-/** What runs on the way down for each key on one route: compiled when the key is first used there. */
+/** The chains of each key on one route, compiled when the key is first used there. */
 export class KeyChains {
   readonly #hooks: RouteHooks
   readonly #route: Route
-  /** By the settings themselves: a key of the directory that is changed is another object. */
+  /** By the settings object: a changed key of the directory is another object. */
   readonly #chains = new WeakMap<KeyConfig, Chain>()
 
   constructor (hooks: RouteHooks, route: Route) {
@@ -116,8 +121,8 @@ export function sortHooks (plugins: ReadonlyArray<{ readonly name: string, reado
 }
 
 /**
- * Waits for what a hook returned, but not for ever: a plugin can't hang a request.
- * @throws {GatewayError} server_error after `hook_timeout`; whatever the hook threw
+ * Waits for the result of a hook at most `hook_timeout`, so that a plugin can't hang a request.
+ * @throws {GatewayError} server_error after `hook_timeout`; the hook's own error
  */
 export function callHook<T> (result: Awaitable<T>, plugin: string, exchange: Exchange): Awaitable<T> {
   if (!isPromise(result)) return result
@@ -131,8 +136,8 @@ export function callHook<T> (result: Awaitable<T>, plugin: string, exchange: Exc
 }
 
 /**
- * What a hook returned that nothing waits for. It should be no promise, and an `async` function in its place must not
- * end the process when it is rejected.
+ * The result of a hook that is not awaited. It should be no promise; the rejection of one, such as of an `async`
+ * function, is reported, and must not end the process.
  */
 export function unwaited<T> (result: T, exchange: Exchange): T {
   if (!isPromise(result)) return result
@@ -142,10 +147,7 @@ export function unwaited<T> (result: T, exchange: Exchange): T {
   })
 }
 
-/**
- * Asks the plugins, from the upstream's side outward, what went wrong there, and notes it for the operator. Never
- * throws.
- */
+/** Names a failure by the plugins, from the upstream's side outward, and records it for the operator. Never throws. */
 export function nameFailure (failure: UpstreamFailure, exchange: Exchange<Hooked>, upstream: string): GatewayError {
   try {
     noteFailure(failure, exchange, upstream)

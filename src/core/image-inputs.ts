@@ -1,18 +1,18 @@
-// The images that a request brings along, in all spellings that clients have for them (src/README.md#form-names).
+// The input images of a request, in all forms in which clients send them (src/README.md#form-names).
 import { GatewayError } from '../errors.ts'
 import type { Body } from './facts.ts'
 import { isGiven, isRecord } from '../base/json.ts'
 import { Upload } from './upload.ts'
 
 /**
- * An upload of a form; or a link or data URL, which the upstream reads itself: the gateway fetches no address of a
+ * An upload of a form; or a link or data URL, which the upstream fetches itself: the gateway fetches no address of a
  * client (src/README.md#no-fetch).
  */
 export type InputImage = Upload | { readonly image_url: string }
 
 export interface Inputs {
   readonly images: readonly InputImage[]
-  /** what says where to change them, by its field */
+  /** masks that mark the part to be changed, by field */
   readonly marks: readonly (readonly [field: string, mark: InputImage])[]
 }
 
@@ -23,7 +23,7 @@ const MARKS = ['mask', 'markup'] as const
 /** The fields of a request that hold images. */
 export const inputFields: readonly string[] = ['image', 'images', ...MARKS]
 
-/** @throws {GatewayError} invalid_request: none, too many, or nothing that can be read as an image */
+/** @throws {GatewayError} invalid_request: none, too many, or a value that is no image */
 export function readInputs (body: Body): Inputs {
   const images = [...listOf(body['image'], 'image'), ...listOf(body['images'], 'images')]
   if (images.length === 0) {
@@ -55,7 +55,7 @@ function listOf (value: unknown, field: string): readonly InputImage[] {
   return Array.isArray(value) ? value.map((one, i) => read(one, field, `${field}[${i}]`)) : [read(value, field, field)]
 }
 
-/** @param path of what is no upload: that of a form has no number */
+/** @param path of a value that is no upload: uploads of a form have no number */
 function read (value: unknown, field: string, path: string): InputImage {
   if (value instanceof Upload) {
     if (value.size === 0) throw invalid(field, 'must not be an empty file')

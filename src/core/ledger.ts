@@ -1,5 +1,5 @@
-// The money and the limits that an exchange reaches (`exchange.ledger`). Of a real one they are the store's own. Of a
-// dry run they answer what the store would say now, and change nothing (pipeline/dry-ledger.ts).
+// An exchange's interface to money and limits (`exchange.ledger`). That of a real exchange is the store; that of a dry
+// run answers as the store would now, and changes nothing (pipeline/dry-ledger.ts).
 import type { Store } from '../store/store.ts'
 
 export interface Ledger extends Pick<Store, 'health' | 'hold' | 'wouldHold' | 'extend' | 'settle' | 'release'

@@ -1,8 +1,8 @@
-// Images between the upstream that made them and the client that gets them.
+// Images on their way from an upstream to the client.
 import type { Exchange } from './exchange.ts'
 import type { Blobs } from './large-strings.ts'
 
-/** One of `data[]` as an upstream gives it; base64 of 64 KiB and more is a placeholder (large-strings.ts). */
+/** An item of `data[]` from an upstream; base64 of 64 KiB and more is a placeholder (large-strings.ts). */
 export interface MadeImage {
   readonly url?: string
   readonly base64?: string
@@ -15,16 +15,16 @@ export interface DeliveredImage {
   readonly revised_prompt?: string
 }
 
-/** What an upstream has answered. */
+/** An upstream's answer. */
 export interface MadeImages {
   readonly images: readonly MadeImage[]
-  /** of their base64 */
+  /** the base64 of the images */
   readonly blobs: Blobs
-  /** what is said beside them */
+  /** fields of the answer beside the images */
   readonly told: Readonly<Record<string, unknown>>
 }
 
-/** How many images a request asks for. */
+/** The number of images that a request asks for. */
 export function countOf (exchange: Exchange): number {
   const { n } = exchange.request.body
   return typeof n === 'number' ? n : 1

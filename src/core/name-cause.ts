@@ -1,7 +1,7 @@
-// What a failure was, in a few words, for the log.
+// A failure in a few words, for the log.
 import { isGatewayError } from '../errors.ts'
 
-/** Names only: the message of a SyntaxError quotes the body that it could not read. */
+/** The name only: the message of a SyntaxError quotes the body that could not be parsed. */
 export function nameCause (cause: unknown): string | undefined {
   if (isGatewayError(cause)) return [cause.code, nameCause(cause.cause)].filter(Boolean).join(': ')
   if (typeof cause !== 'object' || cause === null) return typeof cause === 'string' ? cause : undefined

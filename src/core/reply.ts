@@ -1,4 +1,4 @@
-// What goes back to the client. Plugins and endpoints return one; only the core writes it.
+// Replies to the client. Plugins and endpoints return one; only the core writes it.
 import type { Readable } from 'node:stream'
 import type { SseEvent } from './sse.ts'
 

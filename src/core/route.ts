@@ -3,7 +3,7 @@ import type { ModelKind } from '../config/config.ts'
 import type { Price } from '../money/nanos.ts'
 import type { Style } from './style.ts'
 
-/** What an endpoint takes and gives. */
+/** The kinds of endpoints, by the bodies that they read and write. */
 export type EndpointKind =
   /** A JSON body in the client's style that the pipeline reads and an upstream answers */
   | {
@@ -20,12 +20,12 @@ export type EndpointKind =
   | {
     readonly kind: 'local'
     readonly style?: Style
-    /** from a JSON body that names a model, as above, or from any JSON object */
+    /** reads a JSON body that names a model, as above, or any JSON object */
     readonly reads?: 'body' | 'json'
     /** of the body: the name of a file in config/requests/ */
     readonly schema?: string
   }
-  /** bytes of an upstream, unread; which ones the endpoint finds out */
+  /** bytes of an upstream that the endpoint chooses, unread */
   | { readonly kind: 'download', readonly style?: Style }
   /** bytes to one upstream, unread; `websocket`: upgrades too */
   | { readonly kind: 'forward', readonly upstream: string, readonly price: Price, readonly websocket?: boolean }
@@ -36,10 +36,10 @@ export interface Route {
   readonly methods: readonly string[]
   /** "/v1/x", or "/v1/x/*" for everything below it */
   readonly path: string
-  /** what its clients speak */
+  /** the style of its clients */
   readonly style: Style
   readonly endpoint: EndpointKind
-  /** it answers 503: itself, or the upstream that it forwards to */
+  /** answers 503: the route itself, or the upstream that it forwards to, is in maintenance */
   readonly isInMaintenance: boolean
   /** the plugins of this route, in list order */
   readonly plugins: readonly string[]

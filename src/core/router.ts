@@ -1,14 +1,15 @@
-// Which request goes where: method and path to a route. The query is not looked at (src/README.md#not-found-first).
+// Routes requests by method and path. The query is ignored (src/README.md#not-found-first).
 import type { Route } from './route.ts'
 
-/** Of one path, in a route: everything below it. */
+/** The end of a route's path that matches everything below it. */
 const REST = /\/(?:\*|\{\w+\})$/
 
-/** A name in the middle of a path: one segment, any. */
+/** A name in the middle of a path, which matches one segment. */
 const WITHIN = /\{\w+\}(?=\/)/
 
 /**
- * A request's path and its query: the absolute form is what proxies are sent, and all must take it (RFC 9112 3.2.2).
+ * Path and query of a request target: the absolute form is sent to proxies, and all servers must accept it (RFC 9112
+ * 3.2.2).
  */
 export function readTarget (target: string): { readonly path: string, readonly query: string } {
   const url = target.startsWith('/') ? target : target.replace(/^https?:\/\/[^/?#]*/i, '')
@@ -46,7 +47,8 @@ export class RouteTable<R extends Route> {
   find (method: string, path: string): R | undefined {
     const route = this.#find(method, path)
     if (route !== undefined || method !== 'HEAD') return route
-    // Whatever we answer to GET, without its body (RFC 9110 9.3.2); what an upstream answers is for the route to say.
+    // HEAD is GET without its body (RFC 9110 9.3.2), for endpoints of the gateway; a forward route lists its own
+    // methods.
     const got = this.#find('GET', path)
     return got?.endpoint.kind === 'local' || got?.endpoint.kind === 'download' ? got : undefined
   }
@@ -61,14 +63,14 @@ export class RouteTable<R extends Route> {
       )?.route
   }
 
-  /** The methods that some route takes at this path: for 405 and Allow. */
+  /** The methods of all routes at this path: for 405 and Allow. */
   methodsAt (path: string): readonly string[] {
     const methods = ['GET', 'POST', 'PUT', 'PATCH', 'DELETE', 'HEAD', 'OPTIONS']
     return methods.filter((method) => this.find(method, path) !== undefined)
   }
 }
 
-/** Segment by segment; a name takes any but none. */
+/** Compares segment by segment; a name matches any segment that is not empty. */
 function fits (path: readonly string[], segments: readonly string[]): boolean {
   return path.length === segments.length &&
     segments.every((segment, i) => segment === path[i] || (segment.startsWith('{') && path[i] !== ''))

@@ -1,6 +1,6 @@
-// What outlives a reload: made once in gateway/, passed in, never reached for. Interfaces only (ports): each names
-// what a plugin, an endpoint or the pipeline asks of it; the rooms whose names stand behind them have more, and give
-// it to who makes them.
+// Services that outlive a reload: made once in gateway/, passed in, never global. Interfaces only (ports): each has
+// what a plugin, an endpoint or the pipeline needs of it; the implementing rooms have more, for the code that makes
+// them.
 import type { Logger } from 'pino'
 import type { AccountConfig, KeyConfig } from '../config/config.ts'
 import type { Nanos } from '../money/nanos.ts'
@@ -23,15 +23,15 @@ export interface Services {
   readonly links: Links
   /** files that live as long as a request */
   readonly temporary: TemporaryFolder
-  /** how many tokens models make of text */
+  /** tokens per character, by target */
   readonly tokenRates: TokenRates
-  /** what upstreams count beyond what their requests show */
+  /** tokens that upstreams count beyond what their requests show */
   readonly overheads: InputOverheads
   /** milliseconds since the epoch; tests bring their own */
   readonly now: () => number
 }
 
-/** What is counted while a request runs; of those that are over telemetry/ makes the rest. */
+/** Metrics of running requests; telemetry/ has those of finished ones. */
 export interface Metrics {
   /**
    * An attempt is over, well ("ok") or not (the error's row in the catalogue). Of a plan's attempts only the
@@ -43,14 +43,14 @@ export interface Metrics {
   hookTimeout (plugin: string): void
   /** A target was asked again. @param reason the error's row in the catalogue, or "credential": with another one */
   upstreamRetried (upstream: string, reason: string): void
-  /** One that waited for a place at an upstream was let in. @param ms how long it waited */
+  /** A request that had waited for a place at an upstream was admitted. @param ms the wait */
   queued (upstream: string, ms: number): void
   queueRefused (upstream: string, reason: 'queue_full' | 'queue_timeout'): void
-  /** What an answer cost beyond its hold: the operator's loss. */
+  /** An answer cost more than its hold: the operator's loss. */
   shortfall (nanos: Nanos): void
 }
 
-/** Keys that were made through the admin API, and their accounts. */
+/** Keys made through the admin API, and their accounts. */
 export interface KeyDirectory {
   /** @param digest SHA-256 of the secret */
   findKey (digest: Buffer): KeyConfig | undefined
@@ -59,21 +59,21 @@ export interface KeyDirectory {
 
 /** Tasks that upstreams work on after the request was answered. */
 export interface VideoTasks {
-  /** Asks from now on what becomes of it, where there is an open task of this id. */
+  /** Watches the open task of this id, if there is one. */
   watch (id: string): void
-  /** The upstream has said with its acceptance what became of the task. Never rejects. */
+  /** Records the result that an upstream gave with its acceptance. Never rejects. */
   hear (id: string, report: TaskReport): Promise<void>
-  /** The client has heard that there is no such task: it is not charged, and removed. Never rejects. */
+  /** Cancels a task whose client was told that it does not exist: it is not charged, and removed. Never rejects. */
   takeBack (id: string): Promise<void>
-  /** milliseconds after which a client may ask again */
+  /** milliseconds after which a client may poll again */
   pollAfter (task: Task): number
 }
 
-/** How many tokens each model makes of its text, learned from what its upstream reports. */
+/** Token rates of each model, learned from its upstream's reports. */
 export interface TokenRates {
-  /** Tokens for a character of each class. Never changed: who keeps them estimates the same text alike. */
+  /** Tokens for a character of each class. The array is never changed, so two estimates with it are comparable. */
   of (target: Pick<Attempt, 'upstream' | 'model'>): readonly number[]
-  /** @param text all that the report is about @param reported tokens of output */
+  /** @param text all output that the report covers @param reported tokens of output */
   learn (target: Pick<Attempt, 'upstream' | 'model'>, text: Weighed, reported: number): void
 }
 
@@ -88,10 +88,10 @@ interface Shown {
   readonly images: number
 }
 
-/** What upstreams were seen to count beyond that, by upstream and model. */
+/** Tokens that upstreams were seen to count beyond that, by upstream and model. */
 export interface InputOverheads {
   /** The bound for one target: tokens, at most its context. */
   bound (target: Pick<Attempt, 'upstream' | 'model'>, shown: Shown, context?: number): number
-  /** @param reported tokens of input, of all classes, that it has counted for such a request */
+  /** @param reported tokens of input of all classes that the target has counted for such a request */
   learn (target: Pick<Attempt, 'upstream' | 'model'>, shown: Shown, reported: number): void
 }

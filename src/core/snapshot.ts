@@ -1,5 +1,5 @@
-// A configuration in use, as an exchange has it: frozen, the same from its first byte to its last. gateway/snapshot.ts
-// makes one.
+// A configuration in use, as an exchange has it: frozen, the same from the exchange's first byte to its last. Made by
+// gateway/snapshot.ts.
 import type { Config } from '../config/config.ts'
 import type { Model } from './facts.ts'
 import type { Services } from './services.ts'
@@ -13,6 +13,6 @@ export interface Snapshot {
   readonly models: ReadonlyMap<string, Model>
   /** by name */
   readonly upstreams: ReadonlyMap<string, Upstream>
-  /** The model that clients mean by this name at this moment: its id, or an alias. */
+  /** The model of a name at this moment: an id, or an alias. */
   modelOf (name: string): Model | undefined
 }

@@ -16,17 +16,17 @@ import { textOf } from '../upstream/dialects/passed-body.ts'
 import { upstreamsOf } from '../upstream/pool.ts'
 import { estimateInputTokens } from './input-tokens.ts'
 
-/** Bytes of an answer; a count has twenty, an error some hundred. */
+/** Most bytes of an answer; a count has twenty, an error some hundred. */
 const REPLY_LIMIT = 64 * 1024
 
-/** The header `x-gateway-count` says who counted. */
+/** The header `x-gateway-count` says whether the provider or the gateway has counted. */
 export async function countTokens (exchange: Routed): Promise<JsonReply> {
   if (!Array.isArray(exchange.request.body['messages'])) {
     throw new GatewayError('invalid_request', { message: 'The field "messages" must be an array of messages.',
       param: 'messages' })
   }
   const attempt = exchange.find(Plan)?.attempts[0]
-  // The time of an endpoint is that of a hook: a provider that is slow leaves enough of it for an estimate.
+  // An endpoint has the time of a hook: a slow provider must leave enough of it for an estimate.
   const limit = exchange.snapshot.config.hook_timeout / 2
   const provided = attempt === undefined ? undefined : await passOn(exchange, attempt, limit)
   return provided === undefined
@@ -44,8 +44,7 @@ async function passOn (exchange: Routed, attempt: Attempt, ms: number): Promise<
   const upstream = upstreams.get(attempt.upstream)!
   const { countTokens: dialect } = dialectOf(upstream)
   if (!upstream.config.count_tokens || dialect === undefined) return undefined
-  // A count is not worth a wait, and must not take the place of a message that finds out whether the target answers
-  // again.
+  // A count is not worth a wait, and must not take the place of a message as the probe of a target.
   if (!queues.hasRoom(upstream) || !health.isWell(upstream, attempt.model)) return undefined
   const permit = await acquire(exchange, upstream, attempt.model)
   if (permit === undefined) return undefined
@@ -66,12 +65,12 @@ async function passOn (exchange: Routed, attempt: Attempt, ms: number): Promise<
     if (exchange.abortReason !== undefined || !toGatewayError(thrown).retryable) throw thrown
     return undefined
   } finally {
-    // Whatever became of it: vendors limit and forbid counts for themselves, and a client can have as many as it likes.
+    // Without a verdict: vendors limit and forbid counts separately, and a client can cause as many as it likes.
     permit.leave()
   }
 }
 
-/** @throws {GatewayError} as error-normalize names it */
+/** @throws {GatewayError} as named by error-normalize */
 function ask (
   exchange: Routed,
   permit: Permit,
@@ -81,7 +80,7 @@ function ask (
 ): Promise<number> {
   const { upstream } = permit
   const { promise, resolve, reject } = Promise.withResolvers<number>()
-  let call: UpstreamCall | undefined = undefined             // a request that can't be sent fails before it is there
+  let call: UpstreamCall | undefined = undefined             // undefined: it failed before it was sent
   let status = 0
   let headers: IncomingHttpHeaders = {}
   const chunks: Buffer[] = []
@@ -133,7 +132,7 @@ function ask (
       else fail({ kind: 'malformed', cause: new Error(`the answer is longer than ${REPLY_LIMIT} bytes`) })
     },
     onEnd: read,
-    // Whatever happens to the body of an error, its status is known.
+    // The status of an error is enough, whatever happens to its body.
     onFailure (failure) { if (status >= 300) read(); else fail(failure) }
   })
   return promise

@@ -1,12 +1,11 @@
-// POST /v1/images/generations and /v1/images/edits: what is asked before an upstream is, and what the client gets of
-// what one has made.
+// POST /v1/images/generations and /v1/images/edits: the check before an upstream is asked, and the client's answer.
 import type { Exchange } from '../core/exchange.ts'
 import { type Attempt, Variant } from '../core/facts.ts'
 import { countOf, type MadeImages } from '../core/made-images.ts'
 import type { Upstream } from '../core/upstream.ts'
 import { checkRoom, deliverImages } from '../media/image-delivery.ts'
 
-/** @throws {GatewayError} service_unavailable: what an upstream makes now could not be kept */
+/** @throws {GatewayError} service_unavailable: the images could not be kept */
 export function prepareImages (exchange: Exchange): void {
   checkRoom(countOf(exchange), exchange)
 }
@@ -28,7 +27,7 @@ export async function answerImages (
     channel: attempt.channel }
 }
 
-/** What the images were made with, where the client may have left it to the defaults. */
+/** The settings of the images, including the defaults that applied. */
 function settingsOf (exchange: Exchange): Readonly<Record<string, unknown>> {
   return Object.fromEntries(
     Object.entries(exchange.find(Variant) ?? {}).filter(([name]) => name === 'size' || name === 'quality')

@@ -1,4 +1,4 @@
-// What the gateway's addresses answer with, by the name that `serve:` gives it: one table, and nothing else.
+// The table of endpoints, by their names in `serve:`.
 import { countTokens } from './count-tokens.ts'
 import { sendFile } from './file.ts'
 import { answerImages, prepareImages } from './images.ts'
@@ -11,7 +11,7 @@ import { commonStyle, styles } from '../protocols/index.ts'
 import { messagesStyle } from '../protocols/messages.ts'
 import type { Endpoint } from '../core/endpoint.ts'
 
-/** Of each style: where its clients ask text models. */
+/** The text endpoint of each style. */
 const texts = Object.fromEntries(styles.map((style) => {
   const { serve, schema } = style.endpoint
   return [serve, { kind: 'model', style, modality: 'text', ...(schema !== undefined && { schema }) } satisfies Endpoint]

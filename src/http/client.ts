@@ -1,4 +1,4 @@
-// A client with its socket: what the pipeline reads from it and writes to it, in one object.
+// The client of an exchange on its socket: reads and writes of the pipeline, in one object.
 import type { IncomingMessage, ServerResponse } from 'node:http'
 import type { BodyLimits } from '../core/body-memory.ts'
 import type { OwnRequest, Routed } from '../core/endpoint.ts'
@@ -16,7 +16,7 @@ export class HttpClient extends ClientWriter implements Client {
   readonly #res: ServerResponse
   readonly #limits: BodyLimits
   readonly #upgrade: Upgrade | undefined
-  /** bytes of the memory of bodies */
+  /** bytes taken from the memory for bodies */
   #taken = 0
 
   constructor (
@@ -52,7 +52,7 @@ export class HttpClient extends ClientWriter implements Client {
     return connectTunnel(exchange, upstream, this.#upgrade!)
   }
 
-  /** Gives back what its body took of the memory of bodies: once, when the exchange is over. */
+  /** Gives back the memory of the body, when the exchange is over. */
   release (): void {
     this.#limits.memory.give(this.#taken)
   }

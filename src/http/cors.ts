@@ -1,10 +1,9 @@
-// What browsers ask for before a page may call us (Fetch, CORS protocol; src/README.md#browser-origin). It opens
-// nothing by itself: no cookie is ever looked at, and whether a key may be used from an origin is for key-policy to
-// say, when there is a key.
+// CORS: preflights and headers for web pages (Fetch, CORS protocol; src/README.md#browser-origin). It opens nothing by
+// itself: cookies are never read, and key-policy decides from which origins a key may be used.
 import type { ClientRequest } from '../core/exchange.ts'
 import type { Headers } from '../core/reply.ts'
 
-/** What a page may read of an answer. */
+/** Headers of an answer that a page may read. */
 const EXPOSED = [
   'x-request-id', 'request-id', 'retry-after', 'retry-after-ms', 'ratelimit', 'ratelimit-policy',
   ...['limit', 'remaining', 'reset'].map((name) => `x-ratelimit-${name}-requests`),
@@ -12,28 +11,30 @@ const EXPOSED = [
   'x-gateway-cost-usd', 'x-gateway-count', 'x-gateway-config-generation'
 ].join(', ')
 
-/** Seconds for which a browser need not ask again; Chromium keeps it for no longer. */
+/** Seconds that a browser may cache a preflight; Chromium's maximum. */
 const MAX_AGE = '7200'
 
-/** Lists of header names, and nothing that would end the line of a header. */
+/** A list of header names, without characters that could end a header line. */
 const NAMES = /^[\w!#$%&'*+.^`|~, -]{1,4096}$/
 
 /**
- * What can be a page's origin: a host name has 253 characters at most. A longer echo makes heads that proxies refuse as
- * our fault.
+ * A possible origin: a host name has 253 characters at most. The echo of a longer one could make a head that proxies
+ * refuse as a fault of the gateway.
  */
 const ORIGIN = /^[!-~]{1,300}$/
 
-/** Of every answer to a page, errors too: it could not read them otherwise. Undefined: who asks is no page. */
+/**
+ * Headers of every answer to a page, errors too, which it could not read otherwise. Undefined: the client is no page.
+ */
 export function corsHeaders ({ origin }: ClientRequest['headers']): Headers | undefined {
   if (typeof origin !== 'string' || !ORIGIN.test(origin)) return undefined
   return { 'access-control-allow-origin': origin, vary: 'Origin', 'access-control-expose-headers': EXPOSED }
 }
 
 /**
- * The answer to a preflight, which carries no key. Undefined: the request is none, or nothing is at its path.
+ * The answer to a preflight, which carries no key. Undefined: the request is none, or no route is at its path.
  * @param headers of a request with the method OPTIONS
- * @param methods that some route takes at its path
+ * @param methods of the routes at its path
  */
 export function preflight (headers: ClientRequest['headers'], methods: readonly string[]): Headers | undefined {
   const { 'access-control-request-method': wanted, 'access-control-request-headers': asked } = headers

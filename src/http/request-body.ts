@@ -1,4 +1,4 @@
-// Reads a JSON request body: limits while reading, decompression, one parse. Nothing of it is kept after the parse.
+// Reads a JSON request body: limits while reading, decompression, one parse. The bytes are not kept after the parse.
 import type { IncomingMessage, ServerResponse } from 'node:http'
 import type { Transform } from 'node:stream'
 import { isUtf8 } from 'node:buffer'
@@ -22,7 +22,7 @@ const decoders: Readonly<Record<string, () => Transform>> = {
 /** @throws {GatewayError} bad_request */
 function checkType (req: IncomingMessage): void {
   const type = req.headers['content-type']
-  // Absent is accepted for curl users.
+  // curl users often send none.
   if (type !== undefined && !/^application\/(?:[\w.+-]+\+)?json\s*(?:;|$)/i.test(type)) {
     throw new GatewayError('bad_request', {
       message: `The Content-Type is ${JSON.stringify(type.slice(0, 80))}; this address takes JSON. Send the header ` +
@@ -32,7 +32,8 @@ function checkType (req: IncomingMessage): void {
 }
 
 /**
- * JSON is UTF-8 (RFC 8259 8.1), and so are our forms: other bytes would become other words.
+ * Refuses other charsets: JSON is UTF-8 (RFC 8259 8.1), and so are forms here; bytes of another charset would be
+ * misread.
  * @throws {GatewayError} bad_request
  */
 export function checkCharset ({ headers: { 'content-type': type = '' } }: IncomingMessage): void {
@@ -47,7 +48,7 @@ export function checkCharset ({ headers: { 'content-type': type = '' } }: Incomi
 }
 
 /**
- * Refuses from the head alone what the head already shows to be wrong.
+ * Refuses a body by its head alone, where that suffices.
  * @throws {GatewayError} request_too_large, bad_request
  */
 export function checkSize (
@@ -70,8 +71,8 @@ export function checkSize (
 }
 
 /**
- * Reads and parses the body. The memory that it takes is given back by the caller: `taken` is called with each amount.
- * @throws {GatewayError} request_too_large, bad_request, request_timeout, queue_full; the reason of an abort
+ * Reads and parses the body. The caller gives back its memory: `taken` is called with each amount.
+ * @throws {GatewayError} request_too_large, bad_request, request_timeout, queue_full; the abort reason
  */
 export async function readBody (
   req: IncomingMessage,
@@ -83,7 +84,7 @@ export async function readBody (
   checkType(req)
   checkCharset(req)
   const { length, decoder } = checkSize(req, limits.limit)
-  // A body that can't be held is refused before it is sent; but a mere announcement takes no memory from others.
+  // A body that does not fit is refused before it is sent; but a mere announcement takes no memory from others.
   let reserved = 0
   const reserve = (bytes: number): void => {
     if (bytes <= reserved) return
@@ -106,7 +107,7 @@ export async function readBody (
     const fail = (error: unknown): void => {
       stop()
       if (decoder !== undefined) { req.unpipe(decoder); decoder.destroy() }
-      req.resume()                                            // what still comes is thrown away
+      req.resume()                                            // discards the rest
       reject(error)
     }
     const onReceived = (chunk: Buffer): void => {
@@ -144,7 +145,7 @@ export async function readBody (
       clearTimeout(timer)
       req.off('data', onReceived)
       source.off('data', onData).off('end', onEnd)
-      decoder?.off('error', onBroken).on('error', () => {})   // zlib may report once more after it was destroyed
+      decoder?.off('error', onBroken).on('error', () => {})   // zlib may report once more after destroy
       exchange.offAbort(onLeft)
     }
     req.on('data', onReceived)
@@ -169,7 +170,7 @@ function parse (bytes: Buffer): Body {
   try {
     value = JSON.parse(bytes.toString('utf8'))
   } catch (cause) {
-    // V8 quotes a piece of the text; the position is enough to find it, and repeats nothing of a prompt.
+    // V8's message quotes a piece of the text; the position is enough to find it, and reveals nothing of a prompt.
     const position = /at position \d+(?: \(line \d+ column \d+\))?/.exec((cause as Error).message)
     throw new GatewayError('bad_request', {
       message: `The request body is not valid JSON${position === null ? '' : ` ${position[0]}`}.`,

@@ -1,5 +1,4 @@
-// The store for files on disk: a folder per hour in which files expire, so that a sweep removes folders and reads no
-// file.
+// A file store on disk: a folder per hour in which files expire, so that a sweep removes folders and reads no file.
 import { createReadStream } from 'node:fs'
 import { mkdir, open, readdir, rename, rm, stat, type FileHandle } from 'node:fs/promises'
 import path from 'node:path'
@@ -10,7 +9,7 @@ import { imageType, SNIFFED_BYTES } from './image-type.ts'
 
 const HOUR_MS = 3_600_000
 const SWEEP_MS = 60_000
-/** the hour in which it expires, 32 letters or digits, and what it is */
+/** the hour in which it expires, 32 letters or digits, and its type */
 const NAME = /^(\d{6,10})-([A-Za-z0-9]{32})\.(png|jpg|gif|webp|avif|svg)$/
 
 const TYPES: Readonly<Record<string, { readonly type: string, readonly isRaster: boolean }>> = {
@@ -23,22 +22,22 @@ const TYPES: Readonly<Record<string, { readonly type: string, readonly isRaster:
 }
 
 export interface DiskOptions {
-  /** made at the first file */
+  /** created with the first file */
   readonly folder: string
-  /** of several processes that write there; absent: there is only this one */
+  /** id of this process, where several write into the folder; absent: only this one does */
   readonly owner?: string
   /** bytes of all files together */
   readonly space: number
   readonly now: () => number
-  /** a sweep that failed; the next one tries again */
+  /** called when a sweep fails; the next one tries again */
   readonly onTrouble: (err: unknown) => void
 }
 
 export class Disk implements FileStore {
   readonly #options: DiskOptions
-  /** bytes by the hour of their end */
+  /** bytes by the hour of their expiry */
   readonly #hours = new Map<number, number>()
-  /** how the name of a file ends that this process has not written to its end */
+  /** suffix of the names of files that this process is writing */
   readonly #unfinished: string
   #used = 0
   #timer: NodeJS.Timeout | undefined
@@ -57,7 +56,7 @@ export class Disk implements FileStore {
   }
 
   /**
-   * Before all else: counts what is there, and removes what a killed process has left half written.
+   * Called first: counts the files, and removes those that a killed process left half written.
    * @throws {Error} the folder can't be read
    */
   async start (): Promise<void> {
@@ -75,7 +74,7 @@ export class Disk implements FileStore {
   }
 
   async put (bytes: AsyncIterable<Uint8Array>, expires: number, limit: number): Promise<string> {
-    // The hour after its end: a link tells its own end, and the file must outlive it.
+    // An hour later, because a link has its own expiry, and the file must outlive it.
     const hour = Math.floor(expires / HOUR_MS) + 1
     const folder = path.join(this.#options.folder, String(hour))
     await mkdir(folder, { recursive: true, mode: 0o700 })
@@ -147,14 +146,14 @@ export class Disk implements FileStore {
     this.#hours.set(hour, (this.#hours.get(hour) ?? 0) + bytes)
   }
 
-  /** Undefined: no name of ours. Nothing of a name that a stranger has made up becomes part of a path. */
+  /** Undefined: no name made by this store. No part of a forged name becomes part of a path. */
   #pathOf (name: string): string | undefined {
     const hour = NAME.exec(name)?.[1]
     return hour === undefined ? undefined : path.join(this.#options.folder, hour, name)
   }
 }
 
-/** @returns the extension, as its first bytes say */
+/** @returns the extension, detected from the first bytes */
 async function write (
   file: FileHandle,
   bytes: AsyncIterable<Uint8Array>,

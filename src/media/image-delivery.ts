@@ -1,4 +1,4 @@
-// What becomes of the images that an upstream has made: the client gets each as it wants it, as a link or as base64.
+// Delivers the images that an upstream has made, each as the client wants it: as a link or as base64.
 import { setImmediate } from 'node:timers/promises'
 import { Blobs } from '../core/large-strings.ts'
 import { GatewayError } from '../errors.ts'
@@ -9,17 +9,18 @@ import { imageType, SNIFFED_BYTES } from './image-type.ts'
 import type { DeliveredImage, MadeImage } from '../core/made-images.ts'
 import type { Upstream } from '../core/upstream.ts'
 
-/** Bytes of all images of an answer in base64: they wait in memory until the client has taken them. */
+/** Most bytes of all images of an answer in base64: they are in memory until the client has taken them. */
 const ANSWER_LIMIT = 96 * 1024 * 1024
-/** Bytes that an image takes at least, mostly: with less room no upstream is asked for one. */
+/** Bytes of a small image: with less room for links, no upstream is asked for one. */
 const SMALL_IMAGE = 256 * 1024
-/** Bytes that are decoded without a pause. */
+/** Bytes that are decoded in one turn of the event loop. */
 const TURN_BYTES = 512 * 1024
 
 /**
- * Those that could be delivered, in their order; the others are not charged for.
+ * The images that could be delivered, in their order; the others are not charged.
  * @param blobs of the upstream's answer
- * @throws {GatewayError} service_unavailable: our own files fail or are full, which another upstream can't help
+ * @throws {GatewayError} service_unavailable: the gateway's files fail or are full, for which another upstream is no
+ * help
  */
 export async function deliverImages (
   made: readonly MadeImage[],
@@ -51,8 +52,8 @@ export async function deliverImages (
 }
 
 /**
- * Asked before an upstream is: what it has made then could not be kept. Whether an upstream gives links of its own is
- * known only afterwards.
+ * Checks the room for links before an upstream is asked, because its images could not be kept. Whether an upstream
+ * gives links of its own is known only afterwards.
  * @param count images that are asked for
  * @throws {GatewayError} service_unavailable: there is no room for links
  */
@@ -68,8 +69,8 @@ export function checkRoom (count: number, exchange: Exchange): void {
 }
 
 /**
- * Of Vercel's providers the one for OpenAI takes nothing but base64, and does not ask for it when it edits: the
- * vendor's own models give nothing else.
+ * Clients that take base64 only, and do not ask for it when they edit: Vercel's provider for OpenAI, whose own models
+ * give nothing else.
  */
 const TAKES_BASE64 = /(?:^|\s)ai-sdk(?:-provider-utils)?\//
 
@@ -95,7 +96,7 @@ async function asLink (
   return { url: link }
 }
 
-/** A link that a client would open must be one of the web. */
+/** Checks that a link for clients is one of the web. */
 function checkPassed (url: string): string {
   if (!/^https?:\/\//i.test(url)) throw new BadLink('the link is not of the web')
   return url
@@ -128,7 +129,7 @@ async function fetchBase64 (url: string, exchange: Exchange, upstream: Upstream)
   return pieces
 }
 
-/** Some vendors write a data URL where base64 belongs. */
+/** Some vendors send a data URL in the place of base64. */
 function piecesOf (base64: string, blobs: Blobs): readonly Buffer[] {
   const plain = base64.replace(/^data:[\w.+/;=-]{1,100};base64,/i, '')
   return blobs.find(plain) ?? [Buffer.from(plain, 'latin1')]
@@ -138,7 +139,7 @@ function lengthOf (pieces: readonly Buffer[]): number {
   return pieces.reduce((sum, { length }) => sum + length, 0)
 }
 
-/** Base64 in pieces of any length: four characters are three bytes. Others' events pass between the turns. */
+/** Decodes base64 in pieces of any length: four characters are three bytes. Other events pass between the turns. */
 export async function * decode (pieces: readonly Buffer[]): AsyncGenerator<Uint8Array> {
   let rest = ''
   let turn = 0

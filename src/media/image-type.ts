@@ -1,13 +1,13 @@
-// What a file is, by its first bytes: what a name or a header says of it can be wrong, or a lie.
+// Detects the type of a file by its first bytes: a name or a header can be wrong, or a lie.
 
 export interface FileType {
   readonly type: string
   readonly extension: string
-  /** a raster image: nothing in it runs when a browser shows it */
+  /** a raster image: it has no parts that a browser would execute */
   readonly isRaster: boolean
 }
 
-/** As many bytes as are looked at. */
+/** Bytes that the detection reads. */
 export const SNIFFED_BYTES = 512
 
 const raster = (type: string, extension: string): FileType => ({ type, extension, isRaster: true })
@@ -19,7 +19,7 @@ const WEBP = raster('image/webp', 'webp')
 const AVIF = raster('image/avif', 'avif')
 const SVG: FileType = { type: 'image/svg+xml', extension: 'svg', isRaster: false }
 
-/** @returns undefined: no image that a model makes */
+/** @returns undefined: no type of image that models make */
 export function imageType (first: Uint8Array): FileType | undefined {
   const head = Buffer.from(first.buffer, first.byteOffset, Math.min(first.byteLength, SNIFFED_BYTES)).toString('latin1')
   if (head.startsWith('\x89PNG\r\n\x1a\n')) return PNG
@@ -27,7 +27,7 @@ export function imageType (first: Uint8Array): FileType | undefined {
   if (/^GIF8[79]a/.test(head)) return GIF
   if (head.startsWith('RIFF') && head.startsWith('WEBP', 8)) return WEBP
   if (/^ftypavi[fs]/.test(head.slice(4))) return AVIF
-  // XML declaration, comments and doctype may stand before it
+  // an XML declaration, comments and a doctype may come first
   if (
     /^(?:\xef\xbb\xbf)?\s*(?:<\?xml[^>]*>\s*|<!--[\s\S]*?-->\s*|<!DOCTYPE svg[^>]*>\s*)*<svg[\s>]/i.test(head)
   ) return SVG

@@ -1,5 +1,5 @@
-// Files that live no longer than a request: large uploads, and answers that wait for slow clients. What a killed
-// process has left is removed at the next start.
+// Files that live no longer than a request: large uploads, and answers that wait for slow clients. Files left by a
+// killed process are removed at the next start.
 import { createReadStream } from 'node:fs'
 import { mkdir, open, rm, type FileHandle } from 'node:fs/promises'
 import path from 'node:path'
@@ -14,7 +14,7 @@ export class TemporaryFolder implements FolderPort {
   #made: Promise<unknown> | undefined
 
   /**
-   * @param folder of this process alone: whatever is in it at the start is thrown away
+   * @param folder of this process alone: its content is removed at the start
    * @param space bytes of all files together
    */
   constructor (folder: string, space: number) {
@@ -40,7 +40,7 @@ export class TemporaryFolder implements FolderPort {
     this.#used -= bytes
   }
 
-  /** @throws {Error} it can't be removed */
+  /** @throws {Error} the folder can't be removed */
   async clear (): Promise<void> {
     await rm(this.#folder, { recursive: true, force: true })
     this.#made = undefined

@@ -3,7 +3,7 @@
 import type { TaskReport, VideoStatus } from '../core/task-report.ts'
 import type { Task } from '../store/tasks.ts'
 
-/** All of a task that its store does not look at. */
+/** The state of a video task, opaque to the store. */
 export interface Video {
   readonly status: VideoStatus
   /** whole, 0 to 100 */
@@ -16,18 +16,18 @@ export interface Video {
   /** public id */
   readonly remix_of?: string
   readonly channel: string
-  /** name in `upstreams:`, and the address that it had */
+  /** name in `upstreams:`, and its address at that time */
   readonly upstream: string
   readonly url: string
-  /** the id of the credential that it was made with; absent: the upstream had no several */
+  /** the id of the credential that it was made with; absent: the upstream has only one */
   readonly credential?: string
-  /** the task's id there */
+  /** the task's id at the upstream */
   readonly upstream_id: string
-  /** of the price that the charge is computed with */
+  /** version of the price of the charge */
   readonly price_version?: string
   /** milliseconds since the epoch */
   readonly ended?: number
-  /** until when the file can be had */
+  /** when the upstream deletes the file, milliseconds since the epoch */
   readonly expires?: number
   readonly error?: { readonly code: string, readonly message: string }
 }
@@ -36,11 +36,11 @@ export function videoOf ({ text }: Pick<Task, 'text'>): Video {
   return JSON.parse(text) as Video
 }
 
-/** The video after a report. The same object: it says nothing new. What has ended stays as it is. */
+/** The video after a report. The same object: no news. A video that has ended stays as it is. */
 export function advance (video: Video, { status, progress }: TaskReport): Video {
   if (status === 'unheard' || status === 'completed' || status === 'failed' || isOver(video)) return video
   const next = status === 'in_progress' ? status : video.status
-  // 100 is what "completed" looks like, which is said when it is charged.
+  // 100 means "completed", which is reported when it is charged.
   const furthest = next === 'queued' ? 0 : Math.min(99, Math.max(video.progress, Math.floor(progress)))
   return next === video.status && furthest === video.progress ? video : { ...video, status: next, progress: furthest }
 }
@@ -49,7 +49,7 @@ export function isOver ({ status }: Video): boolean {
   return status === 'completed' || status === 'failed'
 }
 
-/** All 13, none left out. Times are seconds. */
+/** All 13 fields. Times are in seconds. */
 export function describe (
   { id, created, request_id: requestId }: Pick<Task, 'id' | 'created' | 'request_id'>,
   video: Video
@@ -67,7 +67,7 @@ export function describe (
     size: video.size,
     seconds: video.seconds,
     remixed_from_video_id: video.remix_of ?? null,
-    // A task's error ends as all errors do.
+    // A task's error ends like every error.
     error: video.error === undefined
       ? null
       : { code: video.error.code, message: `${video.error.message} Request ID: ${requestId}` }

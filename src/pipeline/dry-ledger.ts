@@ -1,5 +1,6 @@
-// The ledger of a dry run: holds and admissions are decided on what the store has now, and nothing of it changes. Every
-// way to change something is here by name: one that the port gains does not compile until it has a dry answer.
+// The ledger of a dry run: holds and admissions are decided on the store's present state, which stays as it is. Each
+// method that changes something is overridden by name: one that the port gains does not compile until it has a dry
+// answer.
 import type { Ledger } from '../core/ledger.ts'
 import type { Admission, HoldRequest, Settlement } from '../store/store.ts'
 

@@ -1,10 +1,10 @@
-// The text of an answer, made before it is settled.
+// Encodes an answer before it is settled.
 import { validateHeaderName, validateHeaderValue } from 'node:http'
 import type { ErrorReply, JsonReply } from '../core/reply.ts'
 
 /**
  * The text of a JSON answer.
- * @throws {Error} a plugin made what can't be sent. To be found out before it is settled: then nothing is charged.
+ * @throws {Error} a plugin made a reply that can't be sent. Found out before the settlement: then nothing is charged.
  */
 export function encode (
   { status, headers, body }: Pick<JsonReply | ErrorReply, 'status' | 'headers' | 'body'>
