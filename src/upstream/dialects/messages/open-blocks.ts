@@ -1,0 +1,90 @@
+// The content blocks of a stream, each begun once and ended once: vendors that imitate the style leave out the ends of
+// them, or their numbers.
+import type { Exchange } from '../../../core/exchange.ts'
+import type { Json } from '../../../base/json.ts'
+import { SseEvent } from '../../../core/sse.ts'
+import { isCall, WholeBlocks } from './blocks.ts'
+
+/** A content block whose end has not come. */
+export interface OpenBlock {
+  /** as the client counts it */
+  readonly index: number
+  /** as the vendor does, or not at all */
+  readonly theirs: unknown
+  readonly type: unknown
+}
+
+/**
+ * The block that a delta belongs to, where the vendor has begun none. Nobody can begin a call for it, whose name is not
+ * in its deltas.
+ */
+export const BLOCK_OF: Readonly<Record<string, string>> = { text_delta: 'text', citations_delta: 'text',
+  thinking_delta: 'thinking', signature_delta: 'thinking' }
+
+export class OpenBlocks {
+  readonly #whole: WholeBlocks
+  /** in the order in which they began */
+  readonly #open: OpenBlock[] = []
+  #count = 0
+  #hasCalls = false
+
+  constructor (exchange: Exchange) {
+    this.#whole = new WholeBlocks(exchange)
+  }
+
+  /** a tool of the client's was called, in this block or one before it */
+  get hasCalls (): boolean {
+    return this.#hasCalls
+  }
+
+  get last (): OpenBlock | undefined {
+    return this.#open.at(-1)
+  }
+
+  /** @param event as it came, if it did @returns its start, and what a vendor has put into that */
+  begin (said: unknown, theirs: unknown, event?: SseEvent, data: Json = {}): SseEvent[] {
+    const block = this.#whole.fill(said)
+    const { type, text, thinking } = block
+    const ended = this.#open.filter((one) => one.theirs === theirs || !isCall(one.type)).map((one) => this.end(one))
+    const index = this.#count++
+    this.#open.push({ index, theirs, type })
+    this.#hasCalls ||= type === 'tool_use'
+    const early = type === 'text' && text !== '' ? [deltaOf(index, { type: 'text_delta', text })]
+      : type === 'thinking' && thinking !== '' ? [deltaOf(index, { type: 'thinking_delta', thinking })] : []
+    const isWhole = event !== undefined && block === said && theirs === index && early.length === 0
+    const content = early.length === 0 ? block : type === 'text' ? { ...block, text: '' } : { ...block, thinking: '' }
+    return [...ended, isWhole
+      ? event
+      : SseEvent.of('content_block_start', { ...data, type: 'content_block_start', index, content_block: content }),
+      ...early]
+  }
+
+  end (block: OpenBlock): SseEvent {
+    this.#open.splice(this.#open.indexOf(block), 1)
+    return SseEvent.of('content_block_stop', { type: 'content_block_stop', index: block.index })
+  }
+
+  endAll (): SseEvent[] {
+    return [...this.#open].map((block) => this.end(block))
+  }
+
+  /** The one that is meant; without a number the last that may hold it. */
+  find (theirs: unknown, delta?: string): OpenBlock | undefined {
+    const fitting = delta === undefined ? this.#open : this.#open.filter(({ type }) => mayHold(type, delta))
+    return theirs === undefined || theirs === null
+      ? fitting.at(-1)
+      : fitting.find((one) => one.theirs === theirs) ?? fitting.find((one) => one.theirs === undefined)
+  }
+}
+
+export function deltaOf (index: number, said: Json): SseEvent {
+  return SseEvent.of('content_block_delta', { type: 'content_block_delta', index, delta: said })
+}
+
+/** Words are no thoughts, and neither is the input of a call. Of types that are new to us nothing is known. */
+function mayHold (block: unknown, delta: string): boolean {
+  if (isCall(block)) return BLOCK_OF[delta] === undefined
+  return block !== 'text' && block !== 'thinking'
+    ? true
+    : delta !== 'input_json_delta' && (BLOCK_OF[delta] ?? block) === block
+}
