@@ -1,4 +1,4 @@
-// Goes on with a value that may be there already: what need not wait stays in one turn, without a promise.
+// Continues with a value that may be a promise: a value that is there stays in one turn, without a promise.
 
 export type Awaitable<T> = T | Promise<T>
 
@@ -6,15 +6,14 @@ export function after<T, Next> (value: Awaitable<T>, next: (value: T) => Awaitab
   return value instanceof Promise ? value.then(next) : next(value)
 }
 
-/** Whatever `await` waits for: code of others may bring promises of its own kind. */
+/** As `await` does: other code may have promises of its own kind. */
 export function isPromise (value: unknown): value is PromiseLike<unknown> {
   return value instanceof Promise ||
     (typeof value === 'object' && value !== null && 'then' in value && typeof value.then === 'function')
 }
 
 /**
- * Hears the rejection of what should have been no promise, and is waited for by nothing: unheard it would end the
- * process.
+ * Handles the rejection of a value that should be no promise and is not awaited: unhandled it would end the process.
  * @returns the value
  */
 export function hearRejection<T> (value: T, report: (err: unknown) => void): T {
@@ -22,7 +21,7 @@ export function hearRejection<T> (value: T, report: (err: unknown) => void): T {
   return value
 }
 
-/** Calls code of others that nothing waits for. @param report told what it threw, or was rejected with */
+/** Calls foreign code without awaiting it. @param report called with its error or rejection */
 export function callSafely (call: () => unknown, report: (err: unknown) => void): void {
   try {
     hearRejection(call(), report)

@@ -1,4 +1,4 @@
-// A binary heap that knows where each item stands: one that changed is moved, one that left is taken out, in O(log n).
+// A binary heap that knows the position of each item: a changed item is moved, and any item removed, in O(log n).
 
 export class Heap<T> {
   readonly #isBefore: (one: T, other: T) => boolean
@@ -17,14 +17,14 @@ export class Heap<T> {
     return this.#items[0]
   }
 
-  /** Adds the item, or moves it to where it belongs since it changed. */
+  /** Adds the item, or moves it after a change. */
   place (item: T): void {
     const place = this.#places.get(item) ?? this.#items.length
     this.#put(item, place)
     this.#down(this.#up(place))
   }
 
-  /** Nothing happens where it is not in. */
+  /** A no-op for an item that is not in the heap. */
   remove (item: T): void {
     const place = this.#places.get(item)
     if (place === undefined) return
@@ -40,7 +40,7 @@ export class Heap<T> {
     this.#places.set(item, place)
   }
 
-  /** @returns where it stands now */
+  /** @returns its new position */
   #up (place: number): number {
     while (place > 0) {
       const above = (place - 1) >> 1
@@ -60,7 +60,7 @@ export class Heap<T> {
     }
   }
 
-  /** @returns whether they stood the wrong way */
+  /** @returns whether the two were in the wrong order */
   #swaps (above: number, below: number): boolean {
     const [upper, lower] = [this.#items[above]!, this.#items[below]!]
     if (!this.#isBefore(lower, upper)) return false

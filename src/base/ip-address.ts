@@ -1,25 +1,25 @@
-// What an address is, and what a network. The only file that compares addresses: they have many spellings, and a list
-// that misses one of them is no list.
+// IP addresses and networks. The only file that compares addresses: they have many spellings, and a list that misses
+// one of them is no list.
 import { BlockList, isIPv4, isIPv6, SocketAddress } from 'node:net'
 
 type Family = 'ipv4' | 'ipv6'
 
-/** An address is the network of its whole length. */
+/** A network; an address is one of full length. */
 export interface Network {
   readonly family: Family
   /** canonical */
   readonly address: string
-  /** bits that count */
+  /** bits of the prefix */
   readonly prefix: number
 }
 
-/** Says whether it holds a canonical address. */
+/** Whether a canonical address is in one of the networks. */
 export type Networks = (address: string) => boolean
 
-/** @param text an address or CIDR as people write it in gateway.yaml. Undefined: it is neither. */
+/** @param text an address or CIDR as written in gateway.yaml. Undefined: neither. */
 export function parseNetwork (text: string): Network | undefined {
   const [written, bits, ...rest] = text.split('/') as [string, string?, ...string[]]
-  // The zone of an address means something on one machine only: a list that names one would hold on none of the others.
+  // The zone of an address has a meaning on one machine only: a list with one would not hold on the others.
   const address = written.includes('%') ? undefined : canonical(written)
   if (
     address === undefined || rest.length > 0 || (bits !== undefined && !/^(?:0|[1-9]\d{0,2})$/.test(bits))
@@ -32,9 +32,9 @@ export function parseNetwork (text: string): Network | undefined {
   return prefix < 0 || prefix > most ? undefined : { family, address, prefix }
 }
 
-/** @param texts of which each is a network by `parseNetwork`. @throws {Error} one is not: names it */
+/** @param texts networks by `parseNetwork`. @throws {Error} one is no network: names it */
 export function compileNetworks (texts: readonly string[]): Networks {
-  // One list per family: a BlockList finds every IPv4 address in ::/0, which who writes that has not thought of.
+  // One list per family: a single BlockList finds every IPv4 address in ::/0, which the author of that does not expect.
   const lists: Readonly<Record<Family, BlockList>> = { ipv4: new BlockList(), ipv6: new BlockList() }
   for (const text of texts) {
     const network = parseNetwork(text)
@@ -53,7 +53,7 @@ function familyOf (address: string): Family {
 }
 
 /**
- * One spelling per address: IPv4 inside IPv6, which a socket that takes both gives, is IPv4; IPv6 as in RFC 5952; no
+ * One spelling per address: IPv4 inside IPv6, as a dual-stack socket gives it, becomes IPv4; IPv6 as in RFC 5952; no
  * zone. Undefined: not an address. Stricter than `URL`, which takes 0x7f.1 for one.
  */
 export function canonical (text: string): string | undefined {

@@ -1,17 +1,17 @@
-// Reads a file of lines, however large, by its bytes: node:readline would end a line at U+2028 too, which JSON leaves
-// as it is.
+// Reads a file of lines, however large, by its bytes: node:readline would end a line at U+2028 too, which JSON does not
+// escape.
 import { createReadStream } from 'node:fs'
 
 export interface RawLine {
-  /** without its end */
+  /** without the line feed */
   readonly bytes: Buffer
   /** counts from 1 */
   readonly line: number
-  /** false: it ended with the file */
+  /** false: the file ended without a line feed */
   readonly isWhole: boolean
 }
 
-/** @param length of the file, as far as it is read */
+/** @param length bytes of the file that are read */
 export async function * linesOf (file: string, length = Infinity): AsyncIterable<RawLine> {
   let line = 1
   let begun: Buffer[] = []

@@ -1,5 +1,5 @@
-// Where the package lies and which version it is: the one place that finds files shipped beside the code. They are
-// found by walking up, because the code runs from src in a checkout and from dist/src in an installed package.
+// Path and version of the package: the one place that finds files shipped beside the code. They are found by walking
+// up, because the code runs from src in a checkout and from dist/src in an installed package.
 import { readFileSync } from 'node:fs'
 import { dirname, join } from 'node:path'
 import { fileURLToPath } from 'node:url'

@@ -1,5 +1,5 @@
-// Which addresses belong to the public internet: what a link leads to must be one of them (src/README.md#no-fetch).
-// What is not known to be public is not.
+// Addresses of the public internet, to which alone a link may lead (src/README.md#no-fetch). An address that is not
+// known to be public is not.
 import { isIP } from 'node:net'
 import { compileNetworks } from './ip-address.ts'
 
@@ -26,8 +26,8 @@ const v4: readonly string[] = [
 ]
 
 /**
- * Of 2000::/3, which is all that is handed out: special purposes and Teredo, documentation, 6to4. Whatever else there
- * is carries no IPv6 host.
+ * Parts of 2000::/3, the only allocated range, that are not public: special purposes and Teredo, documentation, 6to4.
+ * The other special ranges carry no IPv6 host.
  */
 const v6: readonly string[] = ['2001::/23', '2001:db8::/32', '2002::/16', '2620:4f:8000::/48', '3fff::/20']
 
@@ -35,9 +35,9 @@ const isSpecial = compileNetworks([...v4, ...v6])
 const isHandedOut = compileNetworks(['2000::/3'])
 
 /**
- * Addresses that carry an IPv4 address (mapped, compatible, NAT64, 6to4, Teredo) lie outside 2000::/3 or in one of its
- * special parts, so none of them is public here, whatever they carry.
- * @param address as a resolver gives it, or as it stands in a URL: without brackets
+ * Addresses that embed an IPv4 address (mapped, compatible, NAT64, 6to4, Teredo) lie outside 2000::/3 or in one of its
+ * special parts, so none of them is public here, whatever they embed.
+ * @param address from a resolver, or from a URL: without brackets
  */
 export function isPublicAddress (address: string): boolean {
   const plain = address.replace(/%.*$/, '')                   // the zone of a link-local address

@@ -1,12 +1,8 @@
-// Takes out of a text that an upstream wrote what its reader must not learn: keys, hosts, accounts of the operator
-// (src/README.md#leave-nothing).
+// Redacts texts of upstreams: keys, hosts and accounts of the operator (src/README.md#leave-nothing).
 import { isIP } from 'node:net'
 
 const GONE = '[redacted]'
-/**
- * Only a sentence is of use to a client; a longer text is cut before the patterns run, so that none of them can run
- * long.
- */
+/** A client needs no more than a sentence; a longer text is cut before the patterns run, which bounds their time. */
 const LONGEST_READ = 4000
 const LONGEST = 1000
 
@@ -21,18 +17,18 @@ const HOST =
 const LOCALHOST = /\blocalhost(?::\d{1,5})?\b/gi
 const ADDRESS = /[0-9a-f:.]{3,60}/gi
 const LONG_TOKEN = /[A-Za-z0-9_+/=-]{32,}/g
-/** Ids of the conversation are the client's own, and name the block that is wrong. */
+/** Ids of the conversation, which are the client's own, and name the block that is wrong. */
 const CONVERSATION_ID = /^(?:srv)?toolu_|^(?:call|msg|fc)_/
 
 /**
- * @param secrets known values, such as the upstream's host and credentials; whatever they look like
+ * @param secrets known values, such as the upstream's host and credentials, in any form
  * @returns '' if nothing readable is left
  */
 export function scrub (text: string, secrets: readonly string[]): string {
   return clip(redact(clip(inOneLine(text), LONGEST_READ), secrets), LONGEST).trim()
 }
 
-/** The same of no more than the first of it, for who can do with half a word. @param length characters */
+/** The redacted beginning of a text, which may end within a word. @param length characters */
 export function scrubStart (text: string, secrets: readonly string[], length: number): string {
   return redact(inOneLine(text).slice(0, LONGEST_READ), secrets).slice(0, length).trim()
 }
@@ -56,7 +52,7 @@ function redact (text: string, secrets: readonly string[]): string {
     .replace(LONG_TOKEN, (token) => isKeyLike(token) ? GONE : token)
 }
 
-/** Cuts between words: half a key would be recognised by nothing. */
+/** Cuts between words: half a key would not be recognised. */
 function clip (text: string, length: number): string {
   return text.length <= length ? text : text.slice(0, Math.max(0, text.lastIndexOf(' ', length - 1))) + '…'
 }
@@ -67,7 +63,7 @@ function isAddress (token: string): boolean {
   return /\d/.test(token) && [token, bare, bare.replace(/:\d{1,5}$/, '')].some((address) => isIP(address) !== 0)
 }
 
-/** Random letters and digits; not a long_snake_case_name of the API. */
+/** Whether a word is random letters and digits, and no long_snake_case_name of the API. */
 function isKeyLike (token: string): boolean {
   if (CONVERSATION_ID.test(token)) return false
   return /\d/.test(token) && (/^[0-9a-f-]+$/i.test(token) || (/[a-z]/.test(token) && /[A-Z]/.test(token)))

@@ -13,7 +13,7 @@ const text = Buffer.from('req_'.padEnd(4 + TIME_LENGTH + RANDOM_LENGTH, '0'))
 const codes = Buffer.from(ALPHABET)
 
 export function createRequestId (): string {
-  // Microseconds of which only the milliseconds are real: the rest counts, so that ids of one process never go back.
+  // Only the milliseconds are real: the microseconds count up, so that ids of one process never go back.
   lastMicros = Math.max(Date.now() * 1000, lastMicros + 1)
   for (let rest = lastMicros, i = 3 + TIME_LENGTH; i > 3; i--) {
     text[i] = codes[rest % 62]!

@@ -1,19 +1,19 @@
-// What follows each other in time, and changes without a reload: the prices of a channel, the model behind an alias.
+// Values that follow each other in time, and change without a reload: prices of a channel, the model of an alias.
 
-/** One of them, and the time for which it holds, in milliseconds since the epoch. */
+/** A value and the time for which it holds, in milliseconds since the epoch. */
 export interface Stage<T> {
-  /** -Infinity: it was never announced */
+  /** -Infinity: without a beginning */
   readonly from: number
-  /** Infinity: nothing follows */
+  /** Infinity: no later value */
   readonly until: number
   readonly written: T
 }
 
-/** A day, or an instant as RFC 3339 writes it, with its zone: 18:00 alone is another instant in every place. */
+/** A day, or an instant in RFC 3339 with its zone: 18:00 alone is a different instant in every place. */
 export const FROM =
   /^\d{4}-(?:0[1-9]|1[0-2])-(?:0[1-9]|[12]\d|3[01])(?:T(?:[01]\d|2[0-3]):[0-5]\d:[0-5]\d(?:\.\d{1,3})?(?:Z|[+-](?:0\d|1[0-4]):[0-5]\d))?$/
 
-/** @returns milliseconds since the epoch; of a day its midnight in UTC. Undefined: there is no such day or instant */
+/** @returns milliseconds since the epoch; of a day its midnight in UTC. Undefined: no such day or instant */
 export function parseFrom (text: string): number | undefined {
   if (!FROM.test(text)) return undefined
   const day = text.slice(0, 10)
@@ -23,13 +23,17 @@ export function parseFrom (text: string): number | undefined {
   return Date.parse(text)
 }
 
-/** @param list in the order in which they begin (config/sections/schedule.ts); what says no "from" has always held */
+/**
+ * @param list in the order of their beginnings (config/sections/schedule.ts); an item without "from" has always held
+ */
 export function stagesOf<T extends string | { readonly from?: string }> (list: readonly T[]): readonly Stage<T>[] {
   const begins = list.map((one) => typeof one === 'string' || one.from === undefined ? -Infinity : parseFrom(one.from)!)
   return list.map((written, i) => ({ from: begins[i]!, until: begins[i + 1] ?? Infinity, written }))
 }
 
-/** The last that has begun. Where the clock was set back to before them all, the first: there is always one. */
+/**
+ * The last stage that has begun. Where the clock was set back to before all of them, the first: there is always one.
+ */
 export function stageAt<S extends { readonly from: number }> (stages: readonly S[], now: number): S {
   let i = stages.length - 1
   while (i > 0 && stages[i]!.from > now) i--

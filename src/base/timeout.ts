@@ -1,8 +1,8 @@
-// Waits, but not for ever.
+// A promise with a timeout.
 
 /**
  * @param ms milliseconds
- * @param late makes what is thrown when the time is over; the promise goes on unheard
+ * @param late makes the error of the timeout; the promise goes on unheard
  */
 export function within <T> (pending: Promise<T>, ms: number, late: () => unknown): Promise<T> {
   return new Promise<T>((resolve, reject) => {

@@ -1,13 +1,13 @@
-// Questions and answers between the primary and one of its workers, over the channel that node has made for them.
+// Requests and replies between the primary and one of its workers, over node's channel.
 type Post =
   | { readonly kind: 'question', readonly id: number, readonly name: string, readonly value: unknown }
   | { readonly kind: 'answer', readonly id: number, readonly value: unknown }
   | { readonly kind: 'refusal', readonly id: number, readonly message: string }
 
-/** By the name of the question. What one throws, the asker gets. */
+/** Handlers by the name of the request. An error of one is passed to the caller. */
 export type Answers = Readonly<Record<string, (value: unknown) => unknown>>
 
-/** The other process: for a worker, its own `process`. */
+/** The other process; for a worker, its own `process`. */
 export interface IpcPeer {
   on (event: 'message', listener: (post: unknown) => void): unknown
   on (event: 'disconnect', listener: () => void): unknown
@@ -19,7 +19,7 @@ interface PendingCall {
   readonly reject: (error: Error) => void
 }
 
-/** Who is asked may hang; who asks must not. */
+/** Milliseconds that a caller waits for a peer that hangs. */
 const TIMEOUT_MS = 5000
 
 export class Line {
@@ -37,7 +37,7 @@ export class Line {
     })
   }
 
-  /** @throws {Error} it did not answer, or could not: says why */
+  /** @throws {Error} no reply, or an error of the peer: says why */
   async ask<T = unknown> (name: string, value?: unknown, timeoutMs = TIMEOUT_MS): Promise<T> {
     const id = ++this.#count
     const { promise, resolve, reject } = Promise.withResolvers<unknown>()
@@ -65,10 +65,7 @@ export class Line {
     }
   }
 
-  /**
-   * A channel that is closed calls back with an error, where without a callback the process would get an event that
-   * kills it.
-   */
+  /** With a callback, because an error of a closed channel would otherwise be an event that ends the process. */
   #post (post: Post): void {
     const fail = (error: Error): void => { this.#asked.get(post.id)?.reject(error) }
     try {

@@ -1,5 +1,5 @@
-// The workers of a primary: starts them, starts again what has ended, and asks all of them what an operator asks one.
-// They have the whole gateway but the admin listener; the primary has that, and nothing of a request goes through it.
+// The workers of a primary: starts them, restarts those that ended, and merges their answers for operators. They are
+// the whole gateway but the admin listener; the primary has that, and no request passes through it.
 import cluster, { type Worker } from 'node:cluster'
 import { setTimeout as sleep } from 'node:timers/promises'
 import type { DestinationStream, Logger } from 'pino'
@@ -12,21 +12,21 @@ import { Backoff } from './backoff.ts'
 import { Line } from './ipc.ts'
 import { relay } from './log-relay.ts'
 
-/** Of a worker's environment: which of them it is, from 1. */
+/** The worker's number, from 1, in its environment. */
 export const NUMBER = 'GATEWAY_WORKER'
 
-/** How a worker is: what it says itself. */
+/** A worker's state, as it reports it. */
 export interface WorkerState
   extends Pick<ConfigState, 'generation' | 'hash' | 'loaded_at' | 'last_reload' | 'problems'> {
-  /** why requests should go elsewhere; empty: ready */
+  /** why load balancers should send requests elsewhere; empty: ready */
   readonly reasons: readonly string[]
 }
 
-/** What is known of a worker: where it says nothing, only why. */
+/** The state of a worker as far as it is known; of one that does not answer, only the reason. */
 export type KnownWorker = { readonly worker: number, readonly pid: number | undefined } & Pick<WorkerState, 'reasons'>
   & Partial<WorkerState>
 
-/** Where clients find all workers. */
+/** The addresses of the listeners that all workers share. */
 export interface Addresses {
   readonly api: string
   readonly public: string
@@ -35,41 +35,41 @@ export interface Addresses {
 export interface CrewOptions {
   readonly config: Pick<ServerConfig, 'workers' | 'drain_delay' | 'drain_timeout'>
   readonly log: Pick<Logger, 'info' | 'warn' | 'error'>
-  /** where their log goes */
+  /** destination of their logs */
   readonly output: DestinationStream
   readonly metrics: Pick<Metrics, 'workerRestarted'>
-  /** the address of the built-in simulator: there is one for all */
+  /** address of the built-in simulator, which all share */
   readonly simulator: () => Promise<string>
 }
 
-/** A worker that runs. */
+/** A running worker. */
 interface Run {
   readonly worker: Worker
   readonly line: Line
-  /** milliseconds of `performance.now()`; 0: it does not listen yet */
+  /** by `performance.now()`; 0: it does not listen yet */
   listensSince: number
 }
 
 interface Ended {
-  /** undefined: there was none */
+  /** undefined: no process was made */
   readonly pid: number | undefined
   readonly code: number | null
   readonly signal: string | null
-  /** what it said itself */
+  /** the worker's own message */
   readonly reason: string | undefined
   readonly workedMs: number
 }
 
-/** A number, and the workers that have it one after the other. */
+/** A worker number, and its successive workers. */
 interface Seat {
   readonly number: number
   run: Run | undefined
 }
 
-/** Between the end of a drain and the end of patience with a worker that does not end. */
+/** Milliseconds between the end of a drain and the kill of a worker that does not end. */
 const LAST_WORDS_MS = 15_000
 const ANSWER_MS = 1000
-/** Metrics that others know may take a second by themselves (telemetry/metrics.ts). */
+/** Reading gauges may take a second in itself (telemetry/gauges.ts). */
 const METRICS_MS = 3000
 
 export class Crew {
@@ -92,11 +92,11 @@ export class Crew {
     return this.#ending.signal.aborted
   }
 
-  /** Until all listen. @throws {Error} one can't: says why, and none runs */
+  /** Ends when all listen. @throws {Error} one can't: says why, and none runs */
   async start (): Promise<Addresses> {
     const [first, ...others] = this.#seats
     try {
-      // The first alone: what is wrong with one is wrong with all, and is said once.
+      // The first alone: a mistake is common to all, and is reported once.
       const addresses = await this.#keep(first!)
       await Promise.all(others.map(async (seat) => await this.#keep(seat)))
       return addresses
@@ -106,7 +106,7 @@ export class Crew {
     }
   }
 
-  /** Why requests should go elsewhere; empty: all of them are ready. */
+  /** Why load balancers should send requests elsewhere; empty: all workers are ready. */
   async reasons (): Promise<readonly string[]> {
     const states = await this.states()
     return states.flatMap(({ worker, reasons }) => reasons.map((reason) => `worker ${worker}: ${reason}`))
@@ -124,7 +124,7 @@ export class Crew {
     }))
   }
 
-  /** The metrics of those that answer. */
+  /** The metrics of the workers that answer. */
   async pages (): Promise<readonly Page[]> {
     const pages = await Promise.all(this.#seats.map(async ({ number, run }) => {
       const text = await run?.line.ask<string>('metrics', undefined, METRICS_MS).catch(() => undefined)
@@ -133,7 +133,7 @@ export class Crew {
     return pages.flat()
   }
 
-  /** How upstreams fare, as those see it that answer. */
+  /** Health of upstreams, from the workers that answer. */
   async upstreams (): Promise<readonly UpstreamView[]> {
     const views = await Promise.all(
       this.#seats.map(async ({ run }) =>
@@ -147,7 +147,7 @@ export class Crew {
     for (const { run } of this.#seats) run?.line.ask('reload').catch(() => {})
   }
 
-  /** Ends well: each of them drains, by its own deadline. */
+  /** Shuts down gracefully: each worker drains, by its own deadline. */
   async drain (isUrgent: boolean): Promise<void> {
     const { drain_delay: delay, drain_timeout: patience } = this.#options.config
     await this.#end(delay + patience + LAST_WORDS_MS, ({ line, worker }) => {
@@ -157,7 +157,7 @@ export class Crew {
     })
   }
 
-  /** Ends at once: what they have recorded is recorded, as with any death. */
+  /** Stops at once: what the workers have recorded stays recorded, as after any death. */
   async stop (): Promise<void> {
     await this.#end(LAST_WORDS_MS, ({ worker }) => { worker.process.kill('SIGKILL') })
   }
@@ -169,7 +169,7 @@ export class Crew {
       const { process } = run.worker
       const gone = new Promise((resolve) => { run.worker.once('exit', resolve) })
       const killing = setTimeout(() => { process.kill('SIGKILL') }, patienceMs)
-      // One that does not listen yet has nothing to end.
+      // A worker that does not listen yet has no requests to end.
       if (run.listensSince === 0) process.kill('SIGKILL')
       else tell(run)
       await gone
@@ -177,7 +177,9 @@ export class Crew {
     }))
   }
 
-  /** Has one worker after the other in the seat, until the crew ends. @throws {Error} the first of them can't begin */
+  /**
+   * Runs one worker after the other under a number, until the shutdown. @throws {Error} the first of them can't start
+   */
   async #keep (seat: Seat): Promise<Addresses> {
     const { promise, resolve, reject } = Promise.withResolvers<Addresses>()
     let hasListened = false
@@ -209,7 +211,7 @@ export class Crew {
     return await promise
   }
 
-  /** One worker from its start to its end, whichever end that is. Never rejects. */
+  /** One worker from its start to its end, however it ends. Never rejects. */
   async #run (seat: Seat, onListening: (addresses: Addresses) => void): Promise<Ended> {
     const { promise, resolve } = Promise.withResolvers<Ended>()
     let reason: string | undefined
@@ -221,7 +223,7 @@ export class Crew {
     try {
       const worker = cluster.fork({ [NUMBER]: String(seat.number) })
       const { process } = worker
-      // Such as: there are no more processes to be had. Then there is no exit.
+      // Such as when the system is out of processes: then there is no exit event.
       worker.on('error', (error) => { reason ??= error.message; if (process.pid === undefined) end(null, null) })
       worker.once('exit', end)
       if (process.stdout !== null) relay(process.stdout, this.#options.output)

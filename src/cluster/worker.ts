@@ -1,21 +1,21 @@
-// A worker's side of the channel to its primary: what it is asked, and what it has to ask.
+// A worker's side of the channel to its primary: the requests that it answers and sends.
 import cluster from 'node:cluster'
 import { env } from 'node:process'
 import type { UpstreamView } from '../upstream/limits/status.ts'
 import { type Addresses, NUMBER, type WorkerState } from './primary.ts'
 import { Line } from './ipc.ts'
 
-/** What the primary may ask of a worker that listens. */
+/** The primary's requests to a listening worker. */
 export interface Worker {
   state (): Promise<WorkerState>
-  /** as Prometheus scrapes them */
+  /** the metrics in Prometheus's format */
   metrics (): Promise<string>
   upstreams (): UpstreamView
   reload (): void
   drain (isUrgent: boolean): void
 }
 
-/** Long enough for a machine that is busy with starting all of them. */
+/** Long enough for a machine that is busy with starting all workers. */
 const SIMULATOR_MS = 20_000
 
 export class Seat {
@@ -44,18 +44,18 @@ export class Seat {
     })
   }
 
-  /** The address of the built-in simulator, which the primary has for all. */
+  /** The address of the built-in simulator, which the primary runs for all. */
   async simulator (): Promise<string> {
     return await this.#line.ask<string>('simulator', undefined, SIMULATOR_MS)
   }
 
-  /** From now on it is asked. */
+  /** Answers the primary's requests from now on. */
   async listens (addresses: Addresses, worker: Worker): Promise<void> {
     this.#worker = worker
     await this.#line.ask('listening', addresses)
   }
 
-  /** It could not begin: in words for the operator. */
+  /** Reports that it could not start, in words for the operator. */
   async failed (message: string): Promise<void> {
     await this.#line.ask('failed', message)
   }

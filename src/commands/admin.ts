@@ -1,5 +1,5 @@
-// `gateway keys …`, `gateway accounts …`, `gateway ledger …`: the admin API from the shell. What a setting is called
-// and takes comes from the API's own schemas.
+// `gateway keys …`, `gateway accounts …`, `gateway ledger …`: the admin API from the shell. Names and types of settings
+// come from the API's own schemas.
 import { parseArgs, type ParseArgsConfig } from 'node:util'
 import { newAccount, newKey } from '../admin/api/schemas.ts'
 import { isMap } from '../config/yaml/position.ts'
@@ -18,16 +18,16 @@ interface Arguments {
 }
 
 interface Verb {
-  /** what stands after the verb, by name */
+  /** names of the positional arguments */
   readonly takes: readonly string[]
-  /** of `takes`, how many may be left out */
+  /** how many of them are optional */
   readonly optional?: number
-  /** what else can be said: settings of a schema, and more */
+  /** options: settings of a schema, and more */
   readonly settings?: JsonSchema
   readonly options?: readonly string[]
-  /** options that may not be left out */
+  /** required options */
   readonly needs?: readonly string[]
-  /** what else --help says */
+  /** more text of --help */
   readonly note?: string
   /** @returns the exit code */
   run (gate: AdminClient, said: Arguments): Promise<number>
@@ -175,7 +175,7 @@ export async function adminCommand (
     read = readArgs(found, args)
   } catch (thrown) {
     if ((thrown as NodeJS.ErrnoException).code?.startsWith('ERR_PARSE_ARGS') !== true) throw thrown
-    // What follows its first sentence is about files that begin with a dash.
+    // parseArgs' further sentences are about files that begin with a dash.
     console.error(`${(thrown as Error).message.split('. ')[0]!}.\n\n${usage}`)
     return 1
   }
@@ -216,7 +216,7 @@ function usageOf (noun: string, verb: string, one: Verb): string {
   return ['gateway', noun, verb, ...words, ...options, '[--json] [--config FILE] [--url URL]'].join(' ')
 }
 
-/** The settings that can be said, a line each, in the words of their schemas. */
+/** The settings, a line each, in the words of their schemas. */
 function explanations ({ settings, note = '' }: Verb): string {
   return note + propertiesOf(settings).filter(([name]) => name !== 'id').map(([name, { type, description }]) => {
     const value = type === 'boolean' ? 'true|false' : type === 'integer' ? 'NUMBER' : type === 'array' ? 'A,B' : 'TEXT'
@@ -238,10 +238,7 @@ function propertiesOf (schema: JsonSchema | undefined): [string, JsonSchema][] {
   return Object.entries(schema?.['properties'] ?? {}) as [string, JsonSchema][]
 }
 
-/**
- * Texts of the shell as JSON: a list may be said as one text with commas, or several times. What they are not, the API
- * says.
- */
+/** Options of the shell as JSON: a list may be one text with commas, or repeated. The API reports wrong values. */
 function settings (values: Arguments['values'], schema: JsonSchema): Record<string, unknown> {
   const read: Record<string, unknown> = {}
   for (const [name, { type }] of propertiesOf(schema)) {
@@ -260,7 +257,7 @@ function settings (values: Arguments['values'], schema: JsonSchema): Record<stri
   return read
 }
 
-/** @throws {CommandError} it was refused: with what the API says */
+/** @throws {CommandError} the API has refused: with its message */
 export async function done (
   gate: AdminClient,
   method: string,
@@ -280,7 +277,7 @@ export async function done (
   )
 }
 
-/** @param needs options that may not be left out, each with what to say then */
+/** @param needs required options, each with the message when it is missing */
 function booking (isDone: string, address: string, needs: Readonly<Record<string, string>>, note = ''): Verb {
   const names = Object.keys(needs)
   return {

@@ -1,5 +1,5 @@
 // The thread of `gateway check`: loads the configuration, and runs the `create` of each plugin with idle services.
-// Loads nothing that only a running gateway needs: no endpoint, no client of an upstream, no printer of metrics.
+// Loads no code that only a running gateway needs: no endpoint, no client of an upstream, no printer of metrics.
 import { parentPort, workerData } from 'node:worker_threads'
 import { Directory } from '../accounts/directory.ts'
 import { startTimer } from '../base/timer.ts'

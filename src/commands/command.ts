@@ -1,13 +1,13 @@
-// What the command line gives to each command.
+// The parameters of every command.
 import type { loadConfig } from '../config/load/load.ts'
 import type { Plugin } from '../core/plugin.ts'
 
 export interface CommandParts {
-  /** the configuration and what store.path is relative to, by what --config says */
+  /** the configuration, and the folder that store.path is relative to, by the value of --config */
   readonly locate: (config: string | undefined) => { readonly file: string, readonly base: string }
   /** the shipped plugins, and the module that exports them */
   readonly plugins: readonly Plugin[]
   readonly pluginsUrl: string
-  /** how a file becomes a configuration; tests bring their own */
+  /** loads the configuration; for tests */
   readonly load?: typeof loadConfig
 }

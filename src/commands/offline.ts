@@ -1,5 +1,5 @@
 // The admin API without a gateway: opens the data folder, as its only writer, and answers in this process. For
-// commands, where none runs.
+// commands, where no gateway runs.
 import { userInfo } from 'node:os'
 import { AdminApi } from '../admin/api/api.ts'
 import type { ApiAnswer } from '../admin/api/operation.ts'
@@ -37,7 +37,7 @@ export async function openDirectly (loaded: Config, folder: string, plugins: rea
     refuseTaken(config, directory)
     const metrics = createMetrics(Date.now)
     const upstreams = new Upstreams()
-    upstreams.simulatorUrl = 'http://127.0.0.1:9'             // is asked for nothing
+    upstreams.simulatorUrl = 'http://127.0.0.1:9'             // never called
     const services = { log, metrics, store, ...outliving(store, { log, metrics, now: Date.now }), directory,
       upstreams, ...scratchFiles(Date.now), tokenRates: new TokenRates(), overheads: new Overheads(), now: Date.now }
     const shipped = new Map(plugins.map((plugin) => [plugin.name, plugin]))

@@ -1,8 +1,8 @@
-// How a command shows what it was told: a table for people. Pure.
+// Prints results of commands for people. Pure.
 
 type Row = Readonly<Record<string, unknown>>
 
-/** @returns lines with columns that stand below each other */
+/** @returns lines with aligned columns */
 export function table (rows: readonly Row[], columns: readonly string[]): string {
   const cells = [columns.map((name) => name.toUpperCase().replace(/_USD$/, ' USD').replaceAll('_', ' ')),
     ...rows.map((row) => columns.map((name) => cell(row[name])))]
@@ -10,7 +10,7 @@ export function table (rows: readonly Row[], columns: readonly string[]): string
   return cells.map((line) => line.map((text, i) => text.padEnd(widths[i]!)).join('  ').trimEnd() + '\n').join('')
 }
 
-/** One thing, a line for each of its settings. */
+/** One item, a line for each field. */
 export function card (row: Row): string {
   const names = Object.keys(row)
   const width = Math.max(...names.map((name) => name.length))

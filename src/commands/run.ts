@@ -1,4 +1,4 @@
-// The table of commands. Each is loaded when it is asked for: what only prints loads nothing.
+// The table of commands. Each is loaded on demand: one that only prints loads no other code.
 import { existsSync } from 'node:fs'
 import path from 'node:path'
 import { packageRoot, version } from '../base/package.ts'
@@ -24,7 +24,7 @@ const HELP = `gateway ${version}: a paid gateway to text, image and video models
 export interface Shipped {
   readonly plugins: () => Promise<readonly Plugin[]>
   readonly pluginsUrl: string
-  /** how a file becomes a configuration; tests bring their own */
+  /** loads the configuration; for tests */
   readonly load?: typeof loadConfig
 }
 
@@ -63,13 +63,13 @@ function locate (name: string | undefined): { readonly file: string, readonly ba
   return { file, base: file === path.join(packageRoot, 'gateway.yaml') ? process.cwd() : path.dirname(file) }
 }
 
-/** Says what a command threw. @returns the exit code */
+/** Prints a command's error. @returns the exit code */
 function failed (thrown: unknown): number {
   if (thrown instanceof UnsaidError) {
     if (!thrown.isQuiet) console.error(thrown.message)
     return thrown.exitCode
   }
-  // parseArgs says in plain words which option it does not know.
+  // parseArgs' message names the unknown option in plain words.
   console.error(
     (thrown as NodeJS.ErrnoException).code?.startsWith('ERR_PARSE_ARGS')
       ? `${(thrown as Error).message}\n\n${HELP}`

@@ -1,6 +1,6 @@
-// `gateway store export FILE`, `gateway store import FILE`: moves all that a store keeps into another one, such as from
-// the embedded store to Redis. No gateway runs meanwhile. Whatever is not the same on both sides is said, and nothing
-// is half-moved.
+// `gateway store export FILE`, `gateway store import FILE`: moves a store's whole content into another one, such as
+// from the embedded store to Redis. No gateway runs meanwhile. Any difference between the two sides is reported, and
+// nothing is half-moved.
 import { createWriteStream } from 'node:fs'
 import { rm } from 'node:fs/promises'
 import path from 'node:path'
@@ -33,7 +33,7 @@ const USAGE =
 const FORMAT = 'model-gateway store'
 const FORMAT_VERSION = 1
 
-/** The first line. What it counts, the last one counts again. */
+/** The first line. The last one repeats its numbers. */
 interface Header extends Pick<Verification, 'entries' | 'accounts' | 'keys'> {
   readonly format: string
   readonly version: number
@@ -113,7 +113,7 @@ async function exportStore (config: Config, folder: string, file: string): Promi
       }
       yield JSON.stringify({ end: inventory.total }) + '\n'
     }
-    // Accounts, and the digests of keys: for its owner only.
+    // It has accounts and the digests of keys: readable by its owner only.
     const target = createWriteStream(file, { flags: 'wx', mode: 0o600, flush: true })
     try {
       await pipeline(lines, target)
@@ -136,7 +136,7 @@ async function exportStore (config: Config, folder: string, file: string): Promi
 }
 
 async function importStore (config: Config, folder: string, file: string): Promise<number> {
-  // Read twice: a file that is not whole or not right changes nothing.
+  // Read twice: an incomplete or damaged file changes nothing.
   const before = new Inventory()
   for await (const row of rowsIn(file)) before.add(row)
   try {
@@ -166,7 +166,7 @@ async function importStore (config: Config, folder: string, file: string): Promi
   }
 }
 
-/** What is left of a lost ledger gets other names, so that a start finds none. */
+/** Renames what is left of a lost ledger, so that a start finds none. */
 async function acceptLoss ({ store }: Config, folder: string): Promise<number> {
   const files = await acceptStoreLoss(store, folder)
   if (files === undefined) {
@@ -187,7 +187,7 @@ async function opened (config: Config, folder: string): Promise<OpenStore> {
   }
 }
 
-/** What workers have left in folders of their own. @throws {CommandError} some of it is still there */
+/** Delivers the outboxes in the folders of workers. @throws {CommandError} charges are left in one */
 async function deliverAll (config: Config, folder: string): Promise<void> {
   const failures: Error[] = []
   await deliverLeftovers(folder, 0, { error ({ err }: { readonly err: Error }) {
@@ -207,7 +207,7 @@ async function deliverAll (config: Config, folder: string): Promise<void> {
   }
 }
 
-/** @throws {CommandError} charges have not arrived */
+/** @throws {CommandError} charges were not delivered */
 function refuseWaiting ({ health }: OpenStore): void {
   const pending = health?.pending ?? 0
   if (pending > 0) {
@@ -218,7 +218,7 @@ function refuseWaiting ({ health }: OpenStore): void {
   }
 }
 
-/** @throws {CommandError} something may still change */
+/** @throws {CommandError} the store may still change */
 async function refuseBusy (store: OpenStore): Promise<void> {
   const alive = await store.beats?.() ?? []
   if (alive.length > 0) throw new CommandError(`${alive.length} gateways run on this store: stop all of them first.`)
@@ -233,7 +233,7 @@ async function refuseBusy (store: OpenStore): Promise<void> {
   )
 }
 
-/** @throws {CommandError} the store is not what its entries add up to */
+/** @throws {CommandError} the store's sums are not those of its entries */
 async function verified (store: OpenStore, consequence: string): Promise<Verification> {
   const verification = await store.verify()
   if (verification.differences.length === 0) return verification
@@ -250,7 +250,7 @@ async function verified (store: OpenStore, consequence: string): Promise<Verific
   )
 }
 
-/** @throws {CommandError} the file is not whole, or not what was exported: says where */
+/** @throws {CommandError} the file is incomplete or damaged: says where */
 export async function * rowsIn (file: string): AsyncIterable<Row> {
   const inventory = new Inventory()
   let header: Header | undefined
@@ -308,7 +308,7 @@ const SHOWN: readonly (readonly [name: string, of: keyof Total])[] = [
   ['fingerprint', 'fingerprint']
 ]
 
-/** A line for each sum, with both sides. */
+/** A line for each total, with both sides. */
 function rows (sides: readonly (readonly [name: string, total: Total])[]): readonly Record<string, unknown>[] {
   return SHOWN.map(([what, of]) => ({
     what,

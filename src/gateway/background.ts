@@ -1,11 +1,11 @@
-// The services that stand on what outlives a request, made together from one store.
+// The services that work in the background of requests, made together from one store.
 import { Idempotency } from '../pipeline/idempotency.ts'
 import type { GatewayServices } from './services.ts'
 import type { Answers, Tasks } from '../store/tasks.ts'
 import { startTimer } from '../base/timer.ts'
 import { VideoWatcher, type WatcherOptions } from '../media/video-poller.ts'
 
-/** @param current absent: nothing is watched, as in a command that is no server */
+/** @param current absent: no task is watched, as in a command that is no server */
 export function outliving (
   store: Tasks & Answers,
   { log, metrics, now }: Pick<GatewayServices, 'log' | 'metrics' | 'now'>,

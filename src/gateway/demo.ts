@@ -1,6 +1,5 @@
-// The demo account: play money and a generated key for who has just installed the gateway. What a stranger finds in a
-// tutorial must never spend real money, so its key is unknown as soon as one upstream is not the built-in simulator;
-// who holds it is told why.
+// The demo account: play money and a generated key for a new installation. A key from a tutorial must never spend real
+// money, so it is unknown as soon as one upstream is not the built-in simulator; its holder is told why.
 import type { Config, DemoOff } from '../config/config.ts'
 import type { PartWarning } from './reload.ts'
 import { keepSecret, keptSecret } from '../base/secrets.ts'
@@ -12,7 +11,7 @@ export const DEMO = 'demo'
 
 const FILE = 'demo-key'
 
-/** Adds the account and its key, or says why there is none. @throws {Error} the data folder can't be written */
+/** Adds the account and its key, or the reason why there is none. @throws {Error} the data folder can't be written */
 export function withDemo (config: Config, folder: string, directory: Directory): Config {
   const off = whyOff(config, directory)
   const prefix = keyPrefix(config)
@@ -27,8 +26,8 @@ export function withDemo (config: Config, folder: string, directory: Directory):
 }
 
 /**
- * What a reload tells that has turned it off. Where no keys are declared at all, a rule of the configuration says that
- * and more.
+ * Warns of a reload that has turned it off. Where no keys are declared at all, a rule of the configuration already
+ * reports more.
  */
 export function turnedOff (before: Config | undefined, { demo_off: off, keys }: Config): readonly PartWarning[] {
   if (before === undefined || before.demo_off !== undefined || off === undefined || keys.length === 0) return []

@@ -1,4 +1,4 @@
-// Joins configuration, services and servers into a running gateway: what `gateway start` runs, and what the tests boot.
+// Joins configuration, services and servers into a running gateway: for `gateway start`, and for the tests.
 import path from 'node:path'
 import type { Logger } from 'pino'
 import { adminHandler, type AdminParts } from '../admin/admin.ts'
@@ -36,47 +36,47 @@ export interface GatewayOptions {
   readonly file: string
   /** the shipped plugins */
   readonly plugins: readonly Plugin[]
-  /** the module that exports them: the thread that checks configurations loads it again */
+  /** the module that exports them, which the thread that checks configurations loads again */
   readonly pluginsUrl: string
   readonly log: Logger
-  /** what `store.path` is relative to; default: the folder of the file */
+  /** the folder that `store.path` is relative to; default: that of the file */
   readonly base?: string
   readonly env?: NodeJS.ProcessEnv
   readonly now?: () => number
-  /** of what happens in the background; tests bring their own */
+  /** timer of background work; for tests */
   readonly timer?: Timer
-  /** how the file becomes a configuration; tests bring their own */
+  /** loads the configuration; for tests */
   readonly load?: typeof loadConfig
-  /** how the process is; tests bring their own */
+  /** samples the process's load; for tests */
   readonly watchLoad?: WatchLoad
   /**
-   * where `log` goes, for workers to go there too; absent: whatever server.workers says, this process serves clients by
-   * itself
+   * destination of `log`, which the workers' logs share; absent: this process serves clients by itself, whatever
+   * server.workers says
    */
   readonly output?: LogOutput
-  /** this process is a worker */
+  /** present: this process is a worker */
   readonly seat?: Seat | undefined
 }
 
 export interface Gateway {
-  /** of a worker without its admin listener: it has none */
+  /** a worker has no admin listener */
   readonly urls: Listeners
   readonly services: GatewayServices
   readonly live: LiveConfig
   readonly server: GatewayServer
   /** the demo account's key; undefined unless every upstream is the built-in simulator */
   demoKey (): string | undefined
-  /** why that key, which there once was, is off */
+  /** why the demo key, which there once was, is off */
   demoOff (): string | undefined
   /** Reads the configuration again, in all processes. */
   reload (): void
-  /** why requests should go elsewhere; empty: ready */
+  /** why load balancers should send requests elsewhere; empty: ready */
   reasons (): readonly string[] | Promise<readonly string[]>
-  /** where the admin token was written, when it was generated */
+  /** file of the admin token, if it was generated */
   readonly adminTokenFile: string | undefined
-  /** Ends well (SIGTERM): see GatewayServer.drain. */
+  /** Shuts down gracefully (SIGTERM): see GatewayServer.drain. */
   drain (isUrgent?: boolean): Promise<void>
-  /** Ends at once: what runs is cut in-band. */
+  /** Stops at once: running requests are cut in-band. */
   stop (): Promise<void>
 }
 
@@ -160,7 +160,7 @@ export async function startGateway (options: GatewayOptions): Promise<Gateway> {
 }
 
 interface BuiltInSimulator {
-  /** Starts it where nothing has yet; of a worker, that of its primary. */
+  /** Starts the simulator on demand; of a worker, its primary's. */
   url (): Promise<string>
   close (): Promise<void>
 }
@@ -179,7 +179,7 @@ function builtInSimulator (log: Logger, seat: Seat | undefined): BuiltInSimulato
   }
 }
 
-/** What outlives every configuration but does not depend on it. */
+/** Parts that outlive every configuration and do not depend on it. */
 interface Parts extends Required<Pick<GatewayOptions, 'base' | 'now' | 'timer'>> {
   readonly options: GatewayOptions
   readonly metrics: Metrics
@@ -190,15 +190,15 @@ interface Parts extends Required<Pick<GatewayOptions, 'base' | 'now' | 'timer'>>
 
 interface Live {
   readonly live: LiveConfig
-  /** what the first configuration has opened; undefined before */
+  /** services opened by the first configuration; undefined before */
   readonly opened: () => OpenServices | undefined
 }
 
-/** The configuration, and the services: the first one that is compiled says which store they stand on. */
+/** The live configuration and its services; the first one that is compiled decides their store. */
 function liveConfig ({ options, base, metrics, upstreams, shipped, simulator, now, timer }: Parts): Live {
   const { file, pluginsUrl, log, env = process.env, load, output, seat } = options
   let opened: OpenServices | undefined
-  /** How the lines of a worker look is decided where they are written: by its primary. */
+  /** The format of a worker's lines is decided where they are written: by its primary. */
   const speak = ({ level, format }: Config['log']): void => {
     log.level = level
     if (output !== undefined) output.format = seat === undefined ? format : 'json'
@@ -287,14 +287,14 @@ function adminListener (
   })
 }
 
-/** Why requests should go elsewhere than to this process. */
+/** Why load balancers should send requests to another process. */
 function reasonsOf (server: GatewayServer, { store: { health, trouble } }: GatewayServices): readonly string[] {
   return [...(server.overload.isOverloaded ? ['overloaded'] : []),
     ...(health?.refusesRequests === true ? ['store_away'] : []),
     ...(trouble !== undefined ? ['ledger_unwritable'] : [])]
 }
 
-/** What the other processes of the fleet hear of this one. */
+/** This process's heartbeat for the other processes. */
 async function heartbeatOf (
   { live, server, services: { store: { health } }, reasons }: Pick<Gateway, 'live' | 'server' | 'services' | 'reasons'>
 ): Promise<ProcessState> {
@@ -303,12 +303,12 @@ async function heartbeatOf (
     ...(health !== undefined && { outbox: health.pending }), reasons: await reasons() }
 }
 
-/** What is odd about a configuration, the primary says for all its workers. */
+/** Without warnings: the primary logs those of the configuration for all its workers. */
 function withoutWarnings (log: Logger): Pick<Logger, 'info' | 'warn' | 'error'> {
   return Object.assign(Object.create(log) as Logger, { warn () {} })
 }
 
-/** @throws {PartError} an id that the ledger knows as another's */
+/** @throws {PartError} an id that the ledger knows as another account's or key's */
 export function refuseTaken ({ accounts, keys }: Config, directory: Directory): void {
   const taken = (path: string, what: string, id: string): PartError =>
     new PartError(path, `the ${what} ${id} was made through the admin API, and the ledger knows it as that one`,

@@ -1,4 +1,4 @@
-// The metrics that are a state and no count: asked for when they are printed.
+// Gauges: metrics of a state, read at each scrape.
 import type { Fleet } from '../cluster/heartbeat.ts'
 import type { GatewayServer } from '../http/server.ts'
 import type { LogOutput } from '../telemetry/log-output.ts'

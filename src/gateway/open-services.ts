@@ -1,4 +1,5 @@
-// Opens what the first configuration names once and for all: the store, the files, and the services that stand on them.
+// Opens the services that the first configuration decides for the process's life: the store, the files, and their
+// users.
 import path from 'node:path'
 import type { Logger } from 'pino'
 import { Directory } from '../accounts/directory.ts'
@@ -20,9 +21,9 @@ import type { GatewayServices } from './services.ts'
 export interface OpenServices {
   readonly services: GatewayServices & { readonly store: Records }
   readonly fleet: Fleet
-  /** Begins nothing more, and waits for what is being recorded. */
+  /** Starts no more work, and waits for records on their way. */
   quiesce (): Promise<void>
-  /** Behind all that may still record something. */
+  /** To be called when no more is recorded. */
   close (): Promise<void>
 }
 
@@ -32,7 +33,7 @@ export interface OpenParts {
   readonly upstreams: Upstreams
   readonly now: () => number
   readonly timer: Timer
-  /** of the worker that this process is */
+  /** this process's worker number; undefined: it is no worker */
   readonly number: number | undefined
   readonly current: () => LeasedSnapshot
 }

@@ -1,11 +1,11 @@
-// What gateway.yaml declares as the opening balance of an account: credited once, ever.
+// Opening balances of accounts in gateway.yaml: each is credited once, ever.
 import type { AccountConfig } from '../config/config.ts'
 import { parseUsd } from '../money/nanos.ts'
 import type { Store } from '../store/store.ts'
 
 /**
- * Asks before it credits: of an account that has half of what a ledger can count, the same credit again would be
- * refused as too much, and the start or reload with it.
+ * Credits opening balances. Looks each one up first: for an account with half of what a ledger can count, a repeated
+ * credit would be refused as too much, and the start or reload with it.
  * @throws {Error} the ledger can't record it
  */
 export async function creditOpenings (
@@ -18,7 +18,7 @@ export async function creditOpenings (
   }))
 }
 
-/** @returns the reference of the credit */
+/** @returns reference of the credit */
 export function openingOf (account: string): string {
   return `opening:${account}`
 }

@@ -1,5 +1,5 @@
-// What the gateway makes once and keeps over reloads: whole, where core/services.ts has the parts that plugins and the
-// pipeline ask for.
+// The services that the gateway makes once and keeps over reloads, in whole; core/services.ts has the parts that
+// plugins and the pipeline use.
 import type { Directory } from '../accounts/directory.ts'
 import type { Services } from '../core/services.ts'
 import type { Links } from '../media/links.ts'
