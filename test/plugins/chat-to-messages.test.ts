@@ -269,12 +269,12 @@ function chunkText (line: string, id: string): string {
 /** As in the server: decoder, dialect, plugin. */
 function feed (of: Exchange, chunks: readonly Buffer[]): string {
   const decoder = new SseDecoder()
-  const { event: decode } = dialects.messages.decodeStream(of)
+  const decode = dialects.messages.decodeStream(of)
   const [transformer] = of.route.hooks.onStream.flatMap(({ call }) => call(of) ?? [])
   const out: SseEvent[] = []
   for (const chunk of chunks) {
     for (const raw of decoder.push(chunk)) {
-      for (const event of [decode(raw) ?? []].flat()) out.push(...pass(transformer!, event))
+      for (const event of [decode.event(raw) ?? []].flat()) out.push(...pass(transformer!, event))
     }
   }
   return SseEvent.join([...out, ...transformer!.end?.() ?? []]).toString('utf8')
