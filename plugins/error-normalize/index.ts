@@ -1,5 +1,5 @@
 // error-normalize: the bottom of the list. Names every failure of an upstream by a row of the catalogue, and shapes
-// every error for the client. What an upstream wrote reaches a client only from here, and only where the client can act
+// every error for the client. An upstream's message reaches a client only from here, and only where the client can act
 // on it.
 import { type ErrorCode, GatewayError } from '../../src/errors.ts'
 import { shapeError } from '../../src/protocols/error-shape.ts'
@@ -15,7 +15,7 @@ import { asRecord } from '../../src/base/json.ts'
 export const errorNormalize = definePlugin<Record<never, never>>({
   name: 'error-normalize',
   always: true,
-  // Reads Charge and Model where they happen to be written: an error may come before either.
+  // Reads Charge and Model by `find`: an error may come before either is written.
   create (_options, config, { now }) {
     const secrets = new Map(Object.entries(config.upstreams).map(([name, upstream]) => [name, secretsOf(upstream)]))
     return {
@@ -30,21 +30,21 @@ export const errorNormalize = definePlugin<Record<never, never>>({
   }
 })
 
-/** What upstreams of all vendors say, in its parts. */
+/** The parts of an upstream's error, whichever vendor's. */
 interface VendorError {
   /** type and code, lower case */
   readonly words: readonly string[]
   readonly text: string
   readonly param: string | undefined
-  /** of an error in a stream, where vendors give it as a number: as `code`, or as `status` */
+  /** of an error in a stream, where vendors send it as a number: as `code`, or as `status` */
   readonly status: number | undefined
 }
 
 type Clean = (text: string) => string
 
 /**
- * The cause is for the log. Before the commit all is retryable but what the request itself is guilty of
- * (src/README.md#channels).
+ * Names a failure, which becomes the cause, for the log. Before the commit all failures are retryable, except those
+ * that the request itself has caused (src/README.md#channels).
  */
 function name (failure: UpstreamFailure, now: () => number, clean: Clean): GatewayError {
   switch (failure.kind) {
@@ -71,7 +71,7 @@ function nameByStatus (
   switch (status) {
     case 400:
     case 422: return nameRefusal(said, failure, clean)
-    // 413 comes from a proxy as often as from the API, as HTML: the status says all.
+    // 413 comes from a proxy as often as from the API, as HTML: the status alone decides.
     case 413:
       return isAbout(said, CONTEXT)
         ? nameRefusal(said, failure, clean)
@@ -79,7 +79,8 @@ function nameByStatus (
     case 429:
     case 503:
     case 529: return overloaded(failure, retryAfter())
-    // 401, 402, 403: our credentials and our bill. 404: our configuration. Never passed on (src/README.md#own-words).
+    // 401, 402, 403: the operator's credentials and bill. 404: the configuration. Never passed on
+    // (src/README.md#own-words).
     default:
       return isAbout(said, OVERLOAD) && status >= 500
         ? overloaded(failure, retryAfter())
@@ -101,11 +102,11 @@ function overloaded (cause: UpstreamFailure, retryAfter: number | undefined): Ga
 }
 
 /**
- * The upstream refused the request itself. Its sentence helps: Claude Code computes with the numbers of one
- * (src/README.md#own-words).
+ * The upstream refused the request itself. Its message is passed on, because it helps: Claude Code computes with the
+ * numbers in one (src/README.md#own-words).
  */
 function nameRefusal (said: VendorError, cause: UpstreamFailure, clean: Clean): GatewayError {
-  // HTML or nothing, and what is the operator's to mend although it came as a 400.
+  // HTML, no text, or a fault that the operator must mend although it came as a 400.
   if (said.text === '' || isAbout(said, OPERATOR)) return new GatewayError('upstream_error', { cause })
   const code = classify(said)
   if (code === 'image_input_not_supported' || code === 'content_policy_violation') {
@@ -130,7 +131,7 @@ interface Topic {
   readonly text: RegExp
 }
 
-/** One pattern of several, without regard to case. */
+/** Joins patterns into one, without regard to case. */
 function anyOf (...patterns: readonly RegExp[]): RegExp {
   return new RegExp(patterns.map(({ source }) => source).join('|'), 'i')
 }
@@ -180,8 +181,8 @@ function isAbout ({ words, text }: VendorError, topic: Topic): boolean {
 }
 
 /**
- * `{error: {type, code, message}}` of Anthropic and OpenAI, `{message}`, `{detail}` of FastAPI (a text, or a list of
- * what is wrong), plain text; of HTML nothing.
+ * Reads `{error: {type, code, message}}` of Anthropic and OpenAI, `{message}`, `{detail}` of FastAPI (a text, or a list
+ * of mistakes) and plain text; nothing of HTML.
  */
 function read (body: unknown): VendorError {
   if (typeof body === 'string') {
@@ -204,8 +205,8 @@ function read (body: unknown): VendorError {
 }
 
 /**
- * `[{loc: ['body', 'input'], msg: 'Field required'}]`, each with its place: what FastAPI says of a body that is not in
- * the shape it wants.
+ * Reads `[{loc: ['body', 'input'], msg: 'Field required'}]`, each with its path: FastAPI's mistakes in the shape of a
+ * body.
  */
 function mistakes (list: readonly unknown[]): string {
   return list.slice(0, MOST_MISTAKES).map(asRecord).filter(({ msg }) => typeof msg === 'string').map(({ loc, msg }) => {
@@ -218,10 +219,10 @@ function mistakes (list: readonly unknown[]): string {
 
 const MOST_MISTAKES = 5
 
-/** An upstream may send 64 KiB; the patterns read the beginning. */
+/** Characters that the patterns read: an upstream may send 64 KiB. */
 const LONGEST_READ = 8000
 
-/** The client knows the model by its public id alone (src/README.md#public-model). */
+/** Replaces the upstream's id of the model by the public one, which the client knows (src/README.md#public-model). */
 function withPublicId (text: string, exchange: Exchange): string {
   const publicId = exchange.find(Model)?.id
   const upstreamId = exchange.lastAttempt?.model

@@ -1,10 +1,10 @@
-// Which models a key may call. Read by key-policy and by the lists of models alike, so that what is listed is what is
-// let through.
+// The models that a key may call. Read by key-policy and by the lists of models alike, so that the listed models are
+// the allowed ones.
 import type { KeyConfig, ModelConfig } from '../config/config.ts'
 
 /**
- * An entry is an id, or with "*" at its end the beginning of ids.
- * @param alias under which the model is asked for, which may be allowed in its place
+ * An entry is an id, or a prefix of ids with "*" at its end.
+ * @param alias by which the model is called, which may be allowed in its place
  */
 export function mayCall (
   { id }: Pick<ModelConfig, 'id'>,

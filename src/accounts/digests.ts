@@ -1,9 +1,8 @@
-// Finds what belongs to a secret by its SHA-256; holds no secret. In constant time for each, and in the same for
-// thousands.
+// Looks up items by the SHA-256 of their secret; holds no secret. In constant time, whatever the number of items.
 import { hash, timingSafeEqual } from 'node:crypto'
 
 export class Digests<T> {
-  /** By the first 48 bits of the digest: what a lookup's timing could tell is of no use to who can't invert SHA-256. */
+  /** By the first 48 bits of the digest: what a lookup's timing reveals is of no use without inverting SHA-256. */
   readonly #entries = new Map<number, { readonly digest: Buffer, readonly value: T }[]>()
 
   add (digest: Buffer, value: T): void {

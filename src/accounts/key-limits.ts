@@ -1,5 +1,5 @@
-// What a key may spend in total, and on a day and in a month of its time zone: for the store that decides on it, and
-// for those who ask.
+// The limits of a key, in total and on a day and in a month of its time zone: for the store's decisions, and for
+// reports.
 import type { KeyConfig } from '../config/config.ts'
 import { formatUsd, parseUsd, type Nanos } from '../money/nanos.ts'
 import { calendarOf, type Calendar } from '../money/calendar.ts'
@@ -8,8 +8,8 @@ import type { HoldRequest, KeyUsage, Store } from '../store/store.ts'
 type Key = Pick<KeyConfig, 'id' | 'usage_limit_usd' | 'usage_limit_day_usd' | 'usage_limit_month_usd' | 'time_zone'>
 
 /**
- * What the store holds within. The day is there without a limit too: one that is set at noon counts what was spent
- * since midnight.
+ * The limits of a hold. The day is set without a limit too: a limit that is set at noon counts what was spent since
+ * midnight.
  * @param at milliseconds since the epoch
  */
 export function limitsOf (
@@ -26,8 +26,8 @@ export function limitsOf (
 }
 
 /**
- * The name of a limit in a sentence, with its amount and its end.
- * @param at milliseconds since the epoch, in the period that is meant
+ * The name of a limit in a message, with its amount and its end.
+ * @param at milliseconds since the epoch, within the period
  */
 export function nameLimit (key: Key, period: 'day' | 'month' | undefined, at: number): string {
   if (period === undefined) return 'the usage limit of the key'
@@ -58,7 +58,7 @@ function view ({ spent, held }: KeyUsage, limit: string | undefined): Readonly<R
     remaining_usd: limit === undefined ? null : formatUsd(atLeastNothing(parseUsd(limit) - spent - held)) }
 }
 
-/** A limit may have been lowered below what was spent. */
+/** Not negative: a limit may have been lowered below what was spent. */
 function atLeastNothing (nanos: Nanos): Nanos {
   return nanos < 0n ? 0n : nanos
 }

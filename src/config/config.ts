@@ -1,6 +1,5 @@
-// The shape of gateway.yaml after it was read, checked and filled with defaults. Data only: frozen, cloneable between
-// threads. Durations are milliseconds, sizes are bytes, prices and amounts are the decimal text that stood in the YAML
-// (never a float).
+// gateway.yaml after it was read, checked and filled with defaults. Data only: frozen, cloneable between threads.
+// Durations are milliseconds, sizes are bytes, prices and amounts are the decimal text of the YAML (never a float).
 import type { AccountConfig } from './sections/accounts.ts'
 import type { AliasConfig } from './sections/aliases.ts'
 import type { KeyConfig } from './sections/keys.ts'
@@ -28,7 +27,7 @@ export type * from './sections/store.ts'
 export type * from './sections/upstreams.ts'
 export type * from './sections/videos.ts'
 
-/** Read at a start only; the others change with a reload. */
+/** Sections that are read at a start only; the others change with a reload. */
 export const restartSections = ['server', 'store'] as const
 
 export interface Config {
@@ -44,15 +43,15 @@ export interface Config {
   readonly routes: readonly RouteConfig[]
   readonly accounts: readonly AccountConfig[]
   readonly keys: readonly KeyConfig[]
-  /** not of gateway.yaml: the demo key, which there once was */
+  /** not from gateway.yaml: a demo key that is off now */
   readonly demo_off?: DemoOff
 }
 
 export interface DemoOff {
-  /** of the key, hexadecimal: who holds it is told */
+  /** of the key, hexadecimal: its holder is told */
   readonly sha256: string
-  /** JSON pointer of what is to blame; '': nothing in particular */
+  /** JSON pointer of the cause; '': none in particular */
   readonly path: string
-  /** goes on behind "because" */
+  /** the text behind "because" */
   readonly why: string
 }

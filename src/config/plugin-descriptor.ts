@@ -1,5 +1,4 @@
-// What the configuration knows of a plugin, by what the plugin says of itself: the check names none. Not how it does
-// it.
+// The description of a plugin by itself, for checks of the configuration: they name no plugin.
 import type { Path } from './yaml/position.ts'
 
 /**
@@ -8,7 +7,7 @@ import type { Path } from './yaml/position.ts'
  */
 export type JsonSchema = Readonly<Record<string, unknown>>
 
-/** What prices, routes and keys need a plugin for. */
+/** Roles of plugins that prices, routes and keys require. */
 export type Role = 'identity' | 'routing' | 'billing' | 'chat-completions'
 
 /** @param atKey the key is wrong, not its value */
@@ -23,23 +22,23 @@ export interface PluginDescriptor {
   readonly reads?: readonly { readonly name: string }[]
   /** Facts that it writes; no other plugin may. */
   readonly writes?: readonly { readonly name: string }[]
-  /** What it is needed for; the first that provides something is the one that sentences name. */
+  /** Roles that it has; messages name the first plugin with a role. */
   readonly provides?: readonly Role[]
-  /** Settings of a key that limit nothing while it is not in the pipeline. */
+  /** Settings of a key that have no effect while it is not in the pipeline. */
   readonly enforces?: readonly string[]
-  /** It runs on every route, whatever the route's own `pipeline` leaves out. */
+  /** true: it runs on every route, whatever the route's own `pipeline` leaves out */
   readonly always?: true
   /**
-   * The style of clients that it turns into the inner language: the endpoint of that style is there because of it. It
-   * runs on the routes of the style, also where gateway.yaml does not name it: it takes no options then.
+   * The style of clients that it translates into the inner language, whose endpoint exists because of it. It runs on
+   * the routes of the style, also where gateway.yaml does not name it: without options then.
    */
   readonly translates?: { readonly endpoint: { readonly serve: string, readonly match: string } }
   /**
-   * What its schema cannot say. Called at each check of a configuration, synchronously. No I/O.
-   * @param options its own, as they are written: they may not fit the schema
+   * Checks beyond its schema. Called at each check of a configuration, synchronously. No I/O.
+   * @param options its own, as written: they may not fit the schema
    * @param config the whole of gateway.yaml, which may not fit its schema either
    * @param report refuses the configuration; its path begins at the options
-   * @param warn says it only
+   * @param warn only warns
    */
   check?(
     options: Readonly<Record<string, unknown>>,
@@ -49,7 +48,7 @@ export interface PluginDescriptor {
   ): void
 }
 
-/** A user's own, as it was loaded: how it is created, and what it is then, is the business of who does it. */
+/** A user's own plugin as loaded; its caller knows how it is created and what `create` returns. */
 export interface LoadedPlugin extends PluginDescriptor {
   create (...args: never[]): unknown
 }

@@ -1,10 +1,10 @@
-// The configuration as it may be shown: every secret is ***, and an absent one stays visible as absent.
+// The configuration without secrets: every secret is ***, and an absent one stays visible as absent.
 import type { Config } from './config.ts'
 import { isMap, parsePointer } from './yaml/position.ts'
 
 const HIDDEN = '***'
 
-/** An empty secret is no secret, but a mistake that should be seen. */
+/** An empty secret is shown: it is no secret, but a mistake. */
 function hide (value: unknown): unknown {
   if (value === '' || value === null || value === undefined) return value
   if (Array.isArray(value)) return value.map(hide)
@@ -13,7 +13,7 @@ function hide (value: unknown): unknown {
 }
 
 /**
- * @param secrets JSON pointers of more values to hide: options of plugins that are marked, or came from outside the
+ * @param secrets JSON pointers of further values to hide: options of plugins that are marked, or came from outside the
  * file
  */
 export function redact (config: Config, secrets: readonly string[] = []): Config {
@@ -38,7 +38,7 @@ export function redact (config: Config, secrets: readonly string[] = []): Config
           }))
         }),
       ...(upstream.tls?.key !== undefined && { tls: { ...upstream.tls, key: hide(upstream.tls.key) as string } }),
-      // where it is stays visible; who we are there does not
+      // the address stays visible, the credentials do not
       ...(upstream.proxy !== undefined && { proxy: upstream.proxy.replace(/\/\/.*@/, `//${HIDDEN}@`) })
     }])),
     keys: config.keys.map((key) => ({ ...key, secret: hide(key.secret) as string }))

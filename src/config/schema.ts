@@ -1,6 +1,6 @@
 // The JSON Schema of gateway.yaml: the core's own part by hand, and each plugin's options from the plugin. The only
-// place where defaults stand. A name is refused until the gateway does what it says. Every property has a description:
-// the reference.
+// place of defaults. A name is refused until the gateway implements it. Every property has a description: the
+// reference.
 import type { JsonSchema, PluginDescriptor } from './plugin-descriptor.ts'
 import { accounts } from './sections/accounts.ts'
 import { aliases } from './sections/aliases.ts'
@@ -15,7 +15,7 @@ import { store } from './sections/store.ts'
 import { upstreams } from './sections/upstreams.ts'
 import { videos } from './sections/videos.ts'
 
-/** Refuses unknown keys in every map that lists its properties and does not say otherwise. */
+/** Refuses unknown keys in every map that lists its properties, unless the map says otherwise. */
 function close (schema: JsonSchema): JsonSchema {
   const closed: Record<string, unknown> = { ...schema }
   if (isSchema(schema.properties)) {
@@ -67,7 +67,7 @@ export function composeSchema (
   return withPipeline({
     description: 'What every request passes, top to bottom on the way to the upstream; the top is nearest the client.',
     type: 'array',
-    // ajv looks at the one branch that "use" names: one sentence for a mistake, not one per plugin
+    // ajv checks only the branch that "use" names: one message for a mistake, not one per plugin
     items: items.length === 0
       ? { not: {} }
       : { type: 'object', required: ['use'], discriminator: { propertyName: 'use' }, oneOf: items }
@@ -80,7 +80,7 @@ function withPipeline (pipeline: JsonSchema): JsonSchema {
   }, { required: ['pipeline'] }) as unknown as JsonSchema
 }
 
-/** A scalar may also be written as ${NAME}: the editor cannot know what it gives. */
+/** A scalar may also be written as ${NAME}, whose value the editor does not know. */
 const REPLACED: JsonSchema = { type: 'string', pattern: '\\$\\{' }
 
 const DURATION: JsonSchema = { type: 'string', pattern: '^\\d{1,9}(\\.\\d{1,3})?(ms|s|m|h)$|\\$\\{' }
@@ -89,10 +89,10 @@ const USD: JsonSchema = {
   anyOf: [{ type: 'number', minimum: 0 }, { type: 'string', pattern: '^\\d{1,15}(\\.\\d+)?$|\\$\\{' }]
 }
 
-/** Keywords with which a value can be refused that a ${...} in its place should not be. */
+/** Keywords that could refuse a value, and must not refuse a ${...} in its place. */
 const STRICT = ['pattern', 'enum', 'const', 'format', 'minLength', 'maxLength']
 
-/** The same rules in terms that an editor knows, for the file as it is written. */
+/** The same rules in terms that an editor knows, for the file as written. */
 function forEditor (schema: JsonSchema): JsonSchema {
   const {
     $id: _id,
@@ -132,7 +132,7 @@ function forEditor (schema: JsonSchema): JsonSchema {
   return { ...about, ...standard, anyOf: [judged, REPLACED] }
 }
 
-/** The schema for editors: the file as it is written, the pipeline in its three spellings. */
+/** The schema for editors: the file as written, the pipeline in its three forms. */
 export function editorSchema (plugins: readonly PluginDescriptor[]): JsonSchema {
   const options = new Map(plugins.map((plugin) => [plugin.name, forEditor(optionsSchema(plugin.name, plugin))]))
   const optional = (schema: JsonSchema): JsonSchema => ({ anyOf: [schema, { type: 'null' }] })
@@ -179,7 +179,7 @@ export function editorSchema (plugins: readonly PluginDescriptor[]): JsonSchema 
     $comment: 'Generated from the code by "npm run schema". Do not edit.',
     title: 'gateway.yaml',
     ...root,
-    // what is missing here may stand in an included file
+    // required parts may be in an included file
     required: [],
     properties: edited
   }

@@ -1,10 +1,9 @@
-// Calendar days and months in a time zone, as the limits of keys count them: to which an instant belongs, and when that
-// ends.
+// Calendar days and months in a time zone, for the limits of keys: the period of an instant, and its end.
 
 export interface Period {
   /** "2026-11-21" or "2026-11" */
   readonly id: string
-  /** milliseconds since the epoch: its first, and the first of the next one */
+  /** milliseconds since the epoch: the first of the period, and the first of the next one */
   readonly start: number
   readonly end: number
 }
@@ -16,18 +15,18 @@ const FURTHEST = 16 * HOUR
 const NEVER: Period = { id: '', start: 0, end: 0 }
 
 /**
- * One zone's. A day begins when its date is first reached, and ends when a later one is: it has 23 hours or 25 where
- * clocks are put forward or back, it may begin at 01:00, and where they go back over midnight the hour that comes twice
- * is of the new day.
+ * The calendar of one zone. A day begins when its date is first reached, and ends when a later one is: it has 23 hours
+ * or 25 where clocks are put forward or back, it may begin at 01:00, and where they go back over midnight the hour that
+ * comes twice is of the new day.
  */
 export class Calendar {
   readonly zone: string
   readonly #format: Intl.DateTimeFormat
-  /** the periods that were asked for last: nearly always those that are asked for next */
+  /** the last periods, which are nearly always the next ones too */
   #day = NEVER
   #month = NEVER
 
-  /** @throws {RangeError} there is no such zone */
+  /** @throws {RangeError} the zone does not exist */
   constructor (zone: string) {
     this.zone = zone
     this.#format = new Intl.DateTimeFormat('en-US', {
@@ -56,7 +55,7 @@ export class Calendar {
     return this.#month = { id, start: this.#startOf(`${id}-01`), end: this.#startOf(`${next}-01`) }
   }
 
-  /** As people there write it: "2026-11-22 00:00 Europe/Berlin". @param at milliseconds since the epoch */
+  /** In local notation: "2026-11-22 00:00 Europe/Berlin". @param at milliseconds since the epoch */
   print (at: number): string {
     return `${this.#clock(at).slice(0, 16).replace('T', ' ')} ${this.zone}`
   }
@@ -75,7 +74,7 @@ export class Calendar {
     }
   }
 
-  /** When the clocks are set. */
+  /** The instant between the two at which clocks change. */
   #changeIn (from: number, to: number): number {
     const before = this.#offsetAt(from)
     let [last, first] = [from, to]
@@ -87,12 +86,12 @@ export class Calendar {
     return first
   }
 
-  /** What the clocks there show, as if in UTC: "2026-11-21T23:59:59.000Z" */
+  /** Local time, as if in UTC: "2026-11-21T23:59:59.000Z" */
   #clock (at: number): string {
     return new Date(at + this.#offsetAt(at)).toISOString()
   }
 
-  /** Milliseconds that the clocks there are ahead of UTC. */
+  /** Milliseconds that local time is ahead of UTC. */
   #offsetAt (at: number): number {
     const parts: Partial<Record<Intl.DateTimeFormatPartTypes, number>> = {}
     for (const { type, value } of this.#format.formatToParts(at)) parts[type] = Number(value)
@@ -103,14 +102,14 @@ export class Calendar {
 
 const calendars = new Map<string, Calendar>()
 
-/** @throws {RangeError} there is no such zone */
+/** @throws {RangeError} the zone does not exist */
 export function calendarOf (zone: string): Calendar {
   let calendar = calendars.get(zone)
   if (calendar === undefined) calendars.set(zone, calendar = new Calendar(zone))
   return calendar
 }
 
-/** A name of the IANA database. `Intl` takes offsets such as +02:00 too, which know no summer. */
+/** Whether a name is in the IANA database. `Intl` accepts offsets such as +02:00 too, which have no summer time. */
 export function isTimeZone (name: string): boolean {
   try {
     calendarOf(name)

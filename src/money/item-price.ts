@@ -1,11 +1,11 @@
-// What a channel asks for one image, or for a second of video: the first row of its table that fits the request's
+// A channel's price of one image, or of a second of video: the first row of its table that matches the request's
 // parameters. Exact; rounded once per charge.
 import { formatPrice, parsePrice, type Nanos, type Price, type Usd } from './nanos.ts'
 import type { Priced } from './price-schedule.ts'
 
-/** A variant of an image or video model, and what it costs: exactly one of the two prices. */
+/** A row of the table as configured: exactly one of the two prices. */
 export interface PriceRow {
-  /** values of parameters; a parameter that is not named may have any value. Absent: fits everything */
+  /** values of parameters; a parameter that is not named may have any value. Absent: matches every variant */
   readonly when?: Readonly<Record<string, string>>
   /** of an image model: per delivered image */
   readonly usd?: Usd
@@ -14,12 +14,12 @@ export interface PriceRow {
 }
 
 /**
- * Of a channel of an image or video model: the first row that fits the request. What fits none is not sold in this
- * channel.
+ * The price of a channel of an image or video model: the first row that matches the request. A variant without a match
+ * is not sold in this channel.
  */
 export type ItemPrice = readonly PriceRow[] | 'free'
 
-/** Values of a model's parameters by name, as a request has them after defaults: what decides the price. */
+/** Values of a model's parameters by name, after defaults: they decide the price. */
 export type Variant = Readonly<Record<string, string>>
 
 /** A row of a price table. Rates in pico-dollars. */
@@ -28,7 +28,7 @@ export interface ItemRate {
   readonly each: Price
   /** per second of video; 0 where the row prices images */
   readonly perSecond: Price
-  /** what the ledger keeps with each charge: the row itself, such as "image=0.039 resolution=1K" */
+  /** stored with each charge in the ledger: the row itself, such as "image=0.039 resolution=1K" */
   readonly version: string
 }
 
@@ -41,7 +41,7 @@ export interface CompiledItemPrice {
   readonly rows: readonly Row[]
 }
 
-/** `price: free` was written out (src/README.md#no-unpriced) */
+/** `price: free` was written (src/README.md#no-unpriced) */
 const free: CompiledItemPrice = Object.freeze({ rows: [{ when: [], each: 0n, perSecond: 0n, version: 'free' }] })
 
 /**
@@ -71,7 +71,7 @@ function compileRow ({ when, usd, usd_per_second: perSecond }: PriceRow): Row {
 
 const compiled = new WeakMap<Priced, CompiledItemPrice>()
 
-/** As above, compiled once per channel of a snapshot. */
+/** The compiled price of a channel, once per snapshot. */
 export function itemPrice (sold: Priced): CompiledItemPrice {
   let price = compiled.get(sold)
   if (price === undefined) compiled.set(sold, price = compileItemPrice(itemPriceOf(sold)))
@@ -87,7 +87,7 @@ function fits (when: Row['when'], variant: Variant): boolean {
   return when.every(([name, value]) => Object.hasOwn(variant, name) && variant[name] === value)
 }
 
-/** So many images, or one video of so many seconds: rounded once, half up. */
+/** The cost of so many images, or of one video of so many seconds: rounded once, half up. */
 export function itemCost ({ each, perSecond }: ItemRate, images: number, seconds = 0): Nanos {
   const pico = each * BigInt(images) + perSecond * BigInt(seconds)
   return (pico + 500n) / 1000n

@@ -6,7 +6,9 @@ export type Usd = string
 /** An amount of money in nano-dollars. */
 export type Nanos = bigint
 
-/** 9.2 billion USD: what fits into 64 bits with a sign. More is refused in every driver, for SQLite would round it. */
+/**
+ * 9.2 billion USD: the most in a signed integer of 64 bits. Every driver refuses more, because SQLite would round it.
+ */
 export const MOST_NANOS: Nanos = 2n ** 63n - 1n
 
 /** A price in pico-dollars (1 USD = 10^12) per unit, so that 12 decimals of a dollar are exact. */
@@ -42,7 +44,7 @@ export function formatUsd (nanos: Nanos): string {
   return format(nanos, 9)
 }
 
-/** The same of pico-dollars: what `parsePrice` has read, in its shortest spelling. */
+/** Prints pico-dollars as a decimal of US dollars, in its shortest form. */
 export function formatPrice (price: Price): string {
   return format(price, PRICE_DECIMALS)
 }

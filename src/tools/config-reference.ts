@@ -1,5 +1,5 @@
-// The page of every name in gateway.yaml, made of the sections' schemas and of the plugins' options: `npm run schema`
-// writes it.
+// The reference page of all names in gateway.yaml, made of the sections' schemas and the plugins' options: written by
+// `npm run schema`.
 import { restartSections } from '../config/config.ts'
 import { composeSchema, optionsSchema } from '../config/schema.ts'
 import type { JsonSchema, PluginDescriptor } from '../config/plugin-descriptor.ts'
@@ -40,7 +40,7 @@ function section (name: string, schema: JsonSchema, plugins: readonly PluginDesc
   return `${head}\n${table(inner.length === 0 ? [rowOf(name, schema, false)] : inner)}`
 }
 
-/** What a key may do is looked at by plugins. */
+/** Names the plugin that enforces a setting of keys. */
 function enforced (name: string, plugins: readonly PluginDescriptor[]): string {
   const plugin = plugins.find(({ enforces = [] }) => enforces.some((setting) => name === `keys[].${setting}`))
   return plugin === undefined ? '' : ` Enforced by \`${plugin.name}\`.`
@@ -58,7 +58,7 @@ function table (list: readonly Row[]): string {
   return ['| name | type | default | meaning |', '|---|---|---|---|', ...lines].join('\n') + '\n'
 }
 
-/** Prose has lines of at most 120 characters. */
+/** Wraps prose at 120 characters. */
 function fold (text: string): string {
   const lines: string[] = []
   for (const word of text.split(' ')) {
@@ -78,7 +78,7 @@ function rowOf (name: string, schema: JsonSchema, isRequired: boolean): Row {
   return { name, type: typeOf(schema), standard: standardOf(schema, isRequired), meaning }
 }
 
-/** What is in a map or a list, by its whole name. */
+/** The rows of a map or a list, by their full names. */
 function inside (name: string, schema: JsonSchema): Row[] {
   const { properties, additionalProperties: other, items, required } = schema
   const forms = formsOf(schema)
@@ -126,12 +126,12 @@ function typeOf (schema: JsonSchema): string {
   return [schema.type].flat().map((type) => plainTypes[String(type)] ?? String(type)).join(' or ') + range(schema)
 }
 
-/** What is in items that are maps has rows of its own. */
+/** Maps in a list have rows of their own. */
 function ofScalars (items: JsonSchema): string {
   return items.type === 'object' || formsOf(items).length > 0 ? '' : `: ${typeOf(items)}`
 }
 
-/** Of what may be written in several ways, each. */
+/** The alternatives of a value that may be written in several ways. */
 function formsOf (schema: JsonSchema): JsonSchema[] {
   for (const word of ['anyOf', 'oneOf'] as const) if (Array.isArray(schema[word])) return schema[word].filter(isSchema)
   const forms = schema.if === undefined ? [] : [schema.then, schema.else].filter(isSchema)

@@ -9,7 +9,7 @@ const dist = join(packageRoot, 'dist')
 const shrinkwrap = join(packageRoot, 'npm-shrinkwrap.json')
 const sources = ['src', 'plugins']
 
-// An address that the compiler leaves alone: a worker's file, or an import in a declaration.
+// An address that the compiler does not rewrite: a worker's file, or an import in a declaration.
 const leftAddress = /((?:new URL|import\.meta\.resolve|import|from)\s*\(?\s*)(['"])(\.{1,2}\/[^'"\n]*)\.ts\2/g
 
 clear()
@@ -43,7 +43,7 @@ function compile (): void {
   }
 }
 
-/** What the code reads from beside itself: pages, scripts for Redis. */
+/** Files that the code reads from beside itself: pages, scripts for Redis. */
 function copyAssets (): void {
   for (const folder of sources) {
     for (const path of filesIn(join(packageRoot, folder))) {

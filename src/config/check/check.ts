@@ -1,5 +1,5 @@
-// Finds all mistakes of a configuration at once, each with its place. Used by every way in: start, reload and `gateway
-// check`.
+// Finds all mistakes of a configuration at once, each with its position. Used by start, reload and `gateway check`
+// alike.
 import { Ajv2020, type ErrorObject } from 'ajv/dist/2020.js'
 import type { JsonSchema, PluginDescriptor } from '../plugin-descriptor.ts'
 import type { Config } from '../config.ts'
@@ -16,16 +16,16 @@ export interface CheckInput {
   /** normalised */
   readonly source: Source
   readonly shipped: readonly PluginDescriptor[]
-  /** the user's own that could be loaded, by absolute path */
+  /** the user's own plugins that could be loaded, by absolute path */
   readonly own: ReadonlyMap<string, PluginDescriptor>
-  /** JSON pointers of items that were reported already */
+  /** JSON pointers of items whose mistakes were reported already */
   readonly reported: ReadonlySet<string>
   /** milliseconds since the epoch */
   readonly now: number
 }
 
 export interface Checked {
-  /** only to be used when there are no problems */
+  /** valid only without problems */
   readonly config: Config
   readonly problems: readonly Problem[]
   readonly warnings: readonly Problem[]
@@ -45,8 +45,9 @@ interface Listeners {
 const nobody: Listeners = { textOf: () => undefined, noteSecret: () => {} }
 
 /**
- * @param isStranger there is a schema of a user's plugin in it, with any keyword
- * @param isChecked whether it is a JSON Schema: ours are, says a test, and to ask costs more than all the rest
+ * @param isStranger it includes a schema of a user's plugin, with any keyword
+ * @param isChecked whether to validate the schema itself: a test does that for the shipped ones, and it costs more than
+ * all the rest
  */
 function compile (
   schema: JsonSchema, { isStranger = false, isChecked = false } = {}
@@ -63,7 +64,7 @@ function compile (
     strictRequired: false,
     strictTuples: false,
     validateFormats: false,
-    messages: isStranger, // messages.ts has a sentence for each keyword of ours
+    messages: isStranger, // messages.ts has a message for each keyword of the gateway's own
     code: { optimize: false } // twice as fast to compile, for one use (measured)
   })
   let told = nobody
@@ -75,7 +76,7 @@ function compile (
   } })
 }
 
-/** The last one, for processes that check one kind of configuration again and again, as tests do. */
+/** The last compiled schema, for processes that check configurations of one kind repeatedly, as tests do. */
 let compiled: { readonly text: string, readonly by: (listeners: Listeners) => Compiled } | undefined
 
 function compileOnce (schema: JsonSchema, isStranger: boolean): (listeners: Listeners) => Compiled {
@@ -84,7 +85,7 @@ function compileOnce (schema: JsonSchema, isStranger: boolean): (listeners: List
   return compiled.by
 }
 
-/** @returns why a plugin's schema can't be used, or undefined */
+/** @returns why a plugin's schema can't be used; undefined: it can */
 export function explainSchema (path: string, plugin: PluginDescriptor): string | undefined {
   try {
     compile(optionsSchema(path, plugin), { isStranger: true, isChecked: true })
@@ -108,7 +109,7 @@ export function check ({ source, shipped, own, reported, now }: CheckInput): Che
   const retypable = structuredClone(source.value)
   let value = source.value as Record<string, unknown>
   let errors = validate(value)
-  // `secret: ${KEY}` of digits only was read as a number, but the schema wants a text: the text is still there
+  // `secret: ${KEY}` of digits only was read as a number, but the schema wants a text: the text is still in the tree
   const misread = errors.filter(({ keyword, instancePath, params }) =>
     keyword === 'type' && params.type === 'string' && originOf(tree, instancePath) !== undefined
   )
@@ -129,7 +130,7 @@ export function check ({ source, shipped, own, reported, now }: CheckInput): Che
   const plugins = new Map([...shipped.map((plugin) => [plugin.name, plugin] as const), ...own])
   const found = applyRules({ value, tree, plugins }, now)
   problems.push(...found.problems)
-  // an option of a plugin that came from the environment may be a credential, whether its schema says so or not
+  // an option of a plugin that came from the environment may be a credential, whatever its schema says
   for (const [name, child] of tree.children?.get('pipeline')?.children ?? []) {
     noteReplaced(child, `/pipeline/${name}`, secrets)
   }

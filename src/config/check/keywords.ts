@@ -1,5 +1,5 @@
-// The words that our schemas have beyond JSON Schema: they check a value as it is written in YAML and replace it by
-// what the code wants. A plugin's own schema may use them too.
+// Keywords beyond JSON Schema: they check a value as written in YAML, and replace it by the form that the code uses. A
+// plugin's own schema may use them too.
 import type { Ajv2020, FuncKeywordDefinition } from 'ajv/dist/2020.js'
 import type { DataValidationCxt, SchemaValidateFunction } from 'ajv/dist/types/index.js'
 
@@ -7,7 +7,7 @@ const MAX_MS = 500 * 3_600_000             // below the 2^31 - 1 ms where timers
 
 const units: Readonly<Record<string, number>> = { ms: 1, s: 1000, m: 60_000, h: 3_600_000 }
 
-/** @returns milliseconds, or undefined when it is not a duration */
+/** @returns milliseconds, or undefined when it is no duration */
 export function parseDuration (text: string): number | undefined {
   const match = /^(\d{1,9}(?:\.\d{1,3})?)(ms|s|m|h)$/.exec(text)
   if (match === null) return undefined
@@ -17,13 +17,13 @@ export function parseDuration (text: string): number | undefined {
 
 const powers: Readonly<Record<string, number>> = { B: 1, KB: 1024, MB: 1024 ** 2, GB: 1024 ** 3 }
 
-/** @returns bytes, or undefined when it is not a size */
+/** @returns bytes, or undefined when it is no size */
 export function parseSize (text: string): number | undefined {
   const match = /^(\d{1,9})(B|KB|MB|GB)$/.exec(text)
   return match === null ? undefined : Number(match[1]) * powers[match[2]!]!
 }
 
-/** @returns what is wrong with a decimal of US dollars, or undefined */
+/** @returns the mistake in a decimal of US dollars, or undefined */
 export function explainUsd (text: string, decimals: number): string | undefined {
   const match = /^(\d+)(?:\.(\d+))?$/.exec(text)
   if (match === null) {
@@ -40,7 +40,7 @@ interface Limits { readonly min?: string, readonly max?: string }
 type Set = (value: unknown) => void
 type Verdict = { readonly value: unknown } | { readonly message: string, readonly hint?: string }
 
-/** A keyword that judges a value and replaces it. */
+/** A keyword that checks a value and replaces it. */
 function converting<Schema> (
   keyword: string,
   judge: (schema: Schema, data: unknown, pointer: string) => Verdict
@@ -68,8 +68,8 @@ function converting<Schema> (
 }
 
 /**
- * @param textOf the text of the scalar at a JSON pointer, as it stands in the YAML
- * @param noteSecret told the pointer of every value that must not be printed
+ * @param textOf the text of the scalar at a JSON pointer, as written in the YAML
+ * @param noteSecret called with the pointer of every value that must not be printed
  */
 export function addKeywords (
   ajv: Ajv2020,
@@ -102,7 +102,7 @@ export function addKeywords (
     }
     return { value: bytes }
   }))
-  // the number is what it allows after the point: 12 for prices per unit, 9 for amounts (nano-dollars)
+  // the schema's number is the decimals that it allows: 12 for prices per unit, 9 for amounts (nano-dollars)
   ajv.addKeyword(converting<number>('usd', (decimals, data, pointer) => {
     if (typeof data !== 'string' && typeof data !== 'number') {
       return { message: 'must be an amount of US dollars such as 0.0125' }
@@ -111,7 +111,7 @@ export function addKeywords (
     const wrong = explainUsd(text, decimals)
     return wrong === undefined ? { value: text } : { message: wrong }
   }))
-  // a value that is compared as text: `4` and `"4"` are the same, and 1.0 is not 1
+  // a value that is compared as text: `4` and `"4"` are equal, and 1.0 is not 1
   ajv.addKeyword(converting<true>('word', (_schema, data, pointer) => {
     if ((typeof data !== 'string' && typeof data !== 'number') || data === '') {
       return { message: 'must be a text or a number' }
@@ -126,7 +126,7 @@ export function addKeywords (
       return true
     }
   })
-  // for sentences only: what was expected, and what to do about it
+  // for messages only: what was expected, and what to do about it
   ajv.addKeyword({ keyword: 'expected', valid: true })
   ajv.addKeyword({ keyword: 'hint', valid: true })
 }

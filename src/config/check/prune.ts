@@ -1,15 +1,15 @@
-// The part of a schema that a value can touch. ajv writes and compiles code for the whole of a schema, most of what a
-// check costs, and a configuration names a few of its several hundred properties.
+// Reduces a schema to the part that a value can touch. ajv generates and compiles code for a whole schema, which is
+// most of the cost of a check, and a configuration names a few of its several hundred properties.
 import type { JsonSchema } from '../plugin-descriptor.ts'
 import { isMap } from '../yaml/position.ts'
 
-/** What sentences about a property quote, also when it is missing. */
+/** Annotations that messages about a property quote, also when it is missing. */
 const ANNOTATIONS = ['description', 'hint', 'expected']
 
-/** A reference may lead to any part of the schema that it stands in. */
+/** Keywords of references, which may lead to any part of their schema. */
 const REFERENCES = ['$id', '$ref', '$defs', '$dynamicRef']
 
-/** @returns a schema that judges these values as the whole one does, in the same words */
+/** @returns a schema that judges these values as the whole one does, with the same errors */
 export function prune (schema: JsonSchema, values: readonly unknown[]): JsonSchema {
   if (values.length === 0) return annotationsOf(schema)
   if (REFERENCES.some((word) => word in schema)) return schema
@@ -39,14 +39,14 @@ type Values = Readonly<Record<string, unknown>>
 function pruneEach (properties: Values, maps: readonly Values[]): Record<string, unknown> {
   return Object.fromEntries(Object.entries(properties).map(([key, schema]) => {
     if (!isMap(schema)) return [key, schema]
-    // a default is put in before it is judged
+    // a default is filled in before the check
     const values = maps.flatMap((map) =>
       Object.hasOwn(map, key) ? [map[key]] : 'default' in schema ? [schema.default] : [])
     return [key, prune(schema, values)]
   }))
 }
 
-/** The property that tells the branches apart stays as it is in each. */
+/** The property that tells the branches apart stays unchanged in each. */
 function pruneBranch (branch: JsonSchema, key: string, maps: readonly Values[]): JsonSchema {
   const { [key]: chosen, ...others } = branch.properties as Values
   return { ...branch, properties: { [key]: chosen, ...pruneEach(others, maps) } }

@@ -36,7 +36,7 @@ export function nearest (word: string, known: readonly string[]): string | undef
   return best
 }
 
-/** The hint for a word that is not among the known ones; undefined when there is nothing useful to say. */
+/** The hint for an unknown word; undefined when there is nothing useful to suggest. */
 export function suggest (word: string, known: readonly string[], most = 12): string | undefined {
   const near = nearest(word, known)
   if (near !== undefined) return `did you mean "${near}"?`

@@ -1,8 +1,8 @@
-// Notices that a file of the configuration has changed. Polls with fs.stat instead of listening to the system (inotify,
-// and so chokidar): a stat follows symlinks, so an editor's rename over the file, the swapped `..data` symlink of a
-// mounted ConfigMap, NFS and bind mounts (where no events come), a file that is not there yet, and a plain write are
-// one case instead of six. Ten files every 100 ms cost 0.6 % of a core (measured), and there is no dependency and no
-// watch limit of the kernel.
+// Notices changes of the configuration's files. Polls with fs.stat instead of listening to the system (inotify, and so
+// chokidar): a stat follows symlinks, so an editor's rename over the file, the swapped `..data` symlink of a mounted
+// ConfigMap, NFS and bind mounts (where no events come), a file that does not exist yet, and a plain write are one case
+// instead of six. Ten files every 100 ms cost 0.6 % of a core (measured), and there is no dependency and no watch limit
+// of the kernel.
 import { emitWarning } from 'node:process'
 import { type Stat, stamp } from './stamp.ts'
 
@@ -10,36 +10,36 @@ export interface WatchOptions {
   readonly interval_ms?: number
   /** stands in for fs.stat in tests */
   readonly stat?: (file: string) => Promise<Stat>
-  /** what a file was when it was read: a change between that and the first look at it counts */
+  /** stamp of a file when it was read: a change between that and the first poll counts */
   readonly known?: (file: string) => string | undefined
-  /** A file has changed, and it is not known yet whether it stands still. Must not throw. */
+  /** Called when a file has changed, and may still be changing. Must not throw. */
   readonly onStir?: () => void
 }
 
 export interface Watcher {
   close (): void
-  /** settles when every file was looked at once: from then on, no change is missed */
+  /** settles when every file was polled once: from then on, no change is missed */
   readonly ready: Promise<void>
 }
 
-/** What has changed is looked at again so soon: an editor's several writes are over by then. */
+/** Milliseconds until a changed file is polled again: an editor's several writes are over by then. */
 const STILL_MS = 50
 
 /**
  * Calls back once the files have changed and then stood still for STILL_MS. Never keeps the process alive.
- * @param files asked for at each look, since what is included may change
+ * @param files called at each poll, because included files may change
  * @param onChange must not throw
  */
 export function watchFiles (files: () => readonly string[], onChange: () => void, options: WatchOptions = {}): Watcher {
   const { interval_ms = 100, stat, known, onStir } = options
-  /** what the last callback, or the start, was about */
+  /** stamps at the last callback, or at the start */
   let settled = new Map<string, string>()
   let last = new Map<string, string>()
   let isClosed = false
   let timer: NodeJS.Timeout | undefined
   const { promise: ready, resolve: markReady } = Promise.withResolvers<void>()
 
-  /** @returns whether something has changed that may not be at rest yet */
+  /** @returns whether a file has changed that may still be changing */
   async function look (): Promise<boolean> {
     const paths = files()
     // one at a time: a mount that hangs must not take all threads of the pool

@@ -1,5 +1,5 @@
 // The thread that reads, parses and validates a configuration: 1,000 models block a thread for half a second, and a
-// user's plugin may block it for ever. Given one configuration by load.ts, then thrown away with all that it has
+// user's plugin may block it for ever. Gets one configuration from load.ts, and is discarded then with all that it has
 // loaded.
 import { once } from 'node:events'
 import { parentPort, workerData } from 'node:worker_threads'
@@ -15,10 +15,10 @@ const asked = once(parentPort!, 'message')
 await import(workerData as string).catch(() => {})
 const [input] = await asked as [WorkerInput]
 try {
-  // at once, so that the files are watched even when what they hold never comes to an end
+  // at once, so that the files are watched even when reading them never ends
   post(await readConfig(input, (path, stamp) => { post({ kind: 'file', path, stamp }) }))
 } catch (thrown) {
-  // nothing here should throw: then at least say what did
+  // no error is expected here: if there is one, it is reported
   const message = thrown instanceof Error ? thrown.stack ?? thrown.message : String(thrown)
   post({ kind: 'invalid',
     problems: [{ file: input.file, line: 1, column: 1, path: '', message: `could not be checked: ${message}` }] })

@@ -1,4 +1,4 @@
-// accounts: who pays, and what is credited at the start.
+// accounts: payers, and their opening balances.
 import { flag, id, list, map, nameOrId, type Of, usd } from './schema.ts'
 
 export const account = map('Who pays.', {

@@ -1,4 +1,4 @@
-// aliases: names of their own, for models that there are, all of one kind.
+// aliases: further names of existing models; all models of an alias are of one kind.
 import { findTree, type Path, printSpot } from '../yaml/position.ts'
 import { quote } from '../check/messages.ts'
 import { suggest } from '../check/suggest.ts'

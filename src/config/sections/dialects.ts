@@ -1,15 +1,15 @@
-// The dialects that upstreams speak: one table, with what a check of the configuration asks of each. How one is spoken
-// is in src/upstream/dialects, in the folder of its name.
+// The dialects of upstreams, as one table with the properties that checks of the configuration need. Their code is in
+// src/upstream/dialects, in the folder of the same name.
 import type { ModelKind } from './modalities.ts'
 
 interface DialectTraits {
-  /** what models that are asked in it give */
+  /** kind of the models that are called in it */
   readonly kind: ModelKind
-  /** what it puts behind an upstream's URL */
+  /** path that it appends to an upstream's URL */
   readonly ending: RegExp
   /** the field of an upstream with its options */
   readonly options?: string
-  /** `max_tokens: 0` means something in it: it only warms up a cache */
+  /** `max_tokens: 0` is valid in it: it only warms up a cache */
   readonly warmsUp?: true
 }
 
@@ -24,15 +24,15 @@ export type Dialect = keyof typeof table
 
 export const dialects: Readonly<Record<Dialect, DialectTraits>> = table
 export const dialectNames = Object.keys(table) as [Dialect, ...Dialect[]]
-/** where an upstream names none */
+/** the default */
 export const [standardDialect] = dialectNames
 
-/** Undefined: there is none of this name. */
+/** Undefined: no such dialect. */
 export function dialectNamed (name: unknown): DialectTraits | undefined {
   return typeof name === 'string' && Object.hasOwn(dialects, name) ? dialects[name as Dialect] : undefined
 }
 
-/** Those in which a kind can be asked for. */
+/** The dialects in which models of a kind can be called. */
 export function dialectsOf (kind: ModelKind): readonly Dialect[] {
   return dialectNames.filter((name) => dialects[name].kind === kind)
 }

@@ -1,14 +1,14 @@
-// The drivers of the store: one table, with what the rest of the program must know of each before it is opened. How one
-// keeps what it is given is in src/store, in the folder of its name.
+// The drivers of the store, as one table with the properties that are needed before one is opened. Their code is in
+// src/store, in the folder of the same name.
 
 interface DriverTraits {
   /** for the reference */
   readonly meaning: string
-  /** what it keeps outlives its process */
+  /** true: its data outlives the process */
   readonly isLasting: boolean
-  /** Several processes may have it open. What each charges waits in an outbox in a data folder of its own. */
+  /** true: several processes may have it open, each with an outbox for its charges in a data folder of its own */
   readonly isShared: boolean
-  /** It is a server, whose address stands in `url`, `cluster` or `sentinels`. */
+  /** true: it is a server, with its address in `url`, `cluster` or `sentinels` */
   readonly isServer?: true
 }
 
@@ -22,10 +22,10 @@ export type DriverName = keyof typeof table
 
 export const drivers: Readonly<Record<DriverName, DriverTraits>> = table
 export const driverNames = Object.keys(table) as [DriverName, ...DriverName[]]
-/** where `store:` names none */
+/** the default */
 export const [standardDriver] = driverNames
 
-/** Undefined: there is none of this name. */
+/** Undefined: no such driver. */
 export function driverNamed (name: unknown): DriverTraits | undefined {
   return typeof name === 'string' && Object.hasOwn(drivers, name) ? drivers[name as DriverName] : undefined
 }

@@ -1,11 +1,11 @@
-// What `serve:` can name, and where it is served if gateway.yaml says nothing else. Names only, for a configuration is
-// checked without the code that answers: that is in endpoints/index.ts, which has one for each name. A plugin that
-// translates a style of clients brings the name of one more.
+// The endpoints that `serve:` can name, with their default routes. Names only, because a configuration is checked
+// without their code, which is in endpoints/index.ts under the same names. A plugin that translates a style of clients
+// adds one.
 import type { PluginDescriptor, Role } from '../plugin-descriptor.ts'
 
-/** What the check of a route asks of an endpoint. */
+/** Properties of an endpoint that the check of a route needs. */
 export interface EndpointName {
-  /** what it is not served without, if no plugin of the pipeline provides it */
+  /** role without which it is not served; a plugin of the pipeline must provide it */
   readonly needs?: Role
 }
 
@@ -30,18 +30,18 @@ const names = {
   'video-content': {}
 } as const satisfies Readonly<Record<string, EndpointName>>
 
-/** @param plugins all that there are, named in gateway.yaml or not */
+/** @param plugins all plugins, named in gateway.yaml or not */
 export function endpointsWith (plugins: Iterable<PluginDescriptor>): Readonly<Record<string, EndpointName>> {
   return { ...names, ...Object.fromEntries(translated(plugins).map(({ serve }) => [serve, {}])) }
 }
 
-/** A route that is there without gateway.yaml. */
+/** A route that exists without gateway.yaml. */
 export interface ShippedRoute {
   readonly match: string
   readonly serve: string
 }
 
-/** Below the routes of the configuration. */
+/** After the routes of the configuration. */
 export function shippedRoutesWith (plugins: Iterable<PluginDescriptor>): readonly ShippedRoute[] {
   return [...shippedRoutes, ...translated(plugins)]
 }
@@ -50,7 +50,7 @@ function translated (plugins: Iterable<PluginDescriptor>): ShippedRoute[] {
   return [...plugins].flatMap(({ translates }) => translates === undefined ? [] : [translates.endpoint])
 }
 
-/** The paths of the spec. */
+/** The routes that exist without gateway.yaml, but for those of translators. */
 const shippedRoutes: readonly ShippedRoute[] = [
   { match: 'POST /v1/messages', serve: 'messages' },
   { match: 'POST /v1/messages/count_tokens', serve: 'count-tokens' },

@@ -1,5 +1,5 @@
-// What a schema cannot say: names that must exist, be unique and stand in order. Works on values that may not fit the
-// schema, so that all mistakes are found at once.
+// Rules beyond the schema: names that must exist, be unique and stand in order. They work on values that may not fit
+// the schema, so that all mistakes are found at once.
 import { findTree, formatPointer, problemAt } from '../yaml/position.ts'
 import type { Problem } from '../problem.ts'
 import type { Report, RuleInput } from './input.ts'
@@ -14,7 +14,7 @@ import { checkUpstreams } from './upstreams.ts'
 
 export interface Findings { readonly problems: Problem[], readonly warnings: Problem[] }
 
-/** @param now milliseconds since the epoch: a price must hold already, and an alias stand for something */
+/** @param now milliseconds since the epoch: a price must be in force, and an alias must have a model */
 export function applyRules (input: RuleInput, now: number): Findings {
   const problems: Problem[] = []
   const warnings: Problem[] = []

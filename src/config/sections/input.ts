@@ -1,4 +1,4 @@
-// What every rule is given, and how it looks into values that may not fit the schema.
+// The input of every rule, and reads of values that may not fit the schema.
 import type { PluginDescriptor, Report, Role } from '../plugin-descriptor.ts'
 import { findTree, isMap, type Path, printSpot, type Tree } from '../yaml/position.ts'
 import { quote, show } from '../check/messages.ts'
@@ -10,7 +10,7 @@ export interface RuleInput {
   readonly plugins: ReadonlyMap<string, PluginDescriptor>
 }
 
-/** Which plugin is to be added, for a sentence. */
+/** The plugin to be added, for a message. */
 export function providerOf (role: Role, { plugins }: RuleInput): string {
   return [...plugins.values()].find((plugin) => plugin.provides?.includes(role) === true)?.name ?? role
 }
@@ -30,7 +30,7 @@ export function at (value: unknown, ...path: string[]): unknown {
   return value
 }
 
-/** Texts only, and none whose ${...} gave nothing. */
+/** Texts only, without those whose ${...} gave no value. */
 export function text (value: unknown, tree: Tree, path: Path): string | undefined {
   const found = findTree(tree, path)
   return typeof value === 'string' && !(found.exact && found.tree.isBroken === true) ? value : undefined
@@ -39,7 +39,7 @@ export function text (value: unknown, tree: Tree, path: Path): string | undefine
 export interface Entry {
   readonly entry: string
   readonly here: Path
-  /** as a sentence may show it */
+  /** as a message may show it */
   readonly shown: string
 }
 
@@ -52,7 +52,7 @@ export function texts (list: unknown, tree: Tree, path: Path): Entry[] {
   })
 }
 
-/** @returns the items by what their `field` holds */
+/** @returns the items by the value of their `field` */
 export function checkUnique (
   list: readonly Item[],
   field: string,

@@ -1,4 +1,4 @@
-// models: what each of them names must exist, and what is sold must be possible.
+// models: names in them must exist, and sold variants must be possible.
 import { isMap, type Path } from '../yaml/position.ts'
 import { at, checkUnique, items, type Report, type RuleInput, text } from './input.ts'
 import { isSoldByTokens, kinds } from './modalities.ts'
@@ -79,12 +79,12 @@ const model = map('A model that clients can ask for.', {
 export const models = list('What can be asked for.', model, { default: [] })
 
 export type ModelConfig = Of<typeof model>
-/** What a model gives. */
+/** The kind of output of a model. */
 export type { ModelKind } from './modalities.ts'
 export type ChannelConfig = Of<typeof channel>
 export type ChannelName = keyof ModelConfig['channels']
 export type TargetConfig = ChannelConfig['targets'][number]
-/** What a client may choose of an image or video model, under the name that it has in a request. */
+/** A parameter of an image or video model, under its name in a request. */
 export type ParameterConfig = Of<typeof parameter>
 
 /** @param now milliseconds since the epoch */

@@ -1,4 +1,4 @@
-// routes: what they match, who answers, and which plugins stand between.
+// routes: their matches, their endpoints, and their plugins.
 import type { PluginDescriptor, Role } from '../plugin-descriptor.ts'
 import { findTree, type Path, printSpot } from '../yaml/position.ts'
 import { quote } from '../check/messages.ts'
@@ -32,7 +32,7 @@ const route = map('A method and path of the API.', {
 export const routes = list('Added before the shipped routes.', route, { default: [] })
 
 type Written = Of<typeof route>
-/** The shipped ones are written in code, without what is standard. */
+/** Shipped routes are written in code, without defaults. */
 export type RouteConfig = Omit<Written, 'maintenance'> & Partial<Pick<Written, 'maintenance'>>
 
 const METHODS = ['GET', 'HEAD', 'POST', 'PUT', 'PATCH', 'DELETE', 'OPTIONS']
@@ -97,16 +97,16 @@ export function checkRoutes (input: RuleInput, report: Report, warn: Report): vo
 
 type Pipeline = readonly { readonly plugin: PluginDescriptor }[]
 
-/** By one of the plugins that are named. */
+/** Whether one of the named plugins has a role. */
 function isProvided (role: Role, names: readonly string[], pipeline: Pipeline): boolean {
   return pipeline.some(({ plugin }) => names.includes(plugin.name) && plugin.provides?.includes(role) === true)
 }
 
-/** A shipped route without the plugin that it needs is not there, and who misses it should not have to find out why. */
+/** Warns of a shipped route that is missing because the pipeline lacks the plugin that it needs. */
 function checkShipped (input: RuleInput, pipeline: Pipeline, own: ReadonlyMap<string, Path>, warn: Report): void {
   const { value, plugins } = input
   const names = pipeline.map(({ plugin }) => plugin.name)
-  // what serves no model at all lacks more than a route
+  // a configuration without models or routing lacks more than a route
   if (!isProvided('routing', names, pipeline) || items(value.models, 'models').length === 0) return
   const endpoints = endpointsWith(plugins.values())
   for (const { match, serve } of shippedRoutesWith(plugins.values())) {
@@ -141,7 +141,7 @@ function checkMatch (
     if (!METHODS.includes(method)) report(path, `unknown method ${quote(method)}`, suggest(method, METHODS))
   }
   if (/[?#]/.test(plain)) report(path, 'the path must not hold a query: it is not looked at')
-  // such a path has two meanings, one here and one behind (lesson: escaping a prefix)
+  // such a path has two meanings, one here and one upstream
   else if (/\/\/|%2e|%2f|\/\.\.?(?:\/|$)/i.test(plain)) {
     report(path, 'the path must not hold "//", dot segments, %2e or %2f')
   } else if (plain.includes('*')) { report(path, '"*" can only be the last segment of a path', 'such as /v1/files/*') }
@@ -180,7 +180,7 @@ function checkRoutePipeline (
     if (names.indexOf(name) < index) report(here, `the plugin ${quote(name)} is in the list twice`)
     else if (position === -1) {
       const isShipped = input.plugins.has(name)
-      // it may be the name of one that could not be loaded
+      // it may be the name of a plugin that could not be loaded
       if (!isShipped && hasUnknown(input)) continue
       report(here,
         isShipped ? `the plugin ${name} is not in pipeline:` : `there is no plugin ${quote(name)} in pipeline:`,
@@ -197,9 +197,9 @@ function checkRoutePipeline (
   for (const { plugin } of chosen) {
     for (const { name } of plugin.reads ?? []) {
       const writer = pipeline.find((other) => other.plugin.writes?.some((fact) => fact.name === name) === true)?.plugin
-      // absent from the whole pipeline: said there already
+      // absent from the whole pipeline: reported there
       if (written.has(name) || writer === undefined) continue
-      // a forward route has no body and no model, so what is made of them is absent by nature
+      // a forward route has neither body nor model, nor facts made of them
       if (isForward && writer.reads?.some((fact) => CORE_FACTS.includes(fact.name)) === true) continue
       report([...path, 'pipeline', names.indexOf(plugin.name)],
         `${plugin.name} reads ${name}, which no plugin of this route writes`, `add ${writer.name}`)

@@ -1,10 +1,10 @@
-// What follows each other with "from" must do so in time, and the first must hold already: prices, and the models of an
-// alias.
+// Checks of values that follow each other with "from", prices and the models of an alias: they must be in order of
+// time, and the first must hold already.
 import { FROM, parseFrom } from '../../base/schedule.ts'
 import { findTree, isMap, type Path, printSpot } from '../yaml/position.ts'
 import { at, type Report, type RuleInput, text } from './input.ts'
 
-/** Of what begins by itself, without a reload. */
+/** A value with a beginning of its own, without a reload. */
 export function instant (description: string) {
   return {
     description, type: 'string', pattern: FROM.source,
@@ -12,19 +12,19 @@ export function instant (description: string) {
   } as const
 }
 
-/** For the sentences. */
+/** Words for the messages. */
 export interface StageWords {
   /** such as "price" */
   readonly one: string
   readonly many: string
-  /** what comes of it when none holds yet */
+  /** the consequence when none holds yet */
   readonly without: string
-  /** how an item is written that begins one day */
+  /** an example of an item with a beginning */
   readonly dated: (item: unknown) => string
 }
 
 /**
- * @param list items that fit no form may be in it: the schema has told of them
+ * @param list may have items of a wrong form: the schema reports them
  * @param now milliseconds since the epoch
  */
 export function checkStages (

@@ -1,6 +1,6 @@
-// The words in which the sections write their schemas: plain JSON Schema when the gateway runs, and to TypeScript the
-// type of what a value has become once it was checked, converted and filled with defaults. Only types are imported of
-// TypeBox: its code, which would make the same objects, costs every reload 0.2 s of CPU (measured).
+// Builders of the sections' schemas: at run time plain JSON Schema, and for TypeScript the type of a value that was
+// checked, converted and filled with defaults. Only types are imported of TypeBox: its code, which would make the same
+// objects, costs every reload 0.2 s of CPU (measured).
 import type { Static, TArray, TObject, TOptional, TRecord, TUnsafe } from 'typebox'
 import type { Usd } from '../../money/nanos.ts'
 
@@ -10,7 +10,7 @@ export type Bytes = number
 const PRICE_DECIMALS = 12                    // money/nanos.ts parsePrice
 const AMOUNT_DECIMALS = 9                    // a nano-dollar
 
-/** The type of the values that a schema lets through. They are frozen. */
+/** The type of the values that pass a schema. They are frozen. */
 export type Of<Schema extends object> = Frozen<Static<Schema>>
 
 type Frozen<T> = T extends readonly (infer Item)[] ? readonly Frozen<Item>[]
@@ -19,7 +19,7 @@ type Frozen<T> = T extends readonly (infer Item)[] ? readonly Frozen<Item>[]
 type Properties = Readonly<Record<string, object>>
 
 interface MapOptions {
-  /** Names of properties that must be written. */
+  /** Names of required properties. */
   readonly required?: readonly string[]
   readonly default?: object
   readonly minProperties?: number
@@ -27,7 +27,7 @@ interface MapOptions {
 
 type RequiredOf<Options> = Options extends { readonly required: readonly (infer Name)[] } ? Name : never
 
-/** What has a default, or must be written, is always there. */
+/** Properties with a default, and required ones, are always present. */
 type MapOf<P extends Properties, Options> = TObject<{
   -readonly [Key in keyof P]: P[Key] extends { readonly default: unknown } ? P[Key]
     : Key extends RequiredOf<Options> ? P[Key] : TOptional<P[Key]>
@@ -57,7 +57,7 @@ export function list<const Item extends object, const Options extends object = {
 
 type Typed<T, Standard> = TUnsafe<T> & (Standard extends undefined ? unknown : { readonly default: Standard })
 
-/** A schema of which the type can't be read: words of our own (check/keywords.ts), and branches. */
+/** A schema whose type can't be inferred: keywords of the gateway's own (check/keywords.ts), and branches. */
 export function typed<T, Standard = undefined> (schema: object, standard?: Standard): Typed<T, Standard> {
   return { ...schema, ...(standard !== undefined && { default: standard }) } as Typed<T, Standard>
 }
@@ -78,7 +78,7 @@ export function duration (description: string, standard: string, limits: true | 
   return typed<Milliseconds, string>({ description, duration: limits }, standard)
 }
 
-/** @param standard undefined: it may be left out, and is absent then */
+/** @param standard undefined: it is optional, and absent then */
 export function size<Standard extends string | undefined> (description: string, standard: Standard, limits: Limits) {
   return typed<Bytes, Standard>({ description, size: limits }, standard)
 }
@@ -93,7 +93,7 @@ export function price (description: string) {
   return typed<Usd>({ description, usd: PRICE_DECIMALS })
 }
 
-/** A text, or a number as it stands in the file. */
+/** A text, or a number as written in the file. */
 export function word (description: string) {
   return typed<string>({ description, word: true })
 }
@@ -105,7 +105,7 @@ export function id (description: string) {
   } as const
 }
 
-/** For people; where it is left out, normalize() writes the id. */
+/** A name for people; where it is missing, normalize() fills in the id. */
 export function nameOrId (description: string) {
   return { description, type: 'string', minLength: 1 } as unknown as Typed<string, string>
 }

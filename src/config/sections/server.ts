@@ -1,4 +1,4 @@
-// server: addresses to listen on, networks to believe, and sizes that must fit each other.
+// server: addresses to listen on, trusted networks, and sizes that must fit each other.
 import { isIP } from 'node:net'
 import { quote } from '../check/messages.ts'
 import { at, type Report, type RuleInput, text } from './input.ts'

@@ -1,4 +1,4 @@
-// store: with Redis there is one way to it, which can be read, and without Redis none.
+// store: one valid address with Redis, none without it.
 import { findTree } from '../yaml/position.ts'
 import { at, type Report, type RuleInput, text, texts } from './input.ts'
 import { driverNamed, driverNames, drivers, standardDriver } from './drivers.ts'
@@ -75,14 +75,14 @@ export const store = map('Where balances, holds and the ledger live. A change ne
 }, { default: {} })
 
 export type StoreConfig = Of<typeof store>
-/** What becomes of requests while Redis is away, for each thing that is asked of it. */
+/** The policy for requests while Redis is away, for each kind of decision. */
 export type OutageConfig = StoreConfig['on_outage']
 
-/** Of what has another one, the schema speaks. */
+/** A URL of Redis. One with another scheme is reported by the schema. */
 const SCHEME = /^rediss?:\/\/[^\s?#]+$/
 const WAYS = ['url', 'cluster', 'sentinels'] as const
 
-/** What `degrade` was called in 0.1, by what it is said of: still read (yaml/normalize.ts). */
+/** Values of `degrade` in 0.1, by setting: still accepted (yaml/normalize.ts). */
 export const FORMER_OUTAGE: Readonly<Record<string, readonly string[]>> = {
   auth: ['cached'], limits: ['local', 'allow'], money: ['leased']
 }
@@ -132,7 +132,7 @@ export function checkStore ({ value, tree }: RuleInput, report: Report, warn: Re
   }
 }
 
-/** Characters of a password that are not written as %XX end the part of the URL that they stand in. */
+/** Characters of a password that end a part of the URL unless they are written as %XX. */
 function isReadable (entry: string): boolean {
   try {
     const { hostname, username, password, pathname } = new URL(entry)

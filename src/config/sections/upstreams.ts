@@ -8,7 +8,7 @@ import { at, checkUnique, type Item, items, type Report, type RuleInput, text } 
 import { dialectNamed, dialectNames, dialects, standardDialect } from './dialects.ts'
 import { choice, duration, flag, id, list, maintenance, map, type Of, record } from './schema.ts'
 
-/** What is translated, and `n`: all answers would be paid for, and one read. */
+/** Fields that are translated, and `n`: all answers would be paid for, and one read. */
 const OWN_FIELDS = [
   'model', 'messages', 'max_tokens', 'max_completion_tokens', 'temperature', 'top_p', 'stop', 'tools', 'tool_choice',
   'parallel_tool_calls', 'reasoning_effort', 'response_format', 'user', 'stream', 'stream_options', 'n'
@@ -172,8 +172,8 @@ export type TlsConfig = NonNullable<UpstreamConfig['tls']>
 export type ChatConfig = NonNullable<UpstreamConfig['chat']>
 
 /**
- * Belong to one connection, are counted by the client, or say what the gateway itself understands: an upstream's
- * headers cannot set them (RFC 9110 7.6.1).
+ * Headers that an upstream's `headers` can't set: they belong to one connection, are computed by the client, or state
+ * what the gateway itself understands (RFC 9110 7.6.1).
  */
 const OWN_HEADERS = ['accept-encoding', 'connection', 'content-length', 'expect', 'host', 'keep-alive',
   'proxy-connection', 'te', 'trailer', 'transfer-encoding', 'upgrade']
@@ -209,7 +209,7 @@ export function checkUpstreams (input: RuleInput, report: Report, warn: Report):
   }
 }
 
-/** Options of a dialect that it does not speak. */
+/** Reports options of a dialect that the upstream does not speak. */
 function checkOptions (upstream: unknown, path: Path, report: Report): void {
   for (const dialect of dialectNames) {
     const { options } = dialects[dialect]
@@ -218,13 +218,13 @@ function checkOptions (upstream: unknown, path: Path, report: Report): void {
   }
 }
 
-/** The address of one request, as vendors' pages show it, in the place of the API's. */
+/** Reports the URL of one request, as vendors' pages show it, in the place of the API's. */
 function warnOfWhole (url: string | undefined, dialect: string, path: Path, warn: Report): void {
   const ending = url === undefined ? undefined : dialectNamed(dialect)?.ending.exec(url)?.[0]
   if (ending !== undefined) warn(path, `ends with ${quote(ending)}, which the gateway adds itself`, 'leave it out')
 }
 
-/** A header that all credentials have but one, and the upstream does not: it was forgotten, or spelled otherwise. */
+/** Reports a header that all credentials but one have, and the upstream does not: it was forgotten, or misspelt. */
 function warnOfForgotten (credentials: readonly Item[], common: unknown, warn: Report): void {
   if (credentials.length < 2) return
   const names = credentials.map(({ item }) => namesIn(item.headers))
@@ -258,7 +258,7 @@ function checkHeaders (headers: unknown, path: Path, report: Report): void {
   }
 }
 
-/** Never names what it read: it may be a private key in the wrong place. */
+/** Never quotes the content: it may be a private key in the wrong place. */
 function checkTls (tls: unknown, url: string | undefined, path: Path, tree: RuleInput['tree'], report: Report): void {
   if (!isMap(tls)) return
   if (url !== undefined && !url.startsWith('https:')) {
@@ -266,7 +266,7 @@ function checkTls (tls: unknown, url: string | undefined, path: Path, tree: Rule
   }
   const [ca, cert, key] = (['ca', 'cert', 'key'] as const).map((field) => {
     const pem = text(tls[field], tree, [...path, field])
-    return pem?.includes('-----BEGIN ') === true ? pem : undefined         // what is no PEM at all the schema refuses
+    return pem?.includes('-----BEGIN ') === true ? pem : undefined         // the schema refuses what is no PEM at all
   })
   if (ca !== undefined && !isCertificate(ca)) report([...path, 'ca'], 'holds no certificate that can be read')
   if ((tls.cert === undefined) !== (tls.key === undefined)) {

@@ -1,4 +1,4 @@
-// videos: how tasks are watched that upstreams work on.
+// videos: how tasks at upstreams are polled.
 import { duration, map, type Of } from './schema.ts'
 
 export const videos = map('How video tasks are watched that upstreams work on.', {

@@ -1,5 +1,5 @@
-// Turns the nodes of one YAML file into a plain value with a place for every part of it: aliases, merge keys and ${...}
-// resolved.
+// Turns the nodes of one YAML file into a plain value with a position for every part of it: aliases, merge keys and
+// ${...} resolved.
 import { type Alias, isAlias, isMap as isYamlMap, isScalar, isSeq, type Node, type ParsedNode, type Scalar,
   visit } from 'yaml'
 import type { Findings } from './findings.ts'
@@ -7,11 +7,11 @@ import { type Env, interpolate, resolveCore } from './interpolate.ts'
 import { formatPointer, isMap, type Part, type Path, type Spot, type TextFile } from './position.ts'
 import type { textReader } from './read-text.ts'
 
-/** A laughing billion of aliases is refused; a thousand models that share a price by alias are not. */
+/** Most nodes made by aliases: a "billion laughs" is refused, a thousand models that share a price by alias are not. */
 const MAX_ALIASED_NODES = 100_000
 const MAX_DEPTH = 64
 
-/** What a file is read with. */
+/** The tools of the conversion. */
 export interface Means {
   readonly env: Env
   readonly readText: ReturnType<typeof textReader>
@@ -22,7 +22,7 @@ export function convert (file: TextFile, contents: ParsedNode, means: Means): Pa
   return new Conversion(file, resolveAliases(file, contents, means.findings), means).walk(contents, [], false)
 }
 
-/** In the order of the document, since an anchor may be set again. */
+/** Resolved in the order of the document, because an anchor may be set again. */
 function resolveAliases (file: TextFile, contents: ParsedNode, findings: Findings): ReadonlyMap<Alias, Node> {
   const anchors = new Map<string, Node>()
   const targets = new Map<Alias, Node>()

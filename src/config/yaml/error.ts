@@ -1,4 +1,4 @@
-// Says in plain words what the YAML parser found. No excerpt of the file: it may hold a secret.
+// Turns errors of the YAML parser into plain words. No excerpt of the file: it may hold a secret.
 import type { YAMLError } from 'yaml'
 
 const sentences: Readonly<Record<YAMLError['code'], string>> = {
@@ -36,7 +36,7 @@ const hints: Partial<Readonly<Record<YAMLError['code'], string>>> = {
   NON_STRING_KEY: 'a list has one "- item" per line, or stands in [ ]'
 }
 
-/** Errors that leave the rest of the file readable. */
+/** Whether an error leaves the rest of the file readable. */
 export function isHarmless (error: YAMLError): boolean {
   return error.code === 'DUPLICATE_KEY' || error.code === 'TAG_RESOLVE_FAILED'
 }
@@ -46,7 +46,10 @@ const SHAKING: readonly YAMLError['code'][] = ['TAB_AS_INDENT', 'BAD_INDENT', 'M
 const SHAKEN: readonly YAMLError['code'][] = ['BAD_INDENT', 'MISSING_CHAR', 'MULTILINE_IMPLICIT_KEY',
   'UNEXPECTED_TOKEN', 'BLOCK_AS_IMPLICIT_KEY', 'BLOCK_IN_FLOW', 'NON_STRING_KEY']
 
-/** One line that is out of place makes the parser misread all below it: ten errors for one mistake. */
+/**
+ * Whether an error follows from an earlier one: a line out of place makes the parser misread all below it, ten errors
+ * for one mistake.
+ */
 export function isConsequence (error: YAMLError, earlier: readonly YAMLError[]): boolean {
   return SHAKEN.includes(error.code) && earlier.some(({ code }) => SHAKING.includes(code))
 }
@@ -74,7 +77,7 @@ export function explainYaml (error: YAMLError, text: string): { readonly message
   }
   const bracket = openBracket(error)
   if (bracket !== undefined) return { message: `this ${bracket} is not closed, or what is in it is not indented` }
-  // the "key: value" that the parser found is not on this line, but on the one below, which it took for more of this
+  // the "key: value" that the parser found is not on this line, but on the next one, which it took for more of this
   // text
   const rest = text.slice(error.pos[0]).split('\n', 1)[0]!
   if (error.code === 'BLOCK_AS_IMPLICIT_KEY' && !/:(?:\s|$)/.test(rest)) {

@@ -6,11 +6,11 @@ export type Env = Readonly<Record<string, string | undefined>>
 
 export interface Interpolated {
   readonly text: string
-  /** the whole scalar was one ${...}: a plain one is read again by the rules of YAML */
+  /** the whole scalar was one ${...}: its value is read again by the rules of YAML */
   readonly whole: boolean
-  /** the ${...} in it, for sentences that may not show the value */
+  /** the ${...} in it, for messages that may not show the value */
   readonly origin: string
-  /** came out of a secret file */
+  /** from a secret file */
   readonly isSecret: boolean
   readonly problems: readonly { readonly message: string, readonly hint?: string }[]
 }
@@ -46,7 +46,7 @@ export function interpolate (raw: string, yamlPath: string, env: Env, readText: 
     }
     origins.push(`\${${name[1]!}}`)
     const value = env[name[1]!]
-    // as in a shell, ":-" also stands in for an empty value
+    // as in a shell, ":-" also replaces an empty value
     if (name[2] !== undefined) return value === undefined || value === '' ? name[2] : value
     if (value !== undefined) return value
     problems.push({ message: `the environment variable ${name[1]!} is not set`,
@@ -56,7 +56,7 @@ export function interpolate (raw: string, yamlPath: string, env: Env, readText: 
   return { text, whole: /^\$\{[^}]*\}$/.test(raw), origin: origins.join(' '), isSecret, problems }
 }
 
-/** Reads a plain scalar by the core schema of YAML 1.2 (10.3.2), but for the empty text, which stays a text. */
+/** Reads a plain scalar by the core schema of YAML 1.2 (10.3.2), except for the empty text, which stays a text. */
 export function resolveCore (text: string): unknown {
   if (/^(?:~|null|Null|NULL)$/.test(text)) return null
   if (/^(?:true|True|TRUE)$/.test(text)) return true

@@ -1,4 +1,4 @@
-// Merges what an included file says into what includes it.
+// Merges an included file into the file that includes it.
 import type { Findings } from './findings.ts'
 import { formatPointer, isMap, type Part, type Path, printSpot } from './position.ts'
 

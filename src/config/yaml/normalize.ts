@@ -1,4 +1,4 @@
-// Brings what was written into the one spelling that the schema describes; every value keeps its place.
+// Brings the configuration into the one form that the schema describes; every value keeps its position.
 import { dirname, isAbsolute, resolve } from 'node:path'
 import { formatPointer, isMap, type Part, problemAt, type Tree } from './position.ts'
 import type { Problem } from '../problem.ts'
@@ -14,7 +14,7 @@ export interface OwnPlugin {
 
 export interface Normalized {
   readonly problems: readonly Problem[]
-  /** JSON pointers of what was reported here, and needs no second sentence from the schema */
+  /** JSON pointers of mistakes that are reported here, and not by the schema again */
   readonly reported: ReadonlySet<string>
   readonly ownPlugins: readonly OwnPlugin[]
 }
@@ -30,7 +30,7 @@ export function normalize (part: Part): Normalized {
   const ownPlugins: OwnPlugin[] = []
   const root = part.value as Record<string, unknown>
 
-  // "models:" with everything below it commented out is a list of nothing
+  // "models:" with everything below it commented out is an empty list
   for (const [name, value] of Object.entries(root)) {
     if (value !== null) continue
     delete root[name]
@@ -64,7 +64,7 @@ export function normalize (part: Part): Normalized {
   return { problems, reported, ownPlugins }
 }
 
-/** The tree keeps the word that was written, for the check. */
+/** Renames the old values; the tree keeps the written word, for the check. */
 function renameOutage (store: unknown): void {
   const outage = isMap(store) ? store.on_outage : undefined
   if (!isMap(outage)) return

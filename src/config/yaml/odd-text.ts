@@ -1,9 +1,8 @@
-// What the YAML parser can't see, because it is no mistake of its grammar, or one that it stumbles over much later:
-// quotes that are never closed, curly quotes, and spaces that are none. Looks at the tokens of the text, so quoted
-// texts, comments and blocks are left alone.
+// Finds what the YAML parser misses, or stumbles over much later: quotes that are never closed, curly quotes, and
+// spaces that are none. Reads the tokens of the text, so quoted texts, comments and blocks are left alone.
 import { Lexer } from 'yaml'
 
-/** What stands somewhere and is surely not meant. */
+/** A valid text that is hardly meant, and its position. */
 export interface Oddity {
   readonly offset: number
   readonly message: string
@@ -18,7 +17,7 @@ interface Token {
 
 const CURLY = /^[“”„‟‘’‚‛«»]/
 const SPACE = '[\\u00a0\\u1680\\u2000-\\u200b\\u202f\\u205f\\u2060\\u3000\\ufeff]'
-/** Where a space separates: at the ends of a text, where a line of it begins, and beside what separates. */
+/** Positions of spaces that separate: at the ends of a text, at the beginning of its lines, and beside separators. */
 const ODD_SPACE = new RegExp(`(?:^|\\n[ \\t]*|[-:?,[\\]{}] ?)(${SPACE})|(${SPACE})(?=$|\\n|:)`, 'd')
 const MAY_BE_ODD = new RegExp(`[“”„‟‘’‚‛«»]|${SPACE}`)
 
@@ -26,7 +25,7 @@ const MAY_BE_ODD = new RegExp(`[“”„‟‘’‚‛«»]|${SPACE}`)
 const MARKS = ['\u0002', '\u0018', '\u001f']
 const SCALAR = '\u001f'
 
-/** Curly quotes that begin a text or a key, and odd spaces where plain ones belong. */
+/** Finds curly quotes that begin a text or a key, and odd spaces in the place of plain ones. */
 export function oddities (text: string): readonly Oddity[] {
   if (!MAY_BE_ODD.test(text)) return []
   const found: Oddity[] = []
@@ -51,9 +50,9 @@ export function oddities (text: string): readonly Oddity[] {
 }
 
 /**
- * A quote that is never closed, in a text that is no YAML: its text runs on to the end of its block, or to where the
- * next one begins, behind which stands what should be in quotes.
- * @returns where it is, and where the quote is that ends its text by accident
+ * Finds a quote that is never closed, in a text that is no YAML: the quoted text runs on to the end of its block, or to
+ * the beginning of the next one, behind which stands what should be in quotes.
+ * @returns offset of the quote, and of the quote that ends its text by accident
  */
 export function openQuote (text: string): { readonly offset: number, readonly end?: number } | undefined {
   const all = [...tokens(text)]

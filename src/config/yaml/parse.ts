@@ -1,16 +1,16 @@
-// Parses the YAML of one file, and says what is wrong with it: each mistake once, where the reader has made it.
+// Parses the YAML of one file, and reports its mistakes: each once, where the author has made it.
 import { type Document, isScalar, type ParsedNode, parseDocument, type Scalar, visit, type YAMLError } from 'yaml'
 import { explainYaml, isConsequence, isHarmless, isRepeat, openBracket } from './error.ts'
 import type { Findings } from './findings.ts'
 import { oddities, openQuote } from './odd-text.ts'
 import { locate, printSpot, problemAt, type TextFile } from './position.ts'
 
-/** Of a key that was set before in its map. */
+/** A key that was set before in its map. */
 interface Repeat {
   readonly offset: number
-  /** of the one before */
+  /** position of the earlier one */
   readonly first: number
-  /** keys behind it that were set before, too */
+  /** further keys behind it that were set before, too */
   more: number
 }
 
@@ -35,7 +35,7 @@ export function parse (
   const quote = errors.every(isHarmless) ? undefined : openQuote(text)
   const repeats = errors.some(isRepeat) ? repeatedKeys(document.contents) : undefined
   reportErrors(errors.filter((error) => {
-    // all that follows is inside the quote; repeated keys are told together
+    // all that follows is inside the quote; repeated keys are reported together
     const isInside = quote !== undefined && error.pos[0] >= quote.offset
     return !isInside && !isConsequence(error, errors.slice(0, errors.indexOf(error))) &&
       !(isRepeat(error) && repeats !== undefined)
@@ -81,7 +81,7 @@ function reportRepeat ({ offset, first, more }: Repeat, file: TextFile, findings
     'was a block pasted twice? remove one of the two')
 }
 
-/** Keys that stand twice in a map; those that follow each other both times are one. */
+/** Repeated keys of maps; adjacent repetitions are reported as one. */
 function repeatedKeys (contents: ParsedNode | null): readonly Repeat[] {
   const found: Repeat[] = []
   visit(contents, {
@@ -106,7 +106,7 @@ function repeatedKeys (contents: ParsedNode | null): readonly Repeat[] {
   return found
 }
 
-/** The parser reports an open bracket where the text goes on; the reader wants to know where it begins. */
+/** The beginning of an open bracket: the parser reports where the text goes on. */
 function lastOpen (
   contents: ParsedNode | null,
   text: string,

@@ -1,4 +1,4 @@
-// Where each value of the configuration stands: a tree beside the plain value, so that a path leads to
+// The position of each value of the configuration: a tree beside the plain value, so that a path leads to
 // file:line:column.
 import type { LineCounter } from 'yaml'
 import type { Problem } from '../problem.ts'
@@ -17,15 +17,15 @@ export interface Spot {
 }
 
 export interface Tree {
-  /** of the value */
+  /** position of the value */
   at: Spot
-  /** of its key, when it stands in a map */
+  /** position of its key, in a map */
   key?: Spot
-  /** of a scalar: what was written, or what ${...} gave; never through a float */
+  /** of a scalar: the text as written, or as ${...} gave it; never through a float */
   text?: string
-  /** of a scalar: the ${...} that gave it, which is safe to print where the value may not be */
+  /** of a scalar: the ${...} that gave it, which may be printed where the value may not */
   origin?: string
-  /** its ${...} gave nothing: reported once, where it stands, and no further */
+  /** its ${...} gave no value: reported once, where it stands */
   isBroken?: boolean
   /** of a map by key, of a list by index */
   children?: Map<string, Tree>
@@ -42,7 +42,7 @@ export function isMap (value: unknown): value is Record<string, unknown> {
   return typeof value === 'object' && value !== null && !Array.isArray(value)
 }
 
-/** The subtree at the path, or the nearest one above it that was written (defaults stand nowhere). */
+/** The subtree at the path, or the nearest one above it that was written (defaults have no position). */
 export function findTree (tree: Tree, path: Path): { readonly tree: Tree, readonly exact: boolean } {
   for (const step of path) {
     const child = tree.children?.get(String(step))
@@ -68,7 +68,7 @@ export function locate (spot: Spot): { readonly file: string, readonly line: num
   return { file: spot.file.name, line: Math.max(1, line), column: Math.max(1, col) }
 }
 
-/** "gateway.yaml:3:5", for a second place in a sentence. */
+/** "gateway.yaml:3:5", for a second position in a message. */
 export function printSpot (spot: Spot): string {
   const { file, line, column } = locate(spot)
   return `${file}:${line}:${column}`

@@ -1,4 +1,4 @@
-// Reads a small text file and says in plain words why it cannot. Notes every file that it was asked for: they are
+// Reads a small text file, or says in plain words why it can't. Notes every file that it was asked for: they are
 // watched.
 import { readFileSync, statSync } from 'node:fs'
 import { stampSync } from '../load/stamp.ts'
@@ -9,7 +9,7 @@ export type ReadResult = { readonly kind: 'text', readonly text: string } | { re
   readonly message: string }
 export type ReadText = (path: string) => ReadResult
 
-/** @param note told of each file before it is read, also of one that is not there, with its stamp of that moment */
+/** @param note called with each file before it is read, also with a missing one, and its stamp of that moment */
 export function textReader (note: (path: string, stamp: string) => void): ReadText {
   const seen = new Map<string, ReadResult>()
   return (path) => {

@@ -1,5 +1,5 @@
-// Reads gateway.yaml and what it includes into one plain value with a place for every part of it. Knows YAML, not the
-// schema.
+// Reads gateway.yaml and its included files into one plain value with a position for every part of it. Knows YAML, not
+// the schema.
 import { basename, dirname, isAbsolute, join, resolve } from 'node:path'
 import { isMap as isYamlMap, isScalar, LineCounter } from 'yaml'
 import { convert, type Means } from './convert.ts'
@@ -15,19 +15,19 @@ export interface Source extends Part {
   /** the main file */
   readonly file: TextFile
   readonly problems: Problem[]
-  /** what is surely not meant, and may be all the same: of what stands on their lines, these are the cause */
+  /** parts that are valid and hardly meant: the causes of problems on their lines */
   readonly oddities: readonly Problem[]
-  /** false: parts of it could not be read, so that looking for more mistakes would only invent some */
+  /** false: parts could not be read, so that a search for more mistakes would invent some */
   readonly isWhole: boolean
-  /** paths (JSON pointers) of values that came out of secret files */
+  /** JSON pointers of values from secret files */
   readonly secrets: ReadonlySet<string>
-  /** texts that came out of secret files: never to be printed */
+  /** texts from secret files: never to be printed */
   readonly secretTexts: readonly string[]
 }
 
 /**
  * @param name the path of the main file, as the operator wrote it
- * @param note told of every file that was asked for
+ * @param note called with every file that was asked for
  */
 export function readSource (name: string, env: Env, note: (path: string, stamp: string) => void): Source {
   const reading = new Reading({ env, readText: textReader(note), findings: new Findings() })
@@ -48,13 +48,13 @@ interface Opened {
   readonly file: TextFile
   /** undefined: it can't be read */
   readonly text: string | undefined
-  /** why */
+  /** the reason */
   readonly message: string
 }
 
 class Reading {
   readonly #means: Means
-  /** by absolute path: where each begins */
+  /** by absolute path: the position of each file's beginning */
   readonly #files = new Map<string, Spot>()
 
   constructor (means: Means) {
@@ -69,7 +69,7 @@ class Reading {
     return read.kind === 'text' ? { file, text: read.text, message: '' } : { file, text: undefined, message: read.message }
   }
 
-  /** One file, with what it includes merged in. */
+  /** Reads one file, with its included files merged in. */
   read (file: TextFile, text: string): Part {
     const start: Spot = { file, offset: 0 }
     const empty: Part = { value: {}, tree: { at: start } }
@@ -78,7 +78,7 @@ class Reading {
     if (document === undefined) return empty
     const { contents } = document
     if (contents === null || (isScalar(contents) && contents.value === null)) {
-      // also what a writer that truncates first looks like for a moment: it must not be taken for "nothing configured"
+      // a writer that truncates first leaves an empty file for a moment: it must not count as "nothing configured"
       this.findings.fail(start, '', 'the file is empty')
       return empty
     }

@@ -1,4 +1,4 @@
-// How a dialect says that a whole answer, whatever its status, is an error of the upstream.
+// Thrown by a dialect when a whole answer, whatever its status, is an error of the upstream.
 
 export class ErrorReply extends Error {
   readonly body: unknown

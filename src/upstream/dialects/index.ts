@@ -1,10 +1,10 @@
-// The dialects that upstreams speak: each is the folder of its name, whose index.ts exports it as `dialect`. Their
-// table is in config/sections/dialects.ts: a configuration is checked without this code.
+// The dialects of upstreams: each is the folder of its name, whose index.ts exports it as `dialect`. Their table is in
+// config/sections/dialects.ts, because a configuration is checked without this code.
 import { type Dialect, dialectNames } from '../../config/sections/dialects.ts'
 import type { Upstream } from '../../core/upstream.ts'
 import type { DialectModule } from './dialect.ts'
 
-/** as this file's: .ts, or .js in the package */
+/** as of this file: .ts, or .js in the package */
 const extension = import.meta.url.slice(import.meta.url.lastIndexOf('.'))
 
 async function load (name: Dialect): Promise<[Dialect, DialectModule]> {

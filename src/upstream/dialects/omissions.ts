@@ -1,4 +1,4 @@
-// What the gateway says in the place of a vendor that leaves it out, in messages style.
+// Defaults for parts that a vendor leaves out of an answer, in messages style.
 import type { Exchange } from '../../core/exchange.ts'
 import { Model } from '../../core/facts.ts'
 import type { Json } from '../../base/json.ts'
@@ -6,12 +6,12 @@ import { estimateInput } from '../../tokens/bound.ts'
 import { guessed } from '../../money/usage.ts'
 import { writtenIn } from '../../protocols/messages.ts'
 
-/** The 24 characters of the request id, as in all ids of answers that we make. */
+/** Made of the request id's 24 characters, as all ids in answers of the gateway's own. */
 export function messageId ({ id }: Exchange): string {
   return `msg_${id.slice(id.indexOf('_') + 1)}`
 }
 
-/** Of a vendor that has not reported any, or not yet. @param characters that were produced */
+/** Estimated usage, for a vendor that has not reported any, or not yet. @param characters of output so far */
 export function guessUsage (exchange: Exchange, characters: number): Json {
   return { input_tokens: guessInput(exchange), output_tokens: guessOutput(characters), [guessed]: true }
 }
@@ -20,12 +20,12 @@ export function guessInput (exchange: Exchange): number {
   return estimateInput(exchange.request.body, exchange.get(Model).context)
 }
 
-/** @param characters that were produced */
+/** @param characters of output so far */
 export function guessOutput (characters: number): number {
   return Math.ceil(characters / 4)
 }
 
-/** Of a whole answer. */
+/** Characters of a whole answer. */
 export function charactersOf (content: readonly unknown[]): number {
   return content.reduce<number>((sum, block) => sum + writtenIn(block).length, 0)
 }
