@@ -77,6 +77,28 @@ void t.test('an acknowledgement is written soon, though nothing is appended', as
   t.equal((await open(t, copied(t, folder))).size, 0)
 })
 
+void t.test('what was appended is on the disk soon, though nothing follows', async (t) => {
+  const outbox = await open(t, folderFor(t))
+  const handle = await openFile(import.meta.filename)
+  const prototype = Object.getPrototypeOf(handle) as FileHandle
+  await handle.close()
+  const synced = t.capture(prototype, 'datasync', prototype.datasync)
+  await outbox.append('a')
+  await until(() => synced().length === 1)
+  await outbox.append('b')
+  await until(() => synced().length === 1)
+  t.equal(outbox.size, 2)
+})
+
+void t.test('one that is closed keeps no process alive', async (t) => {
+  const timers = (): number => process.getActiveResourcesInfo().filter((kind) => kind === 'Timeout').length
+  const before = timers()
+  const outbox = await open(t, folderFor(t))
+  outbox.acknowledge(await outbox.append('a'))
+  await outbox.close()
+  t.equal(timers(), before)
+})
+
 void t.test('who reads sees what was there when he began, and others append and acknowledge meanwhile', async (t) => {
   const outbox = await open(t, folderFor(t), { file_bytes: 100 })
   for (const text of 'abcdef') await outbox.append(text)

@@ -133,6 +133,21 @@ void t.test('a Redis that has lost refunds and debits hears of them again, once;
   t.strictSame((await store.verify()).differences, [])
 })
 
+void t.test('a debit that a Redis has lost together with a credit of a gateway that is gone takes what is left', async (t) => {
+  const server = await redisServer(t, { appendonly: false })
+  const [prefix, log] = [newPrefix(), newLog()]
+  const gone = await openRedis(t, server, { prefix })
+  await gone.credit('acme', 'g', 900n)
+  await gone.close()
+  const store = await funded(t, server, { prefix, log })
+  t.equal(await store.book({ kind: 'debit', account: 'acme', reference: 'd', nanos: 1800n, reason: 'a fee' }), 'new')
+  await isDone(store)
+  await server.restart()
+  await until(() => log.lines.some((line) => line.includes('was told to it again')))
+  t.strictSame((await all(store)).map(({ reference, nanos }) => [reference, nanos]), [['c', 1000n], ['d', -1000n]])
+  t.strictSame(await store.balance('acme'), { balance: 0n, held: 0n, open_holds: 0 })
+})
+
 void t.test('what waits when the gateway ends reaches Redis with the next one', async (t) => {
   const server = await redisServer(t)
   const [prefix, folder] = [newPrefix(), folderFor(t)]

@@ -115,3 +115,47 @@ t.test('a Redis that is away is asked less and less often, and the next time as 
     }
   }
 })
+
+t.test('while a Redis hears what it may have missed, no look that was due before finds out that it is another one', async (t) => {
+  const due: (() => void)[] = []
+  const infos: ((id: string) => void)[] = []
+  let told = Promise.withResolvers<boolean>()
+  const client = clientFor(redisConfig(server))
+  const info = client.info.bind(client) as (...args: readonly unknown[]) => unknown
+  Object.assign(client, {
+    info: (...args: readonly unknown[]) => args[0] === 'replication'
+      ? new Promise((resolve) => { infos.push((id) => { resolve(`master_replid:${id}`) }) })
+      : info(...args)
+  })
+  const link = new Link({ client, name: 'redis:1', timeout: 5000, log: newLog(),
+    onBack: async () => await told.promise,
+    timer: (_ms, callback) => {
+      due.push(callback)
+      return () => {
+        if (due.includes(callback)) due.splice(due.indexOf(callback), 1)
+      }
+    } })
+  t.teardown(() => { link.close() })
+  const answer = async (id: string): Promise<void> => {
+    await until(() => infos.length > 0)
+    infos.shift()!(id)
+  }
+  const opened = link.open()
+  await answer('a')
+  await opened
+  due.shift()!()
+  const slow = infos.shift()!                                  // asked, and not answered for long
+  client.emit('error', new Error('away'))
+  due.shift()!()
+  await answer('a')
+  told.resolve(true)
+  await until(() => link.isUp)
+  told = Promise.withResolvers()
+  slow('b')
+  await until(() => !link.isUp)
+  t.strictSame(due, [])
+  told.resolve(true)
+  await answer('b')
+  await until(() => link.isUp)
+  t.equal(due.length, 1)
+})

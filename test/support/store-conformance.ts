@@ -782,6 +782,11 @@ export function conformance (t: Test, open: (now?: () => number) => Promise<Stor
     t.match(await ask(), { kind: 'admitted', windows: [{ remaining: 0, next_ms: 40_000, reset_ms: 60_000 }] })
     time = begin + 200_000
     t.match(await ask(), { kind: 'admitted', windows: [{ remaining: 1, next_ms: 60_000, reset_ms: 60_000 }] })
+    time = begin + 210_000
+    const both = [{ name: 'k', limit: 3 }, { name: 'other', limit: 2 }]
+    t.match(await store.admit({ request_id: 'r', windows: both }), { kind: 'admitted',
+      windows: [{ remaining: 1, next_ms: 50_000, reset_ms: 60_000 },
+        { remaining: 1, next_ms: 60_000, reset_ms: 60_000 }] }, 'each window by itself')
   })
 
   void t.test('concurrent holds never pass the balance or the usage limit (rule hold-first)', async (t) => {

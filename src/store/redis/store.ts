@@ -194,7 +194,6 @@ export class RedisStore implements Store, Records, Tasks, Answers, Movable {
     this.#refuseClosed()
     refuseBooking(booking)
     const { kind, account, reference, nanos, reason } = booking
-    await this.#space.orUnavailable(this.#list(account))
     const booked = await this.#space.orUnavailable(this.#book(booking, false))
     if (booked === 'new') {
       await this.#delivery.keep(kind === 'credit'
@@ -211,6 +210,7 @@ export class RedisStore implements Store, Records, Tasks, Answers, Movable {
    */
   async #book (booking: Booking, isTold: boolean): Promise<Booked> {
     const { kind, account, reference, nanos } = booking
+    await this.#list(account)
     const name = bookingName(kind, reference)
     const key = this.#space.single(`reference:${name}`)
     const own = `${nanos} ${account}`
