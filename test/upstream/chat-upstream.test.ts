@@ -381,9 +381,9 @@ const listed = (made: Made): readonly SseEvent[] => made === undefined ? [] : ma
 /** As in the server: decoder, then dialect. */
 function feed (of: Exchange, chunks: readonly Buffer[], hasEnd: boolean): string {
   const decoder = new SseDecoder()
-  const { event, end } = dialects.chat.decodeStream(of)
-  const out = chunks.flatMap((chunk) => decoder.push(chunk)).flatMap((raw) => listed(event(raw)))
-  return SseEvent.join([...out, ...hasEnd ? end!() : []]).toString('utf8').replaceAll(of.id.slice(4), 'ID')
+  const decode = dialects.chat.decodeStream(of)
+  const out = chunks.flatMap((chunk) => decoder.push(chunk)).flatMap((raw) => listed(decode.event(raw)))
+  return SseEvent.join([...out, ...hasEnd ? decode.end!() : []]).toString('utf8').replaceAll(of.id.slice(4), 'ID')
 }
 
 /** Before every byte that continues a UTF-8 character, and between every CR and its LF. */
@@ -406,9 +406,9 @@ t.test('streams', async (t) => {
       const expected = steps.flatMap(({ events }) => events.flatMap((line) => spell(line, of)))
 
       // one by one: each record becomes the events below it
-      const { event, end } = dialects.chat.decodeStream(of)
+      const decode = dialects.chat.decodeStream(of)
       for (const { record, events } of steps) {
-        const made = listed(record === 'end' ? end!() : event(record)).map((one) =>
+        const made = listed(record === 'end' ? decode.end!() : decode.event(record)).map((one) =>
           one.bytes.toString().replaceAll(of.id.slice(4), 'ID')
         )
         t.strictSame(made, events.flatMap((line) => spell(line, of)), record === 'end' ? record : record.data)
@@ -448,8 +448,8 @@ t.test('both directions know the same reasons', async (t) => {
 
 t.test('what is broken is not passed over', async (t) => {
   const read = (...data: string[]): void => {
-    const { event } = dialects.chat.decodeStream(asked({ body: { stream: true } }))
-    for (const one of data) event(new SseEvent('', one))
+    const decode = dialects.chat.decodeStream(asked({ body: { stream: true } }))
+    for (const one of data) decode.event(new SseEvent('', one))
   }
   const call = (piece: unknown): string => JSON.stringify({ choices: [{ index: 0, delta: { tool_calls: [piece] } }] })
   t.throws(() => {
@@ -495,12 +495,12 @@ t.test('an answer has 1,000 calls at most, whatever the vendor says of them', as
   for (const [name, about] of [['an index', (i: number) => ({ index: i })], ['an id', (i: number) => ({ id: `c${i}` })],
     ['one id for all', () => ({ id: 'c', index: 0 })], ['nothing', () => ({})]] as const) {
     const stream = (count: number): readonly SseEvent[] => {
-      const { event } = dialects.chat.decodeStream(asked({ body: { stream: true } }))
+      const decode = dialects.chat.decodeStream(asked({ body: { stream: true } }))
       return [{ choices: [{ index: 0, delta: { tool_calls: calls(count, about) } }] }, {
         choices: [{ index: 0, delta: {}, finish_reason: 'tool_calls' }],
         usage: { prompt_tokens: 1, completion_tokens: 1 }
       }]
-        .flatMap((chunk) => listed(event(SseEvent.of('', chunk))))
+        .flatMap((chunk) => listed(decode.event(SseEvent.of('', chunk))))
     }
     const reply = (count: number): unknown =>
       dialects.chat.decodeReply({
@@ -666,9 +666,9 @@ t.test('nothing is lost and nothing doubled, whatever the habits of a vendor', a
   const chat = asked({ own: { stream: true, max_tokens: 100 } })
   fc.assert(fc.property(answers, habits, fc.integer(), (answer, own, seed) => {
     const chunks = chunksOf(answer, own, seededRandom(seed))
-    const { event, end } = dialects.chat.decodeStream(messages)
-    const made = chunks.flatMap((data) => listed(event(new SseEvent('', data))))
-    const events = [...made, ...end!()]
+    const decode = dialects.chat.decodeStream(messages)
+    const made = chunks.flatMap((data) => listed(decode.event(new SseEvent('', data))))
+    const events = [...made, ...decode.end!()]
     const { usage, stop, ids, ...got } = readStrictly(events)
     assert.deepEqual(got, { ...answer,
       calls: answer.calls.map(({ name, input }) => ({ name, input: JSON.parse(JSON.stringify(input)) as Body })) })
