@@ -1,11 +1,10 @@
-// What all parts of this plugin say about a chat body: nothing is known of its types (schema-validate may not be in the
-// pipeline).
+// Reads of chat bodies, whose types are unknown: schema-validate may not be in the pipeline.
 import { GatewayError } from '../../src/errors.ts'
 import { isGiven, isRecord, type Json } from '../../src/base/json.ts'
 
 /**
  * @param path of the field, such as "messages[0].role"
- * @param what goes on after the path: "must be …"
+ * @param what the message behind the path: "must be …"
  */
 export function invalid (path: string, what: string): GatewayError {
   return new GatewayError('invalid_request', { message: `${path} ${what}.`, param: path })
@@ -24,7 +23,8 @@ export function textAt (value: unknown, path: string): string {
 }
 
 /**
- * A vendor's extra on parts and tools: only what is known of it, so that nothing else travels inside (see request.ts).
+ * A vendor's extension of parts and tools, by its known fields only, so that nothing else is sent inside (see
+ * request.ts).
  */
 export function cacheControl (value: unknown): Json {
   if (!isRecord(value)) return NOTHING
@@ -33,14 +33,14 @@ export function cacheControl (value: unknown): Json {
 
 const NOTHING: Json = Object.freeze({})
 
-/** What the answer must look like: what the request asked for that the messages style does not carry. */
+/** The requested shape of the answer, which messages style does not carry. */
 export interface AnswerShape {
   readonly hasUsageChunk: boolean
-  /** The SDKs parse whatever content comes then, and throw: it is the answer, or nothing. */
+  /** true: the SDKs parse any content, and throw: it must be the answer, or nothing */
   readonly hasSchema: boolean
   /** names of tools whose input is text, not JSON */
   readonly customTools: ReadonlySet<string>
-  /** a tool of ours whose input is the answer: the model has no structured outputs of its own */
+  /** a tool of the gateway's own whose input is the answer: the model has no structured outputs */
   readonly answerTool: string | undefined
 }
 

@@ -1,4 +1,4 @@
-// The chunks of one chat completion as bytes. Text is put between texts, and not an object made of it: this runs for
+// The chunks of a chat completion as bytes. Concatenated from text instead of printed from objects, because it runs for
 // every token.
 import { SseEvent } from '../../src/core/sse.ts'
 import type { Json } from '../../src/base/json.ts'

@@ -1,4 +1,4 @@
-// The messages of a chat as system blocks and turns that alternate (src/README.md#chat-request).
+// Translates the messages of a chat into system blocks and alternating turns (src/README.md#chat-request).
 import { JsonGuard } from '../../src/base/json-limits.ts'
 import { isRecord, type Json } from '../../src/base/json.ts'
 import { invalid, nameAt } from './chat.ts'
@@ -16,7 +16,7 @@ export interface Conversation {
   readonly turns: readonly Turn[]
 }
 
-/** @throws {GatewayError} invalid_request, with the path of what can't be said in messages style */
+/** @throws {GatewayError} invalid_request, with the path of a part that can't be expressed in messages style */
 export function readConversation (messages: unknown, files: TextFiles): Conversation {
   if (!Array.isArray(messages)) throw invalid('messages', 'must be an array')
   const reader = new Reader(files)
@@ -26,12 +26,12 @@ export function readConversation (messages: unknown, files: TextFiles): Conversa
   return { system: reader.system, turns }
 }
 
-/** Content without anything in it is '' or []. */
+/** Empty content is '' or []. */
 type Content = string | Block[]
 
 interface OpenTurn {
   readonly role: 'user' | 'assistant'
-  /** the vendor wants the results of tools before everything else */
+  /** before all other blocks, as the vendor requires */
   readonly results: Block[]
   content: Content
 }
@@ -41,9 +41,9 @@ class Reader {
   readonly #turns: OpenTurn[] = []
   readonly #files: TextFiles
   readonly #toolCalls = new ToolCalls()
-  /** Limits what is inside the arguments of all calls together: to the guard of the body they were one string each. */
+  /** Limits the content of all calls' arguments together: the guard of the body saw each as one string. */
   #guard: JsonGuard | undefined
-  /** of a call in the deprecated way, which has no id */
+  /** id for a deprecated function call, which has none */
   #functionCall: string | undefined
 
   constructor (files: TextFiles) {
@@ -53,7 +53,7 @@ class Reader {
   read (message: unknown, at: number): void {
     if (!isRecord(message)) throw invalid(`messages[${at}]`, 'must be an object')
     switch (message.role) {
-      // Wherever they stand.
+      // At any position.
       case 'system':
       case 'developer':
         for (const block of blocksOf(this.#content(message.content, at, false))) { this.system.push(block) }
@@ -88,7 +88,7 @@ class Reader {
     }))
   }
 
-  /** Neighbours of the same role become one turn. */
+  /** Neighbours of the same role are joined into one turn. */
   #add (role: OpenTurn['role'], content: Content): void {
     if (content.length === 0) return
     const last = this.#turns.at(-1)
@@ -187,8 +187,10 @@ function toolUse (id: string, name: string, input: Json): Block {
   return { type: 'tool_use', id, name, input }
 }
 
-/** What a client echoes of earlier thoughts. The vendor refuses what it did not sign, on every later turn
- * (src/README.md#signatures). */
+/**
+ * Thoughts that a client echoes. Unsigned ones are left out, because the vendor would refuse them on every later turn
+ * (src/README.md#signatures).
+ */
 function signedThoughts (message: Json): Block[] {
   const { thinking_blocks: echoed, reasoning_content: thinking, reasoning_signature: signature } = message
   const found = Array.isArray(echoed) ? echoed : [{ type: 'thinking', thinking, signature }]

@@ -1,25 +1,28 @@
-// Takes the text out of `{"input":"…"}` while it arrives: the input of a custom tool, which is a function with one
+// Extracts the text of `{"input":"…"}` while it arrives: the input of a custom tool, which is a function with one
 // string.
 import { GatewayError } from '../../src/errors.ts'
 import { isRecord } from '../../src/base/json.ts'
 
 const HEAD = /^\s*\{\s*"input"\s*:\s*"/
-/** Longer ones are read at the end: looking for it again with every piece would be quadratic in the output. */
+/**
+ * Characters within which the text must begin. A later one is read at the end: a search with every piece would be
+ * quadratic in the output.
+ */
 const HEAD_LENGTH = 64
 
-/** The text that a custom tool is called with. Where the model made something else of it, all of it. */
+/** The text that a custom tool is called with; the whole input, if the model made something else of it. */
 export function customText (input: unknown): string {
   return isRecord(input) && typeof input.input === 'string' ? input.input : JSON.stringify(input ?? {})
 }
 
 export interface InputReader {
-  /** @returns what of the text this piece of the JSON completes */
+  /** @returns the part of the text that this piece of the JSON completes */
   readonly push: (piece: string) => string
-  /** @returns all of the text, if it could not be taken piece by piece */
+  /** @returns the whole text, if it could not be extracted piece by piece */
   readonly end: () => string
 }
 
-/** @returns what gives customText of the input, in pieces, however its JSON was cut */
+/** @returns a reader that gives customText of the input in pieces, however its JSON was cut */
 export function unwrapInput (): InputReader {
   let rest = ''
   let place: 'before' | 'inside' | 'behind' | 'elsewhere' = 'before'
@@ -49,14 +52,14 @@ export function unwrapInput (): InputReader {
     try {
       return customText(JSON.parse(rest))
     } catch {
-      return ''                                               // the answer ended in the middle of it
+      return ''                                               // the answer ended within it
     }
   }
 
   return { push, end }
 }
 
-/** @throws {GatewayError} the upstream's JSON is none */
+/** @throws {GatewayError} the upstream's text is no JSON */
 function parse (text: string): string {
   try {
     return JSON.parse(text) as string
@@ -65,7 +68,7 @@ function parse (text: string): string {
   }
 }
 
-/** Behind the last whole character, escaped or not, that stands before the closing quote. */
+/** Position behind the last whole character, escaped or not, before the closing quote. */
 function endOfCharacters (text: string): number {
   let end = 0
   while (end < text.length && text[end] !== '"') {

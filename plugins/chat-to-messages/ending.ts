@@ -1,16 +1,16 @@
-// What the end of an answer says in chat style: why it ended and what it used (src/README.md#chat-answer).
+// The end of an answer in chat style: finish reason and usage (src/README.md#chat-answer).
 import { FINISH_REASONS } from '../../src/protocols/chat.ts'
 import { type ReportedUsage, reportedInput } from '../../src/money/usage.ts'
 import { isRecord, type Json } from '../../src/base/json.ts'
 
-/** @param hasCalls whether the client sees a call: the tool that stands in for structured outputs is none */
+/** @param hasCalls whether the client gets a call: the tool for structured outputs is none */
 export function finishReason (stopReason: unknown, hasCalls: boolean): string {
   const reason = FINISH_REASONS.get(stopReason) ?? 'stop'
   return reason === 'tool_calls' && !hasCalls ? 'stop' : reason
 }
 
 /**
- * In chat style the prompt INCLUDES what came from or went into a cache, in messages style not
+ * In chat style the prompt's tokens INCLUDE cache reads and writes, in messages style they do not
  * (src/README.md#usage-classes).
  */
 export function chatUsage (reported: ReportedUsage, thinkingTokens: number | undefined): Json {

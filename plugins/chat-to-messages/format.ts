@@ -1,4 +1,4 @@
-// response_format, and the tool that stands in where a model has no structured outputs, or none for that schema.
+// response_format, and the tool that replaces it where a model has no structured outputs, or none for that schema.
 import { isRecord, type Json } from '../../src/base/json.ts'
 import { invalid } from './chat.ts'
 import { isForced, objectSchema, type Tools } from './tools.ts'
@@ -28,10 +28,10 @@ export function readFormat (format: unknown): Format | 'object' | undefined {
 const CALL_IT = 'Gives the final answer. Always answer by calling it, never with text.'
 
 /**
- * A tool whose input is the answer. Beside tools of the client's own the model must call one or the other; where the
- * client forces one of its own there is no answer to shape.
- * @param isThinking then it can't be forced
- * @returns undefined: not wanted
+ * Adds a tool whose input is the answer. Beside tools of the client's own the model must call one or the other; where
+ * the client forces one of its own there is no answer to shape.
+ * @param isThinking a tool can't be forced then
+ * @returns undefined: not needed
  */
 export function withAnswerTool (
   { tools, choice, custom }: Tools,

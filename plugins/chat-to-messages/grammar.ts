@@ -1,15 +1,15 @@
-// A client's JSON Schema in the words of the vendor's structured outputs: those it compiles to a grammar, all others it
-// answers with 400. Limits are told to the model instead, and objects closed; a schema that needs other words has no
-// grammar.
+// Reduces a client's JSON Schema to the keywords of the vendor's structured outputs: those it compiles to a grammar,
+// all others it answers with 400. Limits are told to the model instead, and objects closed; a schema that needs other
+// keywords has no grammar.
 import { isRecord, type Json } from '../../src/base/json.ts'
 
 const FORMATS: ReadonlySet<unknown> = new Set(['date-time', 'time', 'date', 'duration', 'email', 'hostname', 'uri',
   'ipv4', 'ipv6', 'uuid'])
 
-/** Of items: no other number. */
+/** The numbers of items that a grammar may require. */
 const LEAST: ReadonlySet<unknown> = new Set([0, 1])
 
-/** No grammar holds these, but for the values above. */
+/** Keywords that no grammar has, except for the values above. */
 const LIMITS: ReadonlySet<string> = new Set([
   'minLength',
   'maxLength',
@@ -28,7 +28,7 @@ const LIMITS: ReadonlySet<string> = new Set([
   'default'
 ])
 
-/** Without these a schema would be another one. */
+/** Keywords without which a schema would mean something else. */
 const UNSAYABLE: ReadonlySet<string> = new Set([
   'allOf',
   'not',
@@ -49,23 +49,23 @@ const UNSAYABLE: ReadonlySet<string> = new Set([
   '$recursiveRef'
 ])
 
-/** Names that need no decoding; what refers elsewhere is not for the vendor. */
+/** References to names that need no decoding; other ones are not for the vendor. */
 const REF = /^#\/(\$defs|definitions)\/([^/%~]+)$/
 
-/**
- * No body is deeper: definitions are, that refer to themselves, or to each other as far as there are any. They have no
- * grammar.
- */
+/** No body is deeper, but recursive definitions are. They have no grammar. */
 const DEEPEST = 64
 
-/** Of one request, 2 µs each (measured). OpenAI takes 5,000 properties, and this vendor less. */
+/**
+ * Most schemas that are read of one request, at 2 µs each (measured). OpenAI accepts 5,000 properties, and this vendor
+ * fewer.
+ */
 const MOST_SCHEMAS = 10_000
 
 const NONE: Json = Object.freeze({})
 
 /**
- * @returns for each schema of one request its grammar; undefined: there is none, or with it the request would be too
- * much for the vendor ("Schemas contains too many optional parameters (…) … (limit: 24)", and the like)
+ * @returns for each schema of one request its grammar; undefined: it has none, or with it the request would be too much
+ * for the vendor ("Schemas contains too many optional parameters (…) … (limit: 24)", and the like)
  */
 export function grammars (): (schema: Json) => Json | undefined {
   let roots = 20
@@ -88,11 +88,11 @@ export function grammars (): (schema: Json) => Json | undefined {
 class Reader {
   optional = 0
   unions = 0
-  /** how many schemas may still be read */
+  /** schemas that may still be read */
   left: number
   #isSayable = true
   readonly #root: Json
-  /** Definitions that are referred to. */
+  /** definitions that are referred to */
   readonly #read = { $defs: new Map<string, Json>(), definitions: new Map<string, Json>() }
 
   constructor (root: Json, left: number) {
@@ -191,7 +191,7 @@ class Reader {
     }
   }
 
-  /** A grammar names all keys: a map of names that the model finds itself has none. */
+  /** A grammar names all keys: a map whose names the model chooses has none. */
   #object ({ properties = NONE, required = [], additionalProperties: others }: Json, depth: number): Json {
     if (!isRecord(properties) || !Array.isArray(required) || (others !== false && others !== undefined)) {
       return this.#unsayable()
@@ -212,12 +212,12 @@ class Reader {
   }
 }
 
-/** Beside a `$ref` or `anyOf` it adds to them, and closed objects can't be added to. */
+/** Beside a `$ref` or `anyOf` these would add to it, and closed objects can't be added to. */
 function hasShape ({ properties, required, items }: Json): boolean {
   return properties !== undefined || required !== undefined || items !== undefined
 }
 
-/** Libraries write the safe integers as limits of each whole number: nothing to tell. */
+/** Libraries write the safe integers as limits of each whole number: those are not told. */
 function limit (word: string, value: unknown): string[] {
   if (!isPrimitive(value) || (typeof value === 'number' && Math.abs(value) >= Number.MAX_SAFE_INTEGER)) return []
   return [`${word}: ${JSON.stringify(value)}`]

@@ -1,5 +1,5 @@
-// chat-to-messages: chat completions in front of messages style. Translates the request on its way down, the answer on
-// its way up; errors are error-normalize's, prices billing-meter's, and what a chat body may hold schema-validate's.
+// chat-to-messages: chat completions on top of messages style. Translates the request on its way down, and the answer
+// on its way up; error-normalize shapes errors, billing-meter prices, and schema-validate checks chat bodies.
 import type { Exchange } from '../../src/core/exchange.ts'
 import { fact, Model } from '../../src/core/facts.ts'
 import { chatStyle } from '../../src/protocols/chat.ts'
@@ -10,7 +10,7 @@ import { type Frame, toCompletion } from './reply.ts'
 import { toMessages } from './request.ts'
 import { toChunks } from './stream.ts'
 
-/** There only if this plugin translated the request. Private to it. */
+/** Present only if this plugin translated the request. Private to it. */
 const Asked = fact<AskedFor>('chat-to-messages')
 
 export const chatToMessages = definePlugin({
@@ -20,7 +20,7 @@ export const chatToMessages = definePlugin({
   provides: ['chat-completions'],
   create (_options, _config, { now }) {
     const frame = (exchange: Exchange): Frame => ({
-      // The same 24 characters as in the request id: what a client noted of an answer finds the line in the log.
+      // The same 24 characters as in the request id: an answer's id leads to its line in the log.
       id: `chatcmpl-${exchange.id.slice(exchange.id.indexOf('_') + 1)}`,
       created: Math.floor(now() / 1000),
       model: exchange.request.body.model
@@ -38,7 +38,7 @@ export const chatToMessages = definePlugin({
 
       onReply (reply, exchange) {
         const asked = exchange.find(Asked)
-        // What a plugin answered in its own words stays as it is.
+        // A plugin's own answer stays as it is.
         if (
           asked === undefined || reply.kind !== 'json' || !isRecord(reply.body) || reply.body.type !== 'message'
         ) return

@@ -1,11 +1,11 @@
-// One part of a chat message's content as a content block: text, image, file.
+// Translates a part of a chat message's content into a content block: text, image, file.
 import { isRecord, type Json } from '../../src/base/json.ts'
 import { cacheControl, invalid } from './chat.ts'
 import type { TextFiles } from './text-files.ts'
 
 export type Block = Json
 
-/** The vendor refuses blocks of white space. */
+/** Whether a text is only white space: the vendor refuses blocks of it. */
 export function isBlank (text: string): boolean {
   return !/\S/.test(text)
 }
@@ -14,7 +14,7 @@ export function textBlock (text: string): Block {
   return { type: 'text', text }
 }
 
-/** Where a part stands: its path is only made when there is something to say about it. */
+/** Position of a part; its path is made only for an error. */
 export interface Place {
   readonly message: number
   readonly part: number
@@ -25,8 +25,8 @@ function pathOf ({ message, part }: Place): string {
 }
 
 /**
- * @returns undefined: there is nothing in it
- * @throws {GatewayError} invalid_request: it can't be said in messages style
+ * @returns undefined: the part is empty
+ * @throws {GatewayError} invalid_request: it can't be expressed in messages style
  */
 export function readPart (part: unknown, mayBeMedia: boolean, files: TextFiles, place: Place): Block | undefined {
   if (!isRecord(part)) throw invalid(pathOf(place), 'must be an object')
@@ -88,7 +88,7 @@ interface Inline {
   readonly data: string
 }
 
-/** With the same parameters as in large-strings.ts, so that what follows is the placeholder and nothing else. */
+/** With the same parameters as in large-strings.ts, so that the rest is the placeholder and nothing else. */
 function parseDataUrl (url: string): Inline | undefined {
   const match = /^data:([\w.+-]{1,60}\/[\w.+-]{1,60})(?:;[\w.+=-]{1,60}){0,4};base64,/i.exec(url)
   return match === null ? undefined : { mediaType: match[1]!.toLowerCase(), data: url.slice(match[0].length) }
@@ -114,7 +114,7 @@ function mediaBlock ({ mediaType, data }: Inline, part: Json, title?: Json): Blo
     ...cacheControl(part.cache_control) }
 }
 
-/** Of a file that does not say what it is. */
+/** The media type of a file without one, by its name. */
 function typeByName (name: string): string {
   if (/\.pdf$/i.test(name)) return 'application/pdf'
   const image = /\.(jpe?g|png|gif|webp)$/i.exec(name)?.[1]

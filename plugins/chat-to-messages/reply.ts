@@ -1,4 +1,4 @@
-// A message as a chat completion (src/README.md#chat-answer).
+// Translates a message into a chat completion (src/README.md#chat-answer).
 import { chatFields } from '../../src/protocols/chat.ts'
 import { readUsage } from '../../src/money/usage.ts'
 import { isRecord, type Json } from '../../src/base/json.ts'
@@ -6,12 +6,12 @@ import { type AnswerShape, isAnswer } from './chat.ts'
 import { customText } from './custom-input.ts'
 import { chatUsage, finishReason, thinkingTokens } from './ending.ts'
 
-/** What every answer to one request has in common. */
+/** The fields that all answers to one request share. */
 export interface Frame {
   readonly id: string
   /** seconds */
   readonly created: number
-  /** as the client named it */
+  /** the client's name of it */
   readonly model: unknown
 }
 
@@ -54,7 +54,7 @@ export function toCompletion (message: Json, { id, created, model }: Frame, aske
   }
 }
 
-/** What an upstream of chat style said beside the words of the style. */
+/** An upstream's fields of chat style that messages style does not have. */
 function ownOf (message: Json): Json | undefined {
   return (message as { readonly [chatFields]?: Json })[chatFields]
 }

@@ -1,6 +1,5 @@
-// The chat body as a body in messages style (src/README.md#chat-request). An allow-list: what is not named here does
-// not travel, so that no field which changes the vendor's price can be smuggled through
-// (plugins/billing-meter/surcharges.ts).
+// Translates a chat body into messages style (src/README.md#chat-request). An allow-list: other fields are not sent, so
+// that no field that changes the vendor's price can be smuggled through (plugins/billing-meter/surcharges.ts).
 import type { Blobs } from '../../src/core/large-strings.ts'
 import type { Model } from '../../src/core/facts.ts'
 import { isGiven, isRecord, type Json } from '../../src/base/json.ts'
@@ -14,12 +13,12 @@ import { isOff, isThinking, makeRoom, type Output, readEffort, readThinking, wit
 import { isForced, readTools, type Tools, withGrammar } from './tools.ts'
 
 const STANDARD_MAX_TOKENS = 8192
-/** The vendor takes other values of top_p only while it does not think. */
+/** The lowest top_p that the vendor accepts while it thinks. */
 const LEAST_THINKING_TOP_P = 0.95
 
 const JSON_LINE = 'Answer with one JSON object and nothing else: no Markdown, no words around it.'
 
-/** @throws {GatewayError} invalid_request, with the path of what can't be said in messages style */
+/** @throws {GatewayError} invalid_request, with the path of a part that can't be expressed in messages style */
 export function toMessages (
   body: Json,
   stream: boolean,
@@ -94,7 +93,7 @@ function addSampling (
   if (isGiven(topK) && !thinks) messages.top_k = topK
 }
 
-/** The vendor refuses sequences of white space. */
+/** Stop sequences without those of white space, which the vendor refuses. */
 function readStop (stop: unknown): readonly string[] {
   const all: readonly unknown[] = Array.isArray(stop) ? stop : isGiven(stop) ? [stop] : []
   return all.filter((sequence, i): sequence is string => {
@@ -103,7 +102,10 @@ function readStop (stop: unknown): readonly string[] {
   })
 }
 
-/** The vendor wants no e-mail address and no phone number. Longer ids than its limit are of no use to it either. */
+/**
+ * Whether an id may be sent to the vendor: it wants no e-mail addresses and phone numbers, and none longer than its
+ * limit.
+ */
 function isOpaque (id: unknown): id is string {
   return typeof id === 'string' && id !== '' && id.length <= 256 && !/\S@\S+\.\S/.test(id) &&
     !/^\+?[\d\s().-]{7,}$/.test(id)

@@ -1,4 +1,4 @@
-// The events of a message as chunks of a chat completion (src/README.md#chunk-shape).
+// Translates the events of a message into chunks of a chat completion (src/README.md#chunk-shape).
 import { CHAT_DELTA } from '../../src/protocols/chat.ts'
 import { nothingReported, readUsage } from '../../src/money/usage.ts'
 import type { StreamTransformer } from '../../src/core/plugin.ts'
@@ -10,7 +10,7 @@ import { unwrapInput } from './custom-input.ts'
 import { chatUsage, finishReason, thinkingTokens } from './ending.ts'
 import type { Frame } from './reply.ts'
 
-/** What is read of events. All of it may be missing. */
+/** The fields that are read of events, all of which may be missing. */
 interface Data {
   readonly index?: unknown
   readonly delta?: Json
@@ -19,13 +19,13 @@ interface Data {
   readonly usage?: unknown
 }
 
-/** A call that is being made. */
+/** A call in progress. */
 interface Call {
-  /** a piece of its input as JSON text */
+  /** writes a piece of its input, which is JSON text */
   readonly say: (piece: string) => SseEvent | undefined
-  /** from its start: empty, but for upstreams that send no deltas */
+  /** from its start: empty, except with upstreams that send no deltas */
   readonly input: unknown
-  /** what is left to say when its block ends */
+  /** writes the rest when its block ends */
   readonly end?: () => SseEvent | undefined
   hasInput: boolean
 }
@@ -49,7 +49,7 @@ class ChunkStream implements StreamTransformer {
   #stopReason: unknown
   #charged: unknown
   #hasRole = false
-  /** Where a schema was asked for, words are held: they are the content only if there is no answer and no call. */
+  /** With a schema, text is held: it is the content only if there is neither an answer nor a call. */
   #textIs: 'answer' | 'unclear' | 'words'
   #held = ''
   #hasAnswer = false
@@ -65,7 +65,8 @@ class ChunkStream implements StreamTransformer {
   }
 
   /**
-   * The SDKs want the role in the first chunk; not every upstream of this style starts its message, or starts one only.
+   * Sends the role in the first chunk, as the SDKs want it: not every upstream of this style starts its message, and
+   * some start it more than once.
    */
   #readFirst (event: SseEvent): Out {
     const made = this.#read(event)
@@ -98,7 +99,7 @@ class ChunkStream implements StreamTransformer {
       case 'message_stop': return this.#finish()
       case CHAT_DELTA: return data.delta && this.#chunk.delta(data.delta)
     }
-    // Pings: the core sends its own, as a comment. And what is new: it has no meaning in chat style.
+    // Pings, because the core sends its own as a comment; and unknown events, which have no meaning in chat style.
     return undefined
   }
 
@@ -144,9 +145,9 @@ class ChunkStream implements StreamTransformer {
     return this.#chunk.delta({ tool_calls: [{ index: k, id, ...empty }] })
   }
 
-  /** The call whose input is the content. */
+  /** Begins the call whose input is the content. */
   #startAnswer (index: unknown, input: unknown): void {
-    if (this.#hasAnswer) return                               // a second answer is none
+    if (this.#hasAnswer) return                               // a second one is dropped
     this.#hasAnswer = true
     this.#calls.set(index, { say: (piece) => this.#chunk.text(piece), input, hasInput: false })
   }
@@ -165,7 +166,7 @@ class ChunkStream implements StreamTransformer {
     return call.say(piece)
   }
 
-  /** Arguments are JSON, also where there are none. */
+  /** Arguments are JSON, even without any. */
   #endBlock (index: unknown): SseEvent | undefined {
     const call = this.#calls.get(index)
     if (call === undefined) return undefined

@@ -1,18 +1,18 @@
-// What the text files of one request hold: the vendor takes text as text. Only here is base64 looked into, and so there
-// is a limit.
+// Decodes the text files of one request, because the vendor takes text as text. The only place where base64 is read,
+// and therefore limited.
 import { isUtf8 } from 'node:buffer'
 import type { Blobs } from '../../src/core/large-strings.ts'
 import type { Model } from '../../src/core/facts.ts'
 import { invalid } from './chat.ts'
 
 /**
- * More than a model can read needs no decoding: without a limit a body of 31 MB stopped the loop for a second and went
- * on as 139 MB (measured).
+ * More bytes than a model can read are not decoded: without a limit a body of 31 MB blocked the loop for a second and
+ * went on as 139 MB (measured).
  */
 const BYTES_PER_TOKEN = 4
 const MOST_BYTES = 1024 * 1024
 
-/** JSON writes each of these as six bytes; no text holds them. */
+/** JSON writes each of these as six bytes; texts do not have them. */
 const CONTROL = /[\0-\x08\v\f\x0E-\x1F]/
 
 export class TextFiles {
@@ -26,11 +26,11 @@ export class TextFiles {
   }
 
   /**
-   * @param data base64, or the placeholder of some
+   * @param data base64, or its placeholder
    * @throws {GatewayError} invalid_request: it is too much, or no text
    */
   read (data: string, path: string): string {
-    // Before anything is decoded. Of a blob its placeholder counts too: forty bytes.
+    // Before the decoding. The placeholder of a blob counts too: forty bytes.
     this.#left -= Math.floor((data.length + this.#blobs.hiddenBytes(data)) / 4 * 3)
     if (this.#left < 0) {
       throw invalid(path,

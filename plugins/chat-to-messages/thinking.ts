@@ -1,13 +1,13 @@
-// What reasoning_effort becomes, and when thinking must be off.
+// Translates reasoning_effort, and decides when thinking must be off.
 import type { Model } from '../../src/core/facts.ts'
 import { isGiven, isRecord, type Json } from '../../src/base/json.ts'
 import { invalid } from './chat.ts'
 import type { Turn } from './conversation.ts'
 
-/** Of max_tokens, what may be thought (OpenRouter's ratios). */
+/** Share of max_tokens for thinking, by effort (OpenRouter's ratios). */
 const RATIOS = new Map<unknown, number>([['minimal', 0.1], ['low', 0.2], ['medium', 0.5], ['high', 0.8], ['xhigh',
   0.95], ['max', 0.95]])
-/** The vendor's least budget. */
+/** The vendor's smallest budget. */
 const LEAST_BUDGET = 1024
 
 const OFF: Json = Object.freeze({ type: 'disabled' })
@@ -16,25 +16,25 @@ export function isThinking (thinking: Json | undefined): boolean {
   return thinking !== undefined && thinking.type !== 'disabled'
 }
 
-/** Which of the adaptive models think unless they are told not to differs; the others think when they are told to. */
+/** Whether thinking is off. Adaptive models differ in their default; the others think when they are told to. */
 export function isOff (thinking: Json | undefined, model: Model): boolean {
   return thinking === undefined ? model.thinking !== 'adaptive' : thinking.type === 'disabled'
 }
 
-/** How much may be produced: what the client named, both times; or what is usual, and the most that the model can. */
+/** Limits of the output: the client's, for both; or the usual one, and the model's maximum. */
 export interface Output {
   readonly usual: number
   readonly most: number
 }
 
-/** For `output_config.effort`. */
+/** The value of `output_config.effort`. */
 export function readEffort ({ reasoning_effort: effort }: Json, model: Model): unknown {
   if (model.thinking !== 'adaptive' || !RATIOS.has(effort)) return undefined
   return effort === 'minimal' ? 'low' : effort
 }
 
 /**
- * The client's own `thinking` (the vendor's word for it) wins over reasoning_effort.
+ * The client's own `thinking` (the vendor's field) wins over reasoning_effort.
  * @param isForced whether a tool must be called
  */
 export function readThinking (
@@ -64,7 +64,7 @@ function byEffort (effort: unknown, model: Model, { usual, most }: Output): Json
 }
 
 /**
- * The max_tokens of a client that names none: what is usual, on top of a budget that does not fit in there. The vendor
+ * The max_tokens of a client that sets none: the usual, on top of a budget that does not fit in there. The vendor
  * demands more than the budget.
  * @throws {GatewayError} invalid_request: the model can't produce so much
  */
@@ -78,9 +78,9 @@ export function makeRoom (thinking: Json | undefined, { usual, most }: Output): 
 }
 
 /**
- * The assistant's turn that the tools' results answer begins without a thought: with a budget the vendor refuses that
- * ("a final `assistant` message must start with a thinking block … To avoid this requirement, disable `thinking`"), and
- * a chat client has no signed thought to echo.
+ * Whether the assistant's turn that the tools' results answer begins without a thought: with a budget the vendor
+ * refuses that ("a final `assistant` message must start with a thinking block … To avoid this requirement, disable
+ * `thinking`"), and a chat client has no signed thought to echo.
  */
 function lacksThoughts (turns: readonly Turn[]): boolean {
   const [answer, results] = turns.slice(-2)
@@ -91,7 +91,7 @@ function lacksThoughts (turns: readonly Turn[]): boolean {
   return first !== 'thinking' && first !== 'redacted_thinking'
 }
 
-/** Nor does it take thoughts in that turn while thinking is off. */
+/** Removes thoughts from that turn, which the vendor refuses while thinking is off. */
 export function withoutLastThoughts (turns: readonly Turn[]): readonly Turn[] {
   const at = turns.findLastIndex(({ role }) => role === 'assistant')
   const turn = turns[at]

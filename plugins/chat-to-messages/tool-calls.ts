@@ -1,45 +1,45 @@
-// Which tool message answers which call, and by which id the vendor knows both.
+// Matches tool messages with their calls, and gives both the id for the vendor.
 import { hash } from 'node:crypto'
 import { invalid } from './chat.ts'
 
 /**
- * What the vendor takes, in the length that the strictest host of its style takes. A chat begun elsewhere has other ids
- * ("functions.f:0").
+ * Ids that the vendor accepts, in the length that the strictest host of its style accepts. A chat begun elsewhere has
+ * other ids ("functions.f:0").
  */
 const TAKEN = /^(?!gw_)[\w-]{1,64}$/
 const KEPT_LENGTH = 36
 const HASH_LENGTH = 22
 
 /**
- * The same for every request, so that what the vendor cached of a chat stays good. An id that looks like one of these
- * becomes another too: nobody can name a call like it.
+ * A deterministic id, so that the vendor's cache of a chat stays valid. A client's id in this format is replaced too,
+ * so that it can't collide with one.
  */
 export function vendorId (id: string): string {
   if (TAKEN.test(id)) return id
-  // Not as UTF-8, to which all lone surrogates are the same.
+  // Not as UTF-8, which encodes all lone surrogates alike.
   const digest = hash('sha256', Buffer.from(id, 'utf16le'), 'base64url').slice(0, HASH_LENGTH)
   return `gw_${id.slice(0, KEPT_LENGTH).replace(/[^\w-]/g, '_')}_${digest}`
 }
 
 interface Call {
-  /** the client's */
+  /** the client's id */
   readonly id: string
   readonly vendorId: string
-  /** of the message */
+  /** index of its message */
   readonly at: number
-  /** in the message */
+  /** index within the message */
   readonly index: number
   isAnswered: boolean
 }
 
 /**
- * The vendor wants the answers to all calls of a turn in the next one, and no others. Its own words for that count
- * messages that are not the client's.
+ * Checks that a turn's calls are answered in the next turn, all of them and no others, as the vendor requires. The
+ * vendor's own messages for that have indexes that are not the client's.
  */
 export class ToolCalls {
-  /** of the message that is being read */
+  /** calls of the message that is being read */
   #made: Call[] = []
-  /** of the assistant's last turn */
+  /** calls of the assistant's last turn, by the client's id */
   readonly #calls = new Map<string, Call>()
 
   /** @returns the vendor's id */
@@ -49,7 +49,7 @@ export class ToolCalls {
     return call.vendorId
   }
 
-  /** What was made is in the assistant's last turn now. */
+  /** Ends the message: its calls are those of the assistant's last turn. */
   keep (): void {
     for (const call of this.#made) this.#calls.set(call.id, call)
     if (this.#made.length > 0) this.#made = []
@@ -65,7 +65,7 @@ export class ToolCalls {
     return call.vendorId
   }
 
-  /** The assistant's last turn, and what answers it, are over. */
+  /** Ends the assistant's last turn with its answers. */
   end (): void {
     for (const { at, index, isAnswered } of this.#calls.values()) {
       if (!isAnswered) {

@@ -1,4 +1,4 @@
-// Tools, and which of them the model may or must call.
+// Translates tools, and the choice among them.
 import { isRecord, type Json } from '../../src/base/json.ts'
 import { cacheControl, invalid, nameAt, textAt } from './chat.ts'
 
@@ -15,12 +15,12 @@ export interface Tools {
   readonly custom: ReadonlySet<string>
 }
 
-/** The vendor refuses these while it thinks. */
+/** Whether a tool must be called, which the vendor refuses while it thinks. */
 export function isForced (choice: Choice | undefined): boolean {
   return choice?.type === 'any' || choice?.type === 'tool'
 }
 
-/** @throws {GatewayError} invalid_request, with the path of what can't be said in messages style */
+/** @throws {GatewayError} invalid_request, with the path of a part that can't be expressed in messages style */
 export function readTools (body: Json): Tools {
   const custom = new Set<string>()
   const all: Json[] = []
@@ -63,7 +63,7 @@ function functionTool (declared: Json, path: string, outer: Json): Json {
   }
 }
 
-/** The whole schema is kept; the vendor demands that its root is an object. */
+/** The whole schema, whose root must be an object for the vendor. */
 export function objectSchema (schema: unknown, path: string): Json {
   if (schema === undefined || schema === null) return { type: 'object', properties: {} }
   if (!isRecord(schema)) throw invalid(path, 'must be a JSON Schema object')
@@ -137,7 +137,7 @@ function readAllowed (list: unknown): ToolChoice {
   return { choice: byWord(list.mode, `${path}.mode`), allowed }
 }
 
-/** `{type: "function", function: {name}}`, and the same with "custom". */
+/** The name in `{type: "function", function: {name}}`, or in the same with "custom". */
 function nameIn (named: Json, path: string): string {
   const kind = isRecord(named.custom) ? 'custom' : 'function'
   const inner = named[kind]

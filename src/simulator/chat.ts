@@ -1,5 +1,5 @@
-// The dialect `chat`: POST /v1/chat/completions, JSON and chunks, as OpenAI speaks it, and as those do who speak it a
-// little differently (src/README.md#chat-upstream): each of their habits is a directive.
+// The dialect `chat`: POST /v1/chat/completions, JSON and chunks, as OpenAI speaks it, and as its imitators do
+// (src/README.md#chat-upstream): each of their habits is a directive.
 import { SseEvent } from '../core/sse.ts'
 import { checkChat, checkKey, toModel } from './chat-body.ts'
 import { compose, token24, type Composition, type Part } from './composition.ts'
@@ -93,7 +93,7 @@ function errorCode (status: number, message: string): string | null {
   return status === 401 ? 'invalid_api_key' : status === 429 ? 'rate_limit_exceeded' : null
 }
 
-/** Runs before the body is checked, so it takes anything. */
+/** Called before the body is checked, so it accepts any value. */
 function prompt (body: unknown): string {
   const messages = isObject(body) && Array.isArray(body['messages']) ? body['messages'] : []
   const turn = messages.slice(
@@ -108,7 +108,7 @@ function prompt (body: unknown): string {
     : ''
 }
 
-/** The prompt with what was cached, the completion with what was thought, and the sum. */
+/** Prompt with cached tokens, completion with thoughts, and the sum. */
 function usageOf (
   input: number,
   { outputTokens, thinkingTokens }: Composition,
@@ -162,7 +162,7 @@ function toJson (head: object, composition: Composition, usage: ReportedUsage | 
   }
 }
 
-/** vLLM tells which sequence it was. */
+/** vLLM reports which sequence ended it. */
 function ending ({ stopReason, stopSequence }: Composition, faults: Faults): object {
   return { finish_reason: faults.finish_null === true ? null : FINISH[stopReason],
     ...(stopSequence !== null && { stop_reason: stopSequence }) }
@@ -183,7 +183,7 @@ class Chunks {
   readonly #faults: Faults
   #produced = 0
 
-  /** @param usage undefined: there is none, or nobody asked for it */
+  /** @param usage undefined: there is none, or it was not asked for */
   constructor (head: object, composition: Composition, usage: ReportedUsage | undefined, faults: Faults) {
     this.#head = { ...head, object: 'chat.completion.chunk' }
     this.#composition = composition
@@ -273,7 +273,7 @@ class Chunks {
     return [this.#chunk({}, undefined, end), chunkOf({ ...this.#head, choices: [], usage }, { usage })]
   }
 
-  /** What some say between their chunks. */
+  /** Records that some vendors send between their chunks. */
   #between (): Emission[] {
     return [
       ...(this.#faults.empty_frames === true ? [{ event: new SseEvent('', '') }, chunkOf({})] : []),

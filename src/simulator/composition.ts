@@ -1,5 +1,5 @@
-// What the simulated model says: the same request gets the same answer, token by token. Knows nothing of events or
-// sockets.
+// Composes the simulated model's answers: the same request gets the same answer, token by token. Knows neither events
+// nor sockets.
 import { createHmac, randomBytes } from 'node:crypto'
 import { isObject, VendorError } from './dialect.ts'
 import { withoutDirectives, type Faults } from './faults.ts'
@@ -7,7 +7,7 @@ import { exampleOf } from './schema-example.ts'
 import { blocksOf, lastTurn, textOf, type Block, type MessagesBody, type Tool } from './messages-body.ts'
 import { tokensOf } from './tokens.ts'
 
-/** A block of the answer, in the pieces in which it is streamed; each piece is one output token. */
+/** A block of the answer, in its streamed pieces; each piece is one output token. */
 export type Part =
   | { readonly kind: 'thinking', readonly tokens: readonly string[], readonly signature: string,
     readonly isShown: boolean }
@@ -30,7 +30,7 @@ export function compose (body: MessagesBody, faults: Faults): Composition {
 
   const tools = toolsToCall(body, turn, faults)
   if (tools.length > 0) {
-    // A forced call has no words before it, at the vendor too.
+    // A forced call has no text before it, as with the vendor.
     const isForced = body.tool_choice?.type === 'any' || body.tool_choice?.type === 'tool'
     const words = isForced ? [] : [text(`I will call ${tools.map(({ name }) => name).join(' and ')}.`)]
     const calls = tools.map((tool): Part => ({
@@ -47,7 +47,7 @@ export function compose (body: MessagesBody, faults: Faults): Composition {
     body.max_tokens)
 }
 
-/** Six base64url letters per 4 bytes and more: what the vendor's ids look like. */
+/** 24 random characters, in the format of the vendor's ids. */
 export function token24 (): string {
   return randomBytes(18).toString('base64url').replaceAll(/[-_]/g, 'x')
 }
@@ -61,7 +61,7 @@ export function checkSignatures (body: MessagesBody): void {
     if (message.role !== 'assistant') continue
     for (const [at, block] of blocksOf(message).entries()) {
       if (block.type !== 'thinking') continue
-      // Thinking that was not shown comes back empty: only its signature can be known.
+      // Thinking that was not shown comes back empty: only its signature can be checked.
       const isOmitted = block['thinking'] === '' && String(block['signature']).startsWith(omitted)
       if (!isOmitted && block['signature'] !== sign(String(block['thinking']))) {
         throw new VendorError(400, `messages.${index}.content.${at}: Invalid \`signature\` in \`thinking\` block`)
@@ -87,7 +87,7 @@ function think (body: MessagesBody, turn: readonly Block[]): Part[] {
     isShown }]
 }
 
-/** Calls tools if it must, if a directive says so, or if the words of the prompt suggest one and no result came yet. */
+/** The tools to be called: forced, by a directive, or because the prompt suggests one and no result came yet. */
 function toolsToCall (body: MessagesBody, turn: readonly Block[], faults: Faults): readonly Tool[] {
   const choice = body.tool_choice
   const tools = (body.tools ?? []).filter((tool) => isObject(tool.input_schema))
@@ -128,7 +128,7 @@ function sayTo (body: MessagesBody, turn: readonly Block[], faults: Faults): str
   return sentences.join(' ')
 }
 
-/** Each of at most 8 characters, so each is one token. */
+/** Each has at most 8 characters, so each is one token. */
 const filler = ['one', 'more', 'word', 'of', 'many', 'that', 'mean', 'nothing', 'at', 'all,', 'naïve', 'or', 'not.']
 
 function promptOf (turn: readonly Block[]): string {

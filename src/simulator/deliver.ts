@@ -1,4 +1,4 @@
-// Puts an answer on the wire: its pace, and the faults that are about bytes and not about words.
+// Sends an answer: its pace, and the faults in its bytes; not those in its content.
 import type { Answer, Dialect, Emission, FileAnswer } from './dialect.ts'
 import type { Faults } from './faults.ts'
 import type { Ending, RequestLog, RequestRecord } from './request-log.ts'
@@ -12,13 +12,13 @@ export interface Delivery {
   /** milliseconds before the head, and before each token */
   readonly firstDelayMs: number
   readonly tokenDelayMs: number
-  /** that every answer carries */
+  /** headers of every answer */
   readonly headers: Readonly<Record<string, string | readonly string[]>>
   /** of the server, for a redirect */
   readonly url: string
 }
 
-/** The faults that replace the answer altogether. Undefined: there is an answer to make. */
+/** Faults that replace the answer altogether. Undefined: the answer is to be sent. */
 export async function misbehave ({ wire, record, faults, headers, url }: Delivery): Promise<Ending | undefined> {
   if (faults.first_delay !== undefined) await wire.wait(faults.first_delay)
   if (faults.stall === true) await wire.silence()
@@ -35,7 +35,7 @@ export async function misbehave ({ wire, record, faults, headers, url }: Deliver
   return 'error'
 }
 
-/** What is no answer of an API. */
+/** A response that is no answer of an API. */
 interface Page {
   readonly status: number
   readonly headers: Readonly<Record<string, string>>
@@ -54,7 +54,7 @@ function pageOf (faults: Faults, url: string): Page | undefined {
   return undefined
 }
 
-/** The faults of a stream that are other events, not other bytes. */
+/** Faults of a stream in its events, not in its bytes. */
 export function spoil (
   emissions: readonly Emission[],
   faults: Faults,
@@ -156,7 +156,7 @@ export async function deliverJson (
     wire.cut()
     return 'cut'
   }
-  // Before the end, not after it: a client that has the last byte may look at the log in the same moment.
+  // Before the end, because a client that has the last byte may read the log at once.
   if (!isBroken) log.sent(record, answer, 0)
   await wire.end()
   return isBroken ? 'broken' : 'whole'
@@ -165,7 +165,7 @@ export async function deliverJson (
 /** Bytes that are made and written at a time. */
 const SLICE = 64 * 1024
 
-/** In pieces, each when the socket has taken the one before: a file of any size takes no memory. */
+/** In slices, each when the socket has taken the one before: a file of any size takes no memory. */
 export async function deliverFile (
   { type, size, etag, range, ifRange, cutAfter, read }: FileAnswer,
   method: string,
@@ -196,7 +196,7 @@ export async function deliverFile (
   return 'complete'
 }
 
-/** One range; of several, or what is none, the whole may be sent (RFC 9110 14.2). */
+/** A single range; for several or an invalid one the whole may be sent (RFC 9110 14.2). */
 function partOf (
   range: string | undefined,
   size: number
@@ -212,11 +212,11 @@ async function write (bytes: Buffer, wire: Wire, { chunk, trickle }: Faults): Pr
   await wire.write(bytes, chunk ?? (trickle === undefined ? undefined : 1), trickle)
 }
 
-/** More bytes than anybody takes for an event, or for an answer of text or images. */
+/** Bytes beyond every reader's limit of an event, or of an answer of text or images. */
 const OVERSIZE = 200 * 1024 * 1024
 const BLANK = Buffer.alloc(SLICE, ' ')
 
-/** Before JSON it may stand (RFC 8259 2): only its size is wrong with what follows. */
+/** White space, which is valid before JSON (RFC 8259 2): only the size of the answer is wrong. */
 async function swell (wire: Wire): Promise<void> {
   for (let bytes = 0; bytes < OVERSIZE; bytes += BLANK.length) await wire.write(BLANK)
 }

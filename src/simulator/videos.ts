@@ -1,16 +1,16 @@
 // The dialect `videos` (OpenAI's video tasks): POST answers at once, the task is done after a while, and its file can
-// be of any size, because nobody has it in memory: each of its bytes follows from where it stands.
+// be of any size without taking memory: each of its bytes is computed from its position.
 import { randomBytes } from 'node:crypto'
 import { SseEvent } from '../core/sse.ts'
 import { isObject, VendorError, type Answer, type Asked, type Dialect, type Endpoint } from './dialect.ts'
 import { withoutDirectives, type Faults } from './faults.ts'
 
 export interface VideosOptions {
-  /** milliseconds since the epoch: how far a task is follows from it */
+  /** milliseconds since the epoch; a task's progress is computed from it */
   readonly now: () => number
   /** milliseconds from the creation of a task to its end */
   readonly videoMs: number
-  /** of a finished file */
+  /** bytes of a finished file */
   readonly videoBytes: number
 }
 
@@ -26,16 +26,16 @@ interface Task extends Wanted {
   readonly created: number
   /** milliseconds until it is done */
   readonly takes: number
-  /** what was told when it was made, and holds for the requests about it too */
+  /** faults from the creation, which hold for the requests about the task too */
   readonly faults: Faults
   readonly remixOf: string | null
   /** requests for its status so far */
   asked: number
 }
 
-/** So many tasks are remembered, the last ones. */
+/** Most tasks that are remembered, the last ones. */
 const KEPT = 10_000
-/** How long a file can be had, in milliseconds; the vendor says an hour. */
+/** Milliseconds that a file is available; the vendor says an hour. */
 const FILE_LIFE_MS = 3_600_000
 const SECONDS = ['4', '8', '12']
 const SIZES = ['720x1280', '1280x720', '1024x1792', '1792x1024']
@@ -65,7 +65,7 @@ export function videosDialect (options: VideosOptions): Dialect {
   }
 }
 
-/** Directives come with the query, or come with the prompt, if there is one. */
+/** Directives are in the query, or in the prompt, if there is one. */
 function endpoint (keepsBody: boolean, answer: (asked: Asked) => Answer): Endpoint {
   return {
     keepsBody,
@@ -255,11 +255,11 @@ function checkKey ({ headers }: Asked): void {
   }
 }
 
-/** A box of MP4 with nothing in it, so that the type can be told from the first bytes. */
+/** An empty box of MP4, so that the type can be detected from the first bytes. */
 const HEAD = Buffer.from('000000186674797069736f6d0000020069736f6d6d703432', 'hex')
 const BLOCK = 1024
 
-/** Every block of a file begins with its number and the task's id: a piece that is missing, or comes twice, is seen. */
+/** Every block of a file begins with its number and the task's id: a missing or repeated piece is noticed. */
 function bytesOf (id: string, at: number, length: number): Buffer {
   const first = Math.floor(at / BLOCK)
   const bytes = Buffer.alloc(Math.ceil((at + length) / BLOCK) * BLOCK - first * BLOCK, '.')

@@ -3,6 +3,6 @@ import { parentPort, workerData } from 'node:worker_threads'
 import { startSimulator } from './simulator.ts'
 import type { ThreadOptions } from './thread.ts'
 
-// Nobody reads the log across threads.
+// The log can't be read across threads.
 const simulator = await startSimulator({ ...workerData as ThreadOptions, keepRequests: 0 })
 parentPort?.postMessage(simulator.url, [])

@@ -1,25 +1,25 @@
-// What an answer of chat style holds, whole or in a delta: thoughts and words under their several names, calls, and why
-// it ended.
+// The content of an answer of chat style, whole or in a delta: thoughts and text under their various names, calls, and
+// the finish reason.
 import { chatFields, chatStyle, STOP_REASONS } from '../../../protocols/chat.ts'
 import type { Exchange } from '../../../core/exchange.ts'
 import { clientId } from './call-ids.ts'
 import { isRecord, type Json } from '../../../base/json.ts'
 import { textIn } from './json.ts'
 
-/** Ends that are failures, whatever was said until then: the vendor's own words for "it broke". */
+/** Finish reasons that are failures, whatever came before: vendors' own words for "it broke". */
 const FAILED = new Set<unknown>(['error', 'insufficient_system_resource'])
 
 export function hasFailed (finish: unknown): boolean {
   return FAILED.has(finish)
 }
 
-/** In this order, that of thinking before speaking. */
+/** Thinking before text. */
 export interface Spoken {
   readonly thought: string
   readonly text: string
 }
 
-/** Of a message or a delta. */
+/** Reads a message or a delta. */
 export function readSpoken ({ content, reasoning_content: reasoning, reasoning: other, refusal }: Json): Spoken {
   let thought = textIn(reasoning) || textIn(other)
   let text = textIn(content)
@@ -31,13 +31,13 @@ export function readSpoken ({ content, reasoning_content: reasoning, reasoning: 
   return { thought, text: text + textIn(refusal) }
 }
 
-/** A text, or a list of them. */
+/** A text, or a list of texts. */
 function thoughtIn (thinking: unknown): string {
   if (!Array.isArray(thinking)) return textIn(thinking)
   return thinking.map((part: unknown) => isRecord(part) ? textIn(part.text) : '').join('')
 }
 
-/** Also in the deprecated way. */
+/** The calls, including the deprecated `function_call`. */
 export function callsIn ({ tool_calls: calls, function_call: call }: Json): readonly Json[] {
   if (Array.isArray(calls)) return calls.filter(isRecord)
   return isRecord(call) ? [{ function: call }] : []
@@ -58,7 +58,7 @@ export interface Stop {
 export function stopOf (finish: unknown, vendors: unknown, hasCalls: boolean, { request: { body } }: Exchange): Stop {
   const reason = STOP_REASONS.get(finish) ?? 'end_turn'
   if (reason !== 'end_turn' && reason !== 'tool_use') return { stop_reason: reason, stop_sequence: null }
-  // Whatever the vendor calls it: a client runs the tools if it says so, and only then.
+  // Whatever the vendor's reason: clients run the tools only if this one says so.
   if (hasCalls) return { stop_reason: 'tool_use', stop_sequence: null }
   const isSequence = Array.isArray(body.stop_sequences) && typeof vendors === 'string' &&
     body.stop_sequences.includes(vendors)
@@ -67,7 +67,7 @@ export function stopOf (finish: unknown, vendors: unknown, hasCalls: boolean, { 
     : { stop_reason: 'end_turn', stop_sequence: null }
 }
 
-/** Whether the reason, which the client is told, is one that may cut a call in the middle. */
+/** Whether the reason, which the client gets, is one that may cut a call in the middle. */
 export function cutsCalls (finish: unknown): boolean {
   const reason = STOP_REASONS.get(finish)
   return reason === 'max_tokens' || reason === 'refusal'
@@ -77,7 +77,7 @@ const TRANSLATED = new Set(['role', 'content', 'reasoning_content', 'reasoning',
   'function_call'])
 
 /**
- * What else the vendor says in a message or a delta, for a client of its own style: annotations, audio, details of
+ * The vendor's further fields in a message or a delta, for a client of its own style: annotations, audio, details of
  * reasoning.
  */
 export function ownFields (said: Json, { route: { style } }: Exchange): Json | undefined {
@@ -96,7 +96,7 @@ export function withOwnFields (message: Json, own: Json | undefined): Json {
   return own === undefined ? message : { ...message, [chatFields]: own }
 }
 
-/** No model makes as many in one answer. */
+/** Most calls of an answer: no model makes as many. */
 const MOST_CALLS = 1000
 
 /** The ids of an answer's calls, as the client gets them. */
@@ -110,7 +110,7 @@ export class CallIds {
   }
 
   /**
-   * One of our own for a call to which its vendor gave none, or that of another call.
+   * A generated id for a call without one, or with that of another call.
    * @throws {Error} there are too many calls
    */
   next (theirs: string): string {

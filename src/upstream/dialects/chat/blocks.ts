@@ -1,41 +1,41 @@
-// The content blocks of a streamed answer: opened and closed one after the other, whatever the order in which a vendor
-// sends their pieces.
+// The content blocks of a streamed answer: opened and closed one after the other, in whatever order a vendor sends
+// their pieces.
 import { SseEvent } from '../../../core/sse.ts'
 import type { JsonEnd } from './json-end.ts'
 
 type Kind = 'text' | 'thinking' | 'tool_use'
 
-/** One that is open, or waits until those before it are over. */
+/** A block that is open, or waits for the end of those before it. */
 export interface Block {
   readonly kind: Kind
   /** undefined: it is not open yet */
   index: number | undefined
   isClosed: boolean
-  /** what came of it before it was open */
+  /** its content so far, while it is not open */
   waiting: string
 }
 
 export interface Call extends Block {
   readonly kind: 'tool_use'
-  /** the vendor's */
+  /** the vendor's id */
   readonly vendorsId: string
-  /** the client's */
+  /** the client's id */
   readonly id: string
   name: string
   readonly input: JsonEnd
 }
 
-/** Characters that wait. Only of parallel calls whose pieces take turns, and a model writes no more of them. */
+/** Most characters that wait: only those of parallel calls with interleaved pieces, of which a model writes no more. */
 const MOST_WAITING = 4 * 1024 * 1024
 
 export class Blocks {
-  /** in the order of the answer; the first is open, but a call without a name yet */
+  /** in the order of the answer; the first is open, unless it is a call without a name yet */
   readonly #blocks: Block[] = []
   #opened = 0
   #waiting = 0
   #out: SseEvent[] = []
 
-  /** Words or thoughts. */
+  /** Adds text or thinking. */
   say (kind: 'text' | 'thinking', piece: string): void {
     if (piece === '') return
     let last = this.#blocks.at(-1)
@@ -43,22 +43,22 @@ export class Blocks {
     this.#add(last, piece)
   }
 
-  /** A call that begins. */
+  /** Begins a call. */
   call (call: Call): void {
     this.#blocks.push(call)
     this.#advance()
   }
 
-  /** @throws {Error} the call is over: what comes now would be lost */
+  /** @throws {Error} the call is over: this piece would be lost */
   input (call: Call, piece: string): void {
     if (call.isClosed && piece.trim() !== '') throw new Error('a call goes on behind its end')
-    // A few vendors say so of a call without arguments; a client would take it for its input.
+    // A few vendors send "null" for a call without arguments; a client would take it for the input.
     if (piece === '' || call.isClosed || (call.input.isBlank && piece.trim() === 'null')) return
     call.input.read(piece)
     this.#add(call, piece)
   }
 
-  /** The answer is over. @throws {Error} a call has no name */
+  /** Ends the answer. @throws {Error} a call has no name */
   end (): void {
     for (let [first] = this.#blocks; first !== undefined; [first] = this.#blocks) {
       this.#open(first)
@@ -67,7 +67,7 @@ export class Blocks {
     }
   }
 
-  /** What these made of the answer, since it was asked last. */
+  /** The events made since the last call. */
   take (): SseEvent[] {
     const out = this.#out
     this.#out = []
@@ -85,7 +85,7 @@ export class Blocks {
     this.#advance()
   }
 
-  /** Closes what is over where something follows it, and opens what is first then. */
+  /** Closes finished blocks that have a successor, and opens the next one. */
   #advance (): void {
     for (let [first, next] = this.#blocks; first !== undefined; [first, next] = this.#blocks) {
       this.#open(first)
@@ -118,7 +118,7 @@ export class Blocks {
     this.#blocks.shift()
     block.isClosed = true
     const { kind, index } = block
-    // Nobody signed it. Clients that wait for a signature before they send a thought back get one that says so.
+    // Unsigned thinking gets an empty signature, for clients that wait for one before they send a thought back.
     const unsigned = { type: 'signature_delta', signature: '' }
     if (kind === 'thinking') {
       this.#out.push(SseEvent.of('content_block_delta', { type: 'content_block_delta', index, delta: unsigned }))
@@ -127,7 +127,7 @@ export class Blocks {
   }
 }
 
-/** A call goes on until its input is whole, whatever comes between. */
+/** Whether a block may be closed: a call goes on until its input is whole, whatever comes between. */
 function isOver (block: Block): boolean {
   return block.index !== undefined && (!isCall(block) || block.input.isWhole)
 }

@@ -1,18 +1,18 @@
-// System blocks and turns as the messages of a chat.
+// Translates system blocks and turns into the messages of a chat.
 import { vendorsId } from './call-ids.ts'
 import { isRecord, type Json } from '../../../base/json.ts'
 import { textIn, unsayable } from './json.ts'
 
 /**
- * Claude Code's first system block: another hash in every request, with which no vendor's cache of prefixes would ever
- * hit (A10).
+ * Claude Code's first system block: another hash in every request, with which no vendor's prefix cache would ever hit
+ * (A10).
  */
 const ATTRIBUTION = /^x-anthropic-billing-header/
 
 /**
- * @param own the body of a chat client; its thoughts stand there alone
- * @param reasoning in which field the vendor wants its own thoughts back; undefined: nowhere
- * @throws {GatewayError} invalid_request, with the path of what can't be said in chat style
+ * @param own the body of a chat client, which alone has its thoughts
+ * @param reasoning the field in which the vendor wants its own thoughts back; undefined: none
+ * @throws {GatewayError} invalid_request, with the path of a part that can't be expressed in chat style
  */
 export function toChatMessages (body: Json, own: Json, reasoning: string | undefined): readonly Json[] {
   const messages: readonly unknown[] = Array.isArray(body.messages) ? body.messages : []
@@ -50,7 +50,7 @@ function addQuestion (content: unknown, path: string, turns: Json[]): void {
   if (parts.length > 0) turns.push({ role: 'user', content: contentOf(parts) })
 }
 
-/** @returns what only a user may show there: images and files */
+/** @returns parts that only a user message may have: images and files */
 function addResult (
   { tool_use_id: id, content, is_error: isError }: Json,
   path: string,
@@ -76,8 +76,8 @@ function addAnswer (
   let thought = ''
   for (const block of blocks) {
     if (!isRecord(block)) continue
-    // One answer in pieces: nothing stands between them. What ran at a vendor of messages style is its own, and has no
-    // words here.
+    // The pieces of one answer are joined without a separator. Blocks of tools that ran at a vendor of messages style
+    // have no equivalent here.
     if (block.type === 'text') text += textIn(block.text)
     else if (block.type === 'tool_use') calls.push(toCall(block))
     // A signature says that another vendor thought it (src/README.md#signatures).
@@ -97,7 +97,7 @@ function toCall ({ id, name, input }: Json): { readonly id: string } & Json {
   return { id: vendorsId(textIn(id)), type: 'function', function: { name, arguments: JSON.stringify(input ?? {}) } }
 }
 
-/** By the id of the first call: only with calls do vendors want thoughts back, and some insist. */
+/** Thoughts by the id of the first call: vendors want them back only with calls, and some insist. */
 function thoughtsByCall ({ messages }: Json): ReadonlyMap<unknown, string> {
   const thoughts = new Map<unknown, string>()
   for (const message of Array.isArray(messages) ? messages as readonly unknown[] : []) {
@@ -109,7 +109,7 @@ function thoughtsByCall ({ messages }: Json): ReadonlyMap<unknown, string> {
   return thoughts
 }
 
-/** Vendors are fewer that take parts than that take a text. */
+/** Text alone where possible: fewer vendors accept parts. */
 function contentOf (parts: readonly Json[]): unknown {
   return parts.every(({ type }) => type === 'text') ? parts.map(({ text }) => text).join('\n') : parts
 }
@@ -122,7 +122,7 @@ function readParts (blocks: unknown, path: string): readonly Json[] {
   return Array.isArray(blocks) ? blocks.flatMap((block, i) => readPart(block, `${path}[${i}]`)) : []
 }
 
-/** @throws {GatewayError} invalid_request: the block can't be said in chat style */
+/** @throws {GatewayError} invalid_request: the block can't be expressed in chat style */
 function readPart (block: unknown, path: string): readonly Json[] {
   const { type, text, source } = isRecord(block) ? block : {}
   switch (type) {

@@ -1,4 +1,5 @@
-// The dialect `messages` (Anthropic's Messages API): the inner language itself. Everything passes but what we own.
+// The dialect `messages` (Anthropic's Messages API), which is also the inner language. Everything passes, except the
+// gateway's own fields.
 import type { Exchange } from '../../../core/exchange.ts'
 import { type Attempt, Model } from '../../../core/facts.ts'
 import { askedVersion, DEFAULT_VERSION, messagesStyle } from '../../../protocols/messages.ts'
@@ -16,7 +17,7 @@ import { versionedAtEnd } from '../versioned.ts'
 const NO_SAMPLING_VERSION = '2026-10-21'
 const NO_SAMPLING = { temperature: undefined, top_p: undefined, top_k: undefined } as const
 /**
- * A client that turns it on gets more context than the model is sold with, for a dearer price, and more than was held
+ * Beta headers with which a client would get more context than the model is sold with, at a higher price than was held
  * for it.
  */
 const LONGER_CONTEXT = /context-\d+m/i
@@ -50,11 +51,11 @@ function encode (
 ): UpstreamRequest {
   const { body } = exchange.request
   const configured = upstream.config.headers['anthropic-version']
-  // What a chat client calls so is not ours to read: its request is in our words here.
+  // The header of a chat client has another meaning: its request is in the inner language here.
   const asked = exchange.route.style === messagesStyle ? askedVersion(exchange.received.headers) : DEFAULT_VERSION
   const { sampling: takesSampling, context } = exchange.get(Model)
   const hasSampling = isGiven(body.temperature) || isGiven(body.top_p) || isGiven(body.top_k)
-  // The client's version would make the vendor refuse fields that we accept in every version.
+  // The client's version would make the vendor refuse fields that the gateway accepts in every version.
   const version = configured ?? (hasSampling && asked >= NO_SAMPLING_VERSION ? DEFAULT_VERSION : asked)
   const headers: Record<string, string> = {
     ...ownHeaders(stream),
@@ -72,10 +73,10 @@ function encode (
 }
 
 /**
- * Thoughts that nobody signed are another vendor's, of chat style: this one refuses them, now and on every later turn
- * (src/README.md#signatures). Where the turn whose calls are answered began with one, it must not think now: with a
- * budget it insists on a thought there.
- * @returns the fields that are not as they came
+ * Removes unsigned thoughts, which come from vendors of chat style: this vendor refuses them, now and on every later
+ * turn (src/README.md#signatures). Where the turn whose calls are answered began with one, thinking is disabled: with a
+ * budget the vendor insists on a thought there.
+ * @returns the changed fields
  */
 function withoutUnsigned ({ messages: turns, thinking }: Json): Json {
   if (!Array.isArray(turns) || !turns.some((turn) => isAnswer(turn) && blocksOf(turn).some(isUnsigned))) return {}
@@ -106,7 +107,7 @@ function isUnsigned (block: unknown): boolean {
   return isRecord(block) && block.type === 'thinking' && (typeof block.signature !== 'string' || block.signature === '')
 }
 
-/** Ours and the client's, each once: the vendor decides which it knows (src/README.md#beta-headers). */
+/** The configured betas and the client's, each once: the vendor decides which it knows (src/README.md#beta-headers). */
 function betas (exchange: Exchange, configured: string | undefined, context: number | undefined): string {
   const asked = exchange.received.headers['anthropic-beta']
   if (asked === undefined) return configured ?? ''

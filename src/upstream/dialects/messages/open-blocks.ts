@@ -1,22 +1,22 @@
-// The content blocks of a stream, each begun once and ended once: vendors that imitate the style leave out the ends of
-// them, or their numbers.
+// The content blocks of a stream, each begun once and ended once: vendors that imitate the style leave out ends of
+// blocks, or their indexes.
 import type { Exchange } from '../../../core/exchange.ts'
 import type { Json } from '../../../base/json.ts'
 import { SseEvent } from '../../../core/sse.ts'
 import { isCall, WholeBlocks } from './blocks.ts'
 
-/** A content block whose end has not come. */
+/** A content block that has not ended. */
 export interface OpenBlock {
-  /** as the client counts it */
+  /** the client's index */
   readonly index: number
-  /** as the vendor does, or not at all */
+  /** the vendor's index, if it has one */
   readonly theirs: unknown
   readonly type: unknown
 }
 
 /**
- * The block that a delta belongs to, where the vendor has begun none. Nobody can begin a call for it, whose name is not
- * in its deltas.
+ * The type of block for a delta without one. Calls are missing: their deltas lack the name, without which no call can
+ * begin.
  */
 export const BLOCK_OF: Readonly<Record<string, string>> = { text_delta: 'text', citations_delta: 'text',
   thinking_delta: 'thinking', signature_delta: 'thinking' }
@@ -32,7 +32,7 @@ export class OpenBlocks {
     this.#whole = new WholeBlocks(exchange)
   }
 
-  /** a tool of the client's was called, in this block or one before it */
+  /** whether a tool of the client's was called, in this block or an earlier one */
   get hasCalls (): boolean {
     return this.#hasCalls
   }
@@ -41,7 +41,7 @@ export class OpenBlocks {
     return this.#open.at(-1)
   }
 
-  /** @param event as it came, if it did @returns its start, and what a vendor has put into that */
+  /** @param event the vendor's event, if there is one @returns the block's start, and the deltas for content in it */
   begin (said: unknown, theirs: unknown, event?: SseEvent, data: Json = {}): SseEvent[] {
     const block = this.#whole.fill(said)
     const { type, text, thinking } = block
@@ -68,7 +68,7 @@ export class OpenBlocks {
     return [...this.#open].map((block) => this.end(block))
   }
 
-  /** The one that is meant; without a number the last that may hold it. */
+  /** The block of an event; without an index, the last one that may hold the delta. */
   find (theirs: unknown, delta?: string): OpenBlock | undefined {
     const fitting = delta === undefined ? this.#open : this.#open.filter(({ type }) => mayHold(type, delta))
     return theirs === undefined || theirs === null
@@ -81,7 +81,10 @@ export function deltaOf (index: number, said: Json): SseEvent {
   return SseEvent.of('content_block_delta', { type: 'content_block_delta', index, delta: said })
 }
 
-/** Words are no thoughts, and neither is the input of a call. Of types that are new to us nothing is known. */
+/**
+ * Whether a block may hold a delta: text, thinking and the input of a call do not mix. Types that are unknown here may
+ * hold any.
+ */
 function mayHold (block: unknown, delta: string): boolean {
   if (isCall(block)) return BLOCK_OF[delta] === undefined
   return block !== 'text' && block !== 'thinking'

@@ -1,5 +1,5 @@
-// A whole answer of messages style with all that it must have (src/README.md#message-shape): vendors that imitate the
-// style leave things out.
+// Completes a whole answer of messages style (src/README.md#message-shape): vendors that imitate the style leave parts
+// out.
 import type { Exchange } from '../../../core/exchange.ts'
 import { isRecord, type Json } from '../../../base/json.ts'
 import { ErrorReply } from '../error-reply.ts'
@@ -7,7 +7,7 @@ import { messageId } from '../omissions.ts'
 import { WholeBlocks } from './blocks.ts'
 import { wholeUsage } from './usage.ts'
 
-/** @throws {ErrorReply} the vendor's error, with the status of an answer; {Error} it is no message */
+/** @throws {ErrorReply} the vendor's error, in an answer's status; {Error} it is no message */
 export function toMessage (body: unknown, exchange: Exchange): Json {
   if (!isRecord(body)) throw new Error('the answer is no object')
   const { content: said, type, error } = body
@@ -17,7 +17,7 @@ export function toMessage (body: unknown, exchange: Exchange): Json {
   }
   const blocks = new WholeBlocks(exchange)
   const content = contentOf(said).map((block) => blocks.fill(block))
-  return Object.assign(body, {                                // just parsed: nobody else has it
+  return Object.assign(body, {                                // just parsed, and not shared
     ...headOf(body, exchange),
     content,
     stop_reason: typeof body.stop_reason === 'string'
@@ -35,13 +35,13 @@ function contentOf (said: unknown): readonly unknown[] {
   return said
 }
 
-/** The fields of a message that every one has from its start; the model is the one that the client knows. */
+/** The fields that a message has from its start; the model is the client's. */
 export function headOf ({ id }: Json, exchange: Exchange): Json {
   return { id: typeof id === 'string' && id !== '' ? id : messageId(exchange), type: 'message', role: 'assistant',
     model: exchange.request.body.model }
 }
 
-/** Why it ended, of a vendor that does not say. */
+/** The stop reason for a vendor that sends none. */
 export function reasonFor (hasCalls: boolean): string {
   return hasCalls ? 'tool_use' : 'end_turn'
 }

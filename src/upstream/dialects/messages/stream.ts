@@ -1,6 +1,5 @@
-// The events of a message with all that they must have, in the order that clients wait for
-// (src/README.md#message-shape): vendors that imitate the style leave events out, or fields of them. What is whole
-// passes as the bytes that came.
+// Completes the events of a message, in the order that clients expect (src/README.md#message-shape): vendors that
+// imitate the style leave out events, or fields of them. A complete event passes as the bytes that came.
 import type { Exchange } from '../../../core/exchange.ts'
 import { isRecord, type Json } from '../../../base/json.ts'
 import { guessedOutput, isCount } from '../../../money/usage.ts'
@@ -11,7 +10,7 @@ import { BLOCK_OF, deltaOf, OpenBlocks } from './open-blocks.ts'
 import { headOf, reasonFor } from './reply.ts'
 import { wholeUsage } from './usage.ts'
 
-/** The field that says something in a delta, by its type. */
+/** The field with the content of a delta, by its type. */
 const FIELD_OF: Readonly<Record<string, string>> = { text_delta: 'text', thinking_delta: 'thinking',
   input_json_delta: 'partial_json', signature_delta: 'signature' }
 
@@ -21,7 +20,7 @@ const KNOWN = new Set([...BEHIND_START, 'message_start', 'ping', 'error'])
 
 type Out = SseEvent | readonly SseEvent[] | undefined
 
-/** All that was said of the end. */
+/** The parts of a message_delta, from all events so far. */
 interface Ending {
   readonly data: Json
   readonly delta: Json
@@ -37,10 +36,10 @@ class MessageStream implements StreamTransformer {
   readonly #blocks: OpenBlocks
   #hasStarted = false
   #characters = 0
-  /** what was said of the end so far, whether the client has it or not */
+  /** last stop reason, whether the client has it or not */
   #reason: string | undefined
   #output: number | undefined
-  /** of an end that lacks something, until more is said of it, or nothing more comes */
+  /** an incomplete ending, held until more comes, or the stream ends */
   #unsaid: Ending | undefined
   #hasEnd = false
 
@@ -50,7 +49,8 @@ class MessageStream implements StreamTransformer {
   }
 
   event (event: SseEvent): Out {
-    // Before anybody acts on it: what is not JSON fails the attempt, or breaks the stream, whoever would read it.
+    // Before any other reader of the event: an event that is not JSON fails the attempt, or breaks the stream, whatever
+    // would read it.
     const data = event.json
     if (!isRecord(data)) throw new Error('an event holds no object')
     const name = nameOf(event, data)
@@ -66,7 +66,7 @@ class MessageStream implements StreamTransformer {
     return made === undefined ? before : made instanceof SseEvent ? [before, made] : [before, ...made]
   }
 
-  /** A second one is the vendor's own affair, but for what it reports. */
+  /** Further starts are dropped, except for what they report. */
   #start ({ message: said, ...data }: Json): Out {
     const message = isRecord(said) ? said : {}
     if (this.#hasStarted) {
@@ -166,7 +166,7 @@ class MessageStream implements StreamTransformer {
     })
   }
 
-  /** What came later over what came earlier. */
+  /** Merges endings: later values replace earlier ones. */
   #join (data: Json, said: Json, usage: Json): Ending {
     const given = Object.fromEntries(Object.entries(said).filter(([, value]) => value !== null && value !== undefined))
     return { data: { ...this.#unsaid?.data, ...data }, delta: { ...this.#unsaid?.delta, ...given },
@@ -179,8 +179,8 @@ function nameOf ({ event }: SseEvent, { type }: Json): string {
 }
 
 /**
- * Official clients drop records without an `event:` line, and read the type of those with one. What is new to us keeps
- * its own.
+ * Official clients drop records without an `event:` line, and read the type of those with one. An event of an unknown
+ * type keeps its own.
  */
 function withName (name: string, event: SseEvent, data: Json): SseEvent {
   if (event.event === name && (data.type === name || !KNOWN.has(name))) return event

@@ -1,5 +1,5 @@
-// The dialect `videos` (OpenAI's video tasks): what is asked of an upstream, and what its words mean. The inner
-// language of videos is this API's own, so a creation passes as it came, but for the model's name.
+// The dialect `videos` (OpenAI's video tasks): requests to an upstream, and the meaning of its reports. This API is
+// also the inner language of videos, so a creation passes as it came, except for the model's name.
 import { Model } from '../../../core/facts.ts'
 import { isUpload } from '../../../core/image-inputs.ts'
 import { version as gatewayVersion } from '../../../base/package.ts'
@@ -10,11 +10,12 @@ import type { DialectModule } from '../dialect.ts'
 import { asRecord, isGiven } from '../../../base/json.ts'
 import { versioned } from '../versioned.ts'
 
-/** Ids go into paths: what else one may hold would name something other than a task. */
+/** Ids go into paths: other characters could name something other than a task. */
 const ID = /^[\w-]{1,200}$/
 
 /**
- * As vendors spell them. Words for an end that was not asked for are failures; a word that is not here says nothing.
+ * Statuses as vendors write them. Those of an end that was not asked for are failures; an unknown one counts as no
+ * report.
  */
 const STATUSES: Readonly<Record<string, TaskReport['status']>> = {
   queued: 'queued', pending: 'queued', submitted: 'queued',
@@ -28,7 +29,7 @@ export const dialect: DialectModule = {
     const { body } = exchange.request
     const reference = body['input_reference']
     const fields: Record<string, unknown> = { model: attempt.model }
-    // What nobody has priced does not travel.
+    // Fields without a price are not sent.
     for (const name of ['prompt', ...Object.keys(exchange.get(Model).parameters ?? {})]) {
       if (body[name] !== undefined && body[name] !== null) {
         fields[name] = body[name]
@@ -81,7 +82,7 @@ export function readReport (body: unknown): TaskReport {
   }
 }
 
-/** What is asked about a task: its status with GET, its end with DELETE. */
+/** A request about a task: its status with GET, its deletion with DELETE. */
 export function aboutTask (
   method: 'GET' | 'DELETE',
   upstream: Upstream,
