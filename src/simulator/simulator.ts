@@ -7,18 +7,18 @@ import type { AddressInfo } from 'node:net'
 import { chatDialect } from './chat.ts'
 import { deliverEvents, deliverFile, deliverJson, misbehave, spoil, type Delivery } from './deliver.ts'
 import { isObject, VendorError, type Answer, type Dialect, type Endpoint } from './dialect.ts'
-import { faultsInModel, faultsInText, parseFaults, UnknownDirective, type Faults } from './faults.ts'
+import { FaultInjector, type FaultOptions } from './fault-injector.ts'
+import { UnknownDirective, type Faults } from './faults.ts'
 import { parseForm } from './form.ts'
 import { imagesDialect } from './images.ts'
 import { messagesDialect } from './messages.ts'
 import { plainDialect } from './plain.ts'
-import { seededRandom } from './random.ts'
 import { RequestLog, type Ending, type LogEvents, type RequestRecord } from './request-log.ts'
 import { newRequestId, vendorError, vendorHeaders } from './vendor.ts'
 import { videosDialect } from './videos.ts'
 import { ClientLeft, Wire } from './wire.ts'
 
-export interface SimulatorOptions {
+export interface SimulatorOptions extends FaultOptions {
   /** loopback unless told otherwise */
   readonly host?: string
   /** 0, the default: any free one */
@@ -31,23 +31,6 @@ export interface SimulatorOptions {
   readonly firstDelayMs?: number
   /** milliseconds before each token; 20 by default */
   readonly tokenDelayMs?: number
-  /** what every request suffers, as in a directive: `cut_after=5 crlf`; of several, each request gets one */
-  readonly faults?: string | readonly string[]
-  /** the part of the requests that suffer `faults`, from 0 to 1; 1 by default */
-  readonly faultRate?: number
-  /** the part of the requests that get an error status, from 0 to 1; 0 by default */
-  readonly errorRate?: number
-  /** the statuses to choose from */
-  readonly errorStatuses?: readonly number[]
-  /**
-   * milliseconds without faults, then as many with them, in turn; with no others, connections are closed before the
-   * head then
-   */
-  readonly flapMs?: number
-  /** of all that is left to chance: the same seed and order of requests, the same faults */
-  readonly seed?: number
-  /** false: directives in prompts and models' names are only words; for the healthy one of two upstreams */
-  readonly directives?: boolean
   readonly contextTokens?: number
   /** images come as links to this simulator; base64 by default */
   readonly imageLinks?: boolean
@@ -59,8 +42,6 @@ export interface SimulatorOptions {
   readonly keepRequests?: number
   /** bodies of more bytes are not kept in the log; 64 KiB by default */
   readonly keepBodyBytes?: number
-  /** milliseconds since the epoch, for the life of cached prompts and the progress of videos */
-  readonly now?: () => number
 }
 
 export interface Simulator {
@@ -80,144 +61,18 @@ const bodyLimit = 32 * 1024 * 1024
 
 /** @throws {UnknownDirective} `faults` is not understood */
 export async function startSimulator (options: SimulatorOptions = {}): Promise<Simulator> {
-  const {
-    host = '127.0.0.1',
-    port = 0,
-    firstDelayMs = 200,
-    tokenDelayMs = 20,
-    faultRate = 1,
-    errorRate = 0,
-    errorStatuses = [429, 500, 503, 529],
-    now = Date.now
-  } = options
-  const ownFaults = [options.faults ?? (options.flapMs === undefined || errorRate > 0 ? '' : 'cut')].flat().map(
-    parseFaults
-  )
-  const startedAt = now()
-  const random = seededRandom(options.seed ?? 1)
+  const injector = new FaultInjector(options)
   const log = new RequestLog(options.keepRequests ?? 10_000)
-  const dialects: readonly Dialect[] = [
-    messagesDialect({ key: options.key, betas: options.betas, contextTokens: options.contextTokens ?? 200_000, now }),
-    chatDialect({ key: options.key, contextTokens: options.contextTokens ?? 200_000, now }),
-    imagesDialect({ now, links: options.imageLinks ?? false }),
-    videosDialect({ now, videoMs: options.videoMs ?? 10_000, videoBytes: options.videoBytes ?? 200_000 }),
-    plainDialect
-  ]
 
-  const server = createServer((request, response) => { void serve(request, response) })
+  const server = createServer()
   // A stalled request is a fault that was asked for; the client decides when it has waited enough.
   server.requestTimeout = 0
-  server.listen(port, host)
+  server.listen(options.port ?? 0, options.host ?? '127.0.0.1')
   await once(server, 'listening')
   const address = server.address() as AddressInfo
   const url = `http://${address.family === 'IPv6' ? `[${address.address}]` : address.address}:${address.port}`
-
-  /** Never rejects: whatever happens, the record ends, and the client gets an answer or a closed connection. */
-  async function serve (request: IncomingMessage, response: ServerResponse): Promise<void> {
-    const wire = new Wire(response)
-    const { pathname, search } = splitUrl(request.url ?? '/')
-    const record = log.open(newRequestId(), now(), request.method ?? '', pathname, request.headers)
-    try {
-      log.end(record, await answer(request, search, wire, record))
-    } catch (error) {
-      if (!(error instanceof ClientLeft) && !wire.hasLeft) record.failure = error
-      wire.cut()
-      log.end(record, record.failure === undefined ? 'client_left' : 'error')
-    }
-  }
-
-  async function answer (request: IncomingMessage, query: string, wire: Wire, record: RequestRecord): Promise<Ending> {
-    const { method, path, headers, id: requestId } = record
-    const { dialect, endpoint } = findEndpoint(dialects, method, path)
-    const read = await readBody(request, endpoint?.keepsBody === true)
-    record.body_bytes = read.bytes
-    record.body_sha256 = read.sha256
-    const form = parseForm(headers['content-type'], read.kept)
-    const body = form ?? parseJson(read.kept)
-    if (form !== undefined || read.bytes <= (options.keepBodyBytes ?? 64 * 1024)) record.body = body
-    if (isObject(body)) {
-      if (typeof body['model'] === 'string') record.model = body['model']
-      record.stream = body['stream'] === true
-    }
-    const delivery: Delivery = { wire, log, record, faults: {}, firstDelayMs, tokenDelayMs,
-      headers: vendorHeaders(requestId), url }
-
-    async function refuse (error: VendorError): Promise<Ending> {
-      await deliverJson({ kind: 'json', status: error.status, headers: error.headers,
-        body: dialect.errorBody(error, requestId) }, { ...delivery, faults: {} })
-      return 'error'
-    }
-
-    let faults: Faults
-    try {
-      faults = chooseFaults(endpoint, body, record.model, query)
-    } catch (error) {
-      log.read(record)
-      if (error instanceof UnknownDirective) return await refuse(new VendorError(400, error.message))
-      throw error
-    }
-    record.faults = faults
-    log.read(record)
-    const faulty: Delivery = { ...delivery, faults, firstDelayMs: faults.first_delay === undefined ? firstDelayMs : 0,
-      tokenDelayMs: faults.delay ?? tokenDelayMs }
-
-    const misbehaved = await misbehave(faulty)
-    if (misbehaved !== undefined) return misbehaved
-    let made: Answer
-    try {
-      if (faults.status !== undefined) throw vendorError(faults.status, faults.retry_after)
-      if (endpoint === undefined) throw new VendorError(404, 'Not found')
-      if (read.bytes > bodyLimit && endpoint.keepsBody) throw vendorError(413)
-      if (endpoint.keepsBody && body === undefined) throw new VendorError(400, 'The request body is not valid JSON')
-      const asked = { requestId, method, path, query, headers, body, bodyBytes: read.bytes, bodySha256: read.sha256,
-        faults }
-      made = endpoint.answer(asked)
-      // There is no stream whose first event could be an error.
-      if (
-        made.kind === 'json' && (faults.error_event_first === true || faults.error_event_after !== undefined)
-      ) throw vendorError(529)
-    } catch (error) {
-      if (error instanceof VendorError) return await refuse(error)
-      throw error
-    }
-
-    if (made.kind === 'json') {
-      const result = await deliverJson(made, faulty)
-      return result === 'whole' ? 'complete' : result === 'cut' ? 'cut' : 'error'
-    }
-    if (made.kind === 'file') return await deliverFile(made, method, faulty)
-    const { emissions, ending } = spoil(made.emissions, faults, dialect, requestId)
-    return await deliverEvents(emissions, faulty) === 'cut' ? 'cut' : ending
-  }
-
-  /** @throws {UnknownDirective} */
-  function chooseFaults (
-    endpoint: Endpoint | undefined,
-    body: unknown,
-    model: string | undefined,
-    query: string
-  ): Faults {
-    // Drawn for every request, wanted or not: what one request gets does not depend on how others were told to fail.
-    const draws = { error: random(), status: random(), fault: random() }
-    const told = options.directives === false
-      ? {}
-      : { ...faultsInModel(model ?? ''), ...faultsInText(endpoint?.prompt(body) ?? ''),
-        ...parseFaults(new URLSearchParams(query).get('sim') ?? '') }
-    if (isUp()) return told
-    const status = errorStatuses[Math.floor(draws.status * errorStatuses.length)]
-    return {
-      ...(draws.fault < faultRate ? ownFaults[Math.floor(draws.fault / faultRate * ownFaults.length)] : {}),
-      ...(draws.error < errorRate && status !== undefined
-        ? { status, ...(status === 429 ? { retry_after: 1 } : {}) }
-        : {}),
-      ...told
-    }
-  }
-
-  /** Of one that flaps. */
-  function isUp (): boolean {
-    return options.flapMs !== undefined && Math.floor((now() - startedAt) / options.flapMs) % 2 === 0
-  }
+  const vendor = new Vendor(options, injector, log, url)
+  server.on('request', (request, response) => { void vendor.serve(request, response) })
 
   return {
     url,
@@ -231,6 +86,132 @@ export async function startSimulator (options: SimulatorOptions = {}): Promise<S
       await closed
     }
   }
+}
+
+function dialectsOf (options: SimulatorOptions): readonly Dialect[] {
+  const { key, betas, contextTokens = 200_000, now = Date.now } = options
+  return [
+    messagesDialect({ key, betas, contextTokens, now }),
+    chatDialect({ key, contextTokens, now }),
+    imagesDialect({ now, links: options.imageLinks ?? false }),
+    videosDialect({ now, videoMs: options.videoMs ?? 10_000, videoBytes: options.videoBytes ?? 200_000 }),
+    plainDialect
+  ]
+}
+
+class Vendor {
+  readonly #injector: FaultInjector
+  readonly #log: RequestLog
+  readonly #url: string
+  readonly #dialects: readonly Dialect[]
+  readonly #firstDelayMs: number
+  readonly #tokenDelayMs: number
+  readonly #keepBodyBytes: number
+  readonly #now: () => number
+
+  constructor (options: SimulatorOptions, injector: FaultInjector, log: RequestLog, url: string) {
+    this.#injector = injector
+    this.#log = log
+    this.#url = url
+    this.#dialects = dialectsOf(options)
+    this.#firstDelayMs = options.firstDelayMs ?? 200
+    this.#tokenDelayMs = options.tokenDelayMs ?? 20
+    this.#keepBodyBytes = options.keepBodyBytes ?? 64 * 1024
+    this.#now = options.now ?? Date.now
+  }
+
+  /** Never rejects: whatever happens, the record ends, and the client gets an answer or a closed connection. */
+  async serve (request: IncomingMessage, response: ServerResponse): Promise<void> {
+    const wire = new Wire(response)
+    const { pathname, search } = splitUrl(request.url ?? '/')
+    const record = this.#log.open(newRequestId(), this.#now(), request.method ?? '', pathname, request.headers)
+    try {
+      this.#log.end(record, await this.#answer(request, search, wire, record))
+    } catch (error) {
+      if (!(error instanceof ClientLeft) && !wire.hasLeft) record.failure = error
+      wire.cut()
+      this.#log.end(record, record.failure === undefined ? 'client_left' : 'error')
+    }
+  }
+
+  async #answer (request: IncomingMessage, query: string, wire: Wire, record: RequestRecord): Promise<Ending> {
+    const { method, path, id: requestId } = record
+    const { dialect, endpoint } = findEndpoint(this.#dialects, method, path)
+    const body = await this.#read(request, endpoint, record)
+    const healthy: Delivery = { wire, log: this.#log, record, faults: {}, firstDelayMs: this.#firstDelayMs,
+      tokenDelayMs: this.#tokenDelayMs, headers: vendorHeaders(requestId), url: this.#url }
+    let faulty = healthy
+    let made: Answer | Ending
+    try {
+      const faults = this.#chooseFaults(endpoint, body, query, record)
+      faulty = { ...healthy, faults, firstDelayMs: faults.first_delay === undefined ? healthy.firstDelayMs : 0,
+        tokenDelayMs: faults.delay ?? healthy.tokenDelayMs }
+      made = await misbehave(faulty) ?? answerOf(endpoint, body, query, record, faults)
+    } catch (error) {
+      if (!(error instanceof VendorError)) throw error
+      await deliverJson({ kind: 'json', status: error.status, headers: error.headers,
+        body: dialect.errorBody(error, requestId) }, healthy)
+      return 'error'
+    }
+    return typeof made === 'string' ? made : await deliver(made, dialect, faulty)
+  }
+
+  /** @returns what the endpoint wants of the body, parsed */
+  async #read (request: IncomingMessage, endpoint: Endpoint | undefined, record: RequestRecord): Promise<unknown> {
+    const { kept, bytes, sha256 } = await readBody(request, endpoint?.keepsBody === true)
+    record.body_bytes = bytes
+    record.body_sha256 = sha256
+    const form = parseForm(record.headers['content-type'], kept)
+    const body = form ?? parseJson(kept)
+    if (form !== undefined || bytes <= this.#keepBodyBytes) record.body = body
+    if (isObject(body)) {
+      if (typeof body['model'] === 'string') record.model = body['model']
+      record.stream = body['stream'] === true
+    }
+    return body
+  }
+
+  /** @throws {VendorError} a directive is not known */
+  #chooseFaults (endpoint: Endpoint | undefined, body: unknown, query: string, record: RequestRecord): Faults {
+    try {
+      return record.faults = this.#injector.choose(endpoint, body, record.model, query)
+    } catch (error) {
+      throw error instanceof UnknownDirective ? new VendorError(400, error.message) : error
+    } finally {
+      this.#log.read(record)
+    }
+  }
+}
+
+/** @throws {VendorError} */
+function answerOf (
+  endpoint: Endpoint | undefined,
+  body: unknown,
+  query: string,
+  { id: requestId, method, path, headers, body_bytes: bodyBytes, body_sha256: bodySha256 }: RequestRecord,
+  faults: Faults
+): Answer {
+  if (faults.status !== undefined) throw vendorError(faults.status, faults.retry_after)
+  if (endpoint === undefined) throw new VendorError(404, 'Not found')
+  if (bodyBytes > bodyLimit && endpoint.keepsBody) throw vendorError(413)
+  if (endpoint.keepsBody && body === undefined) throw new VendorError(400, 'The request body is not valid JSON')
+  const made = endpoint.answer({ requestId, method, path, query, headers, body, bodyBytes, bodySha256, faults })
+  // There is no stream whose first event could be an error.
+  if (
+    made.kind === 'json' && (faults.error_event_first === true || faults.error_event_after !== undefined)
+  ) throw vendorError(529)
+  return made
+}
+
+async function deliver (made: Answer, dialect: Dialect, delivery: Delivery): Promise<Ending> {
+  const { record, faults } = delivery
+  if (made.kind === 'json') {
+    const result = await deliverJson(made, delivery)
+    return result === 'whole' ? 'complete' : result === 'cut' ? 'cut' : 'error'
+  }
+  if (made.kind === 'file') return await deliverFile(made, record.method, delivery)
+  const { emissions, ending } = spoil(made.emissions, faults, dialect, record.id)
+  return await deliverEvents(emissions, delivery) === 'cut' ? 'cut' : ending
 }
 
 function findEndpoint (
