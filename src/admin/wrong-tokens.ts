@@ -1,12 +1,12 @@
-// Who comes to the admin listener with a wrong token: counted, told of in the log, and answered late. At most 64 wait
-// at a time, so that guesses over many connections take neither memory nor sockets: those beyond are answered at once
-// and lose their connection. That slows no guesser down, and need not: the length of the token is what protects. Who
-// has the right one never waits.
+// Requests to the admin listener with a wrong token: counted, logged, and answered late. At most 64 wait at a time, so
+// that guesses over many connections take neither memory nor sockets: those beyond are answered at once and lose their
+// connection. It does not slow guessing down, and need not: the length of the token is the protection. A request with
+// the right token never waits.
 import type { Services } from '../core/services.ts'
 import { startTimer, type Timer } from '../base/timer.ts'
 
 const WAIT_MS = 500
-/** Answers that wait at a time; who is one too many is answered at once, and loses his connection. */
+/** Most answers that wait at a time; one beyond is sent at once, and its connection closed. */
 const MOST_WAITING = 64
 const LOG_EVERY_MS = 1000
 
@@ -22,7 +22,7 @@ export class Strangers {
     this.#timer = timer
   }
 
-  /** Resolves when he may be answered. @returns false: at once, because too many wait */
+  /** Resolves when the request may be answered. @returns false: at once, because too many wait */
   async note (address: string, path: string): Promise<boolean> {
     const { log, metrics, now } = this.#services
     metrics.rejected('admin_token')

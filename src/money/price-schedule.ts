@@ -1,20 +1,20 @@
-// Which of a text channel's prices holds at an instant: prices may follow each other, and the change needs no reload.
+// The price of a text channel at an instant: prices may follow each other, and the change needs no reload.
 import { type Stage, stageAt, stagesOf } from '../base/schedule.ts'
 import { compilePrice, type CompiledPrice, type TokenPrice } from './price.ts'
 
-/** One of several prices that follow each other. */
+/** One of successive prices. */
 export interface StagedPrice extends TokenPrice {
   /**
-   * a day (its midnight in UTC) or an instant with its zone (RFC 3339) from which it holds; only the first of a list
-   * may be without
+   * the beginning: a day (its midnight in UTC) or an instant with its zone (RFC 3339); only the first of a list may be
+   * without
    */
   readonly from?: string
 }
 
-/** What a text model costs; of a list, the last that has begun. */
+/** The price of a text model; of a list, the last that has begun holds. */
 export type TextPrice = TokenPrice | 'free' | readonly (StagedPrice | 'free')[]
 
-/** What has a price: a channel. As typed, of a text model; that of the others is read through `itemPriceOf`. */
+/** A channel, typed as a text model's; prices of other kinds are read through `itemPriceOf`. */
 export interface Priced {
   readonly price: TextPrice
 }
@@ -36,7 +36,7 @@ export function spansOf (sold: Priced): readonly PriceSpan[] {
   return spans
 }
 
-/** Nothing is ever sold without a price. */
+/** The price at an instant; there always is one. */
 export function priceAt (sold: Priced, now: number): PriceSpan {
   return stageAt(spansOf(sold), now)
 }
@@ -46,7 +46,7 @@ function compile (price: TextPrice): readonly PriceSpan[] {
   return stagesOf(list).map((stage) => ({ ...stage, price: compilePrice(stage.written) }))
 }
 
-/** `Array.isArray` does not know readonly ones. */
+/** `Array.isArray` does not narrow to readonly arrays. */
 function isList (price: TextPrice): price is Extract<TextPrice, readonly unknown[]> {
   return Array.isArray(price)
 }

@@ -1,5 +1,5 @@
-// Usage in disjoint classes: a token is counted in exactly one of them. Lesson 11: vendors differ on what includes
-// what.
+// Usage in disjoint classes: a token is counted in exactly one of them, because vendors differ on which counts include
+// which.
 import { isRecord } from '../base/json.ts'
 
 export interface Usage {
@@ -14,15 +14,15 @@ export interface Usage {
   readonly extras: Readonly<Record<string, number>>
 }
 
-/** Who counted: the provider, or we (after a cut). */
+/** The source of the counts: the provider, or the gateway's estimate (after a cut). */
 export type UsageSource = 'provider' | 'estimated'
 
 export const noUsage: Usage = Object.freeze({ input: 0, cache_read: 0, cache_write_5m: 0, cache_write_1h: 0, output: 0,
   extras: Object.freeze({}) })
 
 /**
- * What a provider has said so far, field by field as it said it. A field that is absent was never reported;
- * a reported zero is a zero (src/README.md#zero-is-zero).
+ * A provider's reports so far, field by field. An absent field was never reported; a reported zero is a zero
+ * (src/README.md#zero-is-zero).
  */
 export interface ReportedUsage {
   readonly input?: number
@@ -33,60 +33,56 @@ export interface ReportedUsage {
   readonly cache_write_1h?: number
   readonly output?: number
   readonly extras?: Readonly<Record<string, number>>
-  /** a number was more than can be believed: it counts as absent */
+  /** a number exceeded what is believed: it counts as absent */
   readonly isAbsurd?: true
 }
 
-/** Up to how many tokens a report is believed, in each class of input and of output. */
+/** The most tokens that a report is believed, in each class of input and of output. */
 export interface Believed {
   readonly input: number
   readonly output: number
 }
 
 /**
- * Marks a `usage` that no provider said: we guessed it, because clients want numbers where it says none, or before it
- * does. Under a symbol, so that it is never written. What is billed is not taken from it.
+ * Marks an estimated `usage`, which clients get where a provider reports none, or before it does. Under a symbol, so
+ * that it is never written. Charges are not computed from it.
  */
 export const guessed = Symbol('guessed usage')
 
-/**
- * Marks a `usage` of which the provider said all but `output_tokens`: what it had said of those before is not the last
- * of it.
- */
+/** Marks a `usage` whose `output_tokens` are estimated, because more output came after the provider's report. */
 export const guessedOutput = Symbol('guessed output')
 
-/** The same of `input_tokens`. */
+/** Marks a `usage` whose `input_tokens` are estimated. */
 export const guessedInput = Symbol('guessed input')
 
 export function isGuessed (vendorUsage: unknown): boolean {
   return isRecord(vendorUsage) && guessed in vendorUsage
 }
 
-/** Also where all of it is. */
+/** Also true where all counts are estimated. */
 export function isInputGuessed (vendorUsage: unknown): boolean {
   return isRecord(vendorUsage) && (guessed in vendorUsage || guessedInput in vendorUsage)
 }
 
 export const nothingReported: ReportedUsage = Object.freeze({})
 
-/** No answer has a billion tokens: a number above this is a fault of the upstream, whatever its model. */
+/** No answer has a billion tokens: a number above this is a fault of the upstream, whatever the model. */
 const ABSURD = 1e9
 const anything: Believed = Object.freeze({ input: ABSURD, output: ABSURD })
 
-/** No answer uses a tool so often. */
+/** Most uses of a tool in one answer that are believed. */
 export const MOST_USES = 1000
 
 /**
- * `usage.server_tool_use` by the name of its price in `extras:`. A list, so that an upstream cannot grow our ledger
- * with names.
+ * Counts in `usage.server_tool_use`, with the name of their price in `extras:`. A fixed list, so that an upstream can't
+ * fill the ledger with names.
  */
 const EXTRAS = [['web_search_requests', 'web_search'], ['web_fetch_requests', 'web_fetch']] as const
 
 /**
- * Reads a `usage` object of messages style, where `input_tokens` EXCLUDES what came from or went into a cache. Per
- * field, what is said later overwrites what was said earlier (input may grow between message_start and message_delta).
- * Null, negative and fractional numbers are as good as absent; so are those that are not believed, and `isAbsurd` says
- * so.
+ * Reads a `usage` object of messages style, where `input_tokens` EXCLUDES cache reads and writes. Later values of a
+ * field replace earlier ones (input may grow between message_start and message_delta). Null, negative and fractional
+ * numbers count as absent; so do those that are not believed, and `isAbsurd` is set.
  */
 export function readUsage (
   vendorUsage: unknown,
@@ -121,9 +117,9 @@ export function extraOf (tool: unknown): string | undefined {
 }
 
 /**
- * Input, cache reads and cache writes as reported, in disjoint classes; what was not reported is 0. Writes are
- * conserved: what the total has beyond its parts has an unknown life, and counts as 5 minutes (the cheaper one). A
- * total smaller than its parts is the older of the two, for the vendor's counters only grow.
+ * Input, cache reads and cache writes as reported, in disjoint classes; a count that was not reported is 0. Writes are
+ * conserved: the part of the total beyond its classes has an unknown life, and counts as 5 minutes (the cheaper one). A
+ * total smaller than its classes is the older report, because the vendor's counters only grow.
  */
 export function reportedInput (reported: ReportedUsage): Usage {
   const oneHour = reported.cache_write_1h ?? 0
@@ -151,7 +147,7 @@ function set (usage: Mutable<ReportedUsage>, field: CountField, value: unknown, 
   else usage[field] = value
 }
 
-/** What is none is as good as absent. */
+/** Other values count as absent. */
 export function isCount (value: unknown): value is number {
   return isWhole(value) && value <= ABSURD
 }

@@ -1,5 +1,5 @@
-// The chat style, and what the two translations between it and messages style share: the plugin's for clients, the
-// dialect's for upstreams.
+// The chat style, and the tables shared by the two translations between it and messages style: the plugin's for
+// clients, the dialect's for upstreams.
 import { SseEvent } from '../core/sse.ts'
 import type { Style } from '../core/style.ts'
 
@@ -22,13 +22,13 @@ export const chatStyle: Style = {
   tellsCost: true
 }
 
-/** As Go prints one of up to a minute: 1m0s, 8.64s, 14ms, 0s. */
+/** In Go's format for up to a minute: 1m0s, 8.64s, 14ms, 0s. */
 function duration (ms: number): string {
   if (ms >= 60_000) return '1m0s'
   return ms >= 1000 ? `${ms / 1000}s` : ms > 0 ? `${ms}ms` : '0s'
 }
 
-/** From messages style. Of several stop reasons with one finish reason the first is what that one means. */
+/** Finish reasons by stop reason. Of several stop reasons with one finish reason the first is its translation back. */
 export const FINISH_REASONS: ReadonlyMap<unknown, string> = new Map([
   ['end_turn', 'stop'],
   ['stop_sequence', 'stop'],
@@ -40,7 +40,7 @@ export const FINISH_REASONS: ReadonlyMap<unknown, string> = new Map([
   ['compaction', 'length']
 ])
 
-/** From chat style, with the words that vendors have beside the official ones. */
+/** Stop reasons by finish reason, with the names that vendors use beside the official ones. */
 export const STOP_REASONS: ReadonlyMap<unknown, string> = new Map([
   ...[...FINISH_REASONS].reverse().map(([stop, finish]) => [finish, stop as string] as const),
   ['function_call', 'tool_use'],
@@ -49,8 +49,8 @@ export const STOP_REASONS: ReadonlyMap<unknown, string> = new Map([
 ])
 
 /**
- * Fields of an answer that only chat style has, on their way from an upstream that speaks it to a client that does: of
- * a JSON answer under this symbol, which is never written, so no other client sees them; of a stream as events of that
+ * Fields of an answer that only chat style has, on their way from an upstream of that style to a client of it: of a
+ * JSON answer under this symbol, which is never written, so no other client gets them; of a stream as events of that
  * name.
  */
 export const chatFields = Symbol('chat fields')

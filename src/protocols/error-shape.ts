@@ -1,11 +1,11 @@
-// An error as a client reads it: the shape is its style's.
+// Shapes errors for clients, by the style of the route.
 import type { GatewayError } from '../errors.ts'
 import type { ErrorReply } from '../core/reply.ts'
 import type { Style } from '../core/style.ts'
 
 /**
- * Shapes an error for the style of its route. Pure, and cannot throw: the core's last resort.
- * @param charged what the request cost, in decimal US dollars
+ * The error in the style of its route. Pure, and cannot throw: the core's last resort.
+ * @param charged cost of the request, in decimal US dollars
  */
 export function shapeError (error: GatewayError, style: Style, requestId: string, charged = '0'): ErrorReply {
   const body = style.errorBody(error, { message: `${error.message} Request ID: ${requestId}`, charged, requestId })

@@ -122,7 +122,7 @@ function checkSampling (body: Readonly<Record<string, unknown>>, version: string
   for (const name of ['temperature', 'top_p', 'top_k']) {
     const value = body[name]
     if (value === undefined) continue
-    // protocol A1: removed in this version; refused even at the default value.
+    // Removed in this version; refused even at the default value.
     if (version === '2026-10-21') refuse(`${name}: Extra inputs are not permitted`)
     if (typeof value !== 'number') refuse(`${name}: Input should be a valid number`)
     if (name !== 'top_k' && (value < 0 || value > 1)) refuse(`${name}: range: 0..1`)

@@ -1,5 +1,4 @@
-// The dialect `messages`: POST /v1/messages and its token counter, JSON and events, as the vendor speaks them (protocol
-// A2-A7, A9).
+// The dialect `messages`: POST /v1/messages and its token counter, JSON and events, as the vendor speaks them.
 import { SseEvent } from '../core/sse.ts'
 import { checkSignatures, compose, token24, type Composition, type Part } from './composition.ts'
 import { isObject, VendorError, type Answer, type Dialect, type Emission, type Endpoint,
@@ -54,7 +53,7 @@ export function messagesDialect (options: MessagesOptions): Dialect {
     const limit = options.contextTokens
     const input = faults.context === true ? Math.max(countInput(body), limit - body.max_tokens + 1) : countInput(body)
     if (input + body.max_tokens <= limit) return
-    // Claude Code reads the numbers in this sentence, and asks again with fewer max_tokens (protocol A10).
+    // Claude Code reads the numbers in this sentence, and asks again with fewer max_tokens.
     throw new VendorError(400,
       `input length and \`max_tokens\` exceed context limit: ${input} + ${body.max_tokens} > ${limit}, decrease ` +
       `input length or \`max_tokens\` and try again`)
@@ -81,7 +80,7 @@ export function messagesDialect (options: MessagesOptions): Dialect {
   }
 }
 
-/** protocol A7 */
+/** The vendor's error types. */
 export function errorType (status: number): string {
   const types: Readonly<Record<number, string>> = {
     401: 'authentication_error',

@@ -1,7 +1,7 @@
-// Metrics by their labels: cells that are found once and added to, and the lines that Prometheus reads.
+// Metric families: cells by label, looked up once and added to, and their lines for Prometheus.
 import { setImmediate } from 'node:timers/promises'
 
-/** Label sets per metric (src/README.md#bounded-labels); what comes after them is counted under "other". */
+/** Most label sets per metric (src/README.md#bounded-labels); further ones are counted under "other". */
 export const LIMIT = 2000
 export const OTHER = 'other'
 
@@ -12,7 +12,7 @@ export interface Count { value: number }
 
 export class Distribution {
   readonly bounds: readonly number[]
-  /** one more than bounds: the last is all above them */
+  /** one more than bounds: the last counts all values above them */
   readonly counts: number[]
   sum = 0
 
@@ -32,7 +32,7 @@ export class Distribution {
 interface Kept<Cell> {
   readonly values: readonly string[]
   readonly cell: Cell
-  /** its lines, from the texts that were made once */
+  /** its lines, from texts made once */
   readonly print: () => string
 }
 
@@ -79,8 +79,8 @@ export class Family<Cell> {
   }
 
   /**
-   * Cells that nothing has happened to yet, one for each combination; not where they would take the place of those that
-   * something does.
+   * Makes empty cells, one for each combination of values; not beyond the limit, where they would displace cells in
+   * use.
    */
   start (values: readonly (readonly string[])[]): void {
     let sets: readonly (readonly string[])[] = [[]]

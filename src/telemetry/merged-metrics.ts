@@ -1,34 +1,34 @@
-// The metrics of several processes as those of one gateway: what adds up is added up, and what does not is told apart
-// by a label. Reads the text that each of them prints for Prometheus, so that it knows nothing of who counts what.
+// Merges the metrics of several processes: counts are added up, other values are told apart by a label. Reads the text
+// that each process prints for Prometheus, so that it is independent of their recording.
 import { setImmediate } from 'node:timers/promises'
 
-/** What one process printed. */
+/** The text of one process. */
 export interface Page {
-  /** value of the label: who it is */
+  /** value of the label */
   readonly worker: string
-  /** another one has begun to count from zero */
+  /** id of the process: a new one counts from zero */
   readonly process: string
   readonly text: string
 }
 
-/** Gauges of which each process has its part. */
+/** Gauges that are added up over the processes. */
 const PARTS: ReadonlySet<string> = new Set(['gateway_requests_in_flight', 'gateway_answer_memory_bytes',
   'gateway_body_memory_bytes', 'gateway_upstream_queue_depth', 'gateway_upstream_running', 'gateway_outbox_pending',
   'gateway_videos_open', 'gateway_holds_open'])
-/** Gauges that every process reads in the store that they share: what the last one said. */
+/** Gauges that every process reads from the shared store: the last value counts. */
 const SHARED: ReadonlySet<string> = new Set(['gateway_fleet_processes'])
 
 /** Lines that are read in one turn of the event loop: under 1 ms. */
 const READ_AT_ONCE = 1000
 
-/** counts: added up for ever. parts: added up of those that live. shared: the same everywhere. each: told apart. */
+/** counts: added up for ever. parts: added up over living processes. shared: the same everywhere. each: told apart. */
 type Kind = 'counts' | 'parts' | 'shared' | 'each'
 
 interface Family {
   /** HELP and TYPE */
   head: string
   kind: Kind
-  /** by what stands before the value */
+  /** by the text before the value */
   readonly series: Map<string, number>
 }
 
@@ -36,20 +36,18 @@ type Read = ReadonlyMap<string, Family>
 
 export class MergedMetrics {
   readonly #pages: () => Promise<readonly Page[]>
-  /** what each one printed last: who does not answer, or has ended, has counted what he has counted */
+  /** last text of each process, which counts on where the process does not answer, or has ended */
   readonly #last = new Map<string, { readonly process: string, readonly families: Read }>()
-  /**
-   * what those counted that have ended; without it a counter would fall, and Prometheus take all that is left for new
-   */
+  /** sums of ended processes; without them a counter would fall, and Prometheus take the rest for new */
   readonly #ended = new Map<string, Family>()
   #printing: Promise<string> | undefined
 
-  /** @param pages of those that answer */
+  /** @param pages of the processes that answer */
   constructor (pages: () => Promise<readonly Page[]>) {
     this.#pages = pages
   }
 
-  /** Who comes while it is printed gets the same: of two pages of a process the older must not come last. */
+  /** Concurrent calls share one result: of two pages of a process the older must not come last. */
   async print (): Promise<string> {
     this.#printing ??= this.#print().finally(() => { this.#printing = undefined })
     return await this.#printing

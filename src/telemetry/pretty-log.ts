@@ -1,11 +1,11 @@
-// Lines of the log as a person at a terminal reads them. Programs read the JSON.
+// Prints lines of the log for a person at a terminal. Programs read the JSON.
 import { isRecord } from '../base/json.ts'
 
 const COLORS: Readonly<Record<string, string>> = { trace: '90', debug: '90', info: '32', warn: '33', error: '31',
   fatal: '41' }
-/** Needs no quotes: as it stands in JSON, and no sign that separates fields. */
+/** Texts that need no quotes: JSON would not escape them, and they have no separator. */
 const PLAIN = /^[\w.:/@+*%~-]+$/
-/** What a terminal might obey, or show as what it is not; JSON escapes only the first thirty-two. */
+/** Characters that a terminal might execute, or that hide what is there; JSON escapes only the first thirty-two. */
 const UNSAFE = /[\p{Cc}\p{Cf}\p{Zl}\p{Zp}]/gu
 
 export class Pretty {
@@ -15,7 +15,7 @@ export class Pretty {
     this.#hasColors = hasColors && process.env['NO_COLOR'] === undefined && process.env['TERM'] !== 'dumb'
   }
 
-  /** @param text whole lines of JSON; what is none of them stays as it is, without what a terminal obeys */
+  /** @param text whole lines of JSON; other lines are kept, without unsafe characters */
   lines (text: string): string {
     let out = ''
     for (const line of text.split('\n')) if (line !== '') out += this.#line(line) + '\n'
@@ -46,7 +46,7 @@ function parse (line: string): Readonly<Record<string, unknown>> | undefined {
   }
 }
 
-/** Of today, where the terminal stands. */
+/** The local time of day. */
 function clockOf (time: unknown): string {
   const date = new Date(String(time))
   if (Number.isNaN(date.getTime())) return '--:--:--.---'

@@ -1,4 +1,4 @@
-// Who counts tokens: a model of an upstream. What is learned from its reports is kept by that.
+// The unit of learning from reports: a model of an upstream, whose tokenizer counts.
 
 /** A target's upstream, and the model's id there. */
 export interface Counter {
@@ -6,7 +6,7 @@ export interface Counter {
   readonly model: string
 }
 
-/** Outlives reloads. Of this process, from what it has seen; as many as were ever configured. */
+/** Values per target, learned by this process. Outlives reloads; bounded by the targets that were ever configured. */
 export class PerCounter<T> {
   readonly #learned = new Map<string, T>()
 

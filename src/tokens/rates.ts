@@ -1,32 +1,31 @@
-// How many tokens each model makes of its text, learned from what its upstream reports of whole answers: it is not
-// published for all models, and another vendor's tokenizer is wrong for each of them in its own way.
+// Tokens per character of each model's text, learned from its upstream's reports of whole answers: tokenizers are not
+// published for all models, and another vendor's is wrong for each of them in its own way.
 import { PerCounter, type Counter } from './counter.ts'
 import { LEAST_RATES, MOST_RATES, START_RATES, type Rates, type TextCount } from './text-count.ts'
 
-/** Tokens that an answer must have to teach anything: in shorter ones it is the frame that counts, and the rounding. */
+/** Fewest tokens of an answer that is learned from: in shorter ones the frame and the rounding dominate. */
 const LEAST_TOKENS = 32
 /**
- * A report further off than that from the start is about something else: thoughts that are not shown, a wrong count.
+ * Factor beyond which a report is ignored: it is about something else, such as thoughts that are not shown, or a wrong
+ * count.
  */
 const BELIEVED = 3
-/**
- * How far off a report is taken to be at most, and which part of that is learned: so no rate changes by more than 6 %.
- */
+/** Factor to which a report is clipped, and the share of it that is learned: so no rate changes by more than 6 %. */
 const FURTHEST = 1.25
 const SPEED = 1 / 8
 
 export class TokenRates {
   readonly #learned = new PerCounter<Rates>()
 
-  /** Never changed: who keeps them estimates the same text alike. */
+  /** The array is never changed, so two estimates with it are comparable. */
   of (counter: Counter): Rates {
     return this.#learned.get(counter) ?? START_RATES
   }
 
   /**
-   * Moves the rates of the classes that the answer has, by their share in it, towards what was reported of it
-   * (normalized least mean squares, of logarithms).
-   * @param text all that the report is about
+   * Moves the rates of the answer's classes, by their share in it, towards its report (normalized least mean squares,
+   * of logarithms).
+   * @param text all output that the report covers
    * @param reported tokens of output
    */
   learn (counter: Counter, text: TextCount, reported: number): void {

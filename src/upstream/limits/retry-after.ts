@@ -1,10 +1,10 @@
-// When an upstream wants to be asked again, as its headers say it.
+// The retry-after of an upstream, from its headers.
 
 type Headers = Readonly<Record<string, string | string[] | undefined>>
 
 /**
  * @param now milliseconds since the epoch
- * @returns seconds; undefined: it does not say
+ * @returns seconds; undefined: it sent none
  */
 export function readRetryAfter (headers: Headers, now: () => number): number | undefined {
   const ms = first(headers['retry-after-ms'])

@@ -1,5 +1,4 @@
-// The bytes of a request to an upstream: JSON, or a form where files go with it. Made anew for each attempt, from the
-// same files.
+// The body of a request to an upstream: JSON, or a form with files. Made anew for each attempt, from the same files.
 import { randomBytes } from 'node:crypto'
 import { modalities } from '../../config/sections/modalities.ts'
 import type { Exchange } from '../../core/exchange.ts'
@@ -39,7 +38,7 @@ const CRLF = Buffer.from('\r\n')
 
 interface Part {
   readonly head: Buffer
-  /** bytes of what follows the head */
+  /** bytes behind the head */
   readonly size: number
   read (): Iterable<Buffer> | AsyncIterable<Buffer>
 }

@@ -1,6 +1,6 @@
-// Lua: amounts of any size. Its numbers are doubles, exact to 2^53 only; amounts go to 2^63. So an amount is two
+// Lua: amounts of any size. Lua's numbers are doubles, exact to 2^53 only; amounts go to 2^63. So an amount is two
 // numbers, of which the first counts billions and the second is from 0 to 999,999,999: sums and comparisons are exact
-// to 10^24. Text comes in, and goes out.
+// to 10^24. Arguments and results are text.
 export const arithmetic = `
 local BILLION = 1000000000
 

@@ -1,11 +1,11 @@
-// Lua: admissions. As rate-windows.ts counts: sub-windows of one second from their first request, each until 60 seconds
-// after its last. A window is a packed list of first, last and count, oldest first; a slot is a sorted set of request
-// ids by the end of their leases.
+// Lua: admissions. Counts as rate-windows.ts does: sub-windows of one second from their first request, each until 60
+// seconds after its last. A window is a packed list of first, last and count, oldest first; a slot is a sorted set of
+// request ids by the end of their leases.
 import { LEASE_MS, ofAccount } from './account.ts'
 
 /**
- * For so long a repetition of a decision is known; it comes within the time that a command may take, which is ten
- * seconds at most.
+ * Milliseconds for which a decision is remembered for its repetition, which comes within the time that a command may
+ * take: ten seconds at most.
  */
 const DECISION_MS = 11_000
 
@@ -14,7 +14,7 @@ local decision, id, slot, slotLimit = base .. 'decision:' .. ARGV[2], ARGV[3], A
 local slots = base .. 'slot:' .. slot
 `
 
-/** Reads only. Returns where it refuses. */
+/** Decides, and only reads. Returns from the script with a refusal. */
 const judge = `
 local taken = 0
 if slot ~= '' then
@@ -71,7 +71,8 @@ if slot ~= '' and taken >= slotLimit then return answer('slot', slot) end
 
 /**
  * decision, id, name and limit of the slot or two empty ones, then name and limit of each window -> admitted, window or
- * slot; whose name; how many hold the slot; then remaining, next and reset of each window. Or taken: it has a slot.
+ * slot; name of the full one; slots that are taken; then remaining, next and reset of each window. Or taken: the
+ * request has a slot.
  */
 const admit = ofAccount(question + `
 local known = redis.call('GET', decision)
@@ -95,7 +96,7 @@ redis.call('SET', decision, cmsgpack.pack(told), 'PX', ${DECISION_MS})
 return told
 `)
 
-/** The same: what `admit` would answer. */
+/** The result that `admit` would have now, in the same form. */
 const wouldAdmit = ofAccount(question + judge + `
 return answer('admitted', '')
 `)

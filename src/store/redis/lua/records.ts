@@ -1,15 +1,15 @@
-// Lua: accounts and keys that were made through the admin API, and the audit log. In a slot of their own:
-// {PREFIX}:records, a hash by kind and id; {PREFIX}:audit, a list; {PREFIX}:changes, the last changes, newest first: an
-// id that never comes twice, and the field. Who finds the last one that it knows reads what came after; who does not
-// has missed too many, or Redis has lost it: that one reads all.
+// Lua: accounts and keys made through the admin API, and the audit log. In a slot of their own: {PREFIX}:records, a
+// hash by kind and id; {PREFIX}:audit, a list; {PREFIX}:changes, the last changes, newest first: a unique id, and the
+// field. A process that finds the last id it knows reads the changes after it; one that does not has missed too many,
+// or Redis has lost it: that one reads all.
 import { timed } from './account.ts'
 
-/** So many changes can be missed. */
+/** Changes that are kept: a process may miss so many. */
 const CHANGES = 1000
 
 /**
- * KEYS: records, audit, changes. field, version, text, audit line, channel, id -> whether it was of the version before.
- * An empty field: only the line.
+ * KEYS: records, audit, changes. field, version, text, audit line, channel, id -> whether the version before was the
+ * stored one. An empty field: only the line.
  */
 const change = `
 local field, version = ARGV[1], tonumber(ARGV[2])
@@ -29,8 +29,8 @@ return 1
 `
 
 /**
- * KEYS: records, changes. the last change that is known -> the newest one, then field and value of what changed since;
- * nothing: all may have.
+ * KEYS: records, changes. the last change that is known -> the newest one, then field and value of the changes since;
+ * nothing: all records may have changed.
  */
 const since = `
 local found, seen = {}, {}
@@ -46,12 +46,12 @@ for _, change in ipairs(redis.call('LRANGE', KEYS[2], 0, -1)) do
 end
 `
 
-/** KEYS: a reference. value: gives it free, where it has this value. */
+/** KEYS: a reference. value: deletes it, where it has this value. */
 const withdraw = `
 if redis.call('GET', KEYS[1]) == ARGV[1] then redis.call('DEL', KEYS[1]) end
 `
 
-/** KEYS: {PREFIX}:beats. id, milliseconds, text: a process lives for so long; 0: it has ended. */
+/** KEYS: {PREFIX}:beats. id, milliseconds, text: a heartbeat that lives for so long; 0: the process has ended. */
 const beat = timed(`
 local texts = KEYS[1] .. ':texts'
 for _, id in ipairs(redis.call('ZRANGEBYSCORE', KEYS[1], '-inf', now)) do
@@ -67,7 +67,7 @@ redis.call('ZADD', KEYS[1], now + ARGV[3], ARGV[2])
 redis.call('HSET', texts, ARGV[2], now .. ' ' .. ARGV[4])
 `)
 
-/** KEYS: {PREFIX}:beats -> milliseconds since each that lives said so, and its text. */
+/** KEYS: {PREFIX}:beats -> milliseconds since each living process's heartbeat, and its text. */
 const beats = timed(`
 local found = {}
 for _, id in ipairs(redis.call('ZRANGEBYSCORE', KEYS[1], '(' .. now, '+inf')) do

@@ -1,4 +1,4 @@
-// The calls of a streamed answer, told apart: vendors count them, name them, or do neither.
+// Tells the calls of a streamed answer apart: vendors number them, name them, or do neither.
 import type { Exchange } from '../../../core/exchange.ts'
 import { isRecord, type Json } from '../../../base/json.ts'
 import { CallIds } from './answer.ts'
@@ -9,7 +9,7 @@ import { JsonEnd } from './json-end.ts'
 export class Calls {
   readonly #ids: CallIds
   readonly #all: Call[] = []
-  /** the last of each, by the vendor's count and by the vendor's id */
+  /** the last call of each index, and of each vendor's id */
   readonly #counted = new Map<number, Call>()
   readonly #named = new Map<string, Call>()
 
@@ -21,7 +21,7 @@ export class Calls {
     return this.#all.length === 0
   }
 
-  /** The input of one is there in part. */
+  /** Whether a call's input is incomplete. */
   get hasTornInput (): boolean {
     return this.#all.some(({ input }) => !input.isBlank && !input.isWhole)
   }
@@ -32,13 +32,13 @@ export class Calls {
     const theirs = textIn(id)
     const known = typeof index === 'number' ? this.#counted.get(index)
       : theirs !== '' ? this.#named.get(theirs) : this.#all.at(-1)
-    // A piece that says nothing of itself belongs to the call that was made last.
+    // A piece without index, id and name belongs to the last call.
     if (known === undefined) return name === '' && theirs === '' ? this.#all.at(-1) : undefined
     if (name === '') return known
-    // Gemini counts every call as 0; others repeat the name, or the id, with each piece.
+    // Gemini numbers every call as 0; others repeat the name, or the id, with each piece.
     if (theirs !== '' && known.vendorsId !== '' && theirs !== known.vendorsId) return undefined
-    // A name behind a whole input begins another call. Where an index or an id says that it does not, it must bring
-    // input of its own.
+    // A name after a whole input begins another call. With an index or an id of the same call it must have input of its
+    // own.
     const hasMore = piece !== '' || (typeof index !== 'number' && theirs === '')
     const isAnother = known.name !== '' && (known.name !== name || (known.input.isWhole && hasMore))
     return isAnother ? undefined : known

@@ -4,8 +4,7 @@ import { isRecord, type Json } from '../../../base/json.ts'
 import { textIn, unsayable } from './json.ts'
 
 /**
- * Claude Code's first system block: another hash in every request, with which no vendor's prefix cache would ever hit
- * (A10).
+ * Claude Code's first system block: another hash in every request, with which no vendor's prefix cache would ever hit.
  */
 const ATTRIBUTION = /^x-anthropic-billing-header/
 

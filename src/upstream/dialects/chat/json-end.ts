@@ -1,8 +1,8 @@
-// Finds where a JSON object that arrives in pieces is whole, without parsing it again with each piece.
+// Finds the end of a JSON object that arrives in pieces, without parsing it again with each piece.
 
 export class JsonEnd {
   isWhole = false
-  /** nothing but blanks has come */
+  /** only white space has come */
   isBlank = true
   #depth = 0
   #isInString = false

@@ -1,16 +1,15 @@
-// What all parts of this dialect say about JSON of others: nothing is known of its types (schema-validate may not be in
-// the pipeline).
+// Reads of JSON whose types are unknown: schema-validate may not be in the pipeline.
 import { GatewayError } from '../../../errors.ts'
 
-/** '' for all that is no string. */
+/** '' for all values but strings. */
 export function textIn (value: unknown): string {
   return typeof value === 'string' ? value : ''
 }
 
 /**
- * What the client sent has no words in chat style. Another target may speak messages style, so the next attempt is
- * tried.
- * @param what goes on after the path: "is …"
+ * The client's request can't be expressed in chat style. Another target may speak messages style, so the next attempt
+ * is tried.
+ * @param what the message behind the path: "is …"
  */
 export function unsayable (path: string, what: string): GatewayError {
   const message =

@@ -1,4 +1,4 @@
-// A chat completion as a message.
+// Translates a chat completion into a message.
 import type { Exchange } from '../../../core/exchange.ts'
 import { ErrorReply } from '../error-reply.ts'
 import { argumentsOf, CallIds, callsIn, cutsCalls, hasFailed, ownFields, readSpoken, stopOf,
@@ -15,7 +15,7 @@ interface ToolUse {
   readonly input: Json
 }
 
-/** @throws {ErrorReply} the vendor's error, with the status of an answer; {Error} it is no chat completion */
+/** @throws {ErrorReply} the vendor's error, in an answer's status; {Error} it is no chat completion */
 export function toMessage (completion: unknown, exchange: Exchange): Json {
   const choice: unknown = isRecord(completion) && Array.isArray(completion.choices) ? completion.choices[0] : undefined
   if (!isRecord(completion) || !isRecord(choice) || !isRecord(choice.message)) {
@@ -56,7 +56,7 @@ function inputOf (text: string, isShort: boolean): Json {
     const input: unknown = JSON.parse(text)
     if (isRecord(input)) return input
   } catch (cause) {
-    // What max_tokens ended in the middle, vendors of messages style leave empty too.
+    // An input cut by max_tokens is empty with vendors of messages style too.
     if (isShort) return {}
     throw new Error('the arguments of a call are no JSON', { cause })
   }

@@ -1,6 +1,6 @@
-// A body in messages style as a chat body. An allow-list (src/README.md#allow-list): what is not named here does not
-// travel, so that no field which changes the vendor's price can be smuggled through
-// (plugins/billing-meter/surcharges.ts), but for what the operator names.
+// Translates a body in messages style into a chat body. An allow-list (src/README.md#allow-list): other fields are not
+// sent, except those that the operator names, so that no field that changes the vendor's price can be smuggled through
+// (plugins/billing-meter/surcharges.ts).
 import type { ChatConfig } from '../../../config/config.ts'
 import type { Exchange } from '../../../core/exchange.ts'
 import { Body, Model } from '../../../core/facts.ts'
@@ -9,15 +9,15 @@ import { toChatMessages } from './conversation.ts'
 import { isGiven, isRecord, type Json } from '../../../base/json.ts'
 import { isClosed, toChatChoice, toChatTools } from './tools.ts'
 
-/** Of a chat client's own body. Messages style has no words for them; they are official, old, and cost nothing. */
+/** Fields of a chat client's own body without an equivalent in messages style; they are official, old, and free. */
 const KEPT = ['seed', 'presence_penalty', 'frequency_penalty', 'logit_bias'] as const
 
 const NOTHING: Json = Object.freeze({})
 
-/** @throws {GatewayError} invalid_request, with the path of what can't be said in chat style */
+/** @throws {GatewayError} invalid_request, with the path of a part that can't be expressed in chat style */
 export function toChat (exchange: Exchange, modelId: string, options: ChatConfig): Json {
   const { body, stream } = exchange.request
-  // What a chat client sent, in its own words: where this dialect takes them, they need not go there and back.
+  // A chat client's own fields: where this dialect accepts them, they are not translated back and forth.
   const own = exchange.route.style === chatStyle ? exchange.find(Body) ?? NOTHING : NOTHING
   const model = exchange.get(Model)
   const chat: Record<string, unknown> = {}
@@ -53,7 +53,7 @@ export function toChat (exchange: Exchange, modelId: string, options: ChatConfig
   return chat
 }
 
-/** LiteLLM's steps. Who does not want the model to think gets the vendor's own default: few take "none". */
+/** LiteLLM's steps. Without thinking the vendor's own default applies: few accept "none". */
 function effortOf ({ thinking, output_config: output }: Json): unknown {
   if (isRecord(thinking) && thinking.type === 'disabled') return undefined
   const effort = isRecord(output) ? output.effort : undefined
@@ -66,7 +66,7 @@ function formatOf ({ output_config: output }: Json, { response_format: own }: Js
   const format = isRecord(output) ? output.format : undefined
   const ownType = isRecord(own) ? own.type : undefined
   if (!isRecord(format) || format.type !== 'json_schema') return ownType === 'json_object' ? own : undefined
-  // Its schema as it was, not the grammar that a vendor of messages style would have got.
+  // The schema as it was, not the grammar for a vendor of messages style.
   if (ownType === 'json_schema') return own
   return { type: 'json_schema',
     json_schema: { name: 'output', schema: format.schema, ...(isClosed(format.schema) && { strict: true }) } }

@@ -1,5 +1,5 @@
-// The chunks of a chat completion as the events of a message: begun with the first chunk, ended when the vendor has
-// said why it ended and what it used, or nothing more comes.
+// Translates the chunks of a chat completion into the events of a message: begun with the first chunk, ended when
+// finish reason and usage have come, or the stream ends.
 import { CHAT_DELTA } from '../../../protocols/chat.ts'
 import type { Exchange } from '../../../core/exchange.ts'
 import type { StreamTransformer } from '../../../core/plugin.ts'
@@ -27,7 +27,7 @@ class ChatStream implements StreamTransformer {
   #finish: unknown
   #vendorsStop: unknown
   #usage: Json | undefined
-  /** the characters that had come with the last report of usage */
+  /** characters of output at the last report of usage */
   #reportedAt = 0
 
   constructor (exchange: Exchange) {
@@ -39,7 +39,7 @@ class ChatStream implements StreamTransformer {
     if (this.#isOver) return undefined
     const data = event.data.trim()
     if (data === '[DONE]') return this.#end()
-    // Words between the chunks ("keepalive", nothing at all) are no part of the answer; a chunk that is broken is.
+    // Texts between the chunks ("keepalive", or nothing) are no part of the answer; a broken chunk is.
     const chunk = data.startsWith('{') ? event.json : undefined
     if (event.event === 'error') {
       return SseEvent.of('error', isRecord(chunk) ? chunk : { error: { type: 'api_error', message: data } })
@@ -47,7 +47,7 @@ class ChatStream implements StreamTransformer {
     return isRecord(chunk) ? this.#readChunk(chunk) : undefined
   }
 
-  /** Nothing more comes. Without a reason why it ended, the answer is not whole. */
+  /** The end of the stream. Without a finish reason the answer is incomplete. */
   end (): readonly SseEvent[] {
     return this.#isOver || this.#finish === undefined ? [] : this.#end()
   }
@@ -55,7 +55,7 @@ class ChatStream implements StreamTransformer {
   #readChunk (chunk: Json): readonly SseEvent[] {
     if (isGiven(chunk.error)) return [SseEvent.of('error', chunk)]
     if (!Array.isArray(chunk.choices)) return []
-    // We ask for one answer. A vendor that gives more gets the first read.
+    // One answer is requested. Of a vendor that sends more the first is read.
     const choice = chunk.choices.find((one) => isRecord(one) && (one.index === 0 || !isGiven(one.index))) as
       | Json
       | undefined
@@ -77,7 +77,7 @@ class ChatStream implements StreamTransformer {
         return [...out, SseEvent.of('error', { error: { type: 'api_error', message: String(this.#finish) } })]
       }
     }
-    // Usage in chunks before the last words is not the last of it.
+    // Usage in chunks before the finish reason is not the last.
     if (this.#finish !== undefined && reported !== undefined) out.push(...this.#end())
     return out
   }
@@ -126,7 +126,7 @@ class ChatStream implements StreamTransformer {
     ]
   }
 
-  /** Of output that came behind the last report nobody has said what it is. */
+  /** Usage so far; output behind the last report is estimated. */
   #usageSoFar (): Json {
     if (this.#usage === undefined) return guessUsage(this.#exchange, this.#characters)
     return this.#characters === this.#reportedAt ? this.#usage : withGuessedOutput(this.#usage, this.#characters)

@@ -1,4 +1,4 @@
-// Tools, and which of them the model may or must call.
+// Translates tools, and the choice among them.
 import { clientTools } from '../../../tokens/bound.ts'
 import { isGiven, isRecord, type Json } from '../../../base/json.ts'
 import { textIn, unsayable } from './json.ts'
@@ -33,7 +33,7 @@ export function toChatTools (tools: unknown): readonly ChatTool[] {
   })
 }
 
-/** @throws {GatewayError} invalid_request: a tool must be called that is none here */
+/** @throws {GatewayError} invalid_request: the tool that must be called can't be sent */
 export function toChatChoice (choice: unknown, tools: readonly ChatTool[]): unknown {
   if (!isRecord(choice)) return undefined
   switch (choice.type) {
@@ -51,7 +51,7 @@ export function toChatChoice (choice: unknown, tools: readonly ChatTool[]): unkn
 
 const DEEPEST = 64
 
-/** Vendors of chat style refuse `strict` for objects that are open, or where a property may be missing. */
+/** Whether `strict` is possible: vendors of chat style refuse it for open objects, and for optional properties. */
 export function isClosed (schema: unknown, depth = 0): boolean {
   if (Array.isArray(schema)) return schema.every((one) => isClosed(one, depth + 1))
   if (!isRecord(schema)) return true

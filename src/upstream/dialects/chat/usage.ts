@@ -1,9 +1,9 @@
-// Usage of chat style in the disjoint classes of messages style: a token of a prompt is counted once, wherever it was
-// read from (src/README.md#usage-classes).
+// Translates usage of chat style into the disjoint classes of messages style: a token of a prompt is counted once,
+// whatever cache it was read from (src/README.md#usage-classes).
 import { guessedOutput } from '../../../money/usage.ts'
 import { isRecord, type Json } from '../../../base/json.ts'
 
-/** Undefined: nothing was reported. In a stream also a `null` in every chunk but one. */
+/** Undefined: nothing was reported. In a stream every chunk but one may have `null`. */
 export function usageOf (chunk: Json, choice: unknown): Json | undefined {
   return toUsage(chunk.usage) ?? toUsage(isRecord(choice) ? choice.usage : undefined) ??
     toUsage(isRecord(chunk.x_groq) ? chunk.x_groq.usage : undefined)
@@ -20,7 +20,7 @@ function toUsage (reported: unknown): Json | undefined {
   const thought = isRecord(reported.completion_tokens_details)
     ? reported.completion_tokens_details.reasoning_tokens
     : undefined
-  // Most vendors count what was thought among the completion; of those that do not the total tells.
+  // Most vendors count thoughts among the completion; the total shows which do not.
   const isApart = isCount(thought) && thought > 0 && total === prompt + completion + thought
   return {
     input_tokens: prompt - read - written,
@@ -35,7 +35,7 @@ function isCount (value: unknown): value is number {
   return Number.isSafeInteger(value) && (value as number) >= 0
 }
 
-/** Where more was produced than a report knows of. @param characters that were produced */
+/** Adds an estimate where there is more output than was reported. @param characters of output so far */
 export function withGuessedOutput (usage: Json, characters: number): Json {
   const {
     input_tokens: input,

@@ -1,11 +1,8 @@
-// Content blocks as their types must be: clients read these fields without a look whether they are there.
+// Completes content blocks by their type: clients read these fields without checking that they exist.
 import type { Exchange } from '../../../core/exchange.ts'
 import { isRecord, type Json } from '../../../base/json.ts'
 
-/**
- * What a field is where a vendor leaves it out, by the block's type. Of other types nothing is known: they pass as they
- * are.
- */
+/** Defaults of fields that a vendor leaves out, by the block's type. Blocks of unknown types pass as they are. */
 const UNSAID: Readonly<Record<string, Json>> = {
   text: { text: '' },
   thinking: { thinking: '', signature: '' },
@@ -15,7 +12,7 @@ const UNSAID: Readonly<Record<string, Json>> = {
   mcp_tool_use: { input: {} }
 }
 
-/** By what it holds, where it does not say. */
+/** The type of a block without one, by its field. */
 const TELLING = [['text', 'text'], ['thinking', 'thinking'], ['name', 'tool_use']] as const
 
 export function isCall (type: unknown): boolean {
@@ -32,8 +29,8 @@ export class WholeBlocks {
   }
 
   /**
-   * @returns the same object where nothing is left out
-   * @throws {Error} it says too little to be a block, or something else in the place of what its type says
+   * @returns the same object where it is complete
+   * @throws {Error} it has too little for a block, or a field of another type than its own requires
    */
   fill (block: unknown): Json {
     if (!isRecord(block)) throw new Error('a content block is no object')

@@ -1,13 +1,13 @@
-// Usage as clients of messages style must find it: two counts, ours where the vendor has none. What is billed is not
-// taken from those.
+// Completes usage for clients of messages style, with estimates where the vendor has no counts. Charges are not
+// computed from those.
 import type { Exchange } from '../../../core/exchange.ts'
 import { isRecord, type Json } from '../../../base/json.ts'
 import { guessedInput, guessedOutput, isCount } from '../../../money/usage.ts'
 import { charactersOf, guessInput, guessOutput, guessUsage } from '../omissions.ts'
 
 /**
- * @param content that was produced
- * @returns the same object where nothing is left out
+ * @param content of the answer so far
+ * @returns the same object where it is complete
  */
 export function wholeUsage (usage: unknown, exchange: Exchange, content: readonly Json[]): Json {
   const reported = isRecord(usage) ? usage : {}
@@ -22,7 +22,7 @@ export function wholeUsage (usage: unknown, exchange: Exchange, content: readonl
   if (isCount(input) && isCount(output)) return reported
   return {
     ...reported,
-    // All of it came from a cache, or went into one.
+    // All input was read from a cache, or written to one.
     ...(!isCount(input) &&
       (hasInput ? { input_tokens: 0 } : { input_tokens: guessInput(exchange), [guessedInput]: true })),
     ...(!isCount(output) && { output_tokens: guessOutput(charactersOf(content)), [guessedOutput]: true })
