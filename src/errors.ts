@@ -1,11 +1,12 @@
 // Every error that a client can get: one table of codes, and the error that carries one.
-// No status number and no error text for clients stands outside this file (src/README.md#error-shapes).
+// No status and no code for clients stands outside this file (src/README.md#error-shapes); a place that knows more says
+// a more precise sentence.
 
 export type ErrorType =
   | 'invalid_request_error' | 'authentication_error' | 'billing_error' | 'permission_error' | 'not_found_error'
   | 'request_too_large' | 'rate_limit_error' | 'api_error' | 'overloaded_error'
 
-interface Row {
+interface ErrorEntry {
   readonly status: number
   readonly type: ErrorType
   /** the client's `code`, where it is not the row's name */
@@ -123,7 +124,7 @@ export const catalogue = {
     message: 'The answer ended early and is unfinished. Send the request again.' },
   /** never sent, because the client is gone; it names the outcome in log and metrics */
   client_closed: { status: 499, type: 'api_error', message: 'The client closed the connection.' }
-} as const satisfies Record<string, Row>
+} as const satisfies Record<string, ErrorEntry>
 
 export type ErrorCode = keyof typeof catalogue
 
@@ -159,7 +160,7 @@ const brand = Symbol.for('model-gateway.GatewayError')
 /** The only error that a client can see. Everything else that is thrown becomes one by `toGatewayError`. */
 export class GatewayError extends Error {
   readonly [brand] = true
-  /** row of the catalogue */
+  /** name of its row in the catalogue */
   readonly row: ErrorCode
   readonly status: number
   readonly type: ErrorType
@@ -172,19 +173,19 @@ export class GatewayError extends Error {
   readonly retryAfter: number | undefined
   readonly headers: Readonly<Record<string, string>>
 
-  constructor (code: ErrorCode, options: ErrorOptions = {}) {
-    const row: Row = catalogue[code]
-    const seconds = row.retryAfter === undefined
+  constructor (row: ErrorCode, options: ErrorOptions = {}) {
+    const entry: ErrorEntry = catalogue[row]
+    const seconds = entry.retryAfter === undefined
       ? undefined
-      : Math.min(60, Math.max(1, Math.ceil(options.retryAfter ?? row.retryAfter)))
-    super((options.message ?? row.message).replace('{wait}', seconds === 1 ? 'a second' : `${seconds} seconds`),
+      : Math.min(60, Math.max(1, Math.ceil(options.retryAfter ?? entry.retryAfter)))
+    super((options.message ?? entry.message).replace('{wait}', seconds === 1 ? 'a second' : `${seconds} seconds`),
       options.cause === undefined ? undefined : { cause: options.cause })
     this.name = 'GatewayError'
-    this.row = code
-    this.status = row.status
-    this.type = options.type ?? row.type
-    this.code = row.code ?? code
-    this.retryable = options.retryable ?? row.retryable ?? false
+    this.row = row
+    this.status = entry.status
+    this.type = options.type ?? entry.type
+    this.code = entry.code ?? row
+    this.retryable = options.retryable ?? entry.retryable ?? false
     this.param = options.param ?? null
     this.vendorCode = options.vendorCode
     this.retryAfter = seconds

@@ -1,4 +1,4 @@
-// Translates tools, and the choice among them.
+// Tools from chat completions of a client to the inner language, and the choice among them.
 import { isRecord, type Json } from '../../src/base/json.ts'
 import { cacheControl, invalid, nameAt, textAt } from './chat.ts'
 

@@ -22,7 +22,7 @@ interface PendingCall {
 /** Milliseconds that a caller waits for a peer that hangs. */
 const TIMEOUT_MS = 5000
 
-export class Line {
+export class IpcChannel {
   readonly #end: IpcPeer
   readonly #answers: Answers
   readonly #asked = new Map<number, PendingCall>()

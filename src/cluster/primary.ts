@@ -9,7 +9,7 @@ import type { ServerConfig } from '../config/config.ts'
 import type { Metrics } from '../telemetry/metrics.ts'
 import type { UpstreamView } from '../upstream/limits/status.ts'
 import { Backoff } from './backoff.ts'
-import { Line } from './ipc.ts'
+import { IpcChannel } from './ipc.ts'
 import { relay } from './log-relay.ts'
 
 /** The worker's number, from 1, in its environment. */
@@ -45,7 +45,7 @@ export interface CrewOptions {
 /** A running worker. */
 interface Run {
   readonly worker: Worker
-  readonly line: Line
+  readonly channel: IpcChannel
   /** by `performance.now()`; 0: it does not listen yet */
   listensSince: number
 }
@@ -117,7 +117,7 @@ export class Crew {
       const about = { worker: number, pid: run?.worker.process.pid }
       if (run === undefined) return { ...about, reasons: ['it has ended, and will be started again'] }
       if (run.listensSince === 0) return { ...about, reasons: ['it is starting'] }
-      const state = await run.line.ask<WorkerState>('state', undefined, ANSWER_MS).catch((error: Error) => ({
+      const state = await run.channel.ask<WorkerState>('state', undefined, ANSWER_MS).catch((error: Error) => ({
         reasons: [error.message]
       }))
       return { ...about, ...state }
@@ -127,7 +127,7 @@ export class Crew {
   /** The metrics of the workers that answer. */
   async pages (): Promise<readonly Page[]> {
     const pages = await Promise.all(this.#seats.map(async ({ number, run }) => {
-      const text = await run?.line.ask<string>('metrics', undefined, METRICS_MS).catch(() => undefined)
+      const text = await run?.channel.ask<string>('metrics', undefined, METRICS_MS).catch(() => undefined)
       return text === undefined ? [] : [{ worker: String(number), process: String(run!.worker.process.pid), text }]
     }))
     return pages.flat()
@@ -137,21 +137,21 @@ export class Crew {
   async upstreams (): Promise<readonly UpstreamView[]> {
     const views = await Promise.all(
       this.#seats.map(async ({ run }) =>
-        await run?.line.ask<UpstreamView>('upstreams', undefined, ANSWER_MS).catch(() => undefined)
+        await run?.channel.ask<UpstreamView>('upstreams', undefined, ANSWER_MS).catch(() => undefined)
       )
     )
     return views.filter((view) => view !== undefined)
   }
 
   reload (): void {
-    for (const { run } of this.#seats) run?.line.ask('reload').catch(() => {})
+    for (const { run } of this.#seats) run?.channel.ask('reload').catch(() => {})
   }
 
   /** Shuts down gracefully: each worker drains, by its own deadline. */
   async drain (isUrgent: boolean): Promise<void> {
     const { drain_delay: delay, drain_timeout: patience } = this.#options.config
-    await this.#end(delay + patience + LAST_WORDS_MS, ({ line, worker }) => {
-      line.ask('drain', isUrgent).catch(() => {
+    await this.#end(delay + patience + LAST_WORDS_MS, ({ channel, worker }) => {
+      channel.ask('drain', isUrgent).catch(() => {
         worker.process.kill('SIGTERM')
       })
     })
@@ -230,7 +230,7 @@ export class Crew {
       seat.run = {
         worker,
         listensSince: 0,
-        line: new Line(process, {
+        channel: new IpcChannel(process, {
           listening: (addresses) => { seat.run!.listensSince = performance.now(); onListening(addresses as Addresses) },
           failed: (message) => { reason = String(message) },
           simulator: async () => await this.#options.simulator()

@@ -3,7 +3,7 @@ import cluster from 'node:cluster'
 import { env } from 'node:process'
 import type { UpstreamView } from '../upstream/limits/status.ts'
 import { type Addresses, NUMBER, type WorkerState } from './primary.ts'
-import { Line } from './ipc.ts'
+import { IpcChannel } from './ipc.ts'
 
 /** The primary's requests to a listening worker. */
 export interface Worker {
@@ -21,7 +21,7 @@ const SIMULATOR_MS = 20_000
 export class Seat {
   /** from 1 */
   readonly number: number
-  readonly #line: Line
+  readonly #channel: IpcChannel
   #worker: Worker | undefined
 
   /** Undefined: this process is no worker. */
@@ -35,7 +35,7 @@ export class Seat {
       if (this.#worker === undefined) throw new Error('it does not listen yet')
       return this.#worker
     }
-    this.#line = new Line(process, {
+    this.#channel = new IpcChannel(process, {
       state: async () => await worker().state(),
       metrics: async () => await worker().metrics(),
       upstreams: () => worker().upstreams(),
@@ -46,17 +46,17 @@ export class Seat {
 
   /** The address of the built-in simulator, which the primary runs for all. */
   async simulator (): Promise<string> {
-    return await this.#line.ask<string>('simulator', undefined, SIMULATOR_MS)
+    return await this.#channel.ask<string>('simulator', undefined, SIMULATOR_MS)
   }
 
   /** Answers the primary's requests from now on. */
   async listens (addresses: Addresses, worker: Worker): Promise<void> {
     this.#worker = worker
-    await this.#line.ask('listening', addresses)
+    await this.#channel.ask('listening', addresses)
   }
 
   /** Reports that it could not start, in words for the operator. */
   async failed (message: string): Promise<void> {
-    await this.#line.ask('failed', message)
+    await this.#channel.ask('failed', message)
   }
 }

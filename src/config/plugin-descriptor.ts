@@ -14,7 +14,7 @@ export type Role = 'identity' | 'routing' | 'billing' | 'chat-completions'
 export type Report = (path: Path, message: string, hint?: string, atKey?: boolean) => void
 
 export interface PluginDescriptor {
-  /** file name = name in gateway.yaml = metric label */
+  /** name of its file or folder, in gateway.yaml, and in metrics; of a user's own: the metric label */
   readonly name: string
   /** of the options; unknown keys are refused, defaults are filled in. Absent: the plugin takes no options. */
   readonly schema?: JsonSchema

@@ -24,8 +24,8 @@ export interface ClientRequest {
 }
 
 /**
- * The request as plugins have made it, in messages style. Plugins replace it; a single field of the client's body is
- * corrected in place, because bodies are never copied.
+ * The request as plugins have made it, in the inner language of its modality. Plugins replace it; a single field of the
+ * client's body is corrected in place, because bodies are never copied.
  */
 export interface GatewayRequest {
   readonly body: Readonly<Record<string, unknown>>

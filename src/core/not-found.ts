@@ -1,5 +1,5 @@
-// Hints for requests to addresses that do not exist: nearly always the base URL of an SDK is wrong, or belongs to
-// another one.
+// The error for an address that does not exist, with a hint: nearly always the base URL of an SDK is wrong, or belongs
+// to another one.
 import { GatewayError } from '../errors.ts'
 
 /** Characters of a path that a message or the log repeats. */

@@ -1,4 +1,4 @@
-// A configuration in use, as an exchange has it: frozen, the same from the exchange's first byte to its last. Made by
+// A configuration in use, as an exchange has it: the same from the exchange's first byte to its last. Made by
 // gateway/snapshot.ts.
 import type { Config } from '../config/config.ts'
 import type { Model } from './facts.ts'

@@ -1,4 +1,4 @@
-// Server-Sent Events (WHATWG HTML 9.2): bytes to events and back. The only file that knows the wire format.
+// Server-Sent Events (WHATWG HTML 9.2): bytes to events and back. The only parser of the wire format.
 
 import { isAscii } from 'node:buffer'
 

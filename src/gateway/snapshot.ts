@@ -1,4 +1,4 @@
-// A configuration in use: compiled once, frozen, leased by each request for as long as it runs.
+// A configuration in use: compiled once, leased by each request for as long as it runs.
 import { KeyChains, sortHooks } from '../core/hooks.ts'
 import type { Route } from '../core/route.ts'
 import type { Model } from '../core/facts.ts'

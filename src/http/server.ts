@@ -1,5 +1,5 @@
-// The listeners: from a socket to an exchange, and the refusal of requests that get none. The only reader of the
-// current snapshot.
+// The listeners: from a socket to an exchange, on the snapshot that is current then, and the refusal of requests that
+// get none: an unknown address, a bad head, an overload.
 import { createServer, type IncomingHttpHeaders, type IncomingMessage, type RequestListener, type Server,
   type ServerOptions, ServerResponse } from 'node:http'
 import type { AddressInfo, Socket } from 'node:net'

@@ -1,5 +1,5 @@
-// One attempt at one target: from the request in messages style to the commit. Its state is its own; an earlier attempt
-// leaves none in it.
+// One attempt at one target: from the request in the inner language to the commit. Its state is its own; an earlier
+// attempt leaves none in it.
 import type { IncomingHttpHeaders } from 'node:http'
 import { modalities } from '../config/sections/modalities.ts'
 import { parseOr } from '../base/json.ts'
@@ -13,7 +13,7 @@ import { json, type JsonReply } from '../core/reply.ts'
 import { SseDecoder, type SseEvent } from '../core/sse.ts'
 import { answerLimit, type Part, SMALL_ANSWER } from '../core/answer-memory.ts'
 import { type CallListener, type CallRequest, UpstreamCall } from '../upstream/transport/call.ts'
-import { ErrorReply } from '../upstream/dialects/error-reply.ts'
+import { UpstreamErrorBody } from '../upstream/dialects/error-reply.ts'
 import { dialectOf } from '../upstream/dialects/index.ts'
 import { encodeRequest } from '../upstream/transport/encode-body.ts'
 import type { Permit } from '../upstream/limits/permit.ts'
@@ -409,7 +409,7 @@ class Receiver implements CommittedStream, CallListener {
   /** Errors between two chunks end the attempt, not the process. */
   #broke (thrown: unknown): void {
     if (isGatewayError(thrown)) this.#endWith(thrown, 'gateway')
-    else if (thrown instanceof ErrorReply) this.#fail({ kind: 'error_event', body: thrown.body })
+    else if (thrown instanceof UpstreamErrorBody) this.#fail({ kind: 'error_event', body: thrown.body })
     else this.#fail({ kind: 'malformed', cause: thrown })
   }
 

@@ -1,4 +1,4 @@
-// Encodes an answer before it is settled.
+// Encodes a whole answer before it is settled: one that can't be written must not be charged.
 import { validateHeaderName, validateHeaderValue } from 'node:http'
 import type { ErrorReply, JsonReply } from '../core/reply.ts'
 

@@ -1,4 +1,5 @@
-// The life of one request: the only file that knows the order of the phases (the chart is in README.md).
+// The life of one request: the order of its phases (the chart is in README.md). An attempt, to its commit, is
+// attempt.ts; a stream from there on is relay.ts; how an exchange ends is ending.ts.
 import type { Answer } from './attempt.ts'
 import { modalities } from '../config/sections/modalities.ts'
 import type { Client } from './client.ts'

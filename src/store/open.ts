@@ -1,5 +1,5 @@
-// Opens the store that the configuration names, by the name of its driver. Drivers are named nowhere else but in the
-// choices of `store:` in src/config.
+// Opens the store that the configuration names: each driver is a folder of that name, with its traits in
+// config/sections/drivers.ts.
 import type { Logger } from 'pino'
 import type { StoreConfig } from '../config/config.ts'
 import { drivers } from '../config/sections/drivers.ts'

@@ -1,4 +1,4 @@
-// Prints the catalogue as the error table of src/endpoints/README.md. errors.test.ts compares the two.
+// The catalogue as the error table of src/endpoints/README.md, with which errors.test.ts compares it.
 import { catalogue, type ErrorCode, GatewayError } from '../errors.ts'
 
 /** Markdown; rows in the order of their status. Without `client_closed`, which is only logged. */

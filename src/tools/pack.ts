@@ -1,8 +1,8 @@
 // Makes the JavaScript that `npm pack` ships, and the lock file that it ships it with. Run by npm only (prepack,
 // postpack); not shipped itself. Needed because Node strips no types below node_modules (src/README.md#pinned).
 import { execFileSync } from 'node:child_process'
-import { cpSync, mkdirSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
-import { join, relative } from 'node:path'
+import { mkdirSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
+import { join } from 'node:path'
 import { packageRoot } from '../base/package.ts'
 
 const dist = join(packageRoot, 'dist')
@@ -15,7 +15,6 @@ const leftAddress = /((?:new URL|import\.meta\.resolve|import|from)\s*\(?\s*)(['
 clear()
 if (process.argv[2] !== 'clear') {
   compile()
-  copyAssets()
   writeShrinkwrap()
 }
 
@@ -40,16 +39,6 @@ function compile (): void {
   for (const path of filesIn(dist)) {
     const text = readFileSync(path, 'utf8')
     writeFileSync(path, text.replace(leftAddress, '$1$2$3.js$2'))
-  }
-}
-
-/** Files that the code reads from beside itself: pages, scripts for Redis. */
-function copyAssets (): void {
-  for (const folder of sources) {
-    for (const path of filesIn(join(packageRoot, folder))) {
-      if (/\.(ts|js|md)$/.test(path)) continue
-      cpSync(path, join(dist, relative(packageRoot, path)))
-    }
   }
 }
 

@@ -3,10 +3,10 @@ import t, { type Test } from 'tap'
 import type { UpstreamConfig } from '../../src/config/config.ts'
 import { type ErrorCode, GatewayError } from '../../src/errors.ts'
 import type { UpstreamFailure } from '../../src/core/plugin.ts'
-import { Aside } from '../../src/upstream/limits/cooldown.ts'
+import { Cooldown } from '../../src/upstream/limits/cooldown.ts'
 import { blameFor, isPassing, isTurnedAway } from '../../src/upstream/limits/attribution.ts'
 import { Breaker } from '../../src/upstream/limits/breaker.ts'
-import { Recent } from '../../src/upstream/limits/sliding-window.ts'
+import { SlidingWindow } from '../../src/upstream/limits/sliding-window.ts'
 import { readRetryAfter } from '../../src/upstream/limits/retry-after.ts'
 import { RetryBudget } from '../../src/upstream/limits/retry-budget.ts'
 import { connectionsOf, Upstreams } from '../../src/upstream/pool.ts'
@@ -48,7 +48,7 @@ function bench (t: Test, more: Partial<UpstreamConfig> = {}): Bench {
 const two = [{ id: 'one', headers: { 'X-Api-Key': '1' } }, { id: 'two', headers: { 'X-Api-Key': '2' } }]
 
 t.test('a window of whole seconds counts what is in it', async (t) => {
-  const recent = new Recent()
+  const recent = new SlidingWindow()
   for (const second of [0, 0, 1, 9, 10, 25]) recent.note(second % 2 === 1, START + second * 1000)
   t.strictSame(recent.count(30_000, START + 25_999), { all: 6, marked: 3 })
   t.strictSame(recent.count(16_000, START + 25_000), { all: 2, marked: 1 },
@@ -62,7 +62,7 @@ t.test('a window of whole seconds counts what is in it', async (t) => {
 })
 
 t.test('a window that nobody asks for keeps no more than the longest one', async (t) => {
-  const recent = new Recent()
+  const recent = new SlidingWindow()
   for (let second = 0; second < 100_000; second++) recent.note(second % 2 === 1, START + second * 1000)
   t.strictSame(recent.count(Infinity, START + 99_999_000), { all: 600, marked: 300 })
   t.strictSame(recent.count(600_000, START + 99_999_000), { all: 600, marked: 300 }, 'which is all that it may count')
@@ -178,7 +178,7 @@ t.test('a breaker', async (t) => {
 })
 
 t.test('aside: twice as long each time, but those that ran beside each other are one time', async (t) => {
-  const aside = new Aside()
+  const aside = new Cooldown()
   const times = { first: 1000, longest: 5000 }
   let now = START
   const wave = Array.from({ length: 20 }, () => aside.term)

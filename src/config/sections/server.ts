@@ -1,6 +1,7 @@
 // server: addresses to listen on, trusted networks, and sizes that must fit each other.
 import { isIP } from 'node:net'
 import { quote } from '../check/messages.ts'
+import { driverNamed } from './drivers.ts'
 import { at, type Report, type RuleInput, text } from './input.ts'
 import { checkNetworks } from './networks.ts'
 import { duration, list, map, type Of, size } from './schema.ts'
@@ -130,7 +131,8 @@ export function checkServer ({ value, tree }: RuleInput, report: Report, warn: R
     }
   }
   const workers = at(value, 'server', 'workers')
-  if (typeof workers === 'number' && workers > 1 && at(value, 'store', 'driver') !== 'redis') {
+  const isShared = driverNamed(at(value, 'store', 'driver'))?.isShared === true
+  if (typeof workers === 'number' && workers > 1 && !isShared) {
     report(['server', 'workers'], 'more than one process needs a store that all of them share',
       'write "store: { driver: redis, url: ... }", or "workers: 1"')
   }

@@ -20,7 +20,7 @@ interface Lease {
   open: number
 }
 
-export class Aside {
+export class BudgetLease {
   readonly #space: Space
   readonly #owner: string
   readonly #nanos: Nanos

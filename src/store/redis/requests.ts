@@ -36,7 +36,7 @@ export interface Charge {
 const REMEMBERED = 50_000
 
 /** The last so many items, and up to as many before them. */
-export class Recent<T> {
+export class RecentRequests<T> {
   readonly #most: number
   #newer = new Map<string, T>()
   #older = new Map<string, T>()

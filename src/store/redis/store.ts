@@ -29,7 +29,7 @@ import { refuseAmount, refuseBooking, refuseNegative, refuseUsage } from '../loc
 import { oldestKept } from '../periods.ts'
 import { clientFor, nameOf } from './address.ts'
 import { Admissions } from './admissions.ts'
-import { Aside } from './budget-lease.ts'
+import { BudgetLease } from './budget-lease.ts'
 import { checkServers } from './check-servers.ts'
 import { Delivery, type Message } from './outbox-delivery.ts'
 import { Ended } from './ended.ts'
@@ -39,7 +39,7 @@ import { AwayError, Link } from './connection.ts'
 import { CHARGE_MS, LEASE_MS } from './lua/account.ts'
 import { Outbox } from './outbox.ts'
 import { RedisRecords } from './records.ts'
-import { Recent, type Charge, type Hold } from './requests.ts'
+import { RecentRequests, type Charge, type Hold } from './requests.ts'
 import { eachOf, Space } from './keyspace.ts'
 import { RedisTasks } from './tasks.ts'
 import { verify } from './verify.ts'
@@ -101,12 +101,12 @@ export class RedisStore implements Store, Records, Tasks, Answers, Movable {
   readonly #owner = randomUUID()
   readonly #holds = new Map<string, Hold>()
   readonly #admissions: Admissions
-  readonly #charges = new Recent<Charge>(REFUNDABLE)
-  readonly #charged = new Recent<Nanos>()
+  readonly #charges = new RecentRequests<Charge>(REFUNDABLE)
+  readonly #charged = new RecentRequests<Nanos>()
   /** accounts, and pairs of account and key, known to be in Redis's lists */
   readonly #listed = new Set<string>()
   /** absent: this process may not go on alone while Redis is away */
-  readonly #aside: Aside | undefined
+  readonly #budgetLease: BudgetLease | undefined
   readonly #steady: () => number
   readonly #taken = new Set<(id: string) => void>()
   readonly #cancels = new Map<string, () => void>()
@@ -169,7 +169,9 @@ export class RedisStore implements Store, Records, Tasks, Answers, Movable {
     })
     this.#records = new RedisRecords(this.#space, timer, log)
     const { limits, money, lease_usd: lease } = config.on_outage
-    this.#aside = money === 'degrade' ? new Aside(this.#space, this.#owner, parseUsd(lease), this.#steady) : undefined
+    this.#budgetLease = money === 'degrade'
+      ? new BudgetLease(this.#space, this.#owner, parseUsd(lease), this.#steady)
+      : undefined
     this.#admissions = new Admissions(this.#space, this.#ended, limits, this.#steady)
   }
 
@@ -250,16 +252,16 @@ export class RedisStore implements Store, Records, Tasks, Answers, Movable {
     let result: HoldResult
     try {
       result = await ask()
-      this.#aside?.note(account)
-      if (result.kind === 'refused' && result.by === 'balance' && this.#aside?.has(account) === true) {
-        await this.#aside.giveBack(account)
+      this.#budgetLease?.note(account)
+      if (result.kind === 'refused' && result.by === 'balance' && this.#budgetLease?.has(account) === true) {
+        await this.#budgetLease.giveBack(account)
         result = await ask()
       }
     } catch (thrown) {
       if (!(thrown instanceof AwayError)) throw thrown
-      const own = this.#aside?.take(request)
+      const own = this.#budgetLease?.take(request)
       if (own?.kind === 'held') {
-        this.#holds.set(id, { ...hold, nanos: own.nanos, renewedAt: Infinity, aside: this.#aside!.id })
+        this.#holds.set(id, { ...hold, nanos: own.nanos, renewedAt: Infinity, aside: this.#budgetLease!.id })
         return own
       }
       // The hold may have been taken: kept, so that it can be given back, and not renewed.
@@ -316,7 +318,7 @@ export class RedisStore implements Store, Records, Tasks, Answers, Movable {
           request_id: requestId,
           key: hold.key
         })
-        : this.#aside!.extend(hold.account, hold.nanos, nanos, least)
+        : this.#budgetLease!.extend(hold.account, hold.nanos, nanos, least)
     } catch (thrown) {
       throw this.#refused(thrown, 'The balance cannot be checked at this moment.')
     }
@@ -358,7 +360,7 @@ export class RedisStore implements Store, Records, Tasks, Answers, Movable {
       if (!charge.isGivenBack) this.#holds.set(id, hold)
       throw thrown
     }
-    if (hold.aside !== undefined) this.#aside!.end(account, hold.nanos - covered)
+    if (hold.aside !== undefined) this.#budgetLease!.end(account, hold.nanos - covered)
     return charge.nanos
   }
 
@@ -375,7 +377,7 @@ export class RedisStore implements Store, Records, Tasks, Answers, Movable {
    */
   async #giveBack (id: string, hold: Hold): Promise<void> {
     if (hold.aside !== undefined) {
-      this.#aside!.end(hold.account, hold.nanos)
+      this.#budgetLease!.end(hold.account, hold.nanos)
       return
     }
     const { account, key, day, progress: what } = hold
@@ -608,7 +610,7 @@ export class RedisStore implements Store, Records, Tasks, Answers, Movable {
         await this.#delivery.drain()
         await this.#delivery.idle()
         await this.#tasks.leave()
-        await this.#aside?.close()
+        await this.#budgetLease?.close()
       })())
     }
     if (this.#delivery.size > 0) {
@@ -730,7 +732,7 @@ export class RedisStore implements Store, Records, Tasks, Answers, Movable {
     await this.#renew()
     await this.#tasks.renew()
     await this.#delivery.drain()
-    if (this.#delivery.size === 0) await this.#aside?.renew()
+    if (this.#delivery.size === 0) await this.#budgetLease?.renew()
   }
 
   /**

@@ -1,6 +1,6 @@
 // Thrown by a dialect when a whole answer, whatever its status, is an error of the upstream.
 
-export class ErrorReply extends Error {
+export class UpstreamErrorBody extends Error {
   readonly body: unknown
 
   constructor (body: unknown) {

@@ -1,4 +1,4 @@
-// Base paths of APIs: SDKs are given addresses with the version or without it.
+// The version in the base path of an upstream's API: operators write the address with it or without it.
 
 /** A version in an address, which vendors put before their own paths: `/v1`, `/v1beta/openai`, `/api/paas/v4`. */
 const VERSION = /\/v\d\w*(?:\/|$)/

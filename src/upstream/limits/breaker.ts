@@ -1,7 +1,7 @@
 // A circuit breaker: keeps requests from a failing target, and lets one probe at a time find out whether it has
 // recovered. No timers: its state is computed when it is asked.
 import type { BreakerConfig } from '../../config/config.ts'
-import { Recent } from './sliding-window.ts'
+import { SlidingWindow } from './sliding-window.ts'
 
 export type BreakerState = 'closed' | 'open' | 'half_open'
 
@@ -12,7 +12,7 @@ export type BreakerState = 'closed' | 'open' | 'half_open'
 const LOOK_MS = 250
 
 export class Breaker {
-  readonly #recent = new Recent()
+  readonly #recent = new SlidingWindow()
   /** times in a row that it was opened; 0: closed */
   #openings = 0
   /** milliseconds since the epoch, as every `now` here; never goes back (src/README.md#retry-time-grows) */

@@ -1,7 +1,7 @@
 // A cooldown with exponential backoff: a credential is not used for a while, and for twice as long after each further
 // refusal.
 
-export class Aside {
+export class Cooldown {
   /** milliseconds since the epoch */
   #until = 0
   /** refusals in a row, without a success between them */

@@ -2,10 +2,10 @@
 // usable. Outlives reloads; settings come with each call, from the snapshot of the calling request. No timers: states
 // expire by the clock.
 import type { Config } from '../../config/config.ts'
-import { Aside } from './cooldown.ts'
+import { Cooldown } from './cooldown.ts'
 import { Breaker, type BreakerState } from './breaker.ts'
 import type { Credential, FailedAttempt, TargetHealth, Upstream } from '../../core/upstream.ts'
-import { type Account, type Log, type Permit, type Place, Run, type Target } from './permit.ts'
+import { type CredentialState, type Log, type Permit, type Destination, Run, type Target } from './permit.ts'
 import { RetryBudget } from './retry-budget.ts'
 
 export interface TargetView {
@@ -37,7 +37,7 @@ interface UpstreamHealth {
   readonly url: string
   readonly targets: Map<string, Target>
   /** by the credential's `key` */
-  readonly accounts: Map<string, Account>
+  readonly accounts: Map<string, CredentialState>
   readonly budget: RetryBudget
 }
 
@@ -125,18 +125,19 @@ export class Health implements TargetHealth {
     const { targets, accounts } = this.#of(upstream)
     const now = this.#now()
     const target = take(targets, model,
-      () => ({ running: 0, breaker: new Breaker(), until: 0, asides: new Map(), lastError: undefined }))
-    let place: Place | undefined
+      () => ({ running: 0, breaker: new Breaker(), until: 0, cooldowns: new Map(), lastError: undefined }))
+    let destination: Destination | undefined
     for (const credential of upstream.credentials) {
-      const account = take(accounts, credential.key, () => ({ running: 0, refused: new Aside() }))
-      const aside = take(target.asides, credential.key, () => new Aside())
+      const account = take(accounts, credential.key, () => ({ running: 0, refused: new Cooldown() }))
+      const cooldown = take(target.cooldowns, credential.key, () => new Cooldown())
       if (
-        tried.has(credential.key) || account.refused.wait(now) > 0 || aside.wait(now) > 0 ||
-        account.running >= (place?.account.running ?? Infinity)
+        tried.has(credential.key) || account.refused.wait(now) > 0 || cooldown.wait(now) > 0 ||
+        account.running >= (destination?.account.running ?? Infinity)
       ) continue
-      place = { model, target, credential, isAlone: upstream.credentials.length === 1, account, aside, isBlamed }
+      const isAlone = upstream.credentials.length === 1
+      destination = { model, target, credential, isAlone, account, cooldown, isBlamed }
     }
-    return place && new Run(place, this.#now, this.#log, onOver)
+    return destination && new Run(destination, this.#now, this.#log, onOver)
   }
 
   /** Keeps a target's last failure; a target that has never been entered has no record. */
@@ -165,7 +166,7 @@ export class Health implements TargetHealth {
       for (const key of known.accounts.keys()) if (!keys.has(key)) known.accounts.delete(key)
       for (const [model, target] of known.targets) {
         if (models.get(name)?.has(model) !== true) { known.targets.delete(model); continue }
-        for (const key of target.asides.keys()) if (!keys.has(key)) target.asides.delete(key)
+        for (const key of target.cooldowns.keys()) if (!keys.has(key)) target.cooldowns.delete(key)
       }
     }
   }
@@ -195,7 +196,9 @@ export class Health implements TargetHealth {
       for (const { id, key } of credentials) {
         const account = known?.accounts.get(key)
         let wait = account?.refused.wait(now) ?? 0
-        for (const { asides } of known?.targets.values() ?? []) wait = Math.max(wait, asides.get(key)?.wait(now) ?? 0)
+        for (const { cooldowns } of known?.targets.values() ?? []) {
+          wait = Math.max(wait, cooldowns.get(key)?.wait(now) ?? 0)
+        }
         found.push({ upstream: name, id: id ?? 'headers', running: account?.running ?? 0, wait })
       }
     }
@@ -226,7 +229,7 @@ function waitFor (
   target: Target | undefined,
   now: number
 ): number {
-  return Math.max(known?.accounts.get(key)?.refused.wait(now) ?? 0, target?.asides.get(key)?.wait(now) ?? 0)
+  return Math.max(known?.accounts.get(key)?.refused.wait(now) ?? 0, target?.cooldowns.get(key)?.wait(now) ?? 0)
 }
 
 /** Targets of each upstream: models, and forward routes. */

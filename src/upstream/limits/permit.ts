@@ -3,7 +3,7 @@
 import type { Logger } from 'pino'
 import type { GatewayError } from '../../errors.ts'
 import type { UpstreamFailure } from '../../core/plugin.ts'
-import type { Aside } from './cooldown.ts'
+import type { Cooldown } from './cooldown.ts'
 import { type Blame, blameFor } from './attribution.ts'
 import type { Breaker } from './breaker.ts'
 import type { FailedAttempt, Credential, Upstream } from '../../core/upstream.ts'
@@ -46,63 +46,63 @@ export interface Target {
   /** retry-after deadline, ms since epoch */
   until: number
   /** by the credential's key: vendors limit and forbid by model */
-  readonly asides: Map<string, Aside>
+  readonly cooldowns: Map<string, Cooldown>
   /** the last failure, however long ago */
   lastError: FailedAttempt | undefined
 }
 
 /** State of a credential, over all models. */
-export interface Account {
+export interface CredentialState {
   running: number
-  readonly refused: Aside
+  readonly refused: Cooldown
 }
 
 export type Log = Pick<Logger, 'info' | 'warn'>
 
 /** The target, credential and breaker of an attempt. */
-export interface Place {
+export interface Destination {
   readonly model: string
   readonly target: Target
   readonly credential: Credential
   /** the upstream has no other credential */
   readonly isAlone: boolean
-  readonly account: Account
-  readonly aside: Aside
+  readonly account: CredentialState
+  readonly cooldown: Cooldown
   /** this request has failed there before by the target's fault: another failure is not counted */
   readonly isBlamed: boolean
 }
 
 export class Run implements Permit {
   died: Died | undefined
-  readonly #place: Place
+  readonly #destination: Destination
   readonly #now: () => number
   readonly #log: Log | undefined
   readonly #onOver: (() => void) | undefined
   /** term of the breaker, and of the cooldowns, at the beginning of the attempt */
   #term: number
-  readonly #asideTerm: number
+  readonly #cooldownTerm: number
   readonly #refusedTerm: number
   #isOver = false
 
   /** @param now milliseconds since the epoch @param onOver called once, at its end */
-  constructor (place: Place, now: () => number, log: Log | undefined, onOver: (() => void) | undefined) {
-    const { target, account, aside } = this.#place = place
+  constructor (to: Destination, now: () => number, log: Log | undefined, onOver: (() => void) | undefined) {
+    const { target, account, cooldown } = this.#destination = to
     this.#now = now
     this.#log = log
     this.#onOver = onOver
     this.#term = target.breaker.enter(now())
-    this.#asideTerm = aside.term
+    this.#cooldownTerm = cooldown.term
     this.#refusedTerm = account.refused.term
     target.running++
     account.running++
   }
 
   get upstream (): Upstream {
-    return this.#place.credential.upstream
+    return this.#destination.credential.upstream
   }
 
   get credential (): string | undefined {
-    return this.#place.credential.id
+    return this.#destination.credential.id
   }
 
   begin (): void {
@@ -111,10 +111,10 @@ export class Run implements Permit {
 
   succeed (): void {
     if (!this.#end()) return
-    const { target, account, aside } = this.#place
+    const { target, account, cooldown } = this.#destination
     this.#close()
     target.breaker.succeed(this.#term, this.#now())
-    aside.reset(this.#asideTerm)
+    cooldown.reset(this.#cooldownTerm)
     account.refused.reset(this.#refusedTerm)
   }
 
@@ -123,34 +123,34 @@ export class Run implements Permit {
     const blame = blameFor(failure, error, this.#now)
     this.died = { failure, blame }
     if (blame.who === 'target') this.#blameTarget(blame.pause)
-    else this.#place.target.breaker.leave(this.#term)
+    else this.#destination.target.breaker.leave(this.#term)
     if (blame.who === 'credential') this.#blameCredential(blame, failure)
   }
 
   leave (): void {
-    if (this.#end()) this.#place.target.breaker.leave(this.#term)
+    if (this.#end()) this.#destination.target.breaker.leave(this.#term)
   }
 
   /** @returns false: it had ended before */
   #end (): boolean {
     if (this.#isOver) return false
     this.#isOver = true
-    this.#place.target.running--
-    this.#place.account.running--
+    this.#destination.target.running--
+    this.#destination.account.running--
     this.#onOver?.()
     return true
   }
 
   /** Frees the place of the probe. */
   #close (): void {
-    const term = this.#place.target.breaker.begin(this.#term)
+    const term = this.#destination.target.breaker.begin(this.#term)
     if (term === this.#term) return
     this.#term = term
-    this.#log?.info({ upstream: this.upstream.name, model: this.#place.model }, 'a target answers again')
+    this.#log?.info({ upstream: this.upstream.name, model: this.#destination.model }, 'a target answers again')
   }
 
   #blameTarget (pause: number | undefined): void {
-    const { model, target, isBlamed } = this.#place
+    const { model, target, isBlamed } = this.#destination
     const now = this.#now()
     if (pause !== undefined) target.until = Math.max(target.until, now + pause)
     const open = target.breaker.fail(this.#term, this.upstream.config.breaker, now, !isBlamed)
@@ -161,12 +161,12 @@ export class Run implements Permit {
   }
 
   #blameCredential (blame: Blame & { readonly who: 'credential' }, failure: UpstreamFailure): void {
-    const { model, account, aside, isAlone } = this.#place
+    const { model, account, cooldown, isAlone } = this.#destination
     const now = this.#now()
-    if (blame.why === 'limited') { aside.put(this.#asideTerm, LIMITED_MS, now, blame.pause); return }
+    if (blame.why === 'limited') { cooldown.put(this.#cooldownTerm, LIMITED_MS, now, blame.pause); return }
     const times = isAlone ? ALONE_MS : REFUSED_MS
     const isFirst = blame.why === 'forbidden'
-      ? aside.put(this.#asideTerm, times, now)
+      ? cooldown.put(this.#cooldownTerm, times, now)
       : account.refused.put(this.#refusedTerm, times, now)
     if (!isFirst) return
     const status = failure.kind === 'status' ? failure.status : failure.kind

@@ -1,7 +1,7 @@
 // A retry budget: repetitions are limited to a share of an upstream's requests, so that retries do not multiply an
 // outage.
 import type { RetriesConfig } from '../../config/config.ts'
-import { Recent } from './sliding-window.ts'
+import { SlidingWindow } from './sliding-window.ts'
 
 const WINDOW_MS = 10_000
 /** Repetitions that little traffic may have in a window too: a share of nine requests would be none. */
@@ -9,7 +9,7 @@ const FLOOR = 10
 
 export class RetryBudget {
   /** requests that were sent; repetitions are marked */
-  readonly #recent = new Recent()
+  readonly #recent = new SlidingWindow()
 
   /** Counts a first attempt. @param now milliseconds since the epoch */
   deposit (now: number): void {

@@ -11,7 +11,7 @@ interface Second {
 /** Seconds that are kept: the longest window of a breaker. Bounds the memory of a window that is never read. */
 const KEPT = 600
 
-export class Recent {
+export class SlidingWindow {
   readonly #seconds: Second[] = []
   #all = 0
   #marked = 0

@@ -5,7 +5,7 @@ import type { Readable } from 'node:stream'
 import { setImmediate } from 'node:timers/promises'
 import type { Dispatcher } from 'undici'
 import type { UpstreamFailure } from '../../core/plugin.ts'
-import { type Line, type LineUser, RACE_MS } from './connections.ts'
+import { type SingleConnection, type ConnectionUser, RACE_MS } from './connections.ts'
 import { Deadline } from './deadline.ts'
 import { failureOf, NotConnected } from './connect.ts'
 import { codingOf, Inflater } from './inflate.ts'
@@ -41,7 +41,7 @@ const STUCK_MS = 250
 /** Bytes of a large body that are written in one turn of the event loop. */
 const TURN_BYTES = 512 * 1024
 
-export class UpstreamCall implements Dispatcher.DispatchHandler, LineUser {
+export class UpstreamCall implements Dispatcher.DispatchHandler, ConnectionUser {
   readonly #upstream: Upstream
   readonly #request: CallRequest
   readonly #listener: CallListener
@@ -54,8 +54,8 @@ export class UpstreamCall implements Dispatcher.DispatchHandler, LineUser {
   #hasDeadline = false
   #hasHead = false
   /** the connection that it is written to */
-  #line: Line | undefined
-  #used: ReturnType<Line['use']> | undefined
+  #connection: SingleConnection | undefined
+  #used: ReturnType<SingleConnection['use']> | undefined
   #writtenAt = 0
   #hasStarted = false
   #isAgain = false
@@ -150,7 +150,7 @@ export class UpstreamCall implements Dispatcher.DispatchHandler, LineUser {
     this.#timer = setTimeout(() => {
       // A connection that is open and not written to: after a GOAWAY undici lets a request wait until the streams on it
       // have ended, maybe for minutes (8.12). No byte of this one was sent.
-      if (this.#line?.isConnected === true && !this.#isAgain) this.#dispatchAgain()
+      if (this.#connection?.isConnected === true && !this.#isAgain) this.#dispatchAgain()
       else this.#startTimer(connections.patience - STUCK_MS, 'connect_timeout')
     }, STUCK_MS)
   }
@@ -162,15 +162,15 @@ export class UpstreamCall implements Dispatcher.DispatchHandler, LineUser {
     connectionsOf(this.#upstream).dispatchAlone(this.#dispatchOptions(), this)
   }
 
-  takeLine (line: Line): void {
-    this.#line = line
+  takeConnection (connection: SingleConnection): void {
+    this.#connection = connection
   }
 
   onRequestStart (controller: Dispatcher.DispatchController): void {
     if (this.#hasStarted) { controller.abort(new Error('the gateway has asked elsewhere')); return }
     this.#hasStarted = true
     this.#controller = controller
-    this.#used = this.#line?.use()
+    this.#used = this.#connection?.use()
     this.#writtenAt = performance.now()
     if (this.#over) { controller.abort(new Error('the gateway ended the call')); return }
     this.#startTimer(this.#firstByte, 'first_byte_timeout')
@@ -243,7 +243,7 @@ export class UpstreamCall implements Dispatcher.DispatchHandler, LineUser {
    */
   #isLostRace (error: Error): boolean {
     return this.#request.once !== true && !this.#isAgain && !this.#hasHead && !(error instanceof NotConnected) &&
-      this.#used?.isReused === true && this.#line!.bytesRead === this.#used.bytesRead &&
+      this.#used?.isReused === true && this.#connection!.bytesRead === this.#used.bytesRead &&
       performance.now() - this.#writtenAt < RACE_MS
   }
 

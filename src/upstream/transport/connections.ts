@@ -26,12 +26,12 @@ export const RACE_MS = 1000
 const PATIENCE_MS = 500
 
 /** Receives the connection of its request, just before the request is written to it. */
-export interface LineUser {
-  takeLine (line: Line): void
+export interface ConnectionUser {
+  takeConnection (connection: SingleConnection): void
 }
 
 /** One connection of the pool at a time: made anew when it is closed. */
-export class Line extends Client {
+export class SingleConnection extends Client {
   #socket: Socket | undefined
   /** requests written to the current connection */
   #requests = 0
@@ -63,9 +63,9 @@ export class Line extends Client {
 
   override dispatch (
     options: Dispatcher.DispatchOptions,
-    handler: Dispatcher.DispatchHandler & Partial<LineUser>
+    handler: Dispatcher.DispatchHandler & Partial<ConnectionUser>
   ): boolean {
-    handler.takeLine?.(this)
+    handler.takeConnection?.(this)
     return super.dispatch(options, handler)
   }
 }
@@ -130,7 +130,7 @@ export class Connections {
   readonly #dial: Dial
   readonly #options: Client.Options
   /** connections beside the pool */
-  readonly #single = new Set<Line>()
+  readonly #single = new Set<SingleConnection>()
 
   constructor (origin: string, config: UpstreamConfig, lookup?: LookupFunction) {
     const http2 = config.http2 === 'auto' && origin.startsWith('https:')
@@ -144,7 +144,7 @@ export class Connections {
       ...this.#options,
       connections: null,
       clientTtl: maxAge,
-      factory: (url: URL, options: Client.Options) => new Line(url, options, this.#dial)
+      factory: (url: URL, options: Client.Options) => new SingleConnection(url, options, this.#dial)
     })
     // Without an own agent http-proxy-3 closes every upstream connection (src/README.md#trap-9).
     const dial = createDialer(config, { http2: false, lookup })
@@ -155,12 +155,12 @@ export class Connections {
 
   /** Sends a request on a connection of its own, which is closed after it. */
   dispatchAlone (options: Dispatcher.DispatchOptions, handler: Dispatcher.DispatchHandler): void {
-    const line = new Line(this.#origin, this.#options, this.#dial)
-    this.#single.add(line)
-    line.dispatch(options, handler)
-    const over = (): void => { this.#single.delete(line) }
+    const connection = new SingleConnection(this.#origin, this.#options, this.#dial)
+    this.#single.add(connection)
+    connection.dispatch(options, handler)
+    const over = (): void => { this.#single.delete(connection) }
     // Graceful: closes when the request is over.
-    line.close().then(over, over)
+    connection.close().then(over, over)
   }
 
   /** Closes all connections; requests in flight end first. */
@@ -174,6 +174,6 @@ export class Connections {
   async destroy (): Promise<void> {
     this.agent.destroy()
     this.newAgent.destroy()
-    await Promise.all([this.pool.destroy(), ...[...this.#single].map((line) => line.destroy())])
+    await Promise.all([this.pool.destroy(), ...[...this.#single].map((connection) => connection.destroy())])
   }
 }

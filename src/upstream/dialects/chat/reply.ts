@@ -1,6 +1,6 @@
 // Translates a chat completion into a message.
 import type { Exchange } from '../../../core/exchange.ts'
-import { ErrorReply } from '../error-reply.ts'
+import { UpstreamErrorBody } from '../error-reply.ts'
 import { argumentsOf, CallIds, callsIn, cutsCalls, hasFailed, ownFields, readSpoken, stopOf,
   withOwnFields } from './answer.ts'
 import { isGiven, isRecord, type Json } from '../../../base/json.ts'
@@ -15,12 +15,12 @@ interface ToolUse {
   readonly input: Json
 }
 
-/** @throws {ErrorReply} the vendor's error, in an answer's status; {Error} it is no chat completion */
+/** @throws {UpstreamErrorBody} the vendor's error, in an answer's status; {Error} it is no chat completion */
 export function toMessage (completion: unknown, exchange: Exchange): Json {
   const choice: unknown = isRecord(completion) && Array.isArray(completion.choices) ? completion.choices[0] : undefined
   if (!isRecord(completion) || !isRecord(choice) || !isRecord(choice.message)) {
     throw isRecord(completion) && isGiven(completion.error)
-      ? new ErrorReply(completion)
+      ? new UpstreamErrorBody(completion)
       : new Error('the answer is no chat completion')
   }
   const { finish_reason: finish, stop_reason: vendors, message } = choice

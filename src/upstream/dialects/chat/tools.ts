@@ -1,4 +1,4 @@
-// Translates tools, and the choice among them.
+// Tools from the inner language to chat completions of a vendor, and the choice among them.
 import { clientTools } from '../../../tokens/bound.ts'
 import { isGiven, isRecord, type Json } from '../../../base/json.ts'
 import { textIn, unsayable } from './json.ts'

@@ -2,16 +2,16 @@
 // out.
 import type { Exchange } from '../../../core/exchange.ts'
 import { isRecord, type Json } from '../../../base/json.ts'
-import { ErrorReply } from '../error-reply.ts'
+import { UpstreamErrorBody } from '../error-reply.ts'
 import { messageId } from '../omissions.ts'
 import { WholeBlocks } from './blocks.ts'
 import { wholeUsage } from './usage.ts'
 
-/** @throws {ErrorReply} the vendor's error, in an answer's status; {Error} it is no message */
+/** @throws {UpstreamErrorBody} the vendor's error, in an answer's status; {Error} it is no message */
 export function toMessage (body: unknown, exchange: Exchange): Json {
   if (!isRecord(body)) throw new Error('the answer is no object')
   const { content: said, type, error } = body
-  if (!Array.isArray(said) && (type === 'error' || isRecord(error))) throw new ErrorReply(body)
+  if (!Array.isArray(said) && (type === 'error' || isRecord(error))) throw new UpstreamErrorBody(body)
   if ((type ?? 'message') !== 'message' || (type === undefined && said === undefined)) {
     throw new Error('the answer is not a message')
   }
