@@ -94,8 +94,9 @@ void t.test('one that is closed keeps no process alive', async (t) => {
   const timers = (): number => process.getActiveResourcesInfo().filter((kind) => kind === 'Timeout').length
   const before = timers()
   const outbox = await open(t, folderFor(t))
-  outbox.acknowledge(await outbox.append('a'))
+  const appended = outbox.append('a')
   await outbox.close()
+  await appended
   t.equal(timers(), before)
 })
 

@@ -388,6 +388,7 @@ void t.test('what was set aside is spent while Redis is away, no more than that,
   t.match(await other.hold(request('o', 10n, { low_balance: 2000n })), { kind: 'held' }, 'it is nobody\'s request')
   await other.release('o')
   t.equal(await other.openHolds(), 0)
+  t.match(await other.hold(request('rest', 900n)), { kind: 'held' })
 
   await server.kill()
   await until(() => !store.health.isUp)
@@ -405,7 +406,8 @@ void t.test('what was set aside is spent while Redis is away, no more than that,
 
   await server.restart()
   await isDone(store)
-  t.equal((await store.balance('acme')).balance, 905n)
+  t.equal((await store.balance('acme')).balance, 905n, 'charged from it, though nothing else is free')
+  await other.release('rest')
   t.match((await all(store)).slice(1).map(({ kind, reference, nanos }) => [kind, reference, nanos]).toSorted(), [[
     'settle',
     'a',

@@ -199,6 +199,51 @@ void t.test('what was set aside is spent by nobody after five minutes, not by a 
   t.equal(await store.settle(settlement('r1', 30n)), 20n)
 })
 
+void t.test('what a gateway that died had set aside is free after five minutes, and not before', async (t) => {
+  const server = await redisServer(t)
+  const clock = startClock()
+  const prefix = newPrefix()
+  let isDead = false
+  const store = await openRedis(t, server, { prefix, now: clock.now,
+    config: { on_outage: { auth: 'degrade', limits: 'deny', money: 'degrade', lease_usd: '0.0000001' } },
+    timer: (ms, callback) => startTimer(ms / 50, () => { if (!isDead) callback() }) })
+  await store.credit('acme', 'c', 1000n)
+  await store.hold(request('first', 1n))
+  await store.release('first')
+  await until(async () => (await store.balance('acme')).held === 100n)
+  isDead = true
+  const other = await openRedis(t, server, { prefix, now: clock.now, timer: noTimer })
+  const heldAfter = async (ms: number): Promise<bigint> => {
+    await clock.advance(ms)
+    await other.hold(request(`x${ms}`, 1n))
+    await other.release(`x${ms}`)
+    return (await other.balance('acme')).held
+  }
+  t.equal(await heldAfter(ASIDE_MS - GRACE_MS - 1000), 100n)
+  t.equal(await heldAfter(GRACE_MS + 999), 100n)
+  t.equal(await heldAfter(1), 0n)
+})
+
+void t.test('a charge that comes late and finds too little takes what is there, and the rest is a shortfall', async (t) => {
+  const server = await redisServer(t)
+  const clock = startClock()
+  const options = { prefix: newPrefix(), now: clock.now, timer: noTimer }
+  const [late, other] = await Promise.all([openRedis(t, server, options), openRedis(t, server, options)])
+  await late.credit('acme', 'c', 100n)
+  await late.hold(request('late', 95n))
+  await clock.advance(3000)
+  await late.progress(settlement('late', 60n))
+  await server.ask('ZADD', `{${options.prefix}:acme}:leases`, '1', 'late')
+  t.match(await other.hold(request('other', 30n)), { kind: 'held' }, 'the late one was charged as far as it had come')
+  await other.settle(settlement('other', 30n))
+  await until(async () => (await other.balance('acme')).balance === 10n)
+  await late.settle(settlement('late', 97n))
+  await until(() => late.health.pending === 0)
+  t.strictSame(await booked(other), [['settle', 'late', -60n, undefined], ['settle', 'other', -30n, undefined],
+    ['adjust', 'late settle', -10n, undefined], ['shortfall', 'late settle', 0n, 27n]])
+  t.strictSame(await other.balance('acme'), { balance: 0n, held: 0n, open_holds: 0 })
+})
+
 void t.test('a gateway that dies before it has noted that Redis heard it: all of that is delivered twice, and counts once', async (t) => {
   const server = await redisServer(t)
   const clock = startClock()

@@ -65,6 +65,12 @@ t.test('an answer is an answer: nothing is asked twice', async (t) => {
   }
 })
 
+t.test('a command that Redis refuses is no outage', async (t) => {
+  const link = await linked(t, 5000)
+  await t.rejects(link.call(async (client) => await client.call('NOSUCHCOMMAND')), /^ERR unknown command/)
+  t.ok(link.isUp)
+})
+
 t.test('the address names the database', async (t) => {
   for (const [path, db] of [['', 0], ['/', 0], ['/0', 0], ['/1', 1], ['/12', 12]] as const) {
     const client = clientFor(redisConfig({ url: server.url + path }))
