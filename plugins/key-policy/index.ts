@@ -65,8 +65,8 @@ export const keyPolicy = definePlugin<Options>({
   create ({ require_origin: isOriginRequired, clients = [] }, config, { log }) {
     const known = new Map([...presets, ...clients].map((client) => [client.id, client]))
     const trusted = compileNetworks(config.server.trusted_proxies)
-    // Those of gateway.yaml now, so that a bad one refuses the configuration; auth hands out copies of them, without
-    // the secret.
+    // Compiles the keys of gateway.yaml now, so that a bad one refuses the configuration. Requests have auth's copies
+    // of them, without the secret.
     for (const [index, key] of config.keys.entries()) {
       compile(key, known, (entry, at) => {
         throw new PartError(`/keys/${index}/allowed_clients/${at}`,

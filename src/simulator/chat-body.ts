@@ -1,11 +1,11 @@
-// The request of the chat dialect, as its vendors check it, and what the simulated model is to make of it. Refusals are
-// worded as theirs.
+// Checks requests of the chat dialect as its vendors do, and translates them for the simulated model. Refusals have the
+// vendors' wording.
 import { isObject, VendorError } from './dialect.ts'
 import type { Block, Message, MessagesBody } from './messages-body.ts'
 
 type Fields = Readonly<Record<string, unknown>>
 
-/** The official ones that cost nothing, and what vLLM and its like have beside them. */
+/** The official fields that cost nothing, and those of vLLM and its like. */
 const fields = new Set([
   'model',
   'messages',
@@ -171,7 +171,7 @@ function checkContent (content: unknown, mayShow: boolean, at: string): void {
   }
 }
 
-/** In the words of the simulated model, which speaks messages style. */
+/** In the terms of the simulated model, which is in messages style. */
 export function toModel (body: Fields): MessagesBody {
   const messages: Message[] = []
   const system: Block[] = []

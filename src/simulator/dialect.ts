@@ -1,9 +1,9 @@
-// What a vendor's API is to the simulator: requests in, answers out, no socket. One sibling file per dialect.
+// The interface of a simulated vendor API: requests in, answers out, no socket. One sibling file per dialect.
 import type { IncomingHttpHeaders } from 'node:http'
 import type { SseEvent } from '../core/sse.ts'
 import type { Faults } from './faults.ts'
 
-/** Everything is read: the head, and the body as far as the endpoint wants it. */
+/** A request that was read: the head, and the body as far as the endpoint wants it. */
 export interface Asked {
   readonly requestId: string
   readonly method: string
@@ -24,10 +24,10 @@ export interface Asked {
  */
 export type ReportedUsage = Readonly<Record<string, unknown>>
 
-/** An event, and what it is to a bill. */
+/** An event, with its content and its usage. */
 export interface Emission {
   readonly event: SseEvent
-  /** what of the answer it delivers; such an event waits for `delay` */
+  /** the part of the answer's text in it; such an event waits for `delay` */
   readonly text?: string
   readonly usage?: ReportedUsage
 }
@@ -64,17 +64,17 @@ export interface Endpoint {
 export interface Dialect {
   /** by method and path: `POST /v1/messages`; `* /v1/echo` for any method */
   readonly endpoints: Readonly<Record<string, Endpoint>>
-  /** what has an id in its path */
+  /** endpoints with an id in their path */
   find? (method: string, path: string): Endpoint | undefined
   errorBody (error: VendorError, requestId: string): unknown
   /** an error in the stream, after the status was sent */
   errorEvent (type: string, requestId: string): Emission
-  /** the first event that is content, broken */
+  /** a broken first content event */
   brokenEvent (): Emission
   unknownEvent (): Emission
 }
 
-/** The vendor says no. The dialect shapes it. */
+/** An error of the vendor, shaped by the dialect. */
 export class VendorError extends Error {
   readonly status: number
   readonly headers: Readonly<Record<string, string>>

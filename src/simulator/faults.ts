@@ -1,5 +1,5 @@
-// The faults that the simulator can be told to have, and how it is told: by options, by the model's name, or in the
-// prompt. The only list of them: `simulate --help` prints it, the parser reads it, the type is made from it.
+// The faults of the simulator, and how they are set: by options, by the model's name, or in the prompt. The only list
+// of them: `simulate --help` prints it, the parser reads it, the type is made from it.
 
 interface Directive {
   readonly takes: 'nothing' | 'number' | 'word'
@@ -90,14 +90,14 @@ export const directives = {
 
 export type FaultName = keyof typeof directives
 
-/** What one request suffers. */
+/** The faults of one request. */
 export type Faults = {
   readonly [Name in FaultName]?: (typeof directives)[Name]['takes'] extends 'nothing' ? true
     : (typeof directives)[Name]['takes'] extends 'word' ? string
     : number
 }
 
-/** A directive that says nothing we know; the message tells what would be understood. */
+/** An unknown directive; the message names the known ones. */
 export class UnknownDirective extends Error {}
 
 const marker = /\[\[sim:([^\]]*)\]\]/g

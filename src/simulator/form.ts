@@ -1,8 +1,8 @@
-// A multipart/form-data body as an object: fields as text, of files what a test wants to know. Small and whole in
-// memory: a vendor of its own.
+// Parses a multipart/form-data body into an object: fields as text, and of files what a test needs. Small and whole in
+// memory: independent of the gateway's own parser.
 import { createHash } from 'node:crypto'
 
-/** What arrived as a file. */
+/** An uploaded file. */
 export interface FormFile {
   readonly filename: string
   readonly content_type: string

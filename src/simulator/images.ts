@@ -6,12 +6,12 @@ import { withoutDirectives } from './faults.ts'
 import { picture } from './picture.ts'
 
 export interface ImagesOptions {
-  /** whether images come as links where nothing else is told */
+  /** whether images are links by default */
   readonly links: boolean
   readonly now: () => number
 }
 
-/** So many pictures behind links are remembered, the last ones. */
+/** Most pictures behind links that are remembered, the last ones. */
 const KEPT = 1000
 /** An image takes as long as so many tokens of text. */
 const WORK_TOKENS = 50

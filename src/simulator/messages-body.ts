@@ -1,4 +1,4 @@
-// The request of the messages dialect, as the vendor checks it. Refusals are worded as the vendor words them.
+// Checks requests of the messages dialect as the vendor does. Refusals have the vendor's wording.
 import { isObject, VendorError } from './dialect.ts'
 
 export interface CacheControl {

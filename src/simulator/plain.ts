@@ -1,4 +1,4 @@
-// Two endpoints that are no dialect of text: what a forward route can be pointed at to see what arrives.
+// Two endpoints outside the dialects of text: targets of forward routes that show what arrives.
 import { createHash } from 'node:crypto'
 import { SseEvent } from '../core/sse.ts'
 import { isObject, VendorError, type Dialect, type Endpoint } from './dialect.ts'
@@ -32,7 +32,7 @@ const embeddings: Endpoint = {
   }
 }
 
-/** Says what arrived. The body may be of any size: it is counted and hashed on its way through. */
+/** Reports what arrived. The body may be of any size: it is counted and hashed as it comes. */
 const echo: Endpoint = {
   keepsBody: false,
   prompt: () => '',

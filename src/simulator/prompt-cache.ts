@@ -1,4 +1,4 @@
-// The vendor's prompt cache, and with it the count of input tokens: what is read from it, written to it, and neither.
+// The vendor's prompt cache, and the counts of input tokens: read from it, written to it, and neither.
 import { createHash } from 'node:crypto'
 import { isObject } from './dialect.ts'
 import { blocksOf, type Block, type CacheControl, type MessagesBody } from './messages-body.ts'
@@ -13,7 +13,7 @@ export interface InputTokens {
 }
 
 interface Segment {
-  /** what it says, without its mark */
+  /** its content, without the mark */
   readonly key: string
   readonly tokens: number
   readonly mark: CacheControl | undefined

@@ -1,4 +1,4 @@
-// What the simulator saw and wrote, request by request: the oracle that tests compare bills with.
+// The simulator's record of each request, read and written: the oracle that tests compare bills with.
 import { EventEmitter } from 'node:events'
 import type { IncomingHttpHeaders } from 'node:http'
 import type { Emission, ReportedUsage } from './dialect.ts'

@@ -1,4 +1,4 @@
-// What the simulator calls a token. Not a real tokenizer: a rule that a test or a person can count by hand.
+// The simulator's tokens. Not a real tokenizer: a rule that a test or a person can count by hand.
 
 // A word with the white space before it; a word of more than 8 characters is cut into pieces of 8, as real tokenizers
 // cut long words. `u`: a piece never ends inside a surrogate pair.
@@ -9,7 +9,7 @@ export function tokensOf (text: string): string[] {
   return text.match(piece) ?? []
 }
 
-/** How many tokens `tokensOf` would make, without making them: a prompt may have megabytes. */
+/** The number of tokens that `tokensOf` would make, without making them: a prompt may have megabytes. */
 export function countTokens (text: string): number {
   let count = 0
   for (const _ of text.matchAll(piece)) count++

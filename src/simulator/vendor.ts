@@ -1,4 +1,4 @@
-// What a vendor says around its answers: the head that tells too much, and the sentences of its errors.
+// A vendor's headers, which reveal too much, and the sentences of its errors.
 import { randomBytes, randomUUID } from 'node:crypto'
 import { VendorError } from './dialect.ts'
 

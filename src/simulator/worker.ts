@@ -1,4 +1,4 @@
-// What runs inside the simulator's thread; started by thread.ts only.
+// The code of the simulator's thread; started by thread.ts only.
 import { parentPort, workerData } from 'node:worker_threads'
 import { startSimulator } from './simulator.ts'
 import type { ThreadOptions } from './thread.ts'

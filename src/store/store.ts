@@ -190,7 +190,7 @@ export interface Difference {
   readonly where: 'memory' | 'disk'
 }
 
-/** What `verify` has added up, and the mismatches that it found. */
+/** The result of `verify`: numbers of what was added up, and the mismatches. */
 export interface Verification {
   readonly entries: number
   readonly accounts: number

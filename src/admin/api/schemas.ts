@@ -1,5 +1,5 @@
-// What the admin API takes, as JSON Schemas: of accounts and keys those of gateway.yaml. Judges bodies; the OpenAPI
-// document shows them.
+// JSON Schemas of the admin API's bodies; those of accounts and keys are gateway.yaml's. They validate bodies, and are
+// shown in the OpenAPI document.
 import { Ajv2020, type ValidateFunction } from 'ajv/dist/2020.js'
 import { addKeywords } from '../../config/check/keywords.ts'
 import { isMap, type Tree } from '../../config/yaml/position.ts'
@@ -79,7 +79,7 @@ export const question = body('A request, as its client would send it.', {
   body: { description: 'What it sends.', type: 'object' }
 }, ['key'])
 
-/** Only shown: what a change makes of the whole is judged by the schema of the whole. */
+/** For the document only: the result of a change is validated by the schema of the whole. */
 function patch (description: string, { properties }: JsonSchema, fixed: readonly string[]): JsonSchema {
   const left = Object.entries(properties as Properties)
     .filter(([name]) => !fixed.includes(name))
@@ -92,7 +92,7 @@ function patch (description: string, { properties }: JsonSchema, fixed: readonly
   }
 }
 
-/** What a change makes of the whole; a null takes a setting out, and what is no setting stays in, to be refused. */
+/** Applies a change to the whole; a null removes a setting, and an unknown name stays in, to be refused. */
 export function merge (
   before: Readonly<Record<string, unknown>>,
   change: Readonly<Record<string, unknown>>,
@@ -105,7 +105,7 @@ export function merge (
   )
 }
 
-/** A body has no lines. */
+/** Without a position: a body has no lines. */
 export const nowhere: Tree = {
   at: {
     file: { name: 'body', path: 'body',
@@ -115,9 +115,8 @@ export const nowhere: Tree = {
 }
 
 /**
- * @returns checks a value, fills in what is standard, and turns durations into milliseconds; changes the value in
- * place. Compiled when it is first asked: most gateways are asked nothing, and that our schemas are JSON Schemas says a
- * test.
+ * @returns validates a value, fills in defaults, and turns durations into milliseconds; changes the value in place.
+ * Compiled on demand, because most gateways are never asked. The schemas themselves are validated by a test.
  */
 export function judge (schema: JsonSchema): (value: unknown) => void {
   let compiled: ValidateFunction | undefined
@@ -146,7 +145,7 @@ function compile (schema: JsonSchema): ValidateFunction {
 const USD = { type: 'string', pattern: '^\\d{1,15}(\\.\\d{1,9})?$' }
 const DURATION = { type: 'string', pattern: '^\\d{1,9}(\\.\\d{1,3})?(ms|s|m|h)$' }
 
-/** In words that every reader of JSON Schema knows. */
+/** In keywords of standard JSON Schema. */
 export function toPlain (schema: JsonSchema): JsonSchema {
   const { usd, duration, expected: _expected, hint: _hint, secret: _secret, ...rest } = schema
   const plain: Record<string, unknown> = { ...rest, ...(usd !== undefined && USD),

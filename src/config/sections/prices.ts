@@ -66,7 +66,7 @@ export function freeOr<Prices extends object> (
 const PRICE_FORMS = '"free", a map of prices per 1M tokens, a list of such prices with "from", ' +
   'or a list of prices per image or second'
 
-/** Which of the forms fits the model's kind is checked by a rule, whose one message names the kind (checkVariants). */
+/** A rule checks which of the forms fits the model's kind, with one message that names the kind (checkVariants). */
 export const channelPrice = typed<'free' | Of<typeof tokenPrice> | readonly ('free' | Of<typeof stagedPrice>)[]>({
   ...freeOr(
     'A text model: US dollars per 1M tokens, or a list of such prices that follow each other. ' +

@@ -211,7 +211,7 @@ export class Ledger {
     return rows.length
   }
 
-  /** What memory must know before its first decision, slice by slice. */
+  /** The state that memory needs before its first decision, slice by slice. */
   * load (): Iterable<readonly [Loaded, Cell[]]> {
     const queries: readonly (readonly [Loaded, string])[] = [
       ['account', 'SELECT account, CAST(nanos AS TEXT) FROM balances'],

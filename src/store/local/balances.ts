@@ -1,4 +1,4 @@
-// What balances, usage limits and holds allow: decides in memory and records nothing. Shared by the drivers whose
+// Decides holds and charges by balances and usage limits, in memory; records nothing. Shared by the drivers whose
 // decisions are made in this process. Every call runs to its end without waiting, and changes nothing before its last
 // check: each is atomic.
 import { MOST_NANOS, type Nanos } from '../../money/nanos.ts'
@@ -25,7 +25,7 @@ interface Account {
   open_holds: number
 }
 
-/** What a key has spent, ever or in a period. */
+/** The spending of a key, ever or in a period. */
 interface Spending {
   /** id of the key, or of the period */
   readonly id: string

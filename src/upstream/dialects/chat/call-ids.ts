@@ -4,10 +4,13 @@ import { hash } from 'node:crypto'
 
 const PREFIX = 'gwid_'
 const HASHED = 'gwhash_'
-/** What vendors of messages style take. Ids that look like ours become others, so that none can be mistaken. */
+/**
+ * Ids that vendors of messages style accept. An id with a prefix of the gateway's is replaced too, so that none is
+ * mistaken for one.
+ */
 const TAKEN = /^(?!gw(?:id|hash)_)[\w-]{1,64}$/
 
-/** As the client gets it, and sends it back. */
+/** The id for the client, which sends it back. */
 export function clientId (id: string): string {
   if (TAKEN.test(id)) return id
   const coded = PREFIX + Buffer.from(id).toString('base64url')
