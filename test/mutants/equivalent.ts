@@ -46,6 +46,14 @@ export const equivalent: readonly Equivalent[] = [
     why: 'a connection that names no database has that of number 0'
   },
   {
+    file: 'src/store/redis/budget-lease.ts', line: 'nanos < purse.left ? nanos : purse.left', what: '< becomes <=',
+    why: 'of two equal amounts either is the smaller one'
+  },
+  {
+    file: 'src/store/redis/import.ts', line: 'nanos < 0n ? -nanos : nanos', what: '< becomes <=',
+    why: 'there is no negative zero of a bigint'
+  },
+  {
     file: 'src/store/redis/lua/records.ts', line: 'seen[field] = true', what: 'true becomes false',
     why: 'a record that was changed twice is told twice, with the same text both times'
   },

@@ -148,6 +148,22 @@ void t.test('a debit that a Redis has lost together with a credit of a gateway t
   t.strictSame(await store.balance('acme'), { balance: 0n, held: 0n, open_holds: 0 })
 })
 
+void t.test('a charge whose hold a Redis has lost counts to its own day, and to no other', async (t) => {
+  const server = await redisServer(t, { appendonly: false })
+  const store = await funded(t, server)
+  const [before, day] = ['2027-01-14', '2027-01-15']
+  await store.hold(request('r1', 100n, { day: before }))
+  await store.settle(settlement('r1', 60n))
+  await store.hold(request('r2', 100n, { day }))
+  await isDone(store)
+  await server.restart()
+  await until(async () => store.health.isUp && (await store.balance('acme')).balance === 940n)
+  await store.settle(settlement('r2', 70n))
+  await isDone(store)
+  t.strictSame(await store.keyUsage('dev', before), { spent: 60n, held: 0n })
+  t.strictSame(await store.keyUsage('dev', day), { spent: 70n, held: 0n })
+})
+
 void t.test('what waits when the gateway ends reaches Redis with the next one', async (t) => {
   const server = await redisServer(t)
   const [prefix, folder] = [newPrefix(), folderFor(t)]
