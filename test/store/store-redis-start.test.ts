@@ -3,7 +3,7 @@
 import type { RedisOptions } from 'ioredis'
 import t, { type Test } from 'tap'
 import { clientFor } from '../../src/store/redis/address.ts'
-import { Link } from '../../src/store/redis/connection.ts'
+import { AwayError, Link } from '../../src/store/redis/connection.ts'
 import { startTimer } from '../../src/base/timer.ts'
 import { newLog } from '../support/embedded-store.ts'
 import { redisConfig } from '../support/redis-store.ts'
@@ -32,6 +32,16 @@ t.test('what is not answered in time is asked again when Redis answers', async (
   server.resume()
   t.equal(await answer, null)
   t.ok(asked > 1)
+})
+
+t.test('what was lost, while Redis answers already, is asked again at once', async (t) => {
+  const link = await linked(t, 5000)
+  let asked = 0
+  t.equal(await link.patiently(async () => {
+    if (++asked === 1) throw new AwayError('the connection was lost')
+    return await link.call(async (client) => await client.get('nothing'))
+  }), null)
+  t.equal(asked, 2)
 })
 
 t.test('a Redis that stays silent is named, and what to do', async (t) => {
