@@ -44,7 +44,7 @@ t.test('a slow client that keeps reading gets all of a large event, and of a for
   const own = await gateway(t,
     yaml([up.url], 'routes:\n  - { match: "GET /v1/files/*", forward: u0, price: { usd: 0.5 } }').replace(
       'hold_head: 10s',
-      'write_stall: 1s'
+      'write_stall: 4s'
     ).replace('max_output: 64000', 'max_output: 1000000'))
   const body = JSON.stringify({ ...stream, max_tokens: 1_000_000 })
   const requests = {
@@ -61,7 +61,7 @@ t.test('a slow client that keeps reading gets all of a large event, and of a for
       socket.on('data', (chunk: Buffer) => {
         size += chunk.length
         socket.pause()
-        setTimeout(() => { socket.resume() }, 15)               // far less than write_stall, and far more in sum
+        setTimeout(() => { socket.resume() }, 50)               // far less than write_stall, and more in sum
       })
       socket.write(request)
       await once(socket, 'close')
