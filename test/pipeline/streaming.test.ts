@@ -305,7 +305,7 @@ t.test('a slow client', async (t) => {
 
   await t.test('that reads slowly, but reads, is not left', async (t) => {
     const up = await upstream(t, [pour, messageStop()])
-    const own = await gateway(t, large([up.url], 'write_stall: 1s'))
+    const own = await gateway(t, large([up.url], 'write_stall: 5s'))
     const call = client(t, own).post(asking)
     const response = await call.head
     response.on('data', () => {
