@@ -1,7 +1,7 @@
 // `npm run bench`: how fast the gateway is beside nothing, beside bare http-proxy-3, and beside the least that a
 // translating gateway on undici must do. Not a test: it prints tables and says which speed goals hold.
 //
-// To repeat: `npm ci && npm run bench` on a quiet machine with two cores (about 8 minutes; `npm run bench -- --quick`,
+// To repeat: `npm ci && npm run bench` on a quiet machine with two cores (some 10 minutes; `npm run bench -- --quick`,
 // under one). Contenders are processes pinned to core 0; the load generator and the simulated upstream are this
 // process, on core 1. Each experiment takes turns: round by round every contender gets one burst, the order rotating;
 // ratios are made within a round, and shown as their median with min and max.
@@ -30,7 +30,7 @@ import { dialects, prompt, publicModel, toWire, type DialectName } from './paylo
 import { goalList, table, valuesOf, withFigures } from './report.ts'
 import { startUpstream, type Upstream } from './upstream.ts'
 
-const longestRunMs = 10 * 60_000
+const longestRunMs = 20 * 60_000
 const page = new URL('README.md', import.meta.url)
 
 const { values: flags } = parseArgs({

@@ -9,7 +9,7 @@ import { parse, stringify } from 'yaml'
 import { redisServer, type RedisServer } from '../support/redis-server.ts'
 import { startChild, type Child } from './children.ts'
 import { sleep } from './load.ts'
-import { apiKey, outageModel, publicModel, sharedModel, sharers, thinkPath, upstreamModel } from './payloads.ts'
+import { apiKey, MOST_TOKENS, outageModel, publicModel, sharedModel, sharers, thinkPath, upstreamModel } from './payloads.ts'
 
 export const contenderNames = ['direct', 'http-proxy-3', 'undici', 'gateway', 'embedded', 'redis', 'workers'] as const
 export type ContenderName = typeof contenderNames[number]
@@ -194,8 +194,8 @@ function model (id: string, upstreams: readonly string[]): object {
     provider: 'bench',
     kind: 'text',
     created: '2025-09-29',
-    context: 200_000,
-    max_output: 64_000,
+    context: 2 * MOST_TOKENS,
+    max_output: MOST_TOKENS,
     accepts: ['text', 'image'],
     channels: { premium: {
       enabled: true,
