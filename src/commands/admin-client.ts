@@ -8,10 +8,10 @@ import { loadConfig } from '../config/load/load.ts'
 import { ConfigError } from '../config/problem.ts'
 import { traitsOf } from '../store/open.ts'
 import type { CommandParts } from './command.ts'
-import type { AdminAnswer, AdminClient } from './gate.ts'
+import type { AdminAnswer, AdminClient } from './command.ts'
 import { openDirectly } from './offline.ts'
 
-export interface GateOptions extends Omit<CommandParts, 'locate'> {
+export interface AccessOptions extends Omit<CommandParts, 'locate'> {
   readonly file: string
   /** the folder that store.path is relative to */
   readonly base: string
@@ -25,9 +25,29 @@ export class CommandError extends Error {}
 const TOKEN_VARIABLE = 'GATEWAY_ADMIN_TOKEN'
 const TIMEOUT_MS = 60_000
 
+/**
+ * Runs a command that opens the admin API when its own arguments are read, and closes it.
+ * @returns the exit code; 1 where a CommandError was thrown, and printed
+ */
+export async function withAdminClient (
+  options: AccessOptions,
+  run: (open: () => Promise<AdminClient>) => Promise<number>
+): Promise<number> {
+  let client: AdminClient | undefined
+  try {
+    return await run(async () => client = await openAdminClient(options))
+  } catch (thrown) {
+    if (!(thrown instanceof CommandError)) throw thrown
+    console.error(thrown.message)
+    return 1
+  } finally {
+    await client?.close()
+  }
+}
+
 /** @throws {CommandError} there is no access: says what to do */
-export async function openGate (
-  { file, base, url, plugins, pluginsUrl, load = loadConfig }: GateOptions
+async function openAdminClient (
+  { file, base, url, plugins, pluginsUrl, load = loadConfig }: AccessOptions
 ): Promise<AdminClient> {
   if (url !== undefined) {
     const token = env[TOKEN_VARIABLE] ?? ''

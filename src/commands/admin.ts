@@ -5,9 +5,9 @@ import { newAccount, newKey } from '../admin/api/schemas.ts'
 import { isMap } from '../config/yaml/position.ts'
 import { suggest } from '../config/check/suggest.ts'
 import type { JsonSchema } from '../config/plugin-descriptor.ts'
-import { CommandError, openGate } from './admin-client.ts'
+import { CommandError, withAdminClient } from './admin-client.ts'
 import type { CommandParts } from './command.ts'
-import type { AdminAnswer, AdminClient } from './gate.ts'
+import type { AdminAnswer, AdminClient } from './command.ts'
 import { print } from './stdout.ts'
 import { card, table } from './print.ts'
 
@@ -30,7 +30,7 @@ interface Verb {
   /** more text of --help */
   readonly note?: string
   /** @returns the exit code */
-  run (gate: AdminClient, said: Arguments): Promise<number>
+  run (client: AdminClient, said: Arguments): Promise<number>
 }
 
 const KEY_COLUMNS = ['id', 'account', 'state', 'declared', 'spent_usd', 'usage_limit_usd', 'shown']
@@ -48,8 +48,8 @@ const NOUNS: Readonly<Record<string, Readonly<Record<string, Verb>>>> = {
   keys: {
     create: {
       takes: ['ID'], optional: 1, settings: newKey,
-      async run (gate, { positionals: [id], values, json }) {
-        const { warnings, secret, ...key } = await done(gate, 'POST', '/keys', { ...(id !== undefined && { id }),
+      async run (client, { positionals: [id], values, json }) {
+        const { warnings, secret, ...key } = await done(client, 'POST', '/keys', { ...(id !== undefined && { id }),
           ...settings(values, newKey) })
         for (const warning of Array.isArray(warnings)
           ? warnings as readonly { readonly path: string, readonly message: string }[]
@@ -62,16 +62,16 @@ const NOUNS: Readonly<Record<string, Readonly<Record<string, Verb>>>> = {
         return 0
       }
     },
-    list: { takes: [], options: ['account'], run: async (gate, said) => await list(gate, '/keys', KEY_COLUMNS, said) },
-    show: { takes: ['ID'], run: async (gate, said) => await one(gate, 'GET', 'keys', said) },
-    freeze: { takes: ['ID'], run: async (gate, said) => await one(gate, 'PATCH', 'keys', said, '', { frozen: true }) },
+    list: { takes: [], options: ['account'], run: async (client, said) => await list(client, '/keys', KEY_COLUMNS, said) },
+    show: { takes: ['ID'], run: async (client, said) => await one(client, 'GET', 'keys', said) },
+    freeze: { takes: ['ID'], run: async (client, said) => await one(client, 'PATCH', 'keys', said, '', { frozen: true }) },
     unfreeze: { takes: ['ID'],
-      run: async (gate, said) => await one(gate, 'PATCH', 'keys', said, '', { frozen: false }) },
-    delete: { takes: ['ID'], run: async (gate, said) => await one(gate, 'DELETE', 'keys', said) },
+      run: async (client, said) => await one(client, 'PATCH', 'keys', said, '', { frozen: false }) },
+    delete: { takes: ['ID'], run: async (client, said) => await one(client, 'DELETE', 'keys', said) },
     rotate: {
       takes: ['ID'], options: ['grace'],
-      async run (gate, { positionals: [id], values, json }) {
-        const { secret, ...key } = await done(gate, 'POST', `/keys/${encodeURIComponent(id!)}/rotate`, {
+      async run (client, { positionals: [id], values, json }) {
+        const { secret, ...key } = await done(client, 'POST', `/keys/${encodeURIComponent(id!)}/rotate`, {
           ...(values['grace'] !== undefined && { grace: values['grace'] })
         })
         await print(
@@ -85,10 +85,10 @@ const NOUNS: Readonly<Record<string, Readonly<Record<string, Verb>>>> = {
   },
   accounts: {
     create: { takes: ['ID'], settings: newAccount,
-      run: async (gate, { positionals: [id], values, json }) =>
-        await show(await done(gate, 'POST', '/accounts', { id, ...settings(values, newAccount) }), json) },
-    list: { takes: [], run: async (gate, said) => await list(gate, '/accounts', ACCOUNT_COLUMNS, said) },
-    show: { takes: ['ID'], run: async (gate, said) => await one(gate, 'GET', 'accounts', said) },
+      run: async (client, { positionals: [id], values, json }) =>
+        await show(await done(client, 'POST', '/accounts', { id, ...settings(values, newAccount) }), json) },
+    list: { takes: [], run: async (client, said) => await list(client, '/accounts', ACCOUNT_COLUMNS, said) },
+    show: { takes: ['ID'], run: async (client, said) => await one(client, 'GET', 'accounts', said) },
     credit: booking('credited', '/credits', {
       reference: 'Name the payment: --reference TEXT. It is credited once, however often the command is repeated.'
     }),
@@ -102,15 +102,15 @@ const NOUNS: Readonly<Record<string, Readonly<Record<string, Verb>>>> = {
       reason: 'Say why: --reason TEXT. It stands in the ledger.'
     }, DEBIT_NOTE),
     suspend: { takes: ['ID'],
-      run: async (gate, said) => await one(gate, 'PATCH', 'accounts', said, '', { suspended: true }) },
+      run: async (client, said) => await one(client, 'PATCH', 'accounts', said, '', { suspended: true }) },
     resume: { takes: ['ID'],
-      run: async (gate, said) => await one(gate, 'PATCH', 'accounts', said, '', { suspended: false }) }
+      run: async (client, said) => await one(client, 'PATCH', 'accounts', said, '', { suspended: false }) }
   },
   fleet: {
     list: {
       takes: [],
-      async run (gate, { json }) {
-        const { is_converged: isConverged, data } = await done(gate, 'GET', '/fleet')
+      async run (client, { json }) {
+        const { is_converged: isConverged, data } = await done(client, 'GET', '/fleet')
         const rows = data as readonly Readonly<Record<string, unknown>>[]
         if (json) await print(JSON.stringify(rows) + '\n')
         else await print(table(rows, FLEET_COLUMNS))
@@ -122,8 +122,8 @@ const NOUNS: Readonly<Record<string, Readonly<Record<string, Verb>>>> = {
   ledger: {
     export: {
       takes: [], options: ['account', 'key'],
-      async run (gate, { values }) {
-        for await (const rows of pages(gate, '/ledger', values)) {
+      async run (client, { values }) {
+        for await (const rows of pages(client, '/ledger', values)) {
           await print(rows.map((row) => JSON.stringify(row) + '\n').join(''))
         }
         return 0
@@ -131,8 +131,8 @@ const NOUNS: Readonly<Record<string, Readonly<Record<string, Verb>>>> = {
     },
     verify: {
       takes: [],
-      async run (gate, { json }) {
-        const found = await done(gate, 'POST', '/ledger/verify')
+      async run (client, { json }) {
+        const found = await done(client, 'POST', '/ledger/verify')
         const { ok, entries, accounts, keys, differences } = found
         if (json) await print(JSON.stringify(found) + '\n')
         else if (ok === true) {
@@ -184,18 +184,10 @@ export async function adminCommand (
     console.error(usage)
     return 1
   }
-  let gate: AdminClient | undefined
-  try {
-    gate = await openGate({ ...locate(values.config as string | undefined), url: values.url as string | undefined,
-      ...how })
-    return await found.run(gate, { positionals, values, json: values.json === true })
-  } catch (thrown) {
-    if (!(thrown instanceof CommandError)) throw thrown
-    console.error(thrown.message)
-    return 1
-  } finally {
-    await gate?.close()
-  }
+  const options = { ...locate(values.config as string | undefined), url: values.url as string | undefined, ...how }
+  return await withAdminClient(options, async (open) =>
+    await found.run(await open(), { positionals, values, json: values.json === true })
+  )
 }
 
 function readArgs (
@@ -259,12 +251,12 @@ function settings (values: Arguments['values'], schema: JsonSchema): Record<stri
 
 /** @throws {CommandError} the API has refused: with its message */
 export async function done (
-  gate: AdminClient,
+  client: AdminClient,
   method: string,
   address: string,
   body?: unknown
 ): Promise<AdminAnswer['body']> {
-  const answer = await gate.ask(method, '/admin/v1' + address, body)
+  const answer = await client.ask(method, '/admin/v1' + address, body)
   if (answer.status < 400) return answer.body
   const { error } = answer.body
   const message = isMap(error) && typeof error['message'] === 'string'
@@ -282,10 +274,10 @@ function booking (isDone: string, address: string, needs: Readonly<Record<string
   const names = Object.keys(needs)
   return {
     takes: ['ID', 'USD'], needs: names, note,
-    async run (gate, { positionals: [id, amount], values, json }) {
+    async run (client, { positionals: [id, amount], values, json }) {
       const missing = names.find((name) => values[name] === undefined)
       if (missing !== undefined) throw new CommandError(needs[missing]!)
-      const booked = await done(gate, 'POST', `/accounts/${encodeURIComponent(id!)}${address}`, { amount_usd: amount,
+      const booked = await done(client, 'POST', `/accounts/${encodeURIComponent(id!)}${address}`, { amount_usd: amount,
         ...Object.fromEntries(names.map((name) => [name, values[name]])) })
       if (booked[isDone] === false) {
         console.error(`The reference ${String(values['reference'])} was ${isDone} before: nothing was changed.`)
@@ -296,14 +288,14 @@ function booking (isDone: string, address: string, needs: Readonly<Record<string
 }
 
 async function one (
-  gate: AdminClient,
+  client: AdminClient,
   method: string,
   noun: string,
   { positionals: [id], json }: Arguments,
   more = '',
   body?: unknown
 ): Promise<number> {
-  return await show(await done(gate, method, `/${noun}/${encodeURIComponent(id!)}${more}`, body), json)
+  return await show(await done(client, method, `/${noun}/${encodeURIComponent(id!)}${more}`, body), json)
 }
 
 async function show (row: AdminAnswer['body'], json: boolean): Promise<number> {
@@ -312,26 +304,26 @@ async function show (row: AdminAnswer['body'], json: boolean): Promise<number> {
 }
 
 async function list (
-  gate: AdminClient,
+  client: AdminClient,
   address: string,
   columns: readonly string[],
   { values, json }: Arguments
 ): Promise<number> {
   const rows: Record<string, unknown>[] = []
-  for await (const page of pages(gate, address, values)) rows.push(...page)
+  for await (const page of pages(client, address, values)) rows.push(...page)
   await print(json ? JSON.stringify(rows) + '\n' : table(rows, columns))
   return 0
 }
 
 async function* pages (
-  gate: AdminClient,
+  client: AdminClient,
   address: string,
   values: Arguments['values']
 ): AsyncGenerator<readonly Record<string, unknown>[]> {
   const query = new URLSearchParams({ limit: '1000' })
   for (const name of ['account', 'key']) if (typeof values[name] === 'string') query.set(name, values[name])
   for (;;) {
-    const { data, next } = await done(gate, 'GET', `${address}?${query}`)
+    const { data, next } = await done(client, 'GET', `${address}?${query}`)
     yield data as readonly Record<string, unknown>[]
     if (typeof next !== 'string') return
     query.set('after', next)

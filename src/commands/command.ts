@@ -11,3 +11,15 @@ export interface CommandParts {
   /** loads the configuration; for tests */
   readonly load?: typeof loadConfig
 }
+
+export interface AdminAnswer {
+  readonly status: number
+  readonly body: Readonly<Record<string, unknown>>
+}
+
+/** The admin API of a running gateway, or on a data folder without one. */
+export interface AdminClient {
+  /** @param address path and query. @throws {Error} no answer: says what to do */
+  ask (method: string, address: string, body?: unknown): Promise<AdminAnswer>
+  close (): Promise<void>
+}

@@ -4,8 +4,7 @@ import { parseArgs } from 'node:util'
 import { isMap } from '../config/yaml/position.ts'
 import { done } from './admin.ts'
 import type { CommandParts } from './command.ts'
-import { CommandError, openGate } from './admin-client.ts'
-import type { AdminClient } from './gate.ts'
+import { CommandError, withAdminClient } from './admin-client.ts'
 import { print } from './stdout.ts'
 import { card, table } from './print.ts'
 
@@ -42,26 +41,19 @@ export async function explainCommand (args: readonly string[], { locate, ...how 
     console.error(`Whose request would it be? Name a key by its id: --key ID.\n\n${USAGE}`)
     return 1
   }
-  let gate: AdminClient | undefined
-  try {
+  const { key } = values
+  return await withAdminClient({ ...locate(values.config), url: values.url, ...how }, async (open) => {
     const question = {
-      key: values.key,
+      key,
       headers: Object.fromEntries((values.header ?? []).map(readHeader)),
       ...(values.route !== undefined && { route: values.route }),
       ...(values.ip !== undefined && { ip: values.ip }),
       ...(values.body !== undefined && { body: readBody(values.body) })
     }
-    gate = await openGate({ ...locate(values.config), url: values.url, ...how })
-    const explained = await done(gate, 'POST', '/explain', question)
+    const explained = await done(await open(), 'POST', '/explain', question)
     await print(values.json ? JSON.stringify(explained) + '\n' : shown(explained))
     return explained['allowed'] === true ? 0 : 1
-  } catch (thrown) {
-    if (!(thrown instanceof CommandError)) throw thrown
-    console.error(thrown.message)
-    return 1
-  } finally {
-    await gate?.close()
-  }
+  })
 }
 
 function readHeader (line: string): [name: string, value: string] {

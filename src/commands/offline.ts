@@ -22,8 +22,8 @@ import { rehearse } from '../pipeline/dry-run.ts'
 import { refuseTaken } from '../gateway/gateway.ts'
 import { openStore } from '../store/open.ts'
 import { Upstreams } from '../upstream/pool.ts'
-import { outliving } from '../gateway/background.ts'
-import type { AdminAnswer, AdminClient } from './gate.ts'
+import { backgroundServices } from '../gateway/background.ts'
+import type { AdminAnswer, AdminClient } from './command.ts'
 
 /** @throws {Error} the data folder can't be used: says why, such as that a gateway has it */
 export async function openDirectly (loaded: Config, folder: string, plugins: readonly Plugin[]): Promise<AdminClient> {
@@ -38,7 +38,7 @@ export async function openDirectly (loaded: Config, folder: string, plugins: rea
     const metrics = createMetrics(Date.now)
     const upstreams = new Upstreams()
     upstreams.simulatorUrl = 'http://127.0.0.1:9'             // never called
-    const services = { log, metrics, store, ...outliving(store, { log, metrics, now: Date.now }), directory,
+    const services = { log, metrics, store, ...backgroundServices(store, { log, metrics, now: Date.now }), directory,
       upstreams, ...scratchFiles(Date.now), tokenRates: new TokenRates(), overheads: new Overheads(), now: Date.now }
     const shipped = new Map(plugins.map((plugin) => [plugin.name, plugin]))
     const snapshot = async (): Promise<Snapshot> => {

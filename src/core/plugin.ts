@@ -61,7 +61,7 @@ export type KeyHooks = Pick<Hooks, 'onHead' | 'onRequest'>
 export interface AttemptHooks {
   /** Down the list; may change the request to the upstream. */
   onUpstreamRequest? (request: UpstreamRequest): Awaitable<void>
-  /** Up the list; a whole JSON answer in messages style. A throw fails the attempt. */
+  /** Up the list; a whole JSON answer in the inner language. A throw fails the attempt. */
   onUpstreamReply? (reply: JsonReply): void
   /** Up the list; one event in messages style. A throw fails the attempt, or after the commit cuts the answer. */
   onUpstreamEvent? (event: SseEvent): void

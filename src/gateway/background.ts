@@ -6,7 +6,7 @@ import { startTimer } from '../base/timer.ts'
 import { VideoWatcher, type WatcherOptions } from '../media/video-poller.ts'
 
 /** @param current absent: no task is watched, as in a command that is no server */
-export function outliving (
+export function backgroundServices (
   store: Tasks & Answers,
   { log, metrics, now }: Pick<GatewayServices, 'log' | 'metrics' | 'now'>,
   { timer = startTimer, current = none }: Partial<Pick<WatcherOptions, 'timer' | 'current'>> = {}

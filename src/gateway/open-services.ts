@@ -15,7 +15,7 @@ import type { Metrics } from '../telemetry/metrics.ts'
 import { Overheads } from '../tokens/overheads.ts'
 import { TokenRates } from '../tokens/rates.ts'
 import type { Upstreams } from '../upstream/pool.ts'
-import { outliving } from './background.ts'
+import { backgroundServices } from './background.ts'
 import type { GatewayServices } from './services.ts'
 
 export interface OpenServices {
@@ -61,7 +61,7 @@ export async function openServices (
     log,
     metrics,
     store,
-    ...outliving(store, { log, metrics, now }, { timer, current }),
+    ...backgroundServices(store, { log, metrics, now }, { timer, current }),
     directory,
     upstreams,
     links: files.links,

@@ -274,22 +274,26 @@ t.test('a slow client', async (t) => {
     return written
   }
 
-  await t.test('that reads nothing stops the upstream; when it goes on, nothing of 20 MB is lost', async (t) => {
-    const up = await upstream(t, [pour, messageStop()])
-    const own = await gateway(t, large([up.url]))
-    const { post } = client(t, own)
-    const call = post(asking)
-    await call.stopReading()
-    const taken = await stopped()
-    t.ok(taken < body.length, `${taken} of ${body.length} bytes were taken`)
-    await call.resume()
-    const got = await call.whole()
-    t.equal(createHash('sha256').update(got.bytes).digest('hex'), expected)
-    const next = post({ ...messagesRequest, stream: true })
-    await next.sees('message_start')
-    t.ok(next.isReused)
-    next.leave()
-  })
+  // Where tokens are paid, each hold in between stops the upstream as well; what is free, its client alone.
+  for (const [what, price] of [['paid', '$&'], ['free', 'price: free']] as const) {
+    await t.test(`that reads nothing stops the upstream; when it goes on, nothing is lost (${what})`, async (t) => {
+      written = 0
+      const up = await upstream(t, [pour, messageStop()])
+      const own = await gateway(t, large([up.url]).replace(/price: \{.*\}/, price))
+      const { post } = client(t, own)
+      const call = post(asking)
+      await call.stopReading()
+      const taken = await stopped()
+      t.ok(taken < body.length, `${taken} of ${body.length} bytes were taken`)
+      await call.resume()
+      const got = await call.whole()
+      t.equal(createHash('sha256').update(got.bytes).digest('hex'), expected)
+      const next = post({ ...messagesRequest, stream: true })
+      await next.sees('message_start')
+      t.ok(next.isReused)
+      next.leave()
+    })
+  }
 
   await t.test('that takes nothing for write_stall has left: the upstream is let go, what was produced is paid', async (t) => {
     const up = await upstream(t, [pour, messageStop()])

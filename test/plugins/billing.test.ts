@@ -1,6 +1,7 @@
 // What each ending costs, over the real server: the table of src/money/README.md, and the rules about money that need a
 // wire. Prices and amounts here are written out by hand; nothing of src/money computes what is expected.
 import { readFileSync } from 'node:fs'
+import { setTimeout } from 'node:timers/promises'
 import t, { type Test } from 'tap'
 import type { Entry } from '../../src/store/store.ts'
 import { ask, errorOf, textOf, type Asking, type Got } from '../support/billing-client.ts'
@@ -518,4 +519,25 @@ await t.test('a refusal says the numbers that it compared, and they are those of
   t.ok(Number(neededFirst!.slice(1)) > 0.015, `needs ${neededFirst}`)
   t.strictSame(await numbers(200), [status, code, [needed!, left!]],
     'asked again, it says the same: nothing heals by itself')
+})
+
+void t.test('an error is written when its hold is given back, not before: a client may ask again at once', async (t) => {
+  const up = await upstream(t, errorReply(500, 'api_error', 'no'))
+  const running = await gateway(t, yaml([up.url]))
+  const { store } = running.services
+  const [asked, gate] = [Promise.withResolvers<void>(), Promise.withResolvers<void>()]
+  const release = store.release.bind(store)
+  store.release = async (id) => {
+    asked.resolve()
+    await gate.promise
+    await release(id)
+  }
+  let isAnswered = false
+  const answered = running.messages(messagesRequest).finally(() => { isAnswered = true })
+  await asked.promise
+  await setTimeout(100)
+  t.equal(isAnswered, false)
+  gate.resolve()
+  t.equal((await answered).status, 502)
+  t.equal(await store.openHolds(), 0)
 })

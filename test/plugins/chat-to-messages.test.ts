@@ -1,7 +1,5 @@
 // chat-to-messages by its goldens: test/fixtures/chat holds what comes in and what goes out, side by side, written by
 // hand from requests, replies and streams. Every field has a case, or this test fails.
-import { readdirSync, readFileSync } from 'node:fs'
-import path from 'node:path'
 import { Ajv } from 'ajv'
 import fc, { type GeneratorValue } from 'fast-check'
 import t from 'tap'
@@ -13,13 +11,13 @@ import type { ModelConfig } from '../../src/config/config.ts'
 import { type GatewayError, isGatewayError } from '../../src/errors.ts'
 import type { Routed as Exchange } from '../../src/core/endpoint.ts'
 import { Model } from '../../src/core/facts.ts'
-import { packageRoot } from '../../src/base/package.ts'
 import type { StreamTransformer } from '../../src/core/plugin.ts'
 import { json, type JsonReply } from '../../src/core/reply.ts'
 import { checkBody } from '../../src/simulator/messages-body.ts'
 import { SseDecoder, SseEvent } from '../../src/core/sse.ts'
 import { dialects } from '../../src/upstream/dialects/index.ts'
 import { config, exchange, model, services, snapshot, upstreamConfig } from '../support/exchange.ts'
+import { fixtureCases, fixtures } from '../support/fixtures.ts'
 
 type Body = Readonly<Record<string, unknown>>
 
@@ -59,15 +57,6 @@ function refusal (of: Exchange): GatewayError | undefined {
 
 function idOf (of: Exchange): string {
   return `chatcmpl-${of.id.slice('req_'.length)}`
-}
-
-function folder (name: string): { readonly name: string, readonly text: string }[] {
-  const root = path.join(packageRoot, 'test/fixtures/chat', name)
-  return readdirSync(root).sort().map((file) => ({ name: file, text: readFileSync(path.join(root, file), 'utf8') }))
-}
-
-function cases<Case> (name: string): Case[] {
-  return folder(name).flatMap(({ text }) => JSON.parse(text) as Case[])
 }
 
 // The first columns of the tables.
@@ -165,7 +154,7 @@ interface RequestCase {
  */
 const COMMON = { model: 'm1', max_tokens: 100 }
 
-const requests = cases<RequestCase>('requests')
+const requests = fixtureCases<RequestCase>('chat/requests')
 
 t.test('requests', async (t) => {
   for (const one of requests) {
@@ -195,7 +184,7 @@ interface ReplyCase {
   readonly completion: Body
 }
 
-const replies = cases<ReplyCase>('replies')
+const replies = fixtureCases<ReplyCase>('chat/replies')
 
 async function reply (of: Exchange, first: JsonReply): Promise<JsonReply> {
   let now = first
@@ -285,7 +274,7 @@ function pass (transformer: StreamTransformer, event: SseEvent): readonly SseEve
   return made === undefined ? [] : made instanceof SseEvent ? [made] : made
 }
 
-const streams = folder('streams').map(({ text }) => readStream(text))
+const streams = fixtures('chat/streams').map(({ text }) => readStream(text))
 
 t.test('streams', async (t) => {
   for (const one of streams) {

@@ -17,7 +17,7 @@ import { Directory } from '../../src/accounts/directory.ts'
 import type { GatewayServices } from '../../src/gateway/services.ts'
 import { MemoryStore } from '../../src/store/local/memory.ts'
 import { Upstreams } from '../../src/upstream/pool.ts'
-import { outliving } from '../../src/gateway/background.ts'
+import { backgroundServices } from '../../src/gateway/background.ts'
 
 export const SECRET = 'sk-gw-0123456789abcdefghijABCDEFGHIJkl'
 
@@ -125,7 +125,7 @@ export function services (now: () => number = Date.now): TestServices {
     done()
   } }))
   const [store, metrics] = [new MemoryStore(now), createMetrics(now)]
-  return { log, metrics, store, ...outliving(store, { log, metrics, now }),
+  return { log, metrics, store, ...backgroundServices(store, { log, metrics, now }),
     directory: new Directory(new MemoryStore(), now), upstreams: new Upstreams(undefined, now), ...scratchFiles(now),
     tokenRates: new TokenRates(), overheads: new Overheads(), now, lines }
 }

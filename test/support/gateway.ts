@@ -2,6 +2,7 @@
 import { mkdtempSync, rmSync, writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import path from 'node:path'
+import { setImmediate } from 'node:timers/promises'
 import { pino } from 'pino'
 import type { Test } from 'tap'
 import { plugins } from '../../plugins/index.ts'
@@ -125,4 +126,17 @@ export async function gateway (t: Test, text: string, options: GatewayTestOption
       headers: { 'content-type': 'application/json', 'x-api-key': KEY, ...init.headers as Record<string, string> }
     })
   })
+}
+
+const given = new WeakMap<TestGateway, number>()
+
+/** Waits until the next request is over for the gateway, and gives its log line. */
+export async function finished (gw: TestGateway): Promise<Readonly<Record<string, unknown>>> {
+  const index = given.get(gw) ?? 0
+  given.set(gw, index + 1)
+  for (;;) {
+    const line = gw.logged.filter(({ msg }) => msg === 'request')[index]
+    if (line !== undefined) return line
+    await setImmediate()
+  }
 }

@@ -1,8 +1,6 @@
 // The dialect `chat` by its goldens: test/fixtures/chat-upstream holds what comes in and what goes out, side by side,
 // written by hand of chat style. Every field, and every quirk seen in the wild, has a case, or this test fails.
 import assert from 'node:assert/strict'
-import { readdirSync, readFileSync } from 'node:fs'
-import path from 'node:path'
 import fc from 'fast-check'
 import t from 'tap'
 import { chatToMessages } from '../../plugins/chat-to-messages/index.ts'
@@ -13,13 +11,13 @@ import type { Routed as Exchange } from '../../src/core/endpoint.ts'
 import { Body as BodyFact, Model } from '../../src/core/facts.ts'
 import { estimateInput } from '../../src/tokens/bound.ts'
 import { isGuessed } from '../../src/money/usage.ts'
-import { packageRoot } from '../../src/base/package.ts'
 import { checkChat } from '../../src/simulator/chat-body.ts'
 import { seededRandom } from '../../src/simulator/random.ts'
 import { SseDecoder, SseEvent } from '../../src/core/sse.ts'
 import { clientId, vendorsId } from '../../src/upstream/dialects/chat/call-ids.ts'
 import { dialects } from '../../src/upstream/dialects/index.ts'
 import { config, exchange, model, snapshot, upstreamConfig } from '../support/exchange.ts'
+import { fixtureCases, fixtures } from '../support/fixtures.ts'
 
 type Body = Readonly<Record<string, unknown>>
 
@@ -68,15 +66,6 @@ function refusal (work: () => unknown): GatewayError | undefined {
     if (!isGatewayError(thrown)) throw thrown
     return thrown
   }
-}
-
-function folder (name: string): { readonly name: string, readonly text: string }[] {
-  const root = path.join(packageRoot, 'test/fixtures/chat-upstream', name)
-  return readdirSync(root).sort().map((file) => ({ name: file, text: readFileSync(path.join(root, file), 'utf8') }))
-}
-
-function cases<Case> (name: string): Case[] {
-  return folder(name).flatMap(({ text }) => JSON.parse(text) as Case[])
 }
 
 /** The first column of B6, requests. */
@@ -148,7 +137,7 @@ interface RequestCase extends Setting {
   readonly says?: string
 }
 
-const requests = cases<RequestCase>('requests')
+const requests = fixtureCases<RequestCase>('chat-upstream/requests')
 
 t.test('requests', async (t) => {
   for (const one of requests) {
@@ -220,7 +209,7 @@ interface ReplyCase {
 }
 
 t.test('replies', async (t) => {
-  for (const one of cases<ReplyCase>('replies')) {
+  for (const one of fixtureCases<ReplyCase>('chat-upstream/replies')) {
     await t.test(one.case, async (t) => {
       const of = asked({ body: one.body })
       const decode = (): unknown =>
@@ -397,7 +386,7 @@ function cutInside (bytes: Buffer): Buffer[] {
   return [...pieces, bytes.subarray(start)]
 }
 
-const streams = folder('streams').map(({ text }) => readStream(text))
+const streams = fixtures('chat-upstream/streams').map(({ text }) => readStream(text))
 
 t.test('streams', async (t) => {
   for (const { title, body, isChat, steps } of streams) {

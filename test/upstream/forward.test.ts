@@ -12,7 +12,7 @@ import t, { type Test } from 'tap'
 import { flatCost } from '../../src/money/price.ts'
 import type { Entry } from '../../src/store/store.ts'
 import { connectionsOf } from '../../src/upstream/pool.ts'
-import { CALM, gateway, KEY, messagesRequest, yaml, type TestGateway } from '../support/gateway.ts'
+import { CALM, finished, gateway, KEY, messagesRequest, yaml, type TestGateway } from '../support/gateway.ts'
 import { answer, bytes, cut, errorReply, json, raw, refusing, sse, stall, status, step, upstream, wait, type Script,
   type Upstream } from '../support/upstream.ts'
 
@@ -119,19 +119,6 @@ function errorOf (
   t.ok(error.message.endsWith(` Request ID: ${id}`), error.message)
   t.equal(error.charged_usd, '0')
   return error
-}
-
-const given = new WeakMap<TestGateway, number>()
-
-/** Waits until the next request is over for the gateway, and gives its log line. */
-async function finished (gw: TestGateway): Promise<Readonly<Record<string, unknown>>> {
-  const index = given.get(gw) ?? 0
-  given.set(gw, index + 1)
-  for (;;) {
-    const line = gw.logged.filter(({ msg }) => msg === 'request')[index]
-    if (line !== undefined) return line
-    await setImmediate()
-  }
 }
 
 async function settlements (gw: TestGateway): Promise<readonly Entry[]> {

@@ -5,7 +5,7 @@ import { connect, type Socket } from 'node:net'
 import { setImmediate, setTimeout } from 'node:timers/promises'
 import t, { type Test } from 'tap'
 import { Authority } from '../support/certificates.ts'
-import { CALM, gateway, KEY, yaml, type TestGateway } from '../support/gateway.ts'
+import { CALM, finished, gateway, KEY, yaml, type TestGateway } from '../support/gateway.ts'
 import { abyss, refusing } from '../support/upstream.ts'
 import { accept, echo, socketUpstream, type SocketUpstream, type Visitor } from '../support/websocket.ts'
 
@@ -107,19 +107,6 @@ function isShaped (t: Test, { headers, rest }: RawAnswer, code: string): string 
   t.equal(error.request_id, headers['x-request-id'])
   t.equal(error.charged_usd, '0')
   return error.message
-}
-
-const given = new WeakMap<TestGateway, number>()
-
-/** Waits until the next exchange is over, and gives its log line. */
-async function finished (gw: TestGateway): Promise<Readonly<Record<string, unknown>>> {
-  const index = given.get(gw) ?? 0
-  given.set(gw, index + 1)
-  for (;;) {
-    const line = gw.logged.filter(({ msg }) => msg === 'request')[index]
-    if (line !== undefined) return line
-    await setImmediate()
-  }
 }
 
 async function charged (t: Test, gw: TestGateway): Promise<bigint> {
