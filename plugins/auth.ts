@@ -1,5 +1,5 @@
 // auth: authentication. Turns the key in the head into the fact api-key, or refuses before anything else is read: with
-// 401, or with 402 where the account is suspended.
+// 401, or with 402 where the account is suspended or closed.
 import { timingSafeEqual } from 'node:crypto'
 import type { AccountConfig, Config } from '../src/config/config.ts'
 import type { KeyDirectory } from '../src/core/services.ts'
@@ -14,6 +14,7 @@ interface Options {
   readonly prefix: string
 }
 
+const CLOSED = 'The account is closed. Its owner can ask the operator to open it again.'
 const RANDOM_PART = /^[A-Za-z0-9]{32}$/
 /** These addresses answer `unauthorized`, with the same type. */
 const MEDIA_PATH = /^\/v1\/(?:images|videos)(?:\/|$)/
@@ -51,6 +52,7 @@ export const auth = definePlugin<Options>({
         }
         exchange.set(ApiKey, found)
         // Before any other check of the key (src/README.md#check-order), and after the fact: the log names the key.
+        if (found.account.closed === true) throw new GatewayError('account_frozen', { message: CLOSED })
         if (found.account.suspended) throw new GatewayError('account_frozen')
       }
     }

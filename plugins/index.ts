@@ -7,7 +7,8 @@ import { chatToMessages } from './chat-to-messages/index.ts'
 import { errorNormalize } from './error-normalize/index.ts'
 import { keyPolicy } from './key-policy/index.ts'
 import { rateLimit } from './rate-limit.ts'
+import { responsesToMessages } from './responses-to-messages/index.ts'
 import { schemaValidate } from './schema-validate/index.ts'
 
-export const plugins: readonly Plugin[] = [auth, keyPolicy, rateLimit, schemaValidate, chatToMessages, channelRouter,
-  billingMeter, errorNormalize]
+export const plugins: readonly Plugin[] = [auth, keyPolicy, rateLimit, schemaValidate, chatToMessages,
+  responsesToMessages, channelRouter, billingMeter, errorNormalize]

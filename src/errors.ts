@@ -29,6 +29,8 @@ export const catalogue = {
     message: 'This address does not take that method. The Allow header lists those it takes.' },
   request_timeout: { status: 408, code: 'bad_request', type: 'invalid_request_error',
     message: 'The request did not arrive in time. Send it again on a new connection.' },
+  upgrade_refused: { status: 426, code: 'bad_request', type: 'invalid_request_error',
+    message: 'This address does not take WebSocket connections. Send a plain HTTP request.' },
   headers_too_large: { status: 431, code: 'bad_request', type: 'invalid_request_error',
     message: 'The request headers are larger than 64 KiB, or more than 1000. Send fewer or shorter ones.' },
   model_required: { status: 400, type: 'invalid_request_error',
@@ -41,6 +43,10 @@ export const catalogue = {
     message: 'There is no such model. GET /v1/models lists the models of your key.' },
   context_length_exceeded: { status: 400, type: 'invalid_request_error',
     message: 'The request is too long for this model. Shorten it or choose a model with a larger context.' },
+  previous_response_not_found: { status: 400, type: 'invalid_request_error',
+    message: 'There is no such response here. Send the whole conversation as "input", without previous_response_id.' },
+  item_not_found: { status: 400, type: 'invalid_request_error',
+    message: 'There is no such item here. Send the items themselves as "input", and "store": false.' },
   image_input_not_supported: { status: 400, type: 'invalid_request_error',
     message: 'This model does not accept images. Remove them or choose a model that does.' },
   content_policy_violation: { status: 400, type: 'invalid_request_error',
@@ -118,10 +124,12 @@ export const catalogue = {
     message: 'The service is unavailable at this moment. Try again in {wait}.' },
   channel_unavailable: { status: 503, type: 'api_error', retryAfter: 30,
     message: 'The channel is switched off, and no other may serve this request. Try again in {wait}.' },
+  // Agents on chat completions have no status in the middle of an answer, and decide by words whether to ask again:
+  // Continue by "premature end", opencode by "retry your request".
   upstream_stream_interrupted: { status: 502, type: 'api_error',
-    message: 'The answer was cut off by the model\'s provider and is unfinished. Send the request again.' },
+    message: 'Premature end: the answer was cut off by the model\'s provider and is unfinished. Retry your request.' },
   stream_incomplete: { status: 502, type: 'api_error',
-    message: 'The answer ended early and is unfinished. Send the request again.' },
+    message: 'Premature end: the answer ended early and is unfinished. Retry your request.' },
   /** never sent, because the client is gone; it names the outcome in log and metrics */
   client_closed: { status: 499, type: 'api_error', message: 'The client closed the connection.' }
 } as const satisfies Record<string, ErrorEntry>

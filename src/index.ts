@@ -1,6 +1,7 @@
 // What a user's own plugin imports as 'model-gateway'.
 export { definePlugin } from './core/plugin.ts'
 export type { AttemptHooks, Hooks, Plugin, StreamTransformer, UpstreamFailure, UpstreamRequest } from './core/plugin.ts'
+export type { OwnEvents } from './core/own-events.ts'
 export type { JsonSchema } from './config/plugin-descriptor.ts'
 export { GatewayError, type ErrorCode } from './errors.ts'
 export type { ErrorReply } from './core/reply.ts'

@@ -11,19 +11,19 @@ const { values } = parseArgs({
     count: { type: 'string', default: '150' },
     seed: { type: 'string', default: '1' },
     only: { type: 'string', multiple: true },
-    at: { type: 'string' },
+    at: { type: 'string', multiple: true },
     jobs: { type: 'string', default: String(availableParallelism()) },
     help: { type: 'boolean', default: false }
   }
 })
 
 if (values.help) {
-  console.log(`node test/mutants.ts [--count N] [--seed S] [--only ROOM]… [--at FILE:LINE] [--jobs J]
+  console.log(`node test/mutants.ts [--count N] [--seed S] [--only ROOM]… [--at FILE:LINE]… [--jobs J]
 
   --count N        how many changes, spread over the rooms (150)
-  --seed S         which (1): the same seed chooses the same
+  --seed S         which (1): the same seed chooses the same, also after an edit of other lines
   --only ROOM      ${rooms.map(({ name }) => name).join(', ')}; more than once (all)
-  --at FILE:LINE   all changes of this line alone
+  --at FILE:LINE   all changes of this line alone; more than once
   --jobs J         how many at a time (one for each processor)
 
 Exit code 1 where less than 95 of 100 are noticed.`)

@@ -17,7 +17,12 @@ if (files === undefined) throw new Error(`say which: ${Object.keys(parts).join('
 const options = { cwd: packageRoot, shell: true, stdio: 'inherit' } as const
 let status = 0
 if (files !== quick) {
-  installSdks()
+  install(join('test', 'e2e'))
+  try {
+    install(join('test', 'e2e', 'agents'))
+  } catch {
+    console.log('The agents of test/e2e/agents can\'t be installed here: their tests are skipped.')
+  }
   status = spawnSync('npm run --silent types -- --project test/e2e', options).status ?? 1
 }
 // Half of what a short test costs is reading our modules: each is stripped of its types and compiled once for all of
@@ -28,13 +33,13 @@ if (files === quick) {
   const names = (paths: readonly string[]): string => paths.map((path) => basename(path, '.test.ts')).join(', ')
   console.log(`\nLeft out, and run by npm run test:all:
   ${redis.length} files of tests that start Redis (redis-server has to be installed): ${names(redis)}
-  ${e2e.length} in test/e2e, of whole processes and of official SDKs (which it installs there): ${names(e2e)}`)
+  ${e2e.length} in test/e2e, of whole processes, of SDKs and of agents (which it installs there): ${names(e2e)}`)
 }
 process.exit(status)
 
-/** Does nothing where they are. */
-function installSdks (): void {
-  const folder = join(packageRoot, 'test', 'e2e')
+/** The packages that a folder names. Does nothing where they are. @throws {Error} npm failed */
+function install (path: string): void {
+  const folder = join(packageRoot, path)
   const changedMs = (name: string): number => statSync(join(folder, name), { throwIfNoEntry: false })?.mtimeMs ?? 0
   if (changedMs('node_modules/.package-lock.json') < changedMs('package-lock.json')) {
     execFileSync('npm ci', { ...options, cwd: folder })

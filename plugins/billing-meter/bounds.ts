@@ -1,12 +1,14 @@
 // The worst case of one exchange: held before an upstream is called, whichever target answers.
 import type { Exchange } from '../../src/core/exchange.ts'
+import type { Upstream } from '../../src/core/upstream.ts'
 import { modalities } from '../../src/config/sections/modalities.ts'
 import { Model, Plan, type WorstCase } from '../../src/core/facts.ts'
 import { GatewayError } from '../../src/errors.ts'
-import { boundInput, NO_CONTEXT, type InputBound } from '../../src/tokens/bound.ts'
+import { boundInput, boundValue, NO_CONTEXT, type InputBound } from '../../src/tokens/bound.ts'
 import { formatUsd, MOST_NANOS, type Nanos } from '../../src/money/nanos.ts'
 import { priceAt, type PriceSpan } from '../../src/money/price-schedule.ts'
 import { flatCost, noUses, worstCase, type Uses } from '../../src/money/price.ts'
+import { dialectOf } from '../../src/upstream/dialects/index.ts'
 import { boundUses, refuseSurcharges } from './surcharges.ts'
 import { MOST_USES, type Believed } from '../../src/money/usage.ts'
 import { dearestItem } from './items.ts'
@@ -70,9 +72,10 @@ function dearest (exchange: Exchange, at: number): Bounds {
   const { attempts } = exchange.get(Plan)
   const prices = attempts.map(({ sold }) => priceAt(sold, at))
   refuseSurcharges(body, prices.map(({ written }) => written))
-  const shown = boundInput(body, model.context, exchange.blobs)
+  const upstreams = upstreamsOf(exchange)
+  const shown = boundShown(exchange, upstreams)
   const inputs = attempts.map((attempt) => overheads.bound(attempt, shown, model.context))
-  const output = boundOutput(body['max_tokens'], model)
+  const output = boundOutput(body['max_tokens'], model, upstreams)
   const uses = boundUses(body, prices.map(({ price }) => price))
   const of = (input: (i: number) => number, tokens: number, times = uses): Nanos =>
     prices.reduce((most, { price }, i) => {
@@ -86,7 +89,8 @@ function dearest (exchange: Exchange, at: number): Bounds {
   const most = held(output)
   const ceiling = Math.max(CEILING * output, output + CEILING_MARGIN)
   const text: TextBounds = { input: shown, believed, ceiling }
-  const common = { most, input: Math.max(0, ...inputs), output, uses, at, cheaper: 'lower max_tokens', text }
+  const cheaper = `lower ${exchange.route.style.outputLimits.join(' or ')}`
+  const common = { most, input: Math.max(0, ...inputs), output, uses, at, cheaper, text }
   if (!stream) return { first: most, least: undefined, ...common }
   return { first: output <= SLICE ? most : held(SLICE), least: output <= LEAST ? undefined : held(LEAST), ...common }
 }
@@ -112,11 +116,29 @@ function refuseUncountable (nanos: Nanos): void {
   })
 }
 
+/** The upstreams that may be asked. */
+function upstreamsOf (exchange: Exchange): readonly Upstream[] {
+  const { attempts } = exchange.get(Plan)
+  return [...new Set(attempts.map(({ upstream }) => exchange.snapshot.upstreams.get(upstream)!))]
+}
+
+/** The input as far as the request shows it, in the longest form in which it may be sent. */
+function boundShown (exchange: Exchange, upstreams: readonly Upstream[]): InputBound {
+  const { context } = exchange.get(Model)
+  const { tokens, images } = boundInput(exchange.request.body, context, exchange.blobs)
+  const weigh = (value: unknown): number => boundValue(value, context, exchange.blobs)
+  const beyond = upstreams.map((upstream) => {
+    const own = dialectOf(upstream).ownWords?.(exchange, upstream)
+    return own === undefined ? 0 : weigh(own.sent) - weigh(own.instead)
+  })
+  return { tokens: Math.min(context ?? NO_CONTEXT, tokens + Math.max(0, ...beyond)), images }
+}
+
 /** Without a usable `max_tokens` the bound is the model's maximum. */
-function boundOutput (maxTokens: unknown, model: Model): number {
-  return typeof maxTokens === 'number' && maxTokens >= 0
-    ? Math.min(Math.ceil(maxTokens), model.max_output ?? 1e9)
-    : mostOutput(model)
+function boundOutput (maxTokens: unknown, model: Model, upstreams: readonly Upstream[]): number {
+  if (typeof maxTokens !== 'number' || maxTokens < 0) return mostOutput(model)
+  const least = upstreams.map((upstream) => dialectOf(upstream).leastOutput ?? 0)
+  return Math.min(Math.max(Math.ceil(maxTokens), ...least), model.max_output ?? 1e9)
 }
 
 function mostOutput ({ max_output: most, context }: Model): number {

@@ -6,6 +6,7 @@ import { Accepted, ApiKey, Charge, Model, Variant, type Attempt } from '../../sr
 import { limitsOf } from '../../src/accounts/key-limits.ts'
 import { estimateInput } from '../../src/tokens/bound.ts'
 import { MOST_RATE } from '../../src/tokens/text-count.ts'
+import { costOfItems, costOfTokens } from '../../src/money/goods.ts'
 import { itemCost, type ItemRate } from '../../src/money/item-price.ts'
 import { formatUsd, type Nanos } from '../../src/money/nanos.ts'
 import { priceAt } from '../../src/money/price-schedule.ts'
@@ -110,7 +111,6 @@ export class Meter {
   begin (attempt: Attempt): Tally {
     this.#attempt = attempt
     this.#price = priceAt(attempt.sold, this.#bounds.at).price
-    this.nextCheckpoint = STEP
     this.tally = new Tally(this.#services.tokenRates.of(attempt), this.#bounds.text?.believed)
     this.updatePaidTokens()
     return this.tally
@@ -334,7 +334,9 @@ export class Meter {
     if (this.#isOver) return
     if (this.#isFree) return this.#giveBack()
     this.#isOver = true
-    this.#exchange.set(Charge, { nanos: charged, usage: bill.usage, source: bill.usage_source })
+    const cost = this.#costOf(bill.usage)
+    this.#exchange.set(Charge, { nanos: charged, usage: bill.usage, source: bill.usage_source,
+      ...(cost !== undefined && { cost }) })
     const about = { request_id: this.#exchange.id, model: bill.model }
     const { log, metrics } = this.#services
     if (bill.nanos > charged) {
@@ -394,6 +396,13 @@ export class Meter {
   #priced (usage: Usage, source: UsageSource): Bill {
     return { nanos: cost(usage, this.#price!), model: this.#exchange.get(Model).id, channel: this.#attempt!.channel,
       usage, usage_source: source, price_version: this.#price!.version }
+  }
+
+  /** Undefined: the target does not say. */
+  #costOf (usage: Usage): Nanos | undefined {
+    const written = this.#attempt?.cost
+    if (this.#rate === undefined) return costOfTokens(usage, written)
+    return costOfItems(this.#exchange.get(Variant), written, this.images)
   }
 }
 

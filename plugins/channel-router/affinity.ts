@@ -2,10 +2,10 @@
 // Weighted rendezvous hashing: each target draws a number for the conversation, and the highest is first. A target that
 // leaves moves only its own conversations, and a new one takes its share of each other target's; all other
 // conversations stay, and no state is kept.
-import { hash } from 'node:crypto'
+import { shortHash } from '../../src/core/conversation.ts'
 import type { TargetConfig } from '../../src/config/config.ts'
 
-/** @param conversation 32 bits (conversation.ts) */
+/** @param conversation 32 bits (src/core/conversation.ts) */
 export function byAffinity (targets: readonly TargetConfig[], conversation: number): readonly TargetConfig[] {
   return targets.map((target) => ({ target, score: scoreOf(target, conversation) })).sort((a, b) => b.score - a.score)
     .map(({ target }) => target)
@@ -25,11 +25,6 @@ function seedOf (target: TargetConfig): number {
   let seed = seeds.get(target)
   if (seed === undefined) seeds.set(target, seed = shortHash(`${target.upstream}\n${target.model}`))
   return seed
-}
-
-/** A hash of 32 bits, uniformly distributed. */
-export function shortHash (text: string): number {
-  return hash('sha256', text, 'buffer').readUInt32BE()
 }
 
 /** The finalizer of MurmurHash3: each bit of the result depends on all bits of the input. */

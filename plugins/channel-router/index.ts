@@ -10,7 +10,7 @@ import type { TargetHealth } from '../../src/core/upstream.ts'
 import { checkSold, chooseVariant } from '../../src/catalog/variants.ts'
 import { byAffinity } from './affinity.ts'
 import { balance } from './balance.ts'
-import { conversationOf } from './conversation.ts'
+import { conversationOf } from '../../src/core/conversation.ts'
 import { type Tiers, tiersOf } from './tiers.ts'
 
 export const channelRouter = definePlugin<Record<never, never>>({
@@ -64,7 +64,8 @@ export function routeBy ({ upstreams, health, random }: Means): Hooks {
         upstream: target.upstream,
         model: target.model,
         channel,
-        sold
+        sold,
+        cost: target.cost
       }))
     )
   }
@@ -80,6 +81,8 @@ export function routeBy ({ upstreams, health, random }: Means): Hooks {
       if (channels.kind === 'refused') {
         // An endpoint of the gateway's own needs no upstream: tokens are estimated.
         if (channels.code === 'maintenance' && exchange.route.endpoint.kind === 'local') return
+        const [refused] = channels.channels ?? []
+        if (refused !== undefined) exchange.set(Plan, { attempts: [], refused })
         throw refusalOf(channels, owner, model)
       }
       const attempts = attemptsOf(channels.first, model, exchange)

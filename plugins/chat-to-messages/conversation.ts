@@ -1,15 +1,11 @@
 // Translates the messages of a chat into system blocks and alternating turns (src/README.md#chat-request).
 import { JsonGuard } from '../../src/base/json-limits.ts'
 import { isRecord, type Json } from '../../src/base/json.ts'
-import { invalid, nameAt } from './chat.ts'
-import { type Block, isBlank, readPart, textBlock } from './parts.ts'
-import type { TextFiles } from './text-files.ts'
+import { type Block, isBlank, textBlock, type Turn } from '../../src/translation/blocks.ts'
+import { invalid, nameAt } from '../../src/translation/reads.ts'
+import type { TextFiles } from '../../src/translation/text-files.ts'
+import { readPart } from './parts.ts'
 import { ToolCalls } from './tool-calls.ts'
-
-export interface Turn {
-  readonly role: 'user' | 'assistant'
-  readonly content: string | readonly Block[]
-}
 
 export interface Conversation {
   readonly system: readonly Block[]

@@ -1,7 +1,7 @@
 // The end of an answer in chat style: finish reason and usage (src/README.md#chat-answer).
 import { FINISH_REASONS } from '../../src/protocols/chat.ts'
 import { type ReportedUsage, reportedInput } from '../../src/money/usage.ts'
-import { isRecord, type Json } from '../../src/base/json.ts'
+import type { Json } from '../../src/base/json.ts'
 
 /** @param hasCalls whether the client gets a call: the tool for structured outputs is none */
 export function finishReason (stopReason: unknown, hasCalls: boolean): string {
@@ -24,9 +24,4 @@ export function chatUsage (reported: ReportedUsage, thinkingTokens: number | und
     prompt_tokens_details: { cached_tokens: read, cache_write_tokens: short + long },
     ...(thinkingTokens !== undefined && { completion_tokens_details: { reasoning_tokens: thinkingTokens } })
   }
-}
-
-export function thinkingTokens (usage: unknown): number | undefined {
-  const details = isRecord(usage) ? usage.output_tokens_details : undefined
-  return isRecord(details) && typeof details.thinking_tokens === 'number' ? details.thinking_tokens : undefined
 }

@@ -1,21 +1,34 @@
 // chat-to-messages: chat completions on top of messages style. Translates the request on its way down, and the answer
 // on its way up; error-normalize shapes errors, billing-meter prices, and schema-validate checks chat bodies.
 import type { Exchange } from '../../src/core/exchange.ts'
-import { fact, Model } from '../../src/core/facts.ts'
+import { Body, fact, Model } from '../../src/core/facts.ts'
 import { chatStyle } from '../../src/protocols/chat.ts'
+import { styleOfBody } from '../../src/protocols/index.ts'
+import { ResponsesWords } from '../../src/protocols/responses.ts'
 import { definePlugin } from '../../src/core/plugin.ts'
 import { isRecord } from '../../src/base/json.ts'
 import type { AnswerShape as AskedFor } from './chat.ts'
 import { type Frame, toCompletion } from './reply.ts'
-import { toMessages } from './request.ts'
+import { includesUsage, toMessages } from './request.ts'
 import { toChunks } from './stream.ts'
 
 /** Present only if this plugin translated the request. Private to it. */
 const Asked = fact<AskedFor>('chat-to-messages')
 
+/**
+ * What a completion needs to know of its request; undefined: none was asked for. A request in words of the Responses
+ * API is translated by responses-to-messages, which may stand above or below.
+ */
+function askedOf (exchange: Exchange): AskedFor | undefined {
+  const asked = exchange.find(Asked)
+  if (asked !== undefined || exchange.route.style !== chatStyle) return asked
+  const words = exchange.find(ResponsesWords)
+  return words && { hasUsageChunk: includesUsage(exchange.get(Body)), ...words.answer }
+}
+
 export const chatToMessages = definePlugin({
   name: 'chat-to-messages',
-  reads: [Model],
+  reads: [Body, Model],
   writes: [Asked],
   provides: ['chat-completions'],
   create (_options, _config, { now }) {
@@ -31,22 +44,24 @@ export const chatToMessages = definePlugin({
         const isText = endpoint.kind === 'model' && (endpoint.modality ?? 'text') === 'text'
         if (!isText || endpoint.style !== chatStyle) return
         const { body, stream } = exchange.request
+        // In words of another style, which its own translator has read already, or will.
+        if (exchange.find(ResponsesWords) !== undefined || styleOfBody(exchange.route, body) !== chatStyle) return
         const translated = toMessages(body, stream, exchange.get(Model), exchange.blobs)
         exchange.set(Asked, translated.asked)
         exchange.request = { body: translated.body, stream }
       },
 
       onReply (reply, exchange) {
-        const asked = exchange.find(Asked)
+        const asked = askedOf(exchange)
         // A plugin's own answer stays as it is.
         if (
           asked === undefined || reply.kind !== 'json' || !isRecord(reply.body) || reply.body.type !== 'message'
         ) return
-        return { ...reply, body: toCompletion(reply.body, frame(exchange), asked) }
+        return { ...reply, body: toCompletion(reply.body, frame(exchange), asked, reply.headers['x-gateway-cost-usd']) }
       },
 
       onStream (exchange) {
-        const asked = exchange.find(Asked)
+        const asked = askedOf(exchange)
         return asked === undefined ? undefined : toChunks(frame(exchange), asked)
       }
     }

@@ -2,9 +2,11 @@
 import { chatFields } from '../../src/protocols/chat.ts'
 import { readUsage } from '../../src/money/usage.ts'
 import { isRecord, type Json } from '../../src/base/json.ts'
+import { costOf } from '../../src/translation/cost.ts'
+import { customText } from '../../src/translation/custom-input.ts'
+import { thinkingTokens } from '../../src/translation/thinking.ts'
 import { type AnswerShape, isAnswer } from './chat.ts'
-import { customText } from './custom-input.ts'
-import { chatUsage, finishReason, thinkingTokens } from './ending.ts'
+import { chatUsage, finishReason } from './ending.ts'
 
 /** The fields that all answers to one request share. */
 export interface Frame {
@@ -15,7 +17,13 @@ export interface Frame {
   readonly model: unknown
 }
 
-export function toCompletion (message: Json, { id, created, model }: Frame, asked: AnswerShape): Json {
+/** @param charged what it cost, in decimal US dollars, if that is known */
+export function toCompletion (
+  message: Json,
+  { id, created, model }: Frame,
+  asked: AnswerShape,
+  charged: unknown
+): Json {
   const blocks: readonly unknown[] = Array.isArray(message.content) ? message.content : []
   const calls: Json[] = []
   let text: string | undefined
@@ -50,7 +58,7 @@ export function toCompletion (message: Json, { id, created, model }: Frame, aske
       logprobs: null,
       finish_reason: finishReason(message.stop_reason, calls.length > 0)
     }],
-    usage: chatUsage(readUsage(message.usage), thinkingTokens(message.usage))
+    usage: { ...chatUsage(readUsage(message.usage), thinkingTokens(message.usage)), ...costOf(charged) }
   }
 }
 

@@ -4,10 +4,12 @@ import { nothingReported, readUsage } from '../../src/money/usage.ts'
 import type { StreamTransformer } from '../../src/core/plugin.ts'
 import { SseEvent } from '../../src/core/sse.ts'
 import { fieldOf, isRecord, type Json } from '../../src/base/json.ts'
+import { costOf } from '../../src/translation/cost.ts'
+import { unwrapInput } from '../../src/translation/custom-input.ts'
+import { thinkingTokens } from '../../src/translation/thinking.ts'
 import { type AnswerShape, isAnswer } from './chat.ts'
 import { ChunkWriter } from './chunk.ts'
-import { unwrapInput } from './custom-input.ts'
-import { chatUsage, finishReason, thinkingTokens } from './ending.ts'
+import { chatUsage, finishReason } from './ending.ts'
 import type { Frame } from './reply.ts'
 
 /** The fields that are read of events, all of which may be missing. */
@@ -185,7 +187,7 @@ class ChunkStream implements StreamTransformer {
     last.push(this.#chunk.finish(finishReason(this.#stopReason, hasCalls)))
     if (this.#asked.hasUsageChunk) {
       last.push(this.#chunk.usage({ ...chatUsage(this.#usage, this.#thought),
-        ...(this.#charged !== undefined && { charged_usd: this.#charged }) }))
+        ...costOf(this.#charged), ...(this.#charged !== undefined && { charged_usd: this.#charged }) }))
     }
     last.push(DONE)
     return last

@@ -172,7 +172,7 @@ const OPERATOR: Topic = {
 }
 const OVERLOAD: Topic = {
   words: ['overloaded_error', 'overloaded', 'engine_overloaded', 'rate_limit_error', 'rate_limit_exceeded',
-    'rate_limit_reached', 'resource_exhausted'],
+    'rate_limit_reached', 'resource_exhausted', 'server_is_overloaded', 'slow_down'],
   text: /\boverloaded\b/i
 }
 

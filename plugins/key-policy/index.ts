@@ -109,7 +109,7 @@ function checkUse (exchange: Exchange, key: KeyConfig): void {
   if (model === undefined) return
   if (!mayCall(model, key, exchange.alias)) {
     throw new GatewayError('model_not_allowed', {
-      message: `This key may not use the model ${quote(exchange.alias ?? model.id)}. Add it to the key's ` +
+      message: `This key may not use the model ${quote(exchange.asked ?? model.id)}. Add it to the key's ` +
         'allowed_models, or use another key. GET /v1/models lists the models of this key.',
       param: 'model'
     })

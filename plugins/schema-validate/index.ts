@@ -5,6 +5,7 @@ import type { Config } from '../../src/config/config.ts'
 import { dialectNamed } from '../../src/config/sections/dialects.ts'
 import { Model } from '../../src/core/facts.ts'
 import { definePlugin } from '../../src/core/plugin.ts'
+import { styleOfBody } from '../../src/protocols/index.ts'
 import { checkImageRequest } from './images.ts'
 import { checkImages, checkLength, checkOutput } from './limits.ts'
 import { checkRequest, compileRequests } from './requests.ts'
@@ -18,18 +19,19 @@ export const schemaValidate = definePlugin<Record<never, never>>({
     const warmable = modelsThatWarmUp(config)
     return {
       onRequest (exchange) {
-        const { route: { endpoint, style }, received: { headers } } = exchange
+        const { route: { endpoint }, received: { headers } } = exchange
         if (endpoint.kind === 'forward' || endpoint.kind === 'download' || endpoint.schema === undefined) return
-        const { schema } = endpoint
         const { body } = exchange.request
+        const style = styleOfBody(exchange.route, body)
+        const schema = style === exchange.route.style ? endpoint.schema : style.endpoint.schema!
         const model = exchange.get(Model)
         const request = checkRequest(requests.get(schema)!, body)
         if (model.kind === 'image') { checkImageRequest(schema, body, model); return }
         if (model.kind === 'video') { checkVideoRequest(body, model); return }
-        checkImages(request, model)
+        checkImages(request, style, model)
         if (endpoint.kind !== 'model') return
-        checkOutput(request, style, model, headers, warmable.has(model.id))
-        checkLength(request, model, headers)
+        checkOutput(request, style, exchange, model, warmable.has(model.id))
+        checkLength(request, style, model, headers)
         style.mend?.(body)
       }
     }

@@ -1,5 +1,5 @@
 // A lower bound of a prompt's tokens, without a tokenizer, which a client could use for a denial of service.
-import type { Request } from './requests.ts'
+import type { Turn } from './requests.ts'
 
 /**
  * Word beginnings (a space, and then something visible) per token. No token of the known vocabularies holds two of
@@ -15,10 +15,16 @@ const ENOUGH = 2
 /** Roles whose text reaches every model whole: a vendor may let a system message among the others expire. */
 const ROLES: ReadonlySet<string> = new Set(['user', 'assistant', 'tool'])
 
+/** Types of texts: blocks of the messages style, parts of the chat style and of the responses style. */
+const TEXTS: ReadonlySet<unknown> = new Set(['text', 'input_text', 'output_text'])
+
 /** A lower bound: text that may not reach the model is not counted. */
-export function leastTokens ({ messages }: Request, context: number): number {
+export function leastTokens (turns: readonly Turn[], context: number): number {
   const count = new WordCount(ENOUGH * WORDS_PER_TOKEN * context)
-  for (const { role, content } of messages) if (ROLES.has(role)) count.addContent(content)
+  for (const { role, content, output } of turns) {
+    if (role !== undefined && ROLES.has(role)) count.addContent(content)
+    else if (output !== undefined) count.addContent(output)
+  }
   return Math.max(Math.ceil(count.words / WORDS_PER_TOKEN), Math.ceil(count.characters / CHARACTERS_PER_TOKEN))
 }
 
@@ -37,7 +43,7 @@ class WordCount {
     if (!Array.isArray(content)) return
     for (const block of content as readonly { readonly type?: unknown, readonly text?: unknown,
       readonly content?: unknown }[]) {
-      if (block?.type === 'text' && typeof block.text === 'string') this.#addText(block.text)
+      if (TEXTS.has(block?.type) && typeof block.text === 'string') this.#addText(block.text)
       else if (block?.type === 'tool_result') this.addContent(block.content)
     }
   }

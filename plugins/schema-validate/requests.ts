@@ -4,21 +4,30 @@ import { join } from 'node:path'
 import { Ajv2020, type ValidateFunction } from 'ajv/dist/2020.js'
 import type { Body } from '../../src/core/facts.ts'
 import { packageRoot } from '../../src/base/package.ts'
-import type { OutputLimits } from '../../src/core/style.ts'
+import type { OutputLimits, Style } from '../../src/core/style.ts'
 import { isRecord } from '../../src/base/json.ts'
 import { refusalOf } from './refusal.ts'
 
 /** The part of a valid body that the limits read. */
 export interface Request extends OutputLimits {
-  readonly messages: readonly Turn[]
+  readonly messages?: readonly Turn[]
+  readonly input?: readonly Turn[] | string
   readonly thinking?: { readonly type: string, readonly budget_tokens?: number } | null
   readonly stop_sequences?: unknown
   readonly context_management?: unknown
 }
 
-interface Turn {
-  readonly role: string
+export interface Turn {
+  readonly role?: string
   readonly content?: unknown
+  /** the result of a tool, where that is a turn of its own */
+  readonly output?: unknown
+}
+
+/** The conversation of a valid body, wherever its style has it. */
+export function turnsOf (request: Request, field: Style['conversation']): readonly Turn[] {
+  const found = request[field]
+  return typeof found === 'string' ? [{ role: 'user', content: found }] : found ?? []
 }
 
 /** by the schema's file name */

@@ -1,5 +1,5 @@
-// Accounts and keys made through the admin API, beside those of gateway.yaml: memory answers at once, the store keeps
-// them. Returned objects are frozen and replaced as a whole, so that a change holds from the next request on, and
+// Accounts, keys and tokens made through the admin API, beside those of gateway.yaml: memory answers at once, the store
+// keeps them. Returned objects are frozen and replaced as a whole, so that a change holds from the next request on, and
 // caches can be keyed by the object.
 import { setImmediate as turn } from 'node:timers/promises'
 import type { AccountConfig, KeyConfig } from '../config/config.ts'
@@ -9,6 +9,8 @@ import { startTimer, type Timer } from '../base/timer.ts'
 
 /** Milliseconds until a store that could not be read is read again. */
 const RETRY_MS = 1000
+/** Milliseconds to which the last use of a token is known: each costs a write. */
+const USE_MS = 3_600_000
 /** Records processed in one turn of the event loop: a few milliseconds, because requests wait meanwhile. */
 const SLICE = 1000
 
@@ -39,16 +41,43 @@ export interface AccountRecord {
   readonly created_at: string
 }
 
+/** Of an admin token: a viewer reads, an operator changes all but money and tokens, an owner may do everything. */
+export const roles = ['viewer', 'operator', 'owner'] as const
+export type Role = typeof roles[number]
+
+export interface TokenRecord {
+  readonly id: string
+  /** of its bearer, for people */
+  readonly name: string
+  readonly role: Role
+  /** of the secret, hexadecimal; absent: it is revoked */
+  readonly sha256?: string
+  /** beginning and end of the secret, by which its owner recognizes it */
+  readonly shown: string
+  readonly created_at: string
+  readonly expires_at?: string
+  /** the hour of its last use */
+  readonly last_used_at?: string
+  /** its line stays: the audit log refers to it */
+  readonly revoked_at?: string
+}
+
+/** What the store keeps, by kind. */
+interface RecordOf {
+  readonly key: KeyRecord
+  readonly account: AccountRecord
+  readonly token: TokenRecord
+}
+const kinds: readonly StoredRecord['kind'][] = ['key', 'account', 'token']
+
 export interface Kept<T> {
   readonly id: string
   readonly version: number
   readonly record: T
 }
 
-/** The records to be kept, and their line in the audit log. */
-export interface Decision {
-  readonly key?: KeyRecord
-  readonly account?: AccountRecord
+/** The record to be kept, if there is one, and its line in the audit log. */
+export interface Decision extends Partial<RecordOf> {
   readonly audit: Readonly<Record<string, unknown>>
 }
 
@@ -68,11 +97,17 @@ export class Directory {
   readonly #records: Records
   readonly #now: () => number
   readonly #timer: Timer
-  readonly #keys = new Map<string, Kept<KeyRecord>>()
-  readonly #accounts = new Map<string, Kept<AccountRecord>>()
+  readonly #kept: { readonly [Kind in keyof RecordOf]: Map<string, Kept<RecordOf[Kind]>> } = {
+    key: new Map(), account: new Map(), token: new Map()
+  }
   readonly #digests = new Digests<Found>()
+  readonly #tokens = new Digests<Kept<TokenRecord>>()
+  /** hours of the last uses that were noted, by the token's id */
+  readonly #used = new Map<string, string>()
   /** changes run one at a time: each is decided on the result of the one before */
   #turn: Promise<unknown> = Promise.resolve()
+  /** how often something of each kind has changed, here or elsewhere; of an account, its money from here too */
+  readonly changes: Record<StoredRecord['kind'], number> = { key: 0, account: 0, token: 0 }
   #isStale = false
   /** the store's mark of the last read */
   #mark = ''
@@ -88,17 +123,22 @@ export class Directory {
   /** Reads the store; an unchanged record keeps its object. @throws {Error} the store can't be read */
   async load (): Promise<void> {
     const { records, isWhole, mark } = await this.#read()
-    const gone = isWhole ? { key: new Set(this.#keys.keys()), account: new Set(this.#accounts.keys()) } : undefined
+    const gone = new Set(isWhole ? kinds.flatMap((kind) => [...this.#kept[kind].keys()].map((id) => `${kind}:${id}`))
+      : [])
     for (let i = 0; i < records.length; i += SLICE) {
       if (i > 0) await turn()
       for (const record of records.slice(i, i + SLICE)) {
-        gone?.[record.kind].delete(record.id)
+        // One of a later version's may be of another kind.
+        if (!kinds.includes(record.kind)) continue
+        gone.delete(`${record.kind}:${record.id}`)
         if (!this.#has(record)) this.#take(record)
       }
     }
     // A store that lost its last moments counts all the same, as in every process that starts after that.
-    for (const id of gone?.key ?? []) this.#forgetKey(id)
-    for (const id of gone?.account ?? []) this.#accounts.delete(id)
+    for (const name of gone) {
+      const colon = name.indexOf(':')
+      this.#forget(name.slice(0, colon) as StoredRecord['kind'], name.slice(colon + 1))
+    }
     this.#mark = mark
     this.#isStale = false
   }
@@ -120,7 +160,7 @@ export class Directory {
 
   /** Compares texts too: a store that lost a change may have another one of the same version. */
   #has ({ kind, id, version, text }: StoredRecord): boolean {
-    const known = (kind === 'key' ? this.#keys : this.#accounts).get(id)
+    const known = this.#kept[kind].get(id)
     return known?.version === version && JSON.stringify(known.record) === text
   }
 
@@ -144,9 +184,15 @@ export class Directory {
     }).catch(() => { this.#cancelRefresh = this.#timer(RETRY_MS, () => { this.#refresh() }) })
   }
 
-  #forgetKey (id: string): void {
-    for (const { sha256 } of this.#keys.get(id)?.record.secrets ?? []) this.#digests.delete(Buffer.from(sha256, 'hex'))
-    this.#keys.delete(id)
+  #forget (kind: StoredRecord['kind'], id: string): void {
+    this.changes[kind]++
+    if (kind === 'key') {
+      for (const { sha256 } of this.#kept.key.get(id)?.record.secrets ?? []) this.#digests.delete(bytesOf(sha256))
+    } else if (kind === 'token') {
+      const { sha256 } = this.#kept.token.get(id)?.record ?? {}
+      if (sha256 !== undefined) this.#tokens.delete(bytesOf(sha256))
+    }
+    this.#kept[kind].delete(id)
   }
 
   /** The key of a secret, by its SHA-256; frozen keys included, deleted and expired ones not. */
@@ -155,30 +201,64 @@ export class Directory {
     return found === undefined || this.#now() >= found.until ? undefined : found.key
   }
 
+  /** The admin token of a secret, by its SHA-256; revoked and expired ones not. */
+  findToken (digest: Buffer): Kept<TokenRecord> | undefined {
+    const found = this.#tokens.find(digest)
+    return found === undefined || this.#now() >= endOf(found.record) ? undefined : found
+  }
+
+  /** By its id; undefined: there is none, it was revoked, or has expired. */
+  activeToken (id: string): Kept<TokenRecord> | undefined {
+    const found = this.#kept.token.get(id)
+    return found?.record.sha256 === undefined || this.#now() >= endOf(found.record) ? undefined : found
+  }
+
+  /** Keeps the hour in which a token was used, in the background; where the store does not take it, it is lost. */
+  noteUse (id: string): void {
+    const at = this.#now()
+    const hour = new Date(at - at % USE_MS).toISOString()
+    if (this.#used.get(id) === hour) return
+    this.#used.set(id, hour)
+    this.#queue(async () => {
+      const record = this.#kept.token.get(id)?.record
+      if (record?.sha256 === undefined || record.last_used_at === hour) return
+      await this.#keep({ token: { ...record, last_used_at: hour } })
+    }).catch(() => {})
+  }
+
   account (id: string): AccountConfig | undefined {
-    return this.#accounts.get(id)?.record.settings
+    return this.#kept.account.get(id)?.record.settings
   }
 
   /** The record of a key, deleted ones included. */
   keptKey (id: string): Kept<KeyRecord> | undefined {
-    return this.#keys.get(id)
+    return this.#kept.key.get(id)
   }
 
   keptAccount (id: string): Kept<AccountRecord> | undefined {
-    return this.#accounts.get(id)
+    return this.#kept.account.get(id)
+  }
+
+  keptToken (id: string): Kept<TokenRecord> | undefined {
+    return this.#kept.token.get(id)
+  }
+
+  /** All tokens, revoked and expired ones too. */
+  keptTokens (): readonly Kept<TokenRecord>[] {
+    return [...this.#kept.token.values()]
   }
 
   keptKeys (): readonly Kept<KeyRecord>[] {
-    return [...this.#keys.values()].filter(({ record }) => record.deleted_at === undefined)
+    return [...this.#kept.key.values()].filter(({ record }) => record.deleted_at === undefined)
   }
 
   /** The deleted keys: what they have spent stays. */
   deletedKeys (): readonly Kept<KeyRecord>[] {
-    return [...this.#keys.values()].filter(({ record }) => record.deleted_at !== undefined)
+    return [...this.#kept.key.values()].filter(({ record }) => record.deleted_at !== undefined)
   }
 
   keptAccounts (): readonly Kept<AccountRecord>[] {
-    return [...this.#accounts.values()]
+    return [...this.#kept.account.values()]
   }
 
   /**
@@ -187,27 +267,33 @@ export class Directory {
    * @throws {UnknownOutcome} it may be kept or not; the store is read again before the next change
    */
   async change (decide: () => Decision | Promise<Decision>): Promise<void> {
-    const turn = this.#turn.then(async () => { await this.#change(decide) })
+    await this.#queue(async () => {
+      if (this.#isStale) {
+        try {
+          await this.load()
+        } catch (cause) {
+          throw new UnknownOutcome('the store can\'t be read', { cause })
+        }
+      }
+      await this.#keep(await decide())
+    })
+  }
+
+  async #queue (work: () => Promise<void>): Promise<void> {
+    const turn = this.#turn.then(work)
     this.#turn = turn.catch(() => {})
     await turn
   }
 
-  async #change (decide: () => Decision | Promise<Decision>): Promise<void> {
-    if (this.#isStale) {
-      try {
-        await this.load()
-      } catch (cause) {
-        throw new UnknownOutcome('the store can\'t be read', { cause })
-      }
-    }
-    const { key, account, audit } = await decide()
-    const record = key !== undefined
-      ? this.#next('key', key.settings.id, this.#keys.get(key.settings.id)?.version, key)
-      : account && this.#next('account', account.settings.id, this.#accounts.get(account.settings.id)?.version, account)
-    const line = JSON.stringify({ at: new Date(this.#now()).toISOString(), ...audit })
+  /** @throws {UnknownOutcome} */
+  async #keep ({ key, account, token, audit }: Partial<Decision>): Promise<void> {
+    const record = this.#next('key', key?.settings.id, key) ?? this.#next('account', account?.settings.id, account) ??
+      this.#next('token', token?.id, token)
+    const line = audit && JSON.stringify({ at: new Date(this.#now()).toISOString(), ...audit })
     let isKept: boolean
     try {
-      isKept = await this.#records.change({ ...(record !== undefined && { record }), audit: line })
+      isKept = await this.#records.change({ ...(record !== undefined && { record }),
+        ...(line !== undefined && { audit: line }) })
     } catch (cause) {
       this.#isStale = true
       throw new UnknownOutcome('the store did not answer', { cause })
@@ -217,29 +303,52 @@ export class Directory {
       throw new UnknownOutcome('another gateway has changed the record meanwhile')
     }
     if (record !== undefined) this.#put(record)
+    else this.changes.account++
   }
 
-  #next (kind: StoredRecord['kind'], id: string, version: number | undefined, record: unknown): StoredRecord {
-    return { kind, id, version: (version ?? 0) + 1, text: JSON.stringify(record) }
+  /** Undefined: there is no such record. */
+  #next (kind: StoredRecord['kind'], id: string | undefined, record: unknown): StoredRecord | undefined {
+    return id === undefined
+      ? undefined
+      : { kind, id, version: (this.#kept[kind].get(id)?.version ?? 0) + 1, text: JSON.stringify(record) }
   }
 
   #put ({ kind, id, version, text }: StoredRecord): void {
-    if (kind === 'account') {
-      this.#accounts.set(id, { id, version, record: freeze(JSON.parse(text) as AccountRecord) })
-      return
+    const record: unknown = freeze(JSON.parse(text))
+    this.#forget(kind, id)
+    switch (kind) {
+      case 'account': this.#kept.account.set(id, { id, version, record: record as AccountRecord }); break
+      case 'key': this.#putKey({ id, version, record: record as KeyRecord }); break
+      case 'token': this.#putToken({ id, version, record: record as TokenRecord })
     }
-    const record = freeze(JSON.parse(text) as KeyRecord)
-    this.#forgetKey(id)
-    this.#keys.set(id, { id, version, record })
+  }
+
+  #putKey (kept: Kept<KeyRecord>): void {
+    const { id, record } = kept
+    this.#kept.key.set(id, kept)
     if (record.deleted_at !== undefined) return
     // Every plugin reads the fact: it must not carry the secret.
     const key: KeyConfig = Object.freeze({ ...record.settings, secret: '***' })
-    const expires = record.expires_at === undefined ? Infinity : Date.parse(record.expires_at)
     for (const { sha256, until } of record.secrets) {
-      this.#digests.add(Buffer.from(sha256, 'hex'), { key,
-        until: Math.min(expires, until === undefined ? Infinity : Date.parse(until)) })
+      this.#digests.add(bytesOf(sha256), { key,
+        until: Math.min(endOf(record), until === undefined ? Infinity : Date.parse(until)) })
     }
   }
+
+  #putToken (kept: Kept<TokenRecord>): void {
+    const { id, record: { sha256 } } = kept
+    this.#kept.token.set(id, kept)
+    if (sha256 !== undefined) this.#tokens.add(bytesOf(sha256), kept)
+  }
+}
+
+/** When it expires, in milliseconds since the epoch. */
+function endOf ({ expires_at: at }: { readonly expires_at?: string }): number {
+  return at === undefined ? Infinity : Date.parse(at)
+}
+
+function bytesOf (sha256: string): Buffer {
+  return Buffer.from(sha256, 'hex')
 }
 
 /** Freezes deeply. Objects of JSON only: no cycles. */

@@ -1,71 +1,95 @@
-// The admin listener: health, metrics, the live configuration, and the admin API (api/). Answers always, whatever the
-// state of the parts that it asks.
-import { hash, timingSafeEqual } from 'node:crypto'
+// The admin listener: health, metrics, the admin API (api/), and the pages that use it (web/). Answers always,
+// whatever the state of the parts that it asks.
+import { timingSafeEqual } from 'node:crypto'
 import type { IncomingMessage, ServerResponse } from 'node:http'
-import { GatewayError, isGatewayError, toGatewayError } from '../errors.ts'
+import { GatewayError, toGatewayError } from '../errors.ts'
 import { shapeError } from '../protocols/error-shape.ts'
 import { commonStyle } from '../protocols/index.ts'
-import { JsonGuard } from '../base/json-limits.ts'
 import { createRequestId } from '../base/request-id.ts'
+import type { Networks } from '../base/ip-address.ts'
+import type { Directory } from '../accounts/directory.ts'
+import { digestOf } from '../accounts/digests.ts'
+import { clientAddress } from '../core/client-address.ts'
 import type { Services } from '../core/services.ts'
 import type { Metrics } from '../telemetry/metrics.ts'
 import type { AdminApi } from './api/api.ts'
+import { EVENTS } from './api/openapi.ts'
+import type { Person } from './api/operation.ts'
 import { Refusal, refusalBody } from './api/refusal.ts'
-import { repeatedKey } from '../base/repeated-key.ts'
+import type { Timer } from '../base/timer.ts'
+import { type Answer, asJson, type Follow } from './answer.ts'
+import { readJson } from './body.ts'
+import { begin, writeBytes } from './byte-answer.ts'
+import { EventStream } from './event-stream.ts'
+import { Sessions } from './web/sessions.ts'
+import { type SignedIn, Web } from './web/web.ts'
 import { Strangers } from './wrong-tokens.ts'
 
 export interface AdminParts {
-  readonly services: Services & { readonly metrics: Metrics }
+  readonly services: Services & {
+    readonly metrics: Metrics
+    readonly directory: Pick<Directory, 'findToken' | 'activeToken' | 'noteUse'>
+  }
   /** the metrics in Prometheus's format */
   readonly metrics: () => Promise<string>
-  /** for /admin/v1/config; holds no secret */
-  readonly status: () => unknown
   /** why load balancers should send requests elsewhere; empty: ready */
   readonly reasons: () => readonly string[] | Promise<readonly string[]>
-  /** '' refuses every request */
+  /** of gateway.yaml, or generated: an owner's; '': there is none */
   readonly token: string
-  readonly api?: AdminApi
+  /** whose X-Forwarded-For is believed; absent: nobody's */
+  readonly trusted?: Networks
+  readonly api: Pick<AdminApi, 'knows' | 'bodyLimit' | 'answer'>
+  /** who is signed in to the pages; absent: nobody yet */
+  readonly sessions?: Sessions
+  /** server.admin.hosts */
+  readonly hosts?: readonly string[]
+  /** of who waits; for tests */
+  readonly timer?: Timer
 }
 
-interface Answer {
-  readonly status: number
-  readonly type: string
-  readonly text: string
-  readonly headers?: Readonly<Record<string, string>>
-}
-
-interface Address {
-  readonly isPublic: boolean
-  answer (): Answer | Promise<Answer>
+interface Asker {
+  readonly by: Person
+  /** false: the token was given too long ago for what is grave */
+  readonly isProved: boolean
 }
 
 const METHODS = ['GET', 'HEAD']
 
 export function adminHandler (
-  { services, metrics, status, reasons, token, api }: AdminParts
+  { services, metrics, reasons, token, trusted = () => false, api, sessions = new Sessions(services.now),
+    hosts = [], timer }: AdminParts
 ): (req: IncomingMessage, res: ServerResponse) => void {
-  const addresses = new Map<string, Address>([
+  /** those that need no token */
+  const addresses = new Map<string, () => Answer | Promise<Answer>>([
     // This answer alone shows that the event loop runs.
-    ['/healthz', { isPublic: true, answer: () => asJson({ status: 'ok' }) }],
-    ['/readyz', { isPublic: true, answer: async () => {
+    ['/healthz', () => asJson({ status: 'ok' })],
+    ['/readyz', async () => {
       const found = await reasons()
       return asJson({ ready: found.length === 0, reasons: found }, found.length === 0 ? 200 : 503)
-    } }],
-    ['/metrics', { isPublic: true,
-      answer: async () => ({ status: 200, type: services.metrics.contentType, text: await metrics() }) }],
-    ['/admin/v1/config', { isPublic: false, answer: async () => asJson(await status()) }]
+    }],
+    ['/metrics', async () => ({ status: 200, type: services.metrics.contentType, text: await metrics() })]
   ])
-  const strangers = new Strangers(services)
-  const expected = hash('sha256', token, 'buffer')
-  /** the actor in the audit log: identifies the token, and does not help to guess it */
-  const who = `admin-token ${expected.toString('hex').slice(0, 8)}`
+  const strangers = new Strangers(services, timer)
+  const expected = digestOf(token)
+  /** in the audit log: identifies the token, and does not help to guess it */
+  const owner = { who: `admin-token ${expected.toString('hex').slice(0, 8)}`, role: 'owner' } as const
 
-  async function answer (req: IncomingMessage): Promise<Answer> {
-    const path = (req.url ?? '').split('?', 1)[0]!
-    if (api?.knows(path) === true) {
-      await refuseStrangers(req, path)
-      return await askApi(api, path, req)
-    }
+  const web = new Web({
+    sessions,
+    hosts,
+    async check (given, req, path) {
+      const person = /^\S+$/.test(given) ? find(digestOf(given)) : undefined
+      if (person === undefined) await strangers.note(addressOf(req), path)
+      return person && (person.token ?? null)
+    },
+    async noteWrong (req, path) { await strangers.note(addressOf(req), path) },
+    person: (id) => id === null ? owner : personOf(services.directory.activeToken(id))
+  })
+
+  async function answer (req: IncomingMessage, signal: AbortSignal): Promise<Answer> {
+    const path = pathOf(req)
+    if (web.knows(path)) return await web.answer(req, path)
+    if (api.knows(path)) return await askApi(path, req, await identify(req, path), signal)
     const address = addresses.get(path)
     if (address === undefined) {
       throw new GatewayError('not_found', { message: 'There is nothing at this address of the admin listener.' })
@@ -73,45 +97,79 @@ export function adminHandler (
     if (!METHODS.includes(req.method ?? '')) {
       throw new GatewayError('method_not_allowed', { headers: { allow: METHODS.join(', ') } })
     }
-    if (!address.isPublic) await refuseStrangers(req, path)
-    return await address.answer()
+    return await address()
   }
 
-  async function askApi (to: AdminApi, path: string, req: IncomingMessage): Promise<Answer> {
+  async function askApi (
+    path: string, req: IncomingMessage, { by, isProved }: Asker, signal: AbortSignal
+  ): Promise<Answer> {
     const query = new URLSearchParams((req.url ?? '').slice(path.length + 1))
     const body = METHODS.includes(req.method ?? '')
       ? undefined
-      : await readJson(req, to.bodyLimit(path, req.method ?? ''))
-    const { status, body: answered, version } = await to.answer({ method: req.method ?? '', path, query,
-      ifMatch: req.headers['if-match'], body, who })
+      : await readJson(req, api.bodyLimit(path, req.method ?? ''))
+    const { status, body: answered, type, version, place } = await api.answer({ method: req.method ?? '', path, query,
+      ifMatch: req.headers['if-match'], accept: req.headers.accept, body, by, isProved, signal })
+    if (type !== undefined) {
+      if (typeof answered === 'string') return { status, type, text: answered }
+      const bytes = answered as AsyncGenerator<Uint8Array>
+      return { status, type, text: '', ...(req.method !== 'HEAD' && { bytes: await begin(bytes) }) }
+    }
+    if (place !== undefined) {
+      // To listen is no use of a session.
+      return { status, type: EVENTS, text: '', follow: { place, isKnown: () => askerOf(req, false) !== undefined } }
+    }
     return { ...asJson(answered, status), ...(version !== undefined && { headers: { etag: `"${version}"` } }) }
   }
 
-  async function refuseStrangers (req: IncomingMessage, path: string): Promise<void> {
+  /** @throws {GatewayError} nobody whose token is known */
+  async function identify (req: IncomingMessage, path: string): Promise<Asker> {
     const { authorization } = req.headers
-    if (isAdmin(authorization)) return
+    const address = addressOf(req)
+    const found = askerOf(req)
+    if (found !== undefined) return { by: { ...found.person, address }, isProved: found.isProved }
     // A request without a token is no guess.
-    const isPatient = authorization === undefined || await strangers.note(req.socket.remoteAddress ?? '', path)
+    const isPatient = authorization === undefined || await strangers.note(address, path)
     throw new GatewayError('authentication_error', {
-      message: 'The admin token is missing or wrong. Send it as "Authorization: Bearer TOKEN".',
+      message: 'The admin token is missing, wrong, expired or revoked. Send one as "Authorization: Bearer TOKEN".',
       ...(!isPatient && { headers: { connection: 'close' } })
     })
   }
 
+  /** By its token, or its session. @param isUse false: the session is no younger for it */
+  function askerOf (req: IncomingMessage, isUse?: boolean): SignedIn | undefined {
+    const { authorization } = req.headers
+    if (authorization === undefined) return web.identify(req, isUse)
+    const given = /^bearer[ \t]+(\S+)$/i.exec(authorization.trim())?.[1]
+    const person = given === undefined ? undefined : find(digestOf(given))
+    return person && { person, isProved: true }
+  }
+
+  function addressOf ({ headers, socket: { remoteAddress = '' } }: IncomingMessage): string {
+    return clientAddress({ address: remoteAddress, headers }, trusted) ?? remoteAddress
+  }
+
   /** Digests have one length, so the comparison reveals nothing about the token. */
-  function isAdmin (authorization: string | undefined): boolean {
-    const given = /^bearer[ \t]+(\S+)$/i.exec(authorization?.trim() ?? '')?.[1]
-    return token !== '' && given !== undefined && timingSafeEqual(hash('sha256', given, 'buffer'), expected)
+  function find (digest: Buffer): Omit<Person, 'address'> | undefined {
+    if (token !== '' && timingSafeEqual(digest, expected)) return owner
+    return personOf(services.directory.findToken(digest))
+  }
+
+  function personOf (found: ReturnType<Directory['findToken']>): Omit<Person, 'address'> | undefined {
+    if (found === undefined) return undefined
+    services.directory.noteUse(found.id)
+    return { who: found.record.name, token: found.id, role: found.record.role }
   }
 
   return (req, res) => {
     const id = createRequestId()
     res.on('error', () => {})                     // the client left
     req.on('error', () => {})
-    answer(req).finally(() => {
+    const gone = new AbortController()
+    res.once('close', () => { gone.abort() })
+    answer(req, gone.signal).finally(() => {
       req.resume()
-    }).catch((thrown: unknown) => shape(thrown, id, services)).then((answered) => {
-      write(req, res, id, answered)
+    }).catch((thrown: unknown) => shape(thrown, id, services)).then(async (answered) => {
+      await write(req, res, id, web.knows(pathOf(req)) ? web.guarded(answered) : answered)
     })
       .catch((err: unknown) => {
         services.log.error({ err, request_id: id }, 'the admin listener could not answer')
@@ -120,48 +178,8 @@ export function adminHandler (
   }
 }
 
-function asJson (body: unknown, status = 200): Answer {
-  return { status, type: 'application/json', text: JSON.stringify(body) + '\n' }
-}
-
-/** @throws {Refusal} the body is too large, or no JSON. Undefined: no body. */
-async function readJson (req: IncomingMessage, limit: number): Promise<unknown> {
-  const chunks: Buffer[] = []
-  const guard = new JsonGuard()
-  let size = 0
-  for await (const chunk of req.iterator({ destroyOnReturn: false }) as AsyncIterable<Buffer>) {
-    size += chunk.length
-    if (size > limit) {
-      throw new Refusal('request_too_large', `The body is larger than ${limit / 1024} KiB. Send a smaller one.`)
-    }
-    look(guard, chunk)
-    chunks.push(chunk)
-  }
-  if (size === 0) return undefined
-  let text: string
-  let body: unknown
-  try {
-    text = new TextDecoder('utf-8', { fatal: true }).decode(Buffer.concat(chunks))
-    body = JSON.parse(text)
-  } catch (cause) {
-    throw new Refusal('invalid_request', 'The body is not JSON in UTF-8. Send a JSON object.', { cause })
-  }
-  const twice = repeatedKey(text)
-  if (twice !== undefined) {
-    throw new Refusal('invalid_request',
-      `The body has the key ${JSON.stringify(twice.slice(0, 80))} twice. Send it once.`)
-  }
-  return body
-}
-
-/** Applies the limits of client bodies: eight megabytes of "[" take seconds to parse. @throws {Refusal} */
-function look (guard: JsonGuard, chunk: Buffer): void {
-  try {
-    guard.push(chunk)
-  } catch (cause) {
-    if (!isGatewayError(cause)) throw cause
-    throw new Refusal('invalid_request', cause.message, { cause })
-  }
+function pathOf ({ url = '' }: IncomingMessage): string {
+  return url.split('?', 1)[0]!
 }
 
 function shape (thrown: unknown, id: string, { log }: Services): Answer {
@@ -179,15 +197,33 @@ function shape (thrown: unknown, id: string, { log }: Services): Answer {
   return { ...asJson(body, status), headers }
 }
 
-function write (req: IncomingMessage, res: ServerResponse, id: string, answer: Answer): void {
-  const body = Buffer.from(answer.text)
+async function write (req: IncomingMessage, res: ServerResponse, id: string, answer: Answer): Promise<void> {
+  if (answer.follow !== undefined) { writeEvents(req, res, id, answer.follow); return }
+  if (answer.bytes !== undefined) {
+    res.writeHead(answer.status, { 'content-type': answer.type, 'cache-control': 'no-store', connection: 'close',
+      'x-request-id': id, 'request-id': id })
+    await writeBytes(res, answer.bytes)
+    return
+  }
+  const body = typeof answer.text === 'string' ? Buffer.from(answer.text) : answer.text
   res.writeHead(answer.status, {
+    'cache-control': 'no-store',
     ...answer.headers,
     'content-type': answer.type,
     'content-length': body.length,
-    'cache-control': 'no-store',
     'x-request-id': id,
     'request-id': id
   })
   res.end(req.method === 'HEAD' ? undefined : body)
+}
+
+function writeEvents (req: IncomingMessage, res: ServerResponse, id: string, { place, isKnown }: Follow): void {
+  res.on('close', () => { place.leave() })
+  // A client that left before has closed it already.
+  if (res.destroyed) { place.leave(); return }
+  // Proxies must not gather events until there are many.
+  res.writeHead(200, { 'content-type': EVENTS, 'cache-control': 'no-store', 'x-accel-buffering': 'no',
+    'x-request-id': id, 'request-id': id })
+  if (req.method === 'HEAD') { res.end(); return }
+  place.listen(new EventStream(res, isKnown))
 }

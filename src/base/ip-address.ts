@@ -62,3 +62,23 @@ export function canonical (text: string): string | undefined {
   const { address } = new SocketAddress({ family: 'ipv6', address: text })
   return address.startsWith('::ffff:') && address.includes('.') ? address.slice(7) : address
 }
+
+/** The address with all bits beyond the prefix cleared, in canonical form if the given one is. */
+export function lowestOf ({ family, address, prefix }: Network): string | undefined {
+  const width = family === 'ipv4' ? 8 : 16
+  const pieces = family === 'ipv4' ? address.split('.').map(Number) : groupsOf(address)
+  const kept = pieces.map((piece, index) => {
+    const gone = width - Math.min(width, Math.max(0, prefix - index * width))
+    return piece >> gone << gone
+  })
+  return parseNetwork(family === 'ipv4' ? kept.join('.') : kept.map((piece) => piece.toString(16)).join(':'))?.address
+}
+
+/** All eight groups of an IPv6 address. A URL has no other form for them than hexadecimal. */
+function groupsOf (address: string): number[] {
+  const [head = '', tail] = new URL(`http://[${address}]`).hostname.slice(1, -1).split('::')
+  const read = (part: string): number[] => part === '' ? [] : part.split(':').map((group) => parseInt(group, 16))
+  if (tail === undefined) return read(head)
+  const [first, last] = [read(head), read(tail)]
+  return [...first, ...Array.from({ length: 8 - first.length - last.length }, () => 0), ...last]
+}

@@ -43,6 +43,12 @@ export class JsonGuard {
   /** strings of BLOB_BYTES and more, in order */
   readonly longStrings: LongString[] = []
 
+  /** Begins another text, with whose values and keys the count goes on; the one before may have been broken off. */
+  next (): void {
+    this.#inString = this.#escaped = false
+    this.#depth = 0
+  }
+
   /** @throws {GatewayError} bad_request: too deep, too many values, too many keys */
   push (chunk: Buffer): void {
     let i = 0

@@ -22,10 +22,13 @@ export function fieldOf (value: unknown, name: string): unknown {
   return typeof value === 'object' && value !== null ? (value as Json)[name] : undefined
 }
 
-/** The JSON text of a value; '' where it is nested too deeply to be printed, though it could be parsed. */
-export function printed (value: unknown): string {
+/**
+ * The JSON text of a value; '' where it is nested too deeply to be printed, though it could be parsed.
+ * @param fields names of the only fields that are printed; absent: all
+ */
+export function printed (value: unknown, fields?: string[]): string {
   try {
-    return JSON.stringify(value)
+    return JSON.stringify(value, fields)
   } catch {
     return ''
   }

@@ -30,7 +30,11 @@ export function scrub (text: string, secrets: readonly string[]): string {
 
 /** The redacted beginning of a text, which may end within a word. @param length characters */
 export function scrubStart (text: string, secrets: readonly string[], length: number): string {
-  return redact(inOneLine(text).slice(0, LONGEST_READ), secrets).slice(0, length).trim()
+  const line = inOneLine(text)
+  const clean = redact(line.slice(0, LONGEST_READ), secrets)
+  // What was read may end with half a key.
+  const isShort = line.length > LONGEST_READ && clean.length <= length
+  return (isShort ? clean.slice(0, clean.lastIndexOf(' ') + 1) : clean).slice(0, length).trim()
 }
 
 function inOneLine (text: string): string {

@@ -16,19 +16,21 @@ export interface CatalogEntry {
 export function callable (exchange: Exchange): readonly CatalogEntry[] {
   const { snapshot, snapshot: { config: { models, aliases } } } = exchange
   const all = [...models.map((model): CatalogEntry => ({ id: model.id, model })),
-    ...aliases.map(({ id }): CatalogEntry => ({ id, model: snapshot.modelOf(id)! }))]
+    ...aliases.filter(({ id }) => snapshot.isAlias(id))
+      .map(({ id }): CatalogEntry => ({ id, model: snapshot.modelOf(id)! }))]
   return all.filter(({ id, model }) => soldTo(exchange, model, id) !== undefined)
 }
 
 /**
  * The channel that the key would be charged for first; undefined: it may not call the model. Without auth in the
  * route's pipeline there is no key, and the operator has opened the list.
- * @param asked the name by which the client calls it
+ * @param asked the name by which the client calls it; of those that an alias catches none counts for `allowed_models`
  */
 export function soldTo (exchange: Exchange, model: ModelConfig, asked?: string): ChannelConfig | undefined {
   const apiKey = exchange.find(ApiKey)
   if (apiKey === undefined) return model.channels.premium ?? model.channels.cheap
-  if (!mayCall(model, apiKey.key, asked)) return undefined
+  const alias = asked !== undefined && exchange.snapshot.isAlias(asked) ? asked : undefined
+  if (!mayCall(model, apiKey.key, alias)) return undefined
   const channels = channelsFor(model, apiKey)
   return channels.kind === 'open' ? model.channels[channels.first] : undefined
 }

@@ -6,6 +6,7 @@ import type { DestinationStream, Logger } from 'pino'
 import type { Page } from '../telemetry/merged-metrics.ts'
 import type { ConfigState } from '../config/state.ts'
 import type { ServerConfig } from '../config/config.ts'
+import type { LatelyView } from '../telemetry/lately.ts'
 import type { Metrics } from '../telemetry/metrics.ts'
 import type { UpstreamView } from '../upstream/limits/status.ts'
 import { Backoff } from './backoff.ts'
@@ -138,6 +139,16 @@ export class Crew {
     const views = await Promise.all(
       this.#seats.map(async ({ run }) =>
         await run?.channel.ask<UpstreamView>('upstreams', undefined, ANSWER_MS).catch(() => undefined)
+      )
+    )
+    return views.filter((view) => view !== undefined)
+  }
+
+  /** What requests came to, from the workers that answer. */
+  async lately (): Promise<readonly LatelyView[]> {
+    const views = await Promise.all(
+      this.#seats.map(async ({ run }) =>
+        await run?.channel.ask<LatelyView>('lately', undefined, ANSWER_MS).catch(() => undefined)
       )
     )
     return views.filter((view) => view !== undefined)

@@ -1,6 +1,7 @@
 // A worker's side of the channel to its primary: the requests that it answers and sends.
 import cluster from 'node:cluster'
 import { env } from 'node:process'
+import type { LatelyView } from '../telemetry/lately.ts'
 import type { UpstreamView } from '../upstream/limits/status.ts'
 import { type Addresses, NUMBER, type WorkerState } from './primary.ts'
 import { IpcChannel } from './ipc.ts'
@@ -11,6 +12,7 @@ export interface Worker {
   /** the metrics in Prometheus's format */
   metrics (): Promise<string>
   upstreams (): UpstreamView
+  lately (): LatelyView
   reload (): void
   drain (isUrgent: boolean): void
 }
@@ -39,6 +41,7 @@ export class Seat {
       state: async () => await worker().state(),
       metrics: async () => await worker().metrics(),
       upstreams: () => worker().upstreams(),
+      lately: () => worker().lately(),
       reload: () => { worker().reload() },
       drain: (isUrgent) => { worker().drain(isUrgent === true) }
     })

@@ -45,10 +45,37 @@ export async function withAdminClient (
   }
 }
 
+/** A running gateway; or the configuration and the data folder, where none runs. */
+export type Place =
+  | { readonly url: string, readonly token: string }
+  | { readonly url: undefined, readonly config: Config, readonly folder: string }
+
 /** @throws {CommandError} there is no access: says what to do */
-async function openAdminClient (
-  { file, base, url, plugins, pluginsUrl, load = loadConfig }: AccessOptions
-): Promise<AdminClient> {
+async function openAdminClient (options: AccessOptions): Promise<AdminClient> {
+  const place = await findPlace(options)
+  if (place.url !== undefined) return remote(place.url, place.token)
+  const { config, folder } = place
+  const { listen } = config.server.admin
+  if (!traitsOf(config.store).isLasting) {
+    throw new CommandError(`No gateway answers at ${listen} (server.admin.listen), and what store.driver: ` +
+      `${config.store.driver} keeps ends with its process. Start the gateway first.`)
+  }
+  try {
+    return await openDirectly(config, folder, options.plugins)
+  } catch (cause) {
+    throw new CommandError(
+      `No gateway answers at ${listen} (server.admin.listen), so the data folder was tried: ` +
+      `${(cause as Error).message}\nIf a gateway runs at another address, name it: --url http://HOST:PORT, with its ` +
+      `token in ${TOKEN_VARIABLE}.`,
+      { cause }
+    )
+  }
+}
+
+/** @throws {CommandError} there is no access: says what to do */
+export async function findPlace (
+  { file, base, url, pluginsUrl, load = loadConfig }: Omit<AccessOptions, 'plugins'>
+): Promise<Place> {
   if (url !== undefined) {
     const token = env[TOKEN_VARIABLE] ?? ''
     if (token === '') {
@@ -57,7 +84,7 @@ async function openAdminClient (
     if (!URL.canParse(url) || !/^https?:/.test(url)) {
       throw new CommandError('--url must be the address of an admin listener, such as http://127.0.0.1:9090.')
     }
-    return remote(url.replace(/\/+$/, ''), token)
+    return { url: url.replace(/\/+$/, ''), token }
   }
   const loaded = await load(file, { pluginsUrl })
   if (loaded.kind === 'invalid') {
@@ -68,23 +95,8 @@ async function openAdminClient (
   }
   const { config } = loaded
   const folder = path.resolve(base, config.store.path)
-  const { listen } = config.server.admin
   const near = await nearGateway(config)
-  if (near !== undefined) return remote(near, tokenOf(config, folder))
-  if (!traitsOf(config.store).isLasting) {
-    throw new CommandError(`No gateway answers at ${listen} (server.admin.listen), and what store.driver: ` +
-      `${config.store.driver} keeps ends with its process. Start the gateway first.`)
-  }
-  try {
-    return await openDirectly(config, folder, plugins)
-  } catch (cause) {
-    throw new CommandError(
-      `No gateway answers at ${listen} (server.admin.listen), so the data folder was tried: ` +
-      `${(cause as Error).message}\nIf a gateway runs at another address, name it: --url http://HOST:PORT, with its ` +
-      `token in ${TOKEN_VARIABLE}.`,
-      { cause }
-    )
-  }
+  return near === undefined ? { url: near, config, folder } : { url: near, token: tokenOf(config, folder) }
 }
 
 /**
@@ -129,6 +141,7 @@ function tokenOf ({ server }: Config, folder: string): string {
 
 function remote (url: string, token: string): AdminClient {
   return {
+    url,
     async ask (method, address, body) {
       let status: number
       let text: string

@@ -2,6 +2,7 @@
 // Loads no code that only a running gateway needs: no endpoint, no client of an upstream, no printer of metrics.
 import { parentPort, workerData } from 'node:worker_threads'
 import { Directory } from '../accounts/directory.ts'
+import { scratchSeals } from '../base/seals.ts'
 import { startTimer } from '../base/timer.ts'
 import { readConfig } from '../config/load/read-config.ts'
 import { resultOf, type WorkerInput } from '../config/load/load.ts'
@@ -12,6 +13,7 @@ import { LiveConfig } from '../gateway/reload.ts'
 import { RunningPlugins } from '../gateway/running-plugins.ts'
 import { scratchFiles } from '../media/open.ts'
 import { scratchStore } from '../store/open.ts'
+import { SealedResponses } from '../store/sealed-responses.ts'
 import { createLogger } from '../telemetry/log.ts'
 import { Overheads } from '../tokens/overheads.ts'
 import { TokenRates } from '../tokens/rates.ts'
@@ -50,8 +52,10 @@ async function judge ({ file, pluginsUrl, env }: WorkerInput): Promise<Checked> 
 function idleServices (): Services {
   const store = scratchStore()
   const nothing = (): void => {}
+  const log = createLogger('silent', { write () {} })
+  const seals = scratchSeals()
   return {
-    log: createLogger('silent', { write () {} }),
+    log,
     metrics: { attempt: nothing, rejected: nothing, hookTimeout: nothing, upstreamRetried: nothing, queued: nothing,
       queueRefused: nothing, shortfall: nothing },
     tasks: store,
@@ -59,6 +63,8 @@ function idleServices (): Services {
     videos: { watch: nothing, hear: async () => {}, takeBack: async () => {}, pollAfter: () => 0 },
     upstreams: { health: new Health(Date.now), answers: new AnswerMemory(), timer: startTimer },
     ...scratchFiles(Date.now),
+    seals,
+    responses: new SealedResponses(store.responses, seals, log, Date.now),
     tokenRates: new TokenRates(),
     overheads: new Overheads(),
     now: Date.now

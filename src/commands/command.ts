@@ -21,5 +21,7 @@ export interface AdminAnswer {
 export interface AdminClient {
   /** @param address path and query. @throws {Error} no answer: says what to do */
   ask (method: string, address: string, body?: unknown): Promise<AdminAnswer>
+  /** address of the admin listener; absent: no gateway runs, and the data folder is used */
+  readonly url?: string
   close (): Promise<void>
 }

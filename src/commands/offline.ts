@@ -1,12 +1,14 @@
 // The admin API without a gateway: opens the data folder, as its only writer, and answers in this process. For
 // commands, where no gateway runs.
-import { userInfo } from 'node:os'
+import { hostname, userInfo } from 'node:os'
 import { AdminApi } from '../admin/api/api.ts'
-import type { ApiAnswer } from '../admin/api/operation.ts'
+import type { ApiAnswer, Person } from '../admin/api/operation.ts'
 import { Refusal, refusalBody } from '../admin/api/refusal.ts'
 import { tryKeyOn } from '../admin/api/try-key.ts'
+import { scratchSeals } from '../base/seals.ts'
 import { createLogger } from '../telemetry/log.ts'
 import { createMetrics } from '../telemetry/metrics.ts'
+import { keptRequests } from '../telemetry/requests/request-log.ts'
 import type { Config } from '../config/config.ts'
 import { Snapshot } from '../gateway/snapshot.ts'
 import { loadUserPlugin } from '../config/load/user-plugin.ts'
@@ -21,8 +23,10 @@ import type { Plugin } from '../core/plugin.ts'
 import { rehearse } from '../pipeline/dry-run.ts'
 import { refuseTaken } from '../gateway/gateway.ts'
 import { openStore } from '../store/open.ts'
+import { SealedResponses } from '../store/sealed-responses.ts'
 import { Upstreams } from '../upstream/pool.ts'
 import { backgroundServices } from '../gateway/background.ts'
+import { requestFiles } from '../gateway/open-services.ts'
 import type { AdminAnswer, AdminClient } from './command.ts'
 
 /** @throws {Error} the data folder can't be used: says why, such as that a gateway has it */
@@ -38,8 +42,11 @@ export async function openDirectly (loaded: Config, folder: string, plugins: rea
     const metrics = createMetrics(Date.now)
     const upstreams = new Upstreams()
     upstreams.simulatorUrl = 'http://127.0.0.1:9'             // never called
+    const seals = scratchSeals()
     const services = { log, metrics, store, ...backgroundServices(store, { log, metrics, now: Date.now }), directory,
-      upstreams, ...scratchFiles(Date.now), tokenRates: new TokenRates(), overheads: new Overheads(), now: Date.now }
+      upstreams, ...scratchFiles(Date.now), seals,
+      responses: new SealedResponses(store.responses, seals, log, Date.now), tokenRates: new TokenRates(),
+      overheads: new Overheads(), now: Date.now }
     const shipped = new Map(plugins.map((plugin) => [plugin.name, plugin]))
     const snapshot = async (): Promise<Snapshot> => {
       const own = new Map<string, Plugin>()
@@ -52,10 +59,11 @@ export async function openDirectly (loaded: Config, folder: string, plugins: rea
     }
     const api = new AdminApi({
       services,
-      changes: async (after, limit) => await store.changes(after, limit),
+      audit: store,
       config: () => config,
       processes: async () => await new Fleet({ records: store, now: Date.now }).processes(),
       plugins: shipped,
+      requests: keptRequests(requestFiles(folder), config.log.requests),
       tryKey: tryKeyOn(shipped, services),
       async rehearse (question) {
         const on = await snapshot()
@@ -66,13 +74,14 @@ export async function openDirectly (loaded: Config, folder: string, plugins: rea
         }
       }
     })
-    const who = `command of ${userInfo().username}`
+    // Whoever may write the data folder is its owner.
+    const by: Person = { who: `command of ${userInfo().username}`, role: 'owner', address: hostname() }
     return {
       async ask (method, address, body): Promise<AdminAnswer> {
         const { pathname: path, searchParams: query } = new URL(address, 'http://direct')
         let answer: ApiAnswer
         try {
-          answer = await api.answer({ method, path, query, body, who })
+          answer = await api.answer({ method, path, query, body, by })
         } catch (thrown) {
           if (!(thrown instanceof Refusal)) throw thrown
           return { status: thrown.status, body: refusalBody(thrown, '') as AdminAnswer['body'] }

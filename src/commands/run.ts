@@ -13,11 +13,20 @@ const HELP = `gateway ${version}: a paid gateway to text, image and video models
   gateway start [--config FILE]     serve; FILE is gateway.yaml here, or the shipped one
   gateway check [FILE] [--json]     validate a configuration offline; exit code 0 or 1
   gateway explain --key ID          what would happen to a request, and why (--help lists its options)
-  gateway keys COMMAND              create, list, show, freeze, unfreeze, delete, rotate     (--help lists
-  gateway accounts COMMAND          create, list, show, credit, refund, debit …                their options)
+  gateway keys COMMAND              create, list, show, update, freeze, rotate, delete …     (--help lists
+  gateway accounts COMMAND          create, list, show, update, credit, close …                their options)
+  gateway tokens COMMAND            create, list, revoke: who may use the admin API, and in which role
+  gateway admin link                a link that signs a browser in to the pages at /ui/, once, within 10 minutes
+  gateway audit [--limit NUMBER]    who changed what, newest first
+  gateway usage COMMAND             list: by key; series: by hour, day or month and by account, key, model, channel
   gateway ledger COMMAND            export the entries as JSON lines; verify adds them up again
+  gateway requests COMMAND          list the last requests, show ID: what became of each of its attempts
+  gateway status [--json]           what a running gateway came to lately, and what needs somebody
+  gateway prices, gateway videos    what is sold at which price, now and as announced; the video tasks of all accounts
+  gateway diff FILE                 what FILE would change in the live configuration, which stays as it is
   gateway fleet [--json]            the processes that serve from the same store, and the configuration that each runs
-  gateway store COMMAND             export FILE, import FILE: moves everything to another store; new: after a loss
+  gateway store COMMAND             backup FILE, restore FILE: while it runs, and back; export, import: moves everything
+                                    to another store; new: after a loss
   gateway simulate [OPTIONS]        the built-in simulator of model vendors by itself (--help lists its options)
 `
 
@@ -35,13 +44,30 @@ const commands: Readonly<Record<string, Command>> = {
   check: async (args, shipped) => await (await import('./check.ts')).checkCommand(args, { locate, ...shipped }),
   keys: async (args, shipped) => await administer('keys', args, shipped),
   accounts: async (args, shipped) => await administer('accounts', args, shipped),
+  usage: async (args, shipped) => await administer('usage', args, shipped),
   ledger: async (args, shipped) => await administer('ledger', args, shipped),
-  fleet: async (args, shipped) => await administer('fleet', ['list', ...args], shipped),
+  tokens: async (args, shipped) => await administer('tokens', args, shipped),
+  admin: async (args, shipped) => await administer('admin', args, shipped),
+  audit: async (args, shipped) => await administer('audit', args, shipped),
+  fleet: async (args, shipped) => await administer('fleet', args, shipped),
+  status: async (args, shipped) => await administer('status', args, shipped),
+  prices: async (args, shipped) => await administer('prices', args, shipped),
+  videos: async (args, shipped) => await administer('videos', args, shipped),
+  diff: async (args, shipped) => await administer('diff', args, shipped),
+  requests: async (args, shipped) => await administer('requests', args, shipped),
   explain: async (args, shipped) => await (await import('./explain.ts')).explainCommand(args, await parts(shipped)),
   store: async (args, shipped) => await (await import('./store.ts')).storeCommand(args, { locate, ...shipped }),
   simulate: async (args) => await (await import('./simulate.ts')).simulate(args),
-  help: async () => { await print(HELP); return 0 },
-  version: async () => { await print(version + '\n'); return 0 }
+  help: async ([name], shipped) => {
+    if (name !== undefined && !isHelp(name)) return await runCommand([name, '--help'], shipped)
+    await print(HELP)
+    return 0
+  },
+  version: async ([option]) => { await print(isHelp(option) ? HELP : version + '\n'); return 0 }
+}
+
+function isHelp (option: string | undefined): boolean {
+  return option === '--help' || option === '-h'
 }
 
 async function administer (noun: string, args: readonly string[], shipped: Shipped): Promise<number> {

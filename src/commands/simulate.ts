@@ -37,8 +37,8 @@ const flags = {
 function helpText (): string {
   return `Usage: gateway simulate [flags]
 
-A model vendor that is not one: POST /v1/messages and /v1/messages/count_tokens, /v1/chat/completions (JSON and streams),
-images (POST /v1/images/generations and /v1/images/edits), video tasks (/v1/videos), POST /v1/embeddings, and /v1/echo, which says
+A model vendor that is not one: POST /v1/messages and /v1/messages/count_tokens, /v1/chat/completions and
+/v1/responses (JSON and streams), images (POST /v1/images/generations and /v1/images/edits), video tasks (/v1/videos), POST /v1/embeddings, and /v1/echo, which says
 what arrived. It charges nothing. Tokens are words, long words cut into pieces of 8 characters.
 
   --listen HOST:PORT    where it listens (127.0.0.1:8090; port 0: a free one)

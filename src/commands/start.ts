@@ -66,6 +66,7 @@ async function attend (gateway: Gateway, ending: Ending, file: string, seat: Sea
     },
     metrics: async () => await gateway.services.metrics.print(),
     upstreams: () => viewOf(gateway.services.upstreams.health, gateway.live.current()),
+    lately: () => gateway.services.metrics.lately(),
     reload: () => { gateway.reload() },
     drain: (isUrgent) => { ending.drain(isUrgent) }
   })
@@ -82,7 +83,7 @@ function greet (gateway: Gateway, file: string): void {
     `model-gateway ${version} on ${path.relative(process.cwd(), file)}, pid ${process.pid}`,
     `  API      ${urls.api}/v1`,
     `  public   ${urls.public}   (/api/public/models-info, /api/public/media-info)`,
-    `  admin    ${urls.admin}   (/metrics, /healthz, /readyz, /admin/v1)`
+    `  admin    ${urls.admin}   (/ui/, /metrics, /healthz, /readyz, /admin/v1)`
   ]
   if (gateway.adminTokenFile !== undefined) {
     lines.push(`  admin token in ${path.relative(process.cwd(), gateway.adminTokenFile)}`)

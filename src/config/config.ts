@@ -40,6 +40,7 @@ export interface Config {
   readonly upstreams: Readonly<Record<string, UpstreamConfig>>
   readonly models: readonly ModelConfig[]
   readonly aliases: readonly AliasConfig[]
+  readonly default_model?: string
   readonly routes: readonly RouteConfig[]
   readonly accounts: readonly AccountConfig[]
   readonly keys: readonly KeyConfig[]

@@ -30,7 +30,8 @@ export interface PluginDescriptor {
   readonly always?: true
   /**
    * The style of clients that it translates into the inner language, whose endpoint exists because of it. It runs on
-   * the routes of the style, also where gateway.yaml does not name it: without options then.
+   * the routes of the style and on those that take its bodies too, also where gateway.yaml does not name it: without
+   * options then.
    */
   readonly translates?: { readonly endpoint: { readonly serve: string, readonly match: string } }
   /**

@@ -20,7 +20,8 @@ export function redact (config: Config, secrets: readonly string[] = []): Config
   const { token } = config.server.admin
   let shown: Config = {
     ...config,
-    server: { ...config.server, admin: { ...config.server.admin, token: hide(token) as string } },
+    server: { ...config.server, admin: { ...config.server.admin, token: hide(token) as string },
+      seal_secrets: hide(config.server.seal_secrets) as string[] },
     store: {
       ...config.store,
       ...(config.store.url !== undefined && { url: hide(config.store.url) as string }),

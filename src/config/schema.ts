@@ -3,7 +3,7 @@
 // reference.
 import type { JsonSchema, PluginDescriptor } from './plugin-descriptor.ts'
 import { accounts } from './sections/accounts.ts'
-import { aliases } from './sections/aliases.ts'
+import { aliases, defaultModel } from './sections/aliases.ts'
 import { keys } from './sections/keys.ts'
 import { log } from './sections/log.ts'
 import { models } from './sections/models.ts'
@@ -76,7 +76,8 @@ export function composeSchema (
 
 function withPipeline (pipeline: JsonSchema): JsonSchema {
   return map('Configuration of the model gateway.', {
-    server, store, log, videos, hook_timeout: hookTimeout, pipeline, upstreams, models, aliases, routes, accounts, keys
+    server, store, log, videos, hook_timeout: hookTimeout, pipeline, upstreams, models, aliases,
+    default_model: defaultModel, routes, accounts, keys
   }, { required: ['pipeline'] }) as unknown as JsonSchema
 }
 

@@ -7,6 +7,8 @@ import type { ApiKey, Attempt, Fact } from './facts.ts'
 import { ExchangeRecord } from './record.ts'
 import type { Route } from './route.ts'
 import type { Part } from './answer-memory.ts'
+import type { OwnEvents } from './own-events.ts'
+import { type Trace, traceOf } from './trace.ts'
 import { callSafely, isPromise, type Awaitable } from '../base/awaitable.ts'
 import { within } from '../base/timeout.ts'
 import { guardListeners } from './guarded-signal.ts'
@@ -82,10 +84,14 @@ export class Exchange<R extends Route = Route, S extends Snapshot = Snapshot> {
   answerPart: Part | undefined
   /** The attempt that was begun last. */
   lastAttempt: Attempt | undefined
-  /** Written by the core: the alias by which the client asked for the model. */
+  /** Written by the core: the name by which the client asked for the model, where that is not its id. */
+  asked: string | undefined
+  /** Written by the core: `asked`, where it is an alias itself, and was not caught by one or by the default. */
   alias: string | undefined
   /** Written by the core: id of the credential of the last attempt; undefined: its upstream has only one. */
   credential: string | undefined
+  /** Written by the plugin that translates the client's style, where a stream's ping or error depends on its state. */
+  ownEvents: OwnEvents | undefined
   /** Written by the core: the last attempt failed, and its upstream may be executing it all the same. */
   mayBeExecuting = false
   /**
@@ -106,6 +112,7 @@ export class Exchange<R extends Route = Route, S extends Snapshot = Snapshot> {
   #abortReason: GatewayError | undefined
   #onAbort: (() => void)[] = []
   #controller: AbortController | undefined
+  #trace: Trace | undefined
 
   /** @param dry given by dry-run.ts alone: never for a request from a socket */
   constructor (id: string, route: R, received: ClientRequest, snapshot: S, ledger: Ledger, dry?: DryRun) {
@@ -118,6 +125,10 @@ export class Exchange<R extends Route = Route, S extends Snapshot = Snapshot> {
     this.record = new ExchangeRecord(id, route.name, snapshot.generation, received.headers['user-agent'],
       received.address)
     this.blobs = dry?.within?.blobs ?? new Blobs()
+  }
+
+  get trace (): Trace {
+    return this.#trace ??= traceOf(this.received.headers)
   }
 
   /**

@@ -1,6 +1,7 @@
 // Facts: typed values that plugins share about one exchange. A fact has one writer and many readers; its type and its
 // key share a name.
-import type { AccountConfig, ChannelConfig, ChannelName, KeyConfig, ModelConfig } from '../config/config.ts'
+import type { AccountConfig, ChannelConfig, ChannelName, KeyConfig, ModelConfig,
+  TargetConfig } from '../config/config.ts'
 import type { ErrorCode } from '../errors.ts'
 import type { Variant as VariantOf } from '../money/item-price.ts'
 import type { Nanos } from '../money/nanos.ts'
@@ -55,11 +56,17 @@ export interface Attempt {
   readonly model: string
   readonly channel: ChannelName
   readonly sold: ChannelConfig
+  /** what the target costs the operator; absent: it is not said */
+  readonly cost?: TargetConfig['cost']
+  /** the target was asked before, and does not take back thoughts that came from it: they are left out */
+  readonly withoutThoughts?: true
 }
 
 /** The attempts in their order. Written by channel-router; walked by the core. */
 export interface Plan {
   readonly attempts: readonly Attempt[]
+  /** without attempts: the channel that would have served, and is switched off or in maintenance */
+  readonly refused?: ChannelName
   /** the client's error when all of them failed and a channel that the key may not use might have answered */
   readonly otherwise?: ErrorCode
 }
@@ -98,6 +105,8 @@ export const Accepted = fact<Accepted>('accepted')
 /** The charge of the exchange; present once it is settled. Written by billing-meter. */
 export interface Charge {
   readonly nanos: Nanos
+  /** what the same usage costs at the target; absent: the target does not say */
+  readonly cost?: Nanos
   readonly usage: Usage
   readonly source: UsageSource
 }

@@ -1,17 +1,23 @@
 // Messages of upstreams about their failures: for the operator, in the log and in the admin API, where a client may not
 // read them.
 import type { Exchange } from './exchange.ts'
-import { printed } from '../base/json.ts'
+import { type Json, printed } from '../base/json.ts'
+import { Body } from './facts.ts'
 import { nameCause } from './name-cause.ts'
 import type { UpstreamFailure } from './plugin.ts'
 import type { FailedAttempt } from './upstream.ts'
+import { withoutQuotes } from './quotes.ts'
 import { scrubStart } from '../base/redact.ts'
 import { secretsOf } from './upstream-secrets.ts'
 
-/** Characters that are kept of a message. */
+/** Characters that are kept of a message, and in which quotes are looked for: the beginning of one looks like none. */
 const KEPT = 300
+const LOOKED_AT = 1200
 /** Most failures that are kept: a reader learns no more from further ones. */
-const MOST = 20
+export const MOST_FAILURES = 20
+/** The fields of an error that tell what is wrong, of any vendor. */
+const TELLING = ['error', 'errors', 'message', 'type', 'code', 'status', 'param', 'detail', 'details', 'msg', 'loc',
+  'reason', 'title']
 /** Characters that are read of a page. */
 const READ = 8000
 
@@ -25,27 +31,31 @@ export function noteFailure (failure: UpstreamFailure, exchange: Exchange, upstr
     upstream,
     model: lastAttempt?.model ?? route.name,
     credential,
+    status: failure.kind === 'status' ? failure.status : undefined,
     cause: nameCause(failure) ?? failure.kind,
-    said: saidIn(failure, secretsOf(config))
+    said: saidIn(failure, secretsOf(config), exchange.find(Body))
   }
-  if (failures.length < MOST) failures.push(attempt)
+  if (failures.length < MOST_FAILURES) failures.push(attempt)
   snapshot.services.upstreams.health.noteFailure(attempt)
 }
 
 /**
  * @param secrets known values to be redacted
+ * @param asked the request's body, which is not quoted; undefined: it was not read, so only such fields of the message
+ *   are shown as do not repeat it
  * @returns undefined: no message, or none that can be read
  */
-export function saidIn (failure: UpstreamFailure, secrets: readonly string[]): string | undefined {
+export function saidIn (failure: UpstreamFailure, secrets: readonly string[], asked?: Json): string | undefined {
   if (failure.kind !== 'status' && failure.kind !== 'error_event') return undefined
   const { body } = failure
   if (body === undefined) return undefined
   // JSON may escape a secret, so the parsed value is printed.
-  const text = typeof body === 'string' ? textOf(body) : printed(body)
+  const text = typeof body === 'string' ? textOf(body) : printed(body, asked === undefined ? TELLING : undefined)
   const all = typeof body === 'string'
     ? secrets
     : secrets.flatMap((secret) => [secret, JSON.stringify(secret).slice(1, -1)])
-  return scrubStart(text, all, KEPT) || undefined
+  const said = scrubStart(text, all, LOOKED_AT)
+  return (asked === undefined ? said : withoutQuotes(said, asked)).slice(0, KEPT).trim() || undefined
 }
 
 /** The visible text of a page. */

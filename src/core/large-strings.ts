@@ -34,8 +34,9 @@ export class Blobs {
 
   /** @returns the JSON text with a placeholder for every long string of base64 */
   lift (json: readonly Buffer[], strings: readonly LongString[]): Buffer {
-    // Made after the body has arrived: a client can't know the nonce, so it can't forge a placeholder.
-    this.#begin()
+    // Made after the body has arrived: a client can't know the nonce, so it can't forge a placeholder. Nor can an older
+    // text that is read later, for the same request.
+    if (this.#nonce === '') this.#begin()
     const text = new Pieces(json)
     const kept: Buffer[] = []
     let at = 0

@@ -14,8 +14,7 @@ const HINTS: ReadonlyArray<readonly [RegExp, string]> = [
   [/^\/messages(?:$|\/)/, 'This client takes the base URL with /v1 at its end.'],
   [/^\/(?:chat\/completions|models|images|videos|embeddings|responses)(?:$|\/)/,
     'OpenAI\'s SDK takes the base URL with /v1 at its end.'],
-  [/\/responses$/,
-    'The Responses API is not served here: use chat completions (in Vercel\'s SDK: openai.chat(model)).'],
+  [/\/responses$/, 'Use POST /v1/responses.'],
   [/\/completions$/, 'Use POST /v1/chat/completions.'],
   [/\/complete$/, 'Use POST /v1/messages.']
 ]

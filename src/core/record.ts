@@ -9,6 +9,8 @@ import type { FailedAttempt } from './upstream.ts'
 export class ExchangeRecord {
   readonly request_id: string
   readonly route: string
+  /** name of its clients' style */
+  style = ''
   /** status that the client got; 0: nothing was written */
   status = 0
   /** "ok", or the code of the error */
@@ -19,14 +21,16 @@ export class ExchangeRecord {
   key_id: string | undefined = undefined
   account: string | undefined = undefined
   model: string | undefined = undefined
-  /** the alias that the client asked for */
+  /** the name that the client asked for, where it is not that of the model */
   asked: string | undefined = undefined
   provider: string | undefined = undefined
-  /** of the model */
+  /** what the address makes; undefined: no model is called there */
   kind: ModelKind | undefined = undefined
   channel: string | undefined = undefined
   /** the upstream that served, or was tried last */
   upstream: string | undefined = undefined
+  /** of that upstream: the model there, or the forward route */
+  target: string | undefined = undefined
   /** of the last attempt */
   credential: string | undefined = undefined
   /** attempts that were begun */
@@ -36,6 +40,8 @@ export class ExchangeRecord {
   /** undefined: the body was not read */
   stream: boolean | undefined = undefined
   nanos: Nanos | undefined = undefined
+  /** what the answer cost at its provider; undefined: its target does not say */
+  cost: Nanos | undefined = undefined
   usage: Usage | undefined = undefined
   usage_source: UsageSource | undefined = undefined
   /** since the arrival; undefined: nothing was written */
@@ -51,6 +57,9 @@ export class ExchangeRecord {
   readonly client: string | undefined
   /** address of the socket's peer */
   readonly ip: string
+  /** of its trace (trace.ts); undefined until its end */
+  trace_id: string | undefined = undefined
+  span_id: string | undefined = undefined
 
   // Times by `performance.now()`; 0: has not happened.
 
@@ -71,4 +80,34 @@ export class ExchangeRecord {
     this.client = typeof client === 'string' ? client : undefined
     this.ip = ip
   }
+}
+
+/**
+ * The gateway's own time: from the parsed body to the first attempt, and from the upstream's last byte to the answer;
+ * without the client's reading and sending, and without waits in a queue. Without an attempt: all after the body.
+ * @param now `performance.now()`
+ * @returns milliseconds
+ */
+export function ownTime (record: ExchangeRecord, now: number): number {
+  const { started_at, body_at, dispatched_at, first_byte_at, upstream_end_at } = record
+  const read = body_at === 0 ? started_at : body_at
+  const end = first_byte_at > upstream_end_at ? first_byte_at : now
+  if (dispatched_at === 0) return end - read - record.queue_ms
+  return dispatched_at - read - record.first_queue_ms + (upstream_end_at === 0 ? 0 : end - upstream_end_at)
+}
+
+/**
+ * The time of the upstreams that were tried, until the last byte, or until now; without waits between attempts.
+ * @param now `performance.now()`
+ * @returns milliseconds; 0: none was tried
+ */
+export function upstreamTime (record: ExchangeRecord, now: number): number {
+  const { dispatched_at, upstream_end_at, queue_ms, first_queue_ms } = record
+  if (dispatched_at === 0) return 0
+  return (upstream_end_at === 0 ? now : upstream_end_at) - dispatched_at - (queue_ms - first_queue_ms)
+}
+
+/** Microseconds matter, and no digit behind them. */
+export function rounded (ms: number): number {
+  return Math.round(ms * 1000) / 1000
 }

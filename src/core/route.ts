@@ -13,6 +13,8 @@ export type EndpointKind =
     readonly modality: ModelKind
     /** it takes multipart/form-data too */
     readonly form?: true
+    /** its answer is a summary of the conversation, which stands for that in later requests */
+    readonly compacts?: true
     /** of the body: the name of a file in config/requests/ */
     readonly schema?: string
   }

@@ -4,6 +4,7 @@
 import type { Logger } from 'pino'
 import type { AccountConfig, KeyConfig } from '../config/config.ts'
 import type { Nanos } from '../money/nanos.ts'
+import type { KeptResponses } from '../store/responses.ts'
 import type { Task, Tasks } from '../store/tasks.ts'
 import type { Attempt } from './facts.ts'
 import type { Links, TemporaryFolder } from './files.ts'
@@ -23,6 +24,8 @@ export interface Services {
   readonly links: Links
   /** files that live as long as a request */
   readonly temporary: TemporaryFolder
+  readonly seals: Seals
+  readonly responses: KeptResponses
   /** tokens per character, by target */
   readonly tokenRates: TokenRates
   /** tokens that upstreams count beyond what their requests show */
@@ -55,6 +58,21 @@ export interface KeyDirectory {
   /** @param digest SHA-256 of the secret */
   findKey (digest: Buffer): KeyConfig | undefined
   account (id: string): AccountConfig | undefined
+}
+
+/** Texts that clients keep for the gateway, and can neither read nor change. */
+export interface Seals {
+  /**
+   * @param purpose a word, such as `thinking`: what was sealed for one purpose opens for no other
+   * @param account id; for no other account it opens
+   * @returns the value encrypted: a prefix, letters, digits, "_" and "-"
+   */
+  seal (purpose: string, account: string, value: string): string
+  /**
+   * The value. Undefined: not sealed, changed, another purpose's or account's, or of a secret that is not known any
+   * more. Never throws.
+   */
+  open (purpose: string, account: string, sealed: string): string | undefined
 }
 
 /** Tasks that upstreams work on after the request was answered. */

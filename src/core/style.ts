@@ -20,10 +20,16 @@ export interface Style {
   errorEvents (body: string): readonly SseEvent[]
   /** The vendor's rate limit headers, as its clients read them. @param now milliseconds since the epoch */
   rateHeaders (window: WindowState, now: number): Readonly<Record<string, string>>
-  /** the fields of a request that limit its output: the first that is given counts, the last is the one to name */
-  readonly outputLimits: readonly [...(keyof OutputLimits)[], 'max_tokens']
+  /** the field of a request that holds its conversation: a list of turns, or the text of one */
+  readonly conversation: 'messages' | 'input'
+  /** the style at whose address for text its bodies are taken too, and answered in that style */
+  readonly alsoAt?: Style
+  /** the fields of a request that limit its output: the first that is given counts */
+  readonly outputLimits: readonly (keyof OutputLimits)[]
   /** true: its streams end with their cost, whether or not the client has asked for it */
   readonly tellsCost: boolean
+  /** true: its clients ask for a WebSocket first, and go on with plain requests where that is refused with 426 */
+  readonly refusesSockets?: true
   /** Normalizes a body in place, where clients of this style may differ from what the vendor accepts. */
   mend? (body: Readonly<Record<string, unknown>>): void
 }
@@ -40,6 +46,7 @@ export interface StyleEndpoint {
 export interface OutputLimits {
   readonly max_tokens?: number | null
   readonly max_completion_tokens?: number | null
+  readonly max_output_tokens?: number | null
 }
 
 export interface ToldError {

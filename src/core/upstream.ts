@@ -32,6 +32,8 @@ export interface FailedAttempt {
   /** model, or the forward route */
   readonly model: string
   readonly credential?: string | undefined
+  /** of its answer; absent: there was none, or it broke off behind a good one */
+  readonly status?: number | undefined
   /** such as "status 404", or "refused: ECONNREFUSED" */
   readonly cause: string
   /** the upstream's message, without secrets of either side; absent: it sent none */

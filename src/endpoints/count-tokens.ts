@@ -1,7 +1,7 @@
-// POST /v1/messages/count_tokens: asks the provider that would answer, where it can count, and estimates everywhere
-// else. Costs nothing.
+// POST /v1/messages/count_tokens, and input_tokens of the Responses API: asks the provider that would answer, where it
+// can count, and estimates everywhere else. Costs nothing.
 import type { IncomingHttpHeaders } from 'node:http'
-import { parseOr } from '../base/json.ts'
+import { fieldOf, parseOr } from '../base/json.ts'
 import { GatewayError, toGatewayError } from '../errors.ts'
 import type { Routed } from '../core/endpoint.ts'
 import { type Attempt, Plan } from '../core/facts.ts'
@@ -10,6 +10,7 @@ import type { UpstreamFailure, UpstreamRequest } from '../core/plugin.ts'
 import { json, type JsonReply } from '../core/reply.ts'
 import { acquire } from '../upstream/limits/acquire.ts'
 import { UpstreamCall } from '../upstream/transport/call.ts'
+import { traceFor } from '../upstream/transport/headers.ts'
 import type { Permit } from '../upstream/limits/permit.ts'
 import { dialectOf } from '../upstream/dialects/index.ts'
 import { textOf } from '../upstream/dialects/passed-body.ts'
@@ -34,6 +35,12 @@ export async function countTokens (exchange: Routed): Promise<JsonReply> {
     : json({ input_tokens: provided }, { 'x-gateway-count': 'provider' })
 }
 
+/** The same for a body that was translated, in the words of the Responses API. */
+export async function countInput (exchange: Routed): Promise<JsonReply> {
+  const { body, headers } = await countTokens(exchange)
+  return json({ object: 'response.input_tokens', input_tokens: fieldOf(body, 'input_tokens') }, headers)
+}
+
 /**
  * Undefined: the provider does not count, or could not now.
  * @throws {GatewayError} the request itself is wrong, or the client has left
@@ -50,6 +57,7 @@ async function passOn (exchange: Routed, attempt: Attempt, ms: number): Promise<
   if (permit === undefined) return undefined
   try {
     const request = dialect.encode(exchange, attempt, permit.upstream)
+    Object.assign(request.headers, traceFor(permit.upstream, exchange))
     for (const { plugin, call } of exchange.route.hooks.perAttempt) {
       const own = unwaited(call(attempt, exchange), exchange)
       const told = callHook(own.onUpstreamRequest?.(request), plugin, exchange)

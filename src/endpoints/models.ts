@@ -15,7 +15,9 @@ export function listModels (exchange: Exchange): JsonReply {
     data: page.map(describe),
     has_more: hasMore,
     first_id: page[0]?.id ?? null,
-    last_id: page.at(-1)?.id ?? null
+    last_id: page.at(-1)?.id ?? null,
+    // Codex wants entries of its own kind. Without any it goes on with what it knows; without a list it fails.
+    models: []
   })
 }
 

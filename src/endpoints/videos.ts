@@ -3,6 +3,7 @@
 import { GatewayError } from '../errors.ts'
 import type { Exchange } from '../core/exchange.ts'
 import { Accepted, ApiKey, type Attempt, Model, Variant } from '../core/facts.ts'
+import { costOfItems } from '../money/goods.ts'
 import { itemPrice, rateOf } from '../money/item-price.ts'
 import { json, type JsonReply } from '../core/reply.ts'
 import { createRequestId } from '../base/request-id.ts'
@@ -15,6 +16,7 @@ import { secretsOf } from '../core/upstream-secrets.ts'
 import type { TaskReport } from '../core/task-report.ts'
 import { describe, isOver, type Video, videoOf } from '../media/video.ts'
 import { upstreamOf } from '../media/video-poller.ts'
+import { idIn, readPage } from './paths.ts'
 
 /**
  * Makes a task of an upstream's acceptance, with an id of the gateway's. billing-meter records it with the hold before
@@ -26,6 +28,7 @@ export function acceptVideo (exchange: Exchange, reply: JsonReply, attempt: Atte
   const variant = exchange.get(Variant)
   const created = services.now()
   const version = rateOf(variant, itemPrice(attempt.sold))?.version
+  const cost = costOfItems(variant, attempt.cost, 0, Number(variant['seconds'] ?? 0))
   const video: Video = {
     status: 'queued',
     progress: 0,
@@ -38,7 +41,8 @@ export function acceptVideo (exchange: Exchange, reply: JsonReply, attempt: Atte
     url: config.upstreams[attempt.upstream]!.url,
     ...(exchange.credential !== undefined && { credential: exchange.credential }),
     upstream_id: createdId(reply.body),
-    ...(version !== undefined && { price_version: version })
+    ...(version !== undefined && { price_version: version }),
+    ...(cost !== undefined && { cost: cost.toString() })
   }
   const id = `video_${createRequestId().slice('req_'.length)}`
   exchange.set(Accepted, { id, created, text: JSON.stringify(video) })
@@ -69,17 +73,8 @@ export async function retrieveVideo (exchange: Exchange): Promise<JsonReply> {
     isOver(video) ? {} : { 'openai-poll-after-ms': String(exchange.snapshot.services.videos.pollAfter(task)) })
 }
 
-const LARGEST_PAGE = 100
-const STANDARD_PAGE = 20
-
 export async function listVideos (exchange: Exchange): Promise<JsonReply> {
-  const query = new URLSearchParams(exchange.received.query)
-  const limit = readLimit(query.get('limit') || undefined)
-  const order = query.get('order') || 'desc'
-  if (order !== 'asc' && order !== 'desc') {
-    throw new GatewayError('invalid_request', { message: '"order" must be asc or desc.', param: 'order' })
-  }
-  const after = query.get('after') || undefined
+  const { limit, order, after } = readPage(exchange.received.query)
   const { account } = exchange.get(ApiKey)
   // One more than the page, to know whether there is another page.
   const found = await exchange.snapshot.services.tasks.tasks(account.id, { limit: limit + 1, order,
@@ -234,23 +229,6 @@ async function findOwn (exchange: Exchange): Promise<Task> {
   return task
 }
 
-/** The id in the path; '' where the path goes on behind it. */
-function idIn ({ route, received }: Exchange): string {
-  const segments = route.path.split('/')
-  const path = received.path.replace(/\/$/, '').split('/')
-  return path.length === segments.length ? path[segments.findIndex((segment) => segment.startsWith('{'))]! : ''
-}
-
 function notFound (): GatewayError {
   return new GatewayError('not_found', { message: 'There is no such video. GET /v1/videos lists yours.' })
-}
-
-function readLimit (text: string | undefined): number {
-  if (text === undefined) return STANDARD_PAGE
-  const limit = /^\d{1,3}$/.test(text) ? Number(text) : 0
-  if (limit < 1 || limit > LARGEST_PAGE) {
-    throw new GatewayError('invalid_request', { message: `"limit" must be a whole number from 1 to ${LARGEST_PAGE}.`,
-      param: 'limit' })
-  }
-  return limit
 }

@@ -3,8 +3,10 @@ import path from 'node:path'
 import type { Logger } from 'pino'
 import { adminHandler, type AdminParts } from '../admin/admin.ts'
 import { AdminApi } from '../admin/api/api.ts'
+import { Sessions } from '../admin/web/sessions.ts'
 import { tryKeyOn } from '../admin/api/try-key.ts'
 import { MergedMetrics } from '../telemetry/merged-metrics.ts'
+import { mergedLately } from '../telemetry/lately.ts'
 import { createMetrics, type Metrics } from '../telemetry/metrics.ts'
 import type { LogOutput } from '../telemetry/log-output.ts'
 import type { Config } from '../config/config.ts'
@@ -12,6 +14,7 @@ import type { loadConfig } from '../config/load/load.ts'
 import { LiveConfig } from './reload.ts'
 import { PartError } from '../config/problem.ts'
 import { Snapshot } from './snapshot.ts'
+import { compileNetworks } from '../base/ip-address.ts'
 import { keepSecret, randomSecret } from '../base/secrets.ts'
 import { DEMO, turnedOff, withDemo } from './demo.ts'
 import type { Directory } from '../accounts/directory.ts'
@@ -88,7 +91,7 @@ export interface Gateway {
 export async function startGateway (options: GatewayOptions): Promise<Gateway> {
   const { file, plugins, log, now = Date.now, timer = startTimer, base = path.dirname(file), output, seat } = options
   const metrics = createMetrics(now)
-  const upstreams = new Upstreams(undefined, now, timer, log)
+  const upstreams = new Upstreams(undefined, now, timer, log, metrics)
   const shipped = new Map(plugins.map((plugin) => [plugin.name, plugin]))
   const simulator = builtInSimulator(log, seat)
   const parts: Parts = { options, base, metrics, upstreams, shipped, simulator, now, timer }
@@ -121,8 +124,8 @@ export async function startGateway (options: GatewayOptions): Promise<Gateway> {
     ? keepSecret(folder, 'admin-token', randomSecret)
     : serverConfig.admin.token
   const server: GatewayServer = new GatewayServer(serverConfig, () => live.current(), services,
-    adminListener({ services, fleet, live, shipped, crew, token, reasons }), options.watchLoad)
-  watchGauges({ services, fleet, server, live, output })
+    adminListener({ services, fleet, live, shipped, crew, token, reasons, timer }), options.watchLoad)
+  watchGauges({ services, fleet, server, live, output, isWorker: seat !== undefined })
   let urls: Listeners
   try {
     urls = {
@@ -197,6 +200,7 @@ interface Live {
 /** The live configuration and its services; the first one that is compiled decides their store. */
 function liveConfig ({ options, base, metrics, upstreams, shipped, simulator, now, timer }: Parts): Live {
   const { file, pluginsUrl, log, env = process.env, load, output, seat } = options
+  const pluginsOf = new WeakMap<Snapshot, readonly string[]>()
   let opened: OpenServices | undefined
   /** The format of a worker's lines is decided where they are written: by its primary. */
   const speak = ({ level, format }: Config['log']): void => {
@@ -223,7 +227,9 @@ function liveConfig ({ options, base, metrics, upstreams, shipped, simulator, no
       const config = withDemo(loaded, folder, services.directory)
       refuseTaken(config, services.directory)
       const inUse = config.pipeline.map(({ use }) => shipped.get(use) ?? userPlugins.get(use)!)
-      return new Snapshot({ config, generation, plugins: inUse, shipped, endpoints, services })
+      const snapshot = new Snapshot({ config, generation, plugins: inUse, shipped, endpoints, services })
+      pluginsOf.set(snapshot, inUse.map(({ name }) => name))
+      return snapshot
     },
     goLive: async ({ config }) => { await creditOpenings(config.accounts, opened!.services.store) },
     warnings: (before, { config }) => turnedOff(before?.config, config),
@@ -231,7 +237,9 @@ function liveConfig ({ options, base, metrics, upstreams, shipped, simulator, no
     onReload ({ changed }) {
       if (!changed) return
       const { config, generation } = live.current()
+      metrics.pluginsLive(pluginsOf.get(live.current())!)
       speak(config.log)
+      opened!.services.requests.configure(config.log.requests)
       upstreams.queues.reload(config.upstreams, generation)
       upstreams.health.retain(live.current())
       opened?.fleet.beat()
@@ -241,6 +249,7 @@ function liveConfig ({ options, base, metrics, upstreams, shipped, simulator, no
 }
 
 interface AdminListenerParts extends Pick<AdminParts, 'token' | 'reasons'> {
+  readonly timer: Timer
   readonly services: OpenServices['services']
   readonly fleet: Fleet
   readonly live: LiveConfig
@@ -250,7 +259,7 @@ interface AdminListenerParts extends Pick<AdminParts, 'token' | 'reasons'> {
 
 /** The admin listener of a process; a primary's answers for its workers too. */
 function adminListener (
-  { services, fleet, live, shipped, crew, token, reasons }: AdminListenerParts
+  { services, fleet, live, shipped, crew, token, reasons, timer }: AdminListenerParts
 ): ReturnType<typeof adminHandler> {
   const { metrics, upstreams } = services
   const printed = crew === undefined
@@ -258,19 +267,37 @@ function adminListener (
     : new MergedMetrics(
       async () => [{ worker: 'primary', process: '', text: await metrics.print() }, ...await crew.pages()]
     )
+  const sessions = new Sessions(services.now)
+  const { trusted_proxies: proxies, admin } = live.current().config.server
   return adminHandler({
     services,
     token,
+    sessions,
+    hosts: admin.hosts,
+    trusted: compileNetworks(proxies),
     api: new AdminApi({
       services,
-      changes: async (after, limit) => await services.store.changes(after, limit),
+      audit: services.store,
+      links: sessions,
       config: () => live.current().config,
+      placeOf: (list, id) => live.placeOf(list, id),
+      verified: (differences) => { metrics.verified(differences) },
       processes: async () => await fleet.processes(),
       upstreams: {
         view: async () => mergedView([viewOf(upstreams.health, live.current()), ...await crew?.upstreams() ?? []]),
         live: () => live.current()
       },
+      running: {
+        status: async () => ({ ...live.status(), ...(crew !== undefined && { workers: await crew.states() }) }),
+        judge: async (text) => await live.judge(text),
+        backup: services.store.backup,
+        state: () => live.state(),
+        reasons,
+        lately: async () => mergedLately([metrics.lately(), ...await crew?.lately() ?? []]),
+        timer
+      },
       plugins: shipped,
+      requests: services.requests,
       tryKey: tryKeyOn(shipped, services),
       async rehearse (question) {
         const snapshot = live.current().lease()
@@ -282,8 +309,8 @@ function adminListener (
       }
     }),
     metrics: async () => await printed.print(),
-    status: async () => ({ ...live.status(), ...(crew !== undefined && { workers: await crew.states() }) }),
-    reasons
+    reasons,
+    timer
   })
 }
 

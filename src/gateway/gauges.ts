@@ -3,26 +3,39 @@ import type { Fleet } from '../cluster/heartbeat.ts'
 import type { GatewayServer } from '../http/server.ts'
 import type { LogOutput } from '../telemetry/log-output.ts'
 import type { GatewayServices } from './services.ts'
+import { LowBalances } from './low-balances.ts'
+import type { OpenServices } from './open-services.ts'
 import type { LiveConfig } from './reload.ts'
 
 const BREAKER_VALUES = { closed: 0, half_open: 1, open: 2 } as const
 
 export interface GaugeSources {
-  readonly services: GatewayServices
+  readonly services: OpenServices['services']
   readonly fleet: Fleet
   readonly server: GatewayServer
   readonly live: LiveConfig
   readonly output: LogOutput | undefined
+  /** its primary counts what is the same for all of them */
+  readonly isWorker: boolean
 }
 
-export function watchGauges ({ services, fleet, server, live, output }: GaugeSources): void {
+export function watchGauges ({ services, fleet, server, live, output, isWorker }: GaugeSources): void {
   const { metrics } = services
   if (output !== undefined) metrics.watch('gateway_log_dropped_total', () => output.dropped)
+  metrics.watch('gateway_request_log_dropped_total', () => services.requests.dropped)
   metrics.watch('gateway_overloaded', () => Number(server.overload.isOverloaded))
   metrics.watch('gateway_event_loop_delay_seconds', () => server.overload.delay / 1000)
   metrics.watch('gateway_body_memory_bytes', () => server.bodyMemory.used)
   metrics.watch('gateway_answer_memory_bytes', () => services.upstreams.answers.used)
   metrics.watch('gateway_fleet_processes', async () => (await fleet.processes()).length)
+  if (!isWorker) {
+    const low = new LowBalances(services, () => live.current().config)
+    metrics.watch('gateway_accounts_low_balance', async () => await low.read())
+  }
+  metrics.watchMany('gateway_config_info', () => {
+    const { generation, hash } = live.state()
+    return [{ labels: { generation: String(generation), hash }, value: 1 }]
+  })
   watchStore(services)
   watchUpstreams(services, live)
 }

@@ -9,17 +9,34 @@ import { deliverLeftovers, folderOf } from '../cluster/orphaned-outboxes.ts'
 import type { Config } from '../config/config.ts'
 import type { LeasedSnapshot } from '../core/endpoint.ts'
 import { openFiles } from '../media/open.ts'
-import { openStore, traitsOf } from '../store/open.ts'
+import { type OpenStore, openStore, traitsOf } from '../store/open.ts'
+import { SealedResponses } from '../store/sealed-responses.ts'
 import type { Records } from '../store/store.ts'
+import type { Movable } from '../store/tasks.ts'
 import type { Metrics } from '../telemetry/metrics.ts'
+import { RequestLog } from '../telemetry/requests/request-log.ts'
+import { FolderFiles, MemoryFiles, type SegmentFiles } from '../telemetry/requests/segments.ts'
 import { Overheads } from '../tokens/overheads.ts'
 import { TokenRates } from '../tokens/rates.ts'
 import type { Upstreams } from '../upstream/pool.ts'
 import { backgroundServices } from './background.ts'
+import { openSeals } from './open-seals.ts'
 import type { GatewayServices } from './services.ts'
+import { verifyRegularly } from './verifying.ts'
+
+/** Requests that are kept where nothing outlives the process. */
+const MOST_IN_MEMORY = 10_000
+
+/** The log of requests in the data folder, which all workers share. */
+export function requestFiles (folder: string): SegmentFiles {
+  return new FolderFiles(path.join(folder, 'requests'))
+}
 
 export interface OpenServices {
-  readonly services: GatewayServices & { readonly store: Records }
+  readonly services: GatewayServices & {
+    readonly store: Records & Movable & Pick<OpenStore, 'backup'>
+    readonly requests: RequestLog
+  }
   readonly fleet: Fleet
   /** Starts no more work, and waits for records on their way. */
   quiesce (): Promise<void>
@@ -43,10 +60,11 @@ export interface OpenParts {
  * @throws {Error} the store or the folder can't be opened
  */
 export async function openServices (
-  { store: settings, server }: Config,
+  config: Config,
   folder: string,
   { log, metrics, upstreams, now, timer, number, current }: OpenParts
 ): Promise<OpenServices> {
+  const { store: settings, server } = config
   const worker = number === undefined ? undefined : folderOf(number)
   const { isShared, isLasting } = traitsOf(settings)
   const open = async (of: string): ReturnType<typeof openStore> => await openStore(settings, of, log, now)
@@ -57,34 +75,47 @@ export async function openServices (
     await store.close()
     throw thrown
   })
+  const requests = new RequestLog({
+    ...(isLasting ? { files: requestFiles(folder) } : { files: new MemoryFiles(), most: MOST_IN_MEMORY }),
+    worker: number, log, timer
+  })
+  requests.configure(config.log.requests)
+  const close = async (): Promise<void> => {
+    await requests.close()
+    await files.close()
+    await store.close()
+  }
+  const endWith = async (thrown: unknown): Promise<never> => {
+    await close()
+    throw thrown
+  }
+  const seals = await openSeals(config, folder, log, worker !== undefined).catch(endWith)
   const services = {
     log,
     metrics,
     store,
     ...backgroundServices(store, { log, metrics, now }, { timer, current }),
     directory,
+    requests,
     upstreams,
     links: files.links,
     temporary: files.temporary,
+    seals,
+    responses: new SealedResponses(store.responses, seals, log, now),
     tokenRates: new TokenRates(),
     overheads: new Overheads(),
     now
   }
   const fleet = new Fleet({ records: store, now, timer, worker: number })
-  const close = async (): Promise<void> => {
-    await files.close()
-    await store.close()
-  }
-  await directory.load().catch(async (thrown: unknown) => {
-    await close()
-    throw thrown
-  })
+  await directory.load().catch(endWith)
   const unfollow = directory.follow()
+  const stopVerifying = verifyRegularly(services, settings.verify_interval, timer)
   return {
     services,
     fleet,
     async quiesce () {
       unfollow()
+      stopVerifying()
       await fleet.close()
       await services.videos.close()
     },

@@ -13,16 +13,12 @@ import { loadConfig, type LoadResult, type Place, type ValidLoad, warmUp } from 
 import { formatPointer, isMap, parsePointer } from '../config/yaml/position.ts'
 import { ConfigError, formatProblem, PartError, type Problem, sortProblems } from '../config/problem.ts'
 import { redact } from '../config/redact.ts'
-import type { ConfigState, ReloadReason, ReloadResult } from '../config/state.ts'
+import { diffConfigs } from '../config/diff.ts'
+import type { ConfigDiff, ConfigState, ConfigStatus, Generation, Judgement, ReloadReason,
+  ReloadResult } from '../config/state.ts'
 import type { Snapshot } from './snapshot.ts'
 import { loadUserPlugin, PluginError } from '../config/load/user-plugin.ts'
 import { type Watcher, watchFiles, type WatchOptions } from '../config/load/watch.ts'
-
-/** GET /admin/v1/config */
-export interface ConfigStatus extends ConfigState {
-  /** secrets are *** */
-  readonly config: Config
-}
 
 /** A warning about a part; its position is added. */
 export type PartWarning = Pick<Problem, 'path' | 'message' | 'hint'>
@@ -71,7 +67,11 @@ interface Running<Live> {
   readonly config: Config
   readonly digest: string
   readonly secrets: readonly string[]
+  /** its files of YAML */
+  readonly sources: readonly string[]
   readonly loadedAt: string
+  /** of accounts and keys, by list and id: where the file says them now */
+  readonly declared: ReadonlyMap<string, Place>
 }
 
 interface Pending {
@@ -94,6 +94,17 @@ const SHOWN_HASH = 16
 /** A `create` or a connection that never ends must not stop all later reloads. */
 const TIMEOUT_MS = 30_000
 
+/** A text that takes longer to judge is no configuration: 1,000 models take half a second. */
+const JUDGE_MS = 10_000
+
+/** Generations that are told of. */
+const KEPT_GENERATIONS = 20
+
+/** Most problems, warnings and unread values of a text that are told. */
+const MOST_TOLD = 200
+
+const NO_DIFF: ConfigDiff = { changes: [], more_changes: 0 }
+
 export class LiveConfig<Live extends Retirable = Snapshot> {
   readonly #options: LiveOptions<Live>
   #running: Running<Live> | undefined
@@ -105,6 +116,8 @@ export class LiveConfig<Live extends Retirable = Snapshot> {
   #watcher: Watcher | undefined
   #warmed: Worker | undefined
   #shown: { readonly generation: number, readonly config: Config } | undefined
+  /** the newest first */
+  #generations: readonly Generation[] = []
 
   constructor (options: LiveOptions<Live>) {
     this.#options = options
@@ -120,6 +133,11 @@ export class LiveConfig<Live extends Retirable = Snapshot> {
   current (): Live {
     if (this.#running === undefined) throw new Error('no configuration is live yet')
     return this.#running.snapshot
+  }
+
+  /** Where the file says an account or a key; undefined: it does not. */
+  placeOf (list: 'accounts' | 'keys', id: string): Place | undefined {
+    return this.#running?.declared.get(`${list} ${id}`)
   }
 
   /** Every file that the configuration was read from: the files to watch. */
@@ -175,7 +193,7 @@ export class LiveConfig<Live extends Retirable = Snapshot> {
 
   async #attempt (reason: ReloadReason): Promise<ReloadResult> {
     const startedAt = performance.now()
-    const outcome = await this.#load().catch((thrown: unknown) => refused([this.#problemOf(thrown)]))
+    const outcome = await this.#load(reason).catch((thrown: unknown) => refused([this.#problemOf(thrown)]))
     const result: ReloadResult = {
       ...outcome,
       reason,
@@ -191,7 +209,7 @@ export class LiveConfig<Live extends Retirable = Snapshot> {
     return result
   }
 
-  async #load (): Promise<Pick<ReloadResult, 'ok' | 'changed' | 'problems' | 'warnings'>> {
+  async #load (reason: ReloadReason): Promise<Pick<ReloadResult, 'ok' | 'changed' | 'problems' | 'warnings'>> {
     const { file, pluginsUrl, env, timeoutMs, load = loadConfig } = this.#options
     const warm = this.#warmed
     this.#warmed = undefined
@@ -216,7 +234,12 @@ export class LiveConfig<Live extends Retirable = Snapshot> {
       ? []
       : await within(changedOpenings(loaded, creditedTo), WARNING_MS, () => undefined).catch(() => []),
       ...loaded.warnings]
-    if (old?.digest === loaded.digest) return { ok: true, changed: false, problems: [], warnings: await warn() }
+    const declared = declaredIn(loaded)
+    // Lines move without a change, such as below a comment.
+    if (old?.digest === loaded.digest) {
+      this.#running = { ...old, declared }
+      return { ok: true, changed: false, problems: [], warnings: await warn() }
+    }
     const generation = (old?.generation ?? 0) + 1
     let snapshot: Live
     try {
@@ -226,12 +249,52 @@ export class LiveConfig<Live extends Retirable = Snapshot> {
       return refused(thrown instanceof ConfigError ? thrown.problems : [this.#problemOf(thrown, loaded)])
     }
     this.#running = { snapshot, generation, config, digest: loaded.digest, secrets: loaded.secrets,
-      loadedAt: new Date(this.#options.services.now()).toISOString() }
+      sources: loaded.sources, declared, loadedAt: new Date(this.#options.services.now()).toISOString() }
     if (old !== undefined) retire(old.snapshot)
+    await this.#keepGeneration(old, this.#running, reason)
     const odd = this.#options.warnings?.(old?.snapshot, snapshot) ?? []
     return { ok: true, changed: true, problems: [],
       warnings: [...odd.map((one) => ({ ...findPlace(parsePointer(one.path), loaded.places), ...one })),
         ...await warn()] }
+  }
+
+  async #keepGeneration (old: Running<Live> | undefined, live: Running<Live>, reason: ReloadReason): Promise<void> {
+    const { generation, digest, loadedAt: at } = live
+    const diff = old === undefined ? NO_DIFF : await diffConfigs(old, live).catch((thrown: unknown) => {
+      // It is live all the same.
+      emitWarning(thrown instanceof Error ? thrown : String(thrown))
+      return NO_DIFF
+    })
+    this.#generations = [{ generation, hash: digest.slice(0, SHOWN_HASH), at, reason, ...diff }, ...this.#generations]
+      .slice(0, KEPT_GENERATIONS)
+  }
+
+  /**
+   * Judges a text as if it stood in the file, which it does not replace: in a thread, by all checks of a reload but
+   * the plugins' own `create`. Reads no environment, no secret file, and no file or plugin but those of the live
+   * configuration: who sends the text may be somebody else than who keeps the machine.
+   * @throws {Error} before start()
+   */
+  async judge (text: string): Promise<Judgement> {
+    const live = this.#running
+    if (live === undefined) throw new Error('no configuration is live yet')
+    const { file, pluginsUrl, load = loadConfig, services: { now } } = this.#options
+    const own = live.config.pipeline.flatMap(({ use, version }) => version === undefined ? [] : [use])
+    const loaded = await load(file, { pluginsUrl, now: now(), timeoutMs: JUDGE_MS,
+      sent: { text, includes: live.sources, plugins: own } })
+    const isValid = loaded.kind === 'valid'
+    const [problems, warnings] = isValid ? [[], loaded.warnings] : [loaded.problems, []]
+    const { unread = [] } = loaded
+    return {
+      ok: isValid,
+      problems: problems.slice(0, MOST_TOLD),
+      warnings: warnings.slice(0, MOST_TOLD),
+      unread: unread.slice(0, MOST_TOLD),
+      is_cut: [problems, warnings, unread].some(({ length }) => length > MOST_TOLD),
+      ...isValid
+        ? await diffConfigs(live, loaded, unread.map(({ path }) => path))
+        : NO_DIFF
+    }
   }
 
   async #compile (config: Config, generation: number): Promise<Live> {
@@ -315,7 +378,7 @@ export class LiveConfig<Live extends Retirable = Snapshot> {
     const state = this.state()
     const { generation, config, secrets } = this.#running!
     if (this.#shown?.generation !== generation) this.#shown = { generation, config: redact(config, secrets) }
-    return { ...state, config: this.#shown.config }
+    return { ...state, config: this.#shown.config, generations: this.#generations }
   }
 
   /** @throws {Error} before start() */
@@ -411,6 +474,11 @@ function differences (a: unknown, b: unknown, path: readonly string[]): (readonl
     )
   }
   return JSON.stringify(a) === JSON.stringify(b) ? [] : [path]
+}
+
+function declaredIn ({ config, places }: ValidLoad): ReadonlyMap<string, Place> {
+  return new Map((['accounts', 'keys'] as const).flatMap((list) => config[list].map(({ id }, index) =>
+    [`${list} ${id}`, findPlace([list, String(index), 'id'], places)] as const)))
 }
 
 /** The position of a value; a value that went back to its default has none: then that of the nearest part above it. */

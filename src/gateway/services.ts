@@ -6,13 +6,14 @@ import type { Links } from '../media/links.ts'
 import type { TemporaryFolder } from '../media/temporary.ts'
 import type { VideoWatcher } from '../media/video-poller.ts'
 import type { Idempotency } from '../pipeline/idempotency.ts'
+import type { Rollups } from '../store/rollups.ts'
 import type { Store } from '../store/store.ts'
 import type { Metrics } from '../telemetry/metrics.ts'
 import type { Upstreams } from '../upstream/pool.ts'
 
 export interface GatewayServices extends Services {
   readonly metrics: Metrics
-  readonly store: Store
+  readonly store: Store & Rollups
   readonly directory: Directory
   readonly videos: VideoWatcher
   readonly idempotency: Idempotency

@@ -1,6 +1,7 @@
 // A configuration in use: compiled once, leased by each request for as long as it runs.
 import { KeyChains, sortHooks } from '../core/hooks.ts'
 import type { Route } from '../core/route.ts'
+import type { Style } from '../core/style.ts'
 import type { Model } from '../core/facts.ts'
 import { parsePrice } from '../money/nanos.ts'
 import type { Plugin } from '../core/plugin.ts'
@@ -11,7 +12,8 @@ import { styleOf } from '../protocols/index.ts'
 import type { GatewayServices } from './services.ts'
 import { type Stage, stageAt, stagesOf } from '../base/schedule.ts'
 import type { Upstream } from '../core/upstream.ts'
-import type { AliasConfig, Config, RouteConfig, StagedModel } from '../config/config.ts'
+import type { AliasConfig, Config, ModelKind, RouteConfig, StagedModel } from '../config/config.ts'
+import { stemOf } from '../config/sections/aliases.ts'
 import { endpointsWith, shippedRoutesWith } from '../config/sections/endpoints.ts'
 import { RunningPlugins } from './running-plugins.ts'
 
@@ -33,6 +35,9 @@ export interface Parts {
   readonly services: GatewayServices
 }
 
+/** Longest name that is caught, and not known by itself: it stands in logs. */
+const LONGEST_CAUGHT = 256
+
 /** The target of an alias. */
 type AliasStage = Pick<Stage<unknown>, 'from'> & { readonly model: Model }
 
@@ -49,6 +54,8 @@ export class Snapshot implements LeasedSnapshot {
   readonly publicRoutes: RouteTable<CompiledRoute>
   readonly upstreams: ReadonlyMap<string, Upstream>
   readonly #aliases: ReadonlyMap<string, readonly AliasStage[]>
+  /** aliases that catch names by their beginning, the longest first */
+  readonly #stems: readonly (readonly [stem: string, stages: readonly AliasStage[]])[]
   readonly #plugins: RunningPlugins
   #leases = 0
   #retired = false
@@ -60,7 +67,11 @@ export class Snapshot implements LeasedSnapshot {
     this.config = config
     this.services = services
     this.models = new Map(config.models.map((model) => [model.id, model]))
-    this.#aliases = new Map(config.aliases.map((alias) => [alias.id, this.#stagesOf(alias)]))
+    const isWhole = ({ id }: AliasConfig): boolean => stemOf(id) === undefined
+    this.#aliases = new Map(config.aliases.filter(isWhole).map((alias) => [alias.id, this.#stagesOf(alias)]))
+    this.#stems = config.aliases.filter((alias) => !isWhole(alias))
+      .map((alias) => [stemOf(alias.id)!, this.#stagesOf(alias)] as const)
+      .toSorted(([a], [b]) => b.length - a.length)
     const upstreams = new Map<string, Upstream>()
     this.upstreams = upstreams
     this.#plugins = new RunningPlugins(plugins, config, services, shipped?.values())
@@ -76,12 +87,22 @@ export class Snapshot implements LeasedSnapshot {
     }
   }
 
-  /** The model of a name at this moment: an id, or an alias. */
-  modelOf (name: string): Model | undefined {
+  modelOf (name: string, kind?: ModelKind): Model | undefined {
     const model = this.models.get(name)
     if (model !== undefined) return model
-    const stages = this.#aliases.get(name)
-    return stages && stageAt(stages, this.services.now()).model
+    const stages = this.#aliases.get(name) ?? this.#catching(name)
+    if (stages !== undefined) return stageAt(stages, this.services.now()).model
+    const { default_model: usual } = this.config
+    return usual !== undefined && kind === 'text' && name.length <= LONGEST_CAUGHT ? this.models.get(usual) : undefined
+  }
+
+  isAlias (name: string): boolean {
+    return this.#aliases.has(name)
+  }
+
+  #catching (name: string): readonly AliasStage[] | undefined {
+    if (name.length > LONGEST_CAUGHT) return undefined
+    return this.#stems.find(([stem]) => name.startsWith(stem))?.[1]
   }
 
   /** Leases the snapshot for one request; `release` exactly once. */
@@ -142,7 +163,7 @@ export class Snapshot implements LeasedSnapshot {
       const chosen = this.#plugins.list.filter(({ name, plugin: { always, translates } }) =>
         translates === undefined
           ? always === true || (route.pipeline?.includes(name) ?? true)
-          : endpoint.kind === 'model' && translates === style
+          : isTranslated(endpoint, style, translates)
       )
       const names = chosen.map(({ name }) => name)
       // Routes with the same plugins share their arrays of hooks.
@@ -161,4 +182,10 @@ export class Snapshot implements LeasedSnapshot {
       return { ...data, endpoint, hooks, keyChains: hooks.perKey.length === 0 ? undefined : new KeyChains(hooks, data) }
     })
   }
+}
+
+/** Whether bodies of a style come to a route, at which another may be usual. */
+function isTranslated (endpoint: Endpoint, usual: Style, style: Style): boolean {
+  if (style === usual) return endpoint.kind === 'model' || (endpoint.kind === 'local' && endpoint.reads === 'body')
+  return style.alsoAt === usual && endpoint.kind === 'model' && endpoint.modality === 'text'
 }

@@ -8,7 +8,8 @@ const EXPOSED = [
   'x-request-id', 'request-id', 'retry-after', 'retry-after-ms', 'ratelimit', 'ratelimit-policy',
   ...['limit', 'remaining', 'reset'].map((name) => `x-ratelimit-${name}-requests`),
   ...['limit', 'remaining', 'reset'].map((name) => `anthropic-ratelimit-requests-${name}`),
-  'x-gateway-cost-usd', 'x-gateway-count', 'x-gateway-config-generation'
+  'x-gateway-cost-usd', 'x-gateway-count', 'x-gateway-max-tokens', 'x-gateway-dropped-tools',
+  'x-gateway-config-generation', 'server-timing'
 ].join(', ')
 
 /** Seconds that a browser may cache a preflight; Chromium's maximum. */

@@ -3,7 +3,7 @@
 import type { IncomingMessage, ServerResponse } from 'node:http'
 import type { Readable, Transform } from 'node:stream'
 import { Busboy, type BusboyFileStream, type BusboyHeaders, type BusboyInstance, type Dicer } from '@fastify/busboy'
-import { checkCharset, checkSize } from './request-body.ts'
+import { checkCharset, checkSize, undecodable } from './request-body.ts'
 import { sayContinue } from '../base/expect-continue.ts'
 import { type BodyLimits, tooLarge } from '../core/body-memory.ts'
 import { GatewayError } from '../errors.ts'
@@ -279,13 +279,6 @@ function listenWithin (parser: BusboyInstance, fail: (error: GatewayError) => vo
     part.once('header', () => { if (part.listenerCount('data') > 0) headless--; else fail(unnamed()) })
   })
   inner.on('finish', () => { if (headless > 0) fail(unnamed()) })
-}
-
-function undecodable (cause: unknown): GatewayError {
-  return new GatewayError('bad_request', {
-    message: 'The request body could not be decompressed. Check the Content-Encoding.',
-    cause
-  })
 }
 
 function unreadable (cause: unknown): GatewayError {

@@ -10,13 +10,19 @@ import { type BodyLimits, Chunks, tooLarge } from '../core/body-memory.ts'
 import { sayContinue } from '../base/expect-continue.ts'
 import { JsonGuard } from '../base/json-limits.ts'
 
-/** Decoders by the names of RFC 9110 8.4.1; official SDKs may compress what they send. */
+/**
+ * The window that RFC 9659 allows a content encoding, 8 MiB. A frame may ask for 128 MiB, which is memory of the
+ * decoder beside that of the body.
+ */
+const ZSTD = { params: { [zlib.constants.ZSTD_d_windowLogMax]: 23 } }
+
+/** Decoders by the names of RFC 9110 8.4.1; official SDKs may compress what they send, and agents do. */
 const decoders: Readonly<Record<string, () => Transform>> = {
   gzip: () => zlib.createGunzip(),
   'x-gzip': () => zlib.createGunzip(),
   deflate: () => zlib.createInflate(),
   br: () => zlib.createBrotliDecompress(),
-  zstd: () => zlib.createZstdDecompress()
+  zstd: () => zlib.createZstdDecompress(ZSTD)
 }
 
 /** @throws {GatewayError} bad_request */
@@ -68,6 +74,16 @@ export function checkSize (
     })
   }
   return { length: undefined, decoder: decoder() }
+}
+
+/** The error of a body that a decoder gave up. */
+export function undecodable (cause: Error & { readonly code?: string }): GatewayError {
+  return new GatewayError('bad_request', {
+    message: cause.code === 'ZSTD_error_frameParameter_windowTooLarge'
+      ? 'The request body is compressed with a window of more than 8 MiB (RFC 9659). Compress it with a smaller one.'
+      : 'The request body could not be decompressed. Check the Content-Encoding.',
+    cause
+  })
 }
 
 /**
@@ -130,14 +146,7 @@ export async function readBody (
       stop()
       resolve()
     }
-    const onBroken = (cause: unknown): void => {
-      fail(
-        new GatewayError('bad_request', {
-          message: 'The request body could not be decompressed. Check the Content-Encoding.',
-          cause
-        })
-      )
-    }
+    const onBroken = (cause: Error): void => { fail(undecodable(cause)) }
     const onLeft = (): void => {
       fail(exchange.abortReason)
     }

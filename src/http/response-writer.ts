@@ -10,6 +10,7 @@ import type { Exchange } from '../core/exchange.ts'
 import type { TemporaryFile } from '../core/files.ts'
 import { SseEvent } from '../core/sse.ts'
 import { encode } from '../pipeline/encode-reply.ts'
+import { type ExchangeRecord, ownTime, rounded, upstreamTime } from '../core/record.ts'
 
 /** src/README.md#stream-headers */
 const STREAM_HEADERS: Headers = {
@@ -164,10 +165,10 @@ export class ClientWriter {
   }
 
   #head (status: number, headers: Headers): void {
-    const { id, snapshot, answerHeaders, received } = this.#exchange
-    this.#exchange.record.status = status
+    const { id, snapshot, answerHeaders, received, record } = this.#exchange
+    record.status = status
     const all: string[] = ['x-request-id', id, 'request-id', id, 'x-gateway-config-generation',
-      String(snapshot.generation)]
+      String(snapshot.generation), 'server-timing', timing(record)]
     for (const name in answerHeaders) { all.push(name, answerHeaders[name]!) }
     for (const name in headers) { all.push(name, headers[name]!) }
     const cors = headers['access-control-allow-origin'] === undefined ? corsHeaders(received.headers) : undefined
@@ -292,8 +293,21 @@ export class ClientWriter {
   /** Sends a ping at an event boundary, as every write here is. */
   ping (): void {
     // Behind unsent bytes a ping would be useless.
-    if (!this.#res.writableNeedDrain) this.#res.write(this.#exchange.route.style.ping)
+    if (!this.#res.writableNeedDrain) this.#res.write(this.#pingBytes())
     this.#pingTimer!.refresh()
+  }
+
+  /** A plugin's error must not pass the timer that calls it: the style's ping does as well. */
+  #pingBytes (): Buffer {
+    const { ownEvents, route: { style }, snapshot, id } = this.#exchange
+    if (ownEvents === undefined) return style.ping
+    try {
+      const events = ownEvents.ping()
+      return events === undefined ? style.ping : SseEvent.join(events)
+    } catch (err) {
+      snapshot.services.log.error({ request_id: id, err }, 'a plugin threw while it kept a stream open')
+      return style.ping
+    }
   }
 
   /** Aborts a client that has taken nothing for `write_stall`. */
@@ -400,6 +414,13 @@ export async function discard (req: IncomingMessage, res: ServerResponse): Promi
   res.once('close', resolve)
   await promise
   clearTimeout(timer)
+}
+
+/** Where the time went until the head, in milliseconds (W3C Server Timing). */
+function timing (record: ExchangeRecord): string {
+  const now = performance.now()
+  const [queue, upstream, own] = [record.queue_ms, upstreamTime(record, now), ownTime(record, now)].map(rounded)
+  return `queue;dur=${queue}, upstream;dur=${upstream}, own;dur=${own}`
 }
 
 /** Whether so much of the request is unread that the connection can't be reused. */

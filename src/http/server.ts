@@ -27,6 +27,7 @@ import { styleOf } from '../protocols/index.ts'
 import type { Services } from '../core/services.ts'
 import type { Idempotency } from '../pipeline/idempotency.ts'
 import type { Metrics } from '../telemetry/metrics.ts'
+import type { RequestLog } from '../telemetry/requests/request-log.ts'
 import { inTurn } from './pipelining.ts'
 import { noticeEnd, type Upgrade } from '../upstream/passthrough/websocket.ts'
 
@@ -47,6 +48,7 @@ export interface Listeners {
 export interface ServerServices extends Services {
   readonly metrics: Metrics
   readonly idempotency: Pick<Idempotency, 'recall'>
+  readonly requests: Pick<RequestLog, 'note'>
 }
 
 /** An error of node's parser: `reason` is its own text, which quotes nothing of the request. */
@@ -230,6 +232,10 @@ export class GatewayServer {
     const route = snapshot[table].find(req.method!, path)
     if (route === undefined) {
       const methods = snapshot[table].methodsAt(path)
+      if (upgrade !== undefined && methods.length > 0 && styleOf(path).refusesSockets === true) {
+        this.#refuse(req, res, new GatewayError('upgrade_refused', { headers: { upgrade: 'HTTP/1.1' } }))
+        return
+      }
       this.#refuse(req, res, methods.length === 0 ? nowhere(req.method!, path, table === 'publicRoutes')
         : new GatewayError('method_not_allowed', {
           message: `This address takes ${methods.join(', ')}, not ${req.method!}.`,

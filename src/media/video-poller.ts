@@ -322,7 +322,8 @@ export class VideoWatcher implements VideoTasks {
       ...(video.price_version !== undefined && { price_version: video.price_version })
     })
     if (charged === undefined) return true
-    metrics.videoEnded('completed', video.model, video.channel, charged)
+    const cost = video.cost === undefined ? undefined : BigInt(video.cost)
+    metrics.videoEnded('completed', { ...video, nanos: charged, cost })
     log.info({ ...about(task, video), charged_usd: formatUsd(charged), took_ms: ended - task.created },
       'a video is completed')
     return true
@@ -334,7 +335,7 @@ export class VideoWatcher implements VideoTasks {
     const charged = await tasks.endTask(task.id,
       JSON.stringify({ ...video, status: 'failed', ended, error } satisfies Video))
     if (charged === undefined) return true
-    metrics.videoEnded(end, video.model, video.channel, 0n)
+    metrics.videoEnded(end, { ...video, nanos: 0n, cost: undefined })
     log.info({ ...about(task, video), code: error.code, end, took_ms: ended - task.created }, 'a video has failed')
     return true
   }

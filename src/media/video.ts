@@ -25,6 +25,8 @@ export interface Video {
   readonly upstream_id: string
   /** version of the price of the charge */
   readonly price_version?: string
+  /** what it costs at its upstream if it is completed, in nano-dollars; absent: its target does not say */
+  readonly cost?: string
   /** milliseconds since the epoch */
   readonly ended?: number
   /** when the upstream deletes the file, milliseconds since the epoch */

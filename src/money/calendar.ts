@@ -39,12 +39,12 @@ export class Calendar {
   dayAt (at: number): Period {
     if (at >= this.#day.start && at < this.#day.end) return this.#day
     let id = this.#clock(at).slice(0, 10)
-    let end = this.#startOf(daysBefore(id, -1))
+    let end = this.startOf(daysBefore(id, -1))
     while (at >= end) {
       id = daysBefore(id, -1)
-      end = this.#startOf(daysBefore(id, -1))
+      end = this.startOf(daysBefore(id, -1))
     }
-    return this.#day = { id, start: this.#startOf(id), end }
+    return this.#day = { id, start: this.startOf(id), end }
   }
 
   /** @param at milliseconds since the epoch */
@@ -52,7 +52,7 @@ export class Calendar {
     if (at >= this.#month.start && at < this.#month.end) return this.#month
     const id = monthOf(this.dayAt(at).id)
     const next = monthOf(daysBefore(`${id}-01`, -31))
-    return this.#month = { id, start: this.#startOf(`${id}-01`), end: this.#startOf(`${next}-01`) }
+    return this.#month = { id, start: this.startOf(`${id}-01`), end: this.startOf(`${next}-01`) }
   }
 
   /** In local notation: "2026-11-22 00:00 Europe/Berlin". @param at milliseconds since the epoch */
@@ -63,8 +63,10 @@ export class Calendar {
   /**
    * The first instant of a date, or of a later one where the date was left out, as the last of 2011 but one was in
    * Samoa.
+   * @param day "2026-11-21"
+   * @returns milliseconds since the epoch
    */
-  #startOf (day: string): number {
+  startOf (day: string): number {
     const midnight = Date.parse(day)
     for (let at = midnight - FURTHEST; ; at += HOUR) {
       const [offset, next] = [this.#offsetAt(at), this.#offsetAt(at + HOUR)]

@@ -74,10 +74,14 @@ const anything: Believed = Object.freeze({ input: ABSURD, output: ABSURD })
 export const MOST_USES = 1000
 
 /**
- * Counts in `usage.server_tool_use`, with the name of their price in `extras:`. A fixed list, so that an upstream can't
- * fill the ledger with names.
+ * All names in `extras`: uses of a tool that runs at the provider, images, and seconds of video. A fixed list, so that
+ * an upstream can't fill the ledger with names; each is a column of rollups.
  */
-const EXTRAS = [['web_search_requests', 'web_search'], ['web_fetch_requests', 'web_fetch']] as const
+export const ITEMS = ['web_search', 'web_fetch', 'image', 'video_second'] as const
+
+/** Counts in `usage.server_tool_use`, with the name of their price in `extras:`. */
+const EXTRAS = [['web_search_requests', 'web_search'], ['web_fetch_requests', 'web_fetch']] as const satisfies
+  readonly (readonly [field: string, item: typeof ITEMS[number]])[]
 
 /**
  * Reads a `usage` object of messages style, where `input_tokens` EXCLUDES cache reads and writes. Later values of a

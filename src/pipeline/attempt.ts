@@ -16,6 +16,7 @@ import { type CallListener, type CallRequest, UpstreamCall } from '../upstream/t
 import { UpstreamErrorBody } from '../upstream/dialects/error-reply.ts'
 import { dialectOf } from '../upstream/dialects/index.ts'
 import { encodeRequest } from '../upstream/transport/encode-body.ts'
+import { traceFor } from '../upstream/transport/headers.ts'
 import type { Permit } from '../upstream/limits/permit.ts'
 import type { Upstream } from '../core/upstream.ts'
 
@@ -73,6 +74,7 @@ async function send (exchange: Routed, attempt: Attempt, permit: Permit): Promis
   const { endpoint } = exchange.route
   if (endpoint.kind === 'model') endpoint.prepare?.(exchange)
   const request = dialectOf(upstream).encode(exchange, attempt, upstream)
+  Object.assign(request.headers, traceFor(upstream, exchange))
   for (const { plugin, hooks: own } of hooks) {
     if (own.onUpstreamRequest === undefined) continue
     const told = callHook(own.onUpstreamRequest(request), plugin, exchange)
@@ -191,7 +193,7 @@ class Receiver implements CommittedStream, CallListener {
       /^text\/event-stream\b/i.test(String(headers['content-type'] ?? ''))
     ) {
       try {
-        this.#decode = dialectOf(this.#upstream).decodeStream(this.#exchange)
+        this.#decode = dialectOf(this.#upstream).decodeStream(this.#exchange, this.#upstream)
       } catch (thrown) {
         this.#broke(thrown)                                   // an image, say, is no stream
         return
@@ -337,7 +339,8 @@ class Receiver implements CommittedStream, CallListener {
       return
     }
     if (decodeTask !== undefined) { this.#commitReply(decodeTask(this.#takeChunks())); return }
-    const body = dialectOf(this.#upstream).decodeReply(JSON.parse(this.#text()), this.#exchange)
+    const dialect = dialectOf(this.#upstream)
+    const body = dialect.decodeReply(JSON.parse(this.#text()), this.#exchange, this.#upstream)
     if (isEmptyReply(body as Parameters<typeof isEmptyReply>[0])) { this.#fail({ kind: 'empty' }); return }
     this.#commitReply(body)
   }

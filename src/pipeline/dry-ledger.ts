@@ -43,6 +43,8 @@ export class DryLedger implements Ledger {
 
   progress (): void {}
 
+  failed (): void {}
+
   leave (): void {}
 
   balance (account: string): ReturnType<Ledger['balance']> {

@@ -34,9 +34,8 @@ export async function fail (
   exchange.record.status = client.hasHead ? 200 : error.status
   if (error.row === 'client_closed') return outcome
   try {
-    const shaped = shape(error, exchange, outcome)
-    if (client.isStreaming) await client.endStream(shaped.events)
-    else if (!client.hasHead) await client.json(shaped)
+    if (client.isStreaming) await client.endStream(errorEvents(error, exchange, outcome))
+    else if (!client.hasHead) await client.json(shape(error, exchange, outcome))
   } catch {
     // The client left during the write: the outcome stays what it was.
   }
@@ -67,16 +66,33 @@ export async function settleAnyway (exchange: Routed, outcome: Outcome): Promise
   }
 }
 
+/** The events that end a stream with an error. */
+export function errorEvents (error: GatewayError, exchange: Routed, outcome: Outcome): readonly SseEvent[] {
+  const shaped = shape(error, exchange, outcome)
+  if (exchange.ownEvents === undefined) return shaped.events
+  try {
+    const events = exchange.ownEvents.fail(error, shaped)
+    if (!areEvents(events)) throw new TypeError('what ends a stream with an error are not events')
+    return events
+  } catch (err) {
+    exchange.snapshot.services.log.error({ request_id: exchange.id, err },
+      'a plugin threw while it ended a stream with an error')
+    return shaped.events
+  }
+}
+
+function areEvents (made: readonly unknown[]): boolean {
+  return made.every((event) => event instanceof SseEvent)
+}
+
 /** Shapes an error by the plugins, from the client's side inward; the core's own shape can't throw. */
-export function shape (error: GatewayError, exchange: Routed, outcome: Outcome): ErrorReply {
+function shape (error: GatewayError, exchange: Routed, outcome: Outcome): ErrorReply {
   for (const { plugin, call } of exchange.route.hooks.onError) {
     try {
       const shaped = unwaited(call(error, exchange, outcome), exchange)
       if (shaped === undefined) continue
       encode(shaped)
-      if (!shaped.events.every((event) => event instanceof SseEvent)) {
-        throw new TypeError('the events of a shaped error are not events')
-      }
+      if (!areEvents(shaped.events)) throw new TypeError('the events of a shaped error are not events')
       return shaped
     } catch (err) {
       exchange.snapshot.services.log.error({ request_id: exchange.id, plugin, err },

@@ -6,6 +6,7 @@ import { modalities, type Modality } from '../config/sections/modalities.ts'
 import { GatewayError, toGatewayError } from '../errors.ts'
 import type { Routed } from '../core/endpoint.ts'
 import { type Attempt, Plan } from '../core/facts.ts'
+import { dialectOf } from '../upstream/dialects/index.ts'
 import { acquire } from '../upstream/limits/acquire.ts'
 import { isPassing, isTurnedAway } from '../upstream/limits/attribution.ts'
 import type { Died, Permit } from '../upstream/limits/permit.ts'
@@ -15,7 +16,7 @@ import { pause } from '../core/queue-time.ts'
 
 /** The state of one attempt of the plan. */
 interface Candidate {
-  readonly attempt: Attempt
+  attempt: Attempt
   readonly upstream: Upstream
   /** `unasked`: not asked yet, or waiting for its target; `over`: asking it again would not help */
   state: 'unasked' | 'failed' | 'over'
@@ -150,13 +151,15 @@ class Walk {
         if (++candidate.lostRaces > MOST_LOST_RACES) candidate.state = 'over'
         return undefined
       }
-      if (candidate.repetitions === 0 && tried.size === 0) this.#health.deposit(upstream)
+      const isFirst = candidate.repetitions === 0 && tried.size === 0 && attempt.withoutThoughts !== true
+      if (isFirst) this.#health.deposit(upstream)
       return await tryAttempt(this.#exchange, attempt, permit)
     } catch (thrown) {
       if (this.#exchange.abortReason !== undefined) throw thrown
       candidate.state = 'over'
       // No place in the queue: reported only if no target fails later.
       if (permit === undefined) { this.#last ??= thrown; return undefined }
+      if (this.#forgetsThoughts(candidate, permit.died)) return await this.#ask(candidate)
       this.#judge(candidate, permit.died, thrown)
       return this.#hasOtherCredential(candidate, permit) ? await this.#ask(candidate) : undefined
     }
@@ -177,6 +180,20 @@ class Walk {
     if (!isMadeTwice && isPassing(died.failure, error)) candidate.state = 'failed'
     candidate.reason = error.row
     if (died.blame.who === 'target') candidate.isBlamed = true
+  }
+
+  /**
+   * Whether the target refused thoughts that it had made itself: for another organization, or with a key that is gone.
+   * It is asked again without them, once; a conversation must not end with the account that it began with.
+   */
+  #forgetsThoughts (candidate: Candidate, died: Died | undefined): boolean {
+    const { attempt, upstream } = candidate
+    const failure = died?.failure
+    if (attempt.withoutThoughts === true || (failure?.kind !== 'status' && failure?.kind !== 'error_event')) return false
+    if (dialectOf(upstream).refusesThoughts?.(failure.body) !== true) return false
+    candidate.attempt = { ...attempt, withoutThoughts: true }
+    this.#exchange.snapshot.services.metrics.upstreamRetried(attempt.upstream, 'thoughts')
+    return true
   }
 
   /** Whether the credential was at fault, and the target can be asked at once with another one. */

@@ -258,7 +258,7 @@ async function hashOf (exchange: Exchange): Promise<string> {
   countValues(exchange.get(Body), 0)
   const body = exchange.get(Body)
   const sent = (name: string, value: unknown, of: unknown): unknown =>
-    of === body && name === 'model' ? exchange.alias ?? value : value
+    of === body && name === 'model' ? exchange.asked ?? value : value
   const canonical = JSON.stringify(body, (_key, value: unknown) =>
     isMap(value)
       ? Object.fromEntries(Object.keys(value).toSorted().map((name) => [name, sent(name, value[name], value)])) :

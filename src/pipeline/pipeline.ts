@@ -134,7 +134,9 @@ async function readRequest (exchange: Routed, client: Pick<Client, 'readBody'>):
       param: 'model'
     })
   }
-  const model = exchange.snapshot.modelOf(body.model)
+  const { endpoint } = exchange.route
+  const gives = endpoint.kind === 'model' ? endpoint.modality : 'text'
+  const model = exchange.snapshot.modelOf(body.model, gives)
   if (model === undefined) {
     const asked = body.model.slice(0, 100)
     const near = nearestModel(exchange, asked)
@@ -144,8 +146,6 @@ async function readRequest (exchange: Routed, client: Pick<Client, 'readBody'>):
       param: 'model'
     })
   }
-  const { endpoint } = exchange.route
-  const gives = endpoint.kind === 'model' ? endpoint.modality : 'text'
   if (model.kind !== gives) {
     const { article, addresses } = modalities[model.kind]
     const takes = modalities[gives].article
@@ -163,9 +163,9 @@ async function readRequest (exchange: Routed, client: Pick<Client, 'readBody'>):
   }
   exchange.route.style.checkHead?.(exchange.received.headers)
   // From here on the request names the model, and so does the answer: as vendors do with their own "-latest".
-  const isAlias = body.model !== model.id
-  if (isAlias) {
-    exchange.alias = body.model
+  if (body.model !== model.id) {
+    exchange.asked = body.model
+    if (exchange.snapshot.isAlias(body.model)) exchange.alias = body.model
     Object.assign(body, { model: model.id })                  // just parsed, and not shared
   }
   exchange.request = { body, stream: body.stream === true }

@@ -1,7 +1,7 @@
 // A committed stream: each event up the list, synchronously; the end only when it is settled.
 import type { Answer, CommittedStream, StreamListener } from './attempt.ts'
 import type { Client } from './client.ts'
-import { fail, interrupted, settle, settleAnyway, shape } from './ending.ts'
+import { errorEvents, fail, interrupted, settle, settleAnyway } from './ending.ts'
 import { GatewayError, toGatewayError } from '../errors.ts'
 import type { Routed } from '../core/endpoint.ts'
 import type { Outcome } from '../core/exchange.ts'
@@ -117,9 +117,10 @@ class Relay implements StreamListener {
     try {
       for (let i = 0; i < events.length; i++) {
         const event = events[i]!
+        good = out.length
+        this.#exchange.ownEvents?.mark()
         const held = isReady && i === 0 ? undefined : this.#askGuards(event)
         if (held !== undefined) { this.#waiting = events.slice(i); void this.#wait(held); break }
-        good = out.length
         pass(this.#transformers, 0, event, out)
         isLast = isTerminal(event)
       }
@@ -127,6 +128,7 @@ class Relay implements StreamListener {
     } catch (thrown) {
       // The client gets the events before it in the same chunk, so that the result does not depend on the chunks.
       this.#client.events(out.slice(0, good), () => {})
+      this.#takeBack()
       void this.#cut('gateway', toGatewayError(thrown))
       return
     }
@@ -173,6 +175,7 @@ class Relay implements StreamListener {
       // A settlement that fails to persist fails the response: a final event is never delivered uncharged.
       this.#unlisten()
       this.#client.events(last.slice(0, good), () => {})
+      this.#takeBack()
       this.#resolve(await fail(this.#exchange, this.#client, { kind: 'failed', error: toGatewayError(thrown) }))
       return
     }
@@ -185,6 +188,16 @@ class Relay implements StreamListener {
     this.#unlisten()
   }
 
+  /** A plugin that throws here must not keep the client from the error. */
+  #takeBack (): void {
+    try {
+      this.#exchange.ownEvents?.takeBack()
+    } catch (err) {
+      this.#exchange.snapshot.services.log.error({ request_id: this.#exchange.id, err },
+        'a plugin threw while it took back what was not sent')
+    }
+  }
+
   async #cut (by: 'client' | 'upstream' | 'gateway', error: GatewayError): Promise<void> {
     if (this.#isOver) return
     this.#isOver = true
@@ -194,7 +207,7 @@ class Relay implements StreamListener {
     await settleAnyway(this.#exchange, outcome)
     this.#exchange.record.status = 200
     try {
-      if (by !== 'client') await this.#client.endStream(shape(error, this.#exchange, outcome).events)
+      if (by !== 'client') await this.#client.endStream(errorEvents(error, this.#exchange, outcome))
     } catch {
       // The client left during the write: the outcome stays what it was.
     }

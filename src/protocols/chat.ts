@@ -17,6 +17,7 @@ export const chatStyle: Style = {
     'x-ratelimit-remaining-requests': String(remaining),
     'x-ratelimit-reset-requests': duration(reset)
   }),
+  conversation: 'messages',
   // the newer name wins
   outputLimits: ['max_completion_tokens', 'max_tokens'],
   tellsCost: true

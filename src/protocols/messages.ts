@@ -22,6 +22,7 @@ export const messagesStyle: Style = {
     'anthropic-ratelimit-requests-remaining': String(remaining),
     'anthropic-ratelimit-requests-reset': rfc3339(Math.ceil((now + reset) / 1000))
   }),
+  conversation: 'messages',
   outputLimits: ['max_tokens'],
   // Off by default: clients ask for the ping with the cost by a header.
   tellsCost: false,

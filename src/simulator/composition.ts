@@ -4,6 +4,7 @@ import { createHmac, randomBytes } from 'node:crypto'
 import { isObject, VendorError } from './dialect.ts'
 import { withoutDirectives, type Faults } from './faults.ts'
 import { exampleOf } from './schema-example.ts'
+import { answerIn, sceneIn, type ScriptedAnswer } from './script.ts'
 import { blocksOf, lastTurn, textOf, type Block, type MessagesBody, type Tool } from './messages-body.ts'
 import { tokensOf } from './tokens.ts'
 
@@ -24,6 +25,8 @@ export interface Composition {
 
 export function compose (body: MessagesBody, faults: Faults): Composition {
   if (faults.empty === true) return finish([], 'end_turn', null)
+  const scripted = scriptedAnswer(body, faults)
+  if (scripted !== undefined) return play(body, scripted)
   const turn = lastTurn(body)
   const thinking = think(body, turn)
   if (faults.refuse === true) return finish([...thinking, text('I can not help with that.')], 'refusal', null)
@@ -33,18 +36,27 @@ export function compose (body: MessagesBody, faults: Faults): Composition {
     // A forced call has no text before it, as with the vendor.
     const isForced = body.tool_choice?.type === 'any' || body.tool_choice?.type === 'tool'
     const words = isForced ? [] : [text(`I will call ${tools.map(({ name }) => name).join(' and ')}.`)]
-    const calls = tools.map((tool): Part => ({
-      kind: 'tool_use',
-      tokens: tokensOf(JSON.stringify(exampleOf(tool.input_schema, promptOf(turn)))),
-      id: `toolu_${token24()}`,
-      name: tool.name
-    }))
+    const calls = tools.map(({ name, input_schema: schema }) => call(name, exampleOf(schema, promptOf(turn))))
     return limit([...thinking, ...words, ...calls], 'tool_use', null, body.max_tokens)
   }
 
   const { said, stopSequence } = untilStop(sayTo(body, turn, faults), body.stop_sequences ?? [])
   return limit([...thinking, text(said)], stopSequence === null ? 'end_turn' : 'stop_sequence', stopSequence,
     body.max_tokens)
+}
+
+/** Undefined too where it calls a tool that the request does not have: what asks for a title is no step of a loop. */
+function scriptedAnswer (body: MessagesBody, faults: Faults): ScriptedAnswer | undefined {
+  const scene = faults.script === undefined ? undefined : sceneIn(body)
+  const answer = scene === undefined ? undefined : answerIn(scene)
+  const known = new Set((body.tools ?? []).map(({ name }) => name))
+  return answer?.calls?.every(({ name }) => known.has(name)) === false ? undefined : answer
+}
+
+function play (body: MessagesBody, { think: tokens = 0, say = '', calls = [] }: ScriptedAnswer): Composition {
+  const thinking = canThink(body) ? [thought(body, fill(tokens))] : []
+  const parts = [...thinking, text(say), ...calls.map(({ name, input }) => call(name, input))]
+  return limit(parts, calls.length > 0 ? 'tool_use' : 'end_turn', null, body.max_tokens)
 }
 
 /** 24 random characters, in the format of the vendor's ids. */
@@ -77,14 +89,23 @@ function sign (thinking: string): string {
 }
 
 function think (body: MessagesBody, turn: readonly Block[]): Part[] {
-  const type = body.thinking?.type ?? 'disabled'
   const hasResults = turn.some((block) => block.type === 'tool_result')
-  if (type === 'disabled' || (type === 'between_tools' && !hasResults)) return []
-  const thought = `The user says “${shorten(promptOf(turn))}”. ` +
-    `${hasResults ? 'The tool has answered, so I can too.' : 'I answer in a sentence or two.'}`
+  if (!canThink(body) || (body.thinking?.type === 'between_tools' && !hasResults)) return []
+  return [thought(body, `The user says “${shorten(promptOf(turn))}”. ` +
+    `${hasResults ? 'The tool has answered, so I can too.' : 'I answer in a sentence or two.'}`)]
+}
+
+function canThink (body: MessagesBody): boolean {
+  return (body.thinking?.type ?? 'disabled') !== 'disabled'
+}
+
+function thought (body: MessagesBody, words: string): Part {
   const isShown = body.thinking?.display !== 'omitted'
-  return [{ kind: 'thinking', tokens: tokensOf(thought), signature: isShown ? sign(thought) : omitted + sign(thought),
-    isShown }]
+  return { kind: 'thinking', tokens: tokensOf(words), signature: isShown ? sign(words) : omitted + sign(words), isShown }
+}
+
+function call (name: string, input: unknown): Part {
+  return { kind: 'tool_use', tokens: tokensOf(JSON.stringify(input)), id: `toolu_${token24()}`, name }
 }
 
 /** The tools to be called: forced, by a directive, or because the prompt suggests one and no result came yet. */
@@ -106,9 +127,7 @@ function toolsToCall (body: MessagesBody, turn: readonly Block[], faults: Faults
 }
 
 function sayTo (body: MessagesBody, turn: readonly Block[], faults: Faults): string {
-  if (faults.tokens !== undefined) {
-    return Array.from({ length: faults.tokens }, (_, index) => filler[index % filler.length]).join(' ')
-  }
+  if (faults.tokens !== undefined) return fill(faults.tokens)
   const schema = body.output_config?.format?.schema
   if (schema !== undefined) return JSON.stringify(exampleOf(schema, promptOf(turn)))
 
@@ -130,6 +149,10 @@ function sayTo (body: MessagesBody, turn: readonly Block[], faults: Faults): str
 
 /** Each has at most 8 characters, so each is one token. */
 const filler = ['one', 'more', 'word', 'of', 'many', 'that', 'mean', 'nothing', 'at', 'all,', 'naïve', 'or', 'not.']
+
+function fill (tokens: number): string {
+  return Array.from({ length: tokens }, (_, index) => filler[index % filler.length]).join(' ')
+}
 
 function promptOf (turn: readonly Block[]): string {
   return withoutDirectives(textOf(turn))

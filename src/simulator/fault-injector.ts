@@ -2,6 +2,7 @@
 import type { Endpoint } from './dialect.ts'
 import { faultsInModel, faultsInText, parseFaults, type Faults } from './faults.ts'
 import { seededRandom } from './random.ts'
+import { answerIn, sceneIn } from './script.ts'
 
 export interface FaultOptions {
   /** what every request suffers, as in a directive: `cut_after=5 crlf`; of several, each request gets one */
@@ -25,6 +26,9 @@ export interface FaultOptions {
   readonly now?: () => number
 }
 
+/** Scripted answers of which is known how often they were asked for. */
+const MOST_ANSWERS = 1000
+
 export class FaultInjector {
   readonly #own: readonly Faults[]
   readonly #faultRate: number
@@ -35,6 +39,7 @@ export class FaultInjector {
   readonly #random: () => number
   readonly #now: () => number
   readonly #startedAt: number
+  readonly #asked = new Map<string, number>()
 
   /** @throws {UnknownDirective} `faults` is not understood */
   constructor (options: FaultOptions) {
@@ -56,7 +61,7 @@ export class FaultInjector {
     // Drawn for every request, wanted or not: what one request gets does not depend on how others were told to fail.
     const draws = { error: this.#random(), status: this.#random(), fault: this.#random() }
     const told = this.#directives
-      ? { ...faultsInModel(model ?? ''), ...faultsInText(endpoint?.prompt(body) ?? ''),
+      ? { ...faultsInModel(model ?? ''), ...faultsInText(endpoint?.prompt(body) ?? ''), ...this.#scripted(body),
         ...parseFaults(new URLSearchParams(query).get('sim') ?? '') }
       : {}
     if (this.#isUp) return told
@@ -68,6 +73,22 @@ export class FaultInjector {
         : {}),
       ...told
     }
+  }
+
+  /** The conversation's script, and what the answer that comes next suffers. @throws {UnknownDirective} */
+  #scripted (body: unknown): Faults {
+    const scene = sceneIn(body)
+    if (scene === undefined) return {}
+    const { script, played } = scene
+    const faults = answerIn(scene)?.faults ?? []
+    if (faults.length === 0) return { script }
+    const key = `${played} ${script}`
+    const asked = this.#asked.get(key) ?? 0
+    this.#asked.delete(key)
+    this.#asked.set(key, asked + 1)
+    const [oldest] = this.#asked.keys()
+    if (this.#asked.size > MOST_ANSWERS && oldest !== undefined) this.#asked.delete(oldest)
+    return { ...parseFaults(faults[asked] ?? ''), script }
   }
 
   /** Of one that flaps. */

@@ -14,6 +14,8 @@ export const directives = {
   delay: { takes: 'number', does: 'milliseconds before each token' },
   tokens: { takes: 'number', does: 'the text has exactly so many tokens (max_tokens still ends it)' },
   tool_calls: { takes: 'number', preset: 1, does: 'calls so many of the request\'s tools in parallel' },
+  script: { takes: 'word',
+    does: 'the answers from this prompt on, one after the other: a list as percent-encoded JSON (script.ts)' },
 
   status: { takes: 'number',
     does: 'an error with this status, in the vendor\'s words; 401 and 403 name an organization and a key' },
@@ -32,7 +34,9 @@ export const directives = {
   cut_mid_event: { takes: 'number',
     does: 'closes the connection in the middle of the event after so many (JSON: of the body)' },
   end_after: { takes: 'number', does: 'ends the stream cleanly after so many events' },
-  no_terminal: { takes: 'nothing', does: 'ends the stream cleanly without message_stop (chat: without [DONE])' },
+  no_terminal: { takes: 'nothing',
+    does: 'ends the stream cleanly without message_stop (chat: without [DONE]; responses: without ' +
+      'response.completed)' },
 
   empty: { takes: 'nothing', does: 'a whole answer with no content' },
   empty_body: { takes: 'nothing', does: '200 with no byte in the body' },
@@ -49,7 +53,7 @@ export const directives = {
     does: 'message_start (chat: the first chunk) reports fewer input tokens than the last usage' },
   usage_missing: { takes: 'nothing', does: 'no usage anywhere' },
 
-  cached: { takes: 'number', does: 'chat: so many tokens of the prompt were read from a cache' },
+  cached: { takes: 'number', does: 'chat and responses: so many tokens of the prompt were read from a cache' },
   reasoning_name: { takes: 'word', does: 'chat: the field of thoughts; reasoning_content otherwise' },
   finish_twice: { takes: 'nothing', does: 'chat: two chunks with a finish_reason, usage in the second only' },
   finish_null: { takes: 'nothing', does: 'chat: no finish_reason anywhere' },
@@ -63,6 +67,16 @@ export const directives = {
   tool_no_id: { takes: 'nothing', does: 'chat: tool calls without an id' },
   tool_same_index: { takes: 'nothing', does: 'chat: every tool call has the index 0' },
   tool_turns: { takes: 'nothing', does: 'chat: pieces of parallel tool calls take turns' },
+
+  failed_after: { takes: 'number',
+    does: 'responses: response.failed after so many events, with error_type as its code (JSON: status failed)' },
+  incomplete: { takes: 'word', does: 'responses: the answer ends as incomplete, for this reason' },
+  summary_parts: { takes: 'number', preset: 2, does: 'responses: the summary of reasoning has so many parts' },
+  reasoning_text: { takes: 'nothing', does: 'responses: the reasoning itself comes, and no summary' },
+  id_changes: { takes: 'nothing', does: 'responses: an item that is done has another id than it had' },
+  unknown_item: { takes: 'nothing', does: 'responses: the first item is of a type that nobody knows yet' },
+  refuse_encrypted: { takes: 'nothing', does: 'responses: 400 for every encrypted_content, as for a foreign one' },
+  code_null: { takes: 'nothing', does: 'responses: with refuse_encrypted: only the sentence says why' },
 
   images: { takes: 'number', does: 'so many images, whatever was asked for' },
   image_bytes: { takes: 'number', does: 'an image has so many bytes at least' },

@@ -38,6 +38,7 @@ export interface MessagesBody {
   readonly tool_choice?: { readonly type: 'auto' | 'any' | 'tool' | 'none', readonly name?: string }
   readonly output_config?: { readonly format?: { readonly type: string, readonly schema?: unknown } | null }
   readonly cache_control?: CacheControl | null
+  readonly context_management?: unknown
 }
 
 const fields = new Set([

@@ -5,6 +5,7 @@ import { isObject, VendorError, type Answer, type Dialect, type Emission, type E
   type ReportedUsage } from './dialect.ts'
 import type { Faults } from './faults.ts'
 import { checkBody, checkHeaders, lastTurn, textOf, type MessagesBody } from './messages-body.ts'
+import { checkThoughts } from './thoughts.ts'
 import { countInput, PromptCache, type InputTokens } from './prompt-cache.ts'
 
 export interface MessagesOptions {
@@ -27,6 +28,7 @@ export function messagesDialect (options: MessagesOptions): Dialect {
       checkHeaders(asked.headers, options.key, options.betas)
       const body = checkBody(asked.body, String(asked.headers['anthropic-version']), 'messages')
       checkSignatures(body)
+      checkThoughts(body)
       checkContext(body, asked.faults)
       if (asked.faults.content_policy === true) throw new VendorError(400, 'Output blocked by content filtering policy')
       const composition = compose(body, asked.faults)
@@ -44,6 +46,7 @@ export function messagesDialect (options: MessagesOptions): Dialect {
     answer (asked) {
       checkHeaders(asked.headers, options.key, options.betas)
       const body = checkBody(asked.body, String(asked.headers['anthropic-version']), 'count_tokens')
+      checkThoughts(body)
       return { kind: 'json', status: 200, body: { input_tokens: countInput(body) } }
     }
   }

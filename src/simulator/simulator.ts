@@ -13,6 +13,7 @@ import { parseForm } from './form.ts'
 import { imagesDialect } from './images.ts'
 import { messagesDialect } from './messages.ts'
 import { plainDialect } from './plain.ts'
+import { responsesDialect } from './responses.ts'
 import { RequestLog, type Ending, type LogEvents, type RequestRecord } from './request-log.ts'
 import { newRequestId, vendorError, vendorHeaders } from './vendor.ts'
 import { videosDialect } from './videos.ts'
@@ -93,6 +94,7 @@ function dialectsOf (options: SimulatorOptions): readonly Dialect[] {
   return [
     messagesDialect({ key, betas, contextTokens, now }),
     chatDialect({ key, contextTokens, now }),
+    responsesDialect({ key, contextTokens, now }),
     imagesDialect({ now, links: options.imageLinks ?? false }),
     videosDialect({ now, videoMs: options.videoMs ?? 10_000, videoBytes: options.videoBytes ?? 200_000 }),
     plainDialect

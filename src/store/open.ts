@@ -4,9 +4,11 @@ import type { Logger } from 'pino'
 import type { StoreConfig } from '../config/config.ts'
 import { drivers } from '../config/sections/drivers.ts'
 import type { Driver, OpenStore } from './driver.ts'
+import { type Content, isDatabase, type Restored } from './backup.ts'
 import { MemoryStore } from './local/memory.ts'
 import { refuseUndelivered } from './redis/undelivered.ts'
 import type { Row } from './transfer.ts'
+import { rowsIn } from './transfer-file.ts'
 
 export type { OpenStore } from './driver.ts'
 
@@ -49,6 +51,42 @@ export async function fillStore (
   if (isLasting && !isShared) await refuseUndelivered(folder, log)
   const driver = await load(config)
   await driver.fill(config, folder, log, rows)
+}
+
+/** Looks whether a backup is whole, of whatever driver. @throws {Error} it is cut or damaged: says where */
+export async function contentOf (file: string): Promise<Pick<Content, 'entries' | 'time'>> {
+  if (await isDatabase(file)) {
+    const { inspect } = await import('./embedded/backup.ts')
+    return await inspect(file)
+  }
+  let [entries, time] = [0, 0]
+  for await (const { of, value } of rowsIn(file)) {
+    if (of !== 'entry') continue
+    entries++
+    time = Math.max(time, Date.parse(value.at))
+  }
+  return { entries, time }
+}
+
+/**
+ * Puts a backup into a data folder without a ledger.
+ * @param folder the data folder, absolute
+ * @returns undefined: it is a file of rows, which `fillStore` takes; nothing was done
+ * @throws {Error} it can't be used: then nothing is changed
+ */
+export async function restoreStore (
+  config: StoreConfig, folder: string, file: string, log: Logger, now: number
+): Promise<Restored | undefined> {
+  if (!await isDatabase(file)) return undefined
+  const driver = await load(config)
+  if (driver.restore === undefined) {
+    throw new Error(
+      `it is a backup of the embedded store, and store.driver is ${config.driver}. Restore it with store.driver: ` +
+      'embedded, and move it from there: gateway store export, gateway store import'
+    )
+  }
+  await refuseUndelivered(folder, log)
+  return await driver.restore(folder, file, now)
 }
 
 /**

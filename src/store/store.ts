@@ -176,14 +176,19 @@ export interface KeyUsage {
 }
 
 /**
- * A mismatch found by `verify`: an account's balance, or what a key has spent, ever or in a period, is not the sum of
- * its entries.
+ * A mismatch found by `verify`: an account's balance, what a key has spent, ever or in a period, or a rollup is not the
+ * sum of its entries.
  */
 export interface Difference {
-  readonly of: 'account' | 'key' | 'period'
-  /** of a period: its id, a space, and the key's id */
+  readonly of: 'account' | 'key' | 'period' | 'rollup'
+  /**
+   * of a period: its id, a space, and the key's id; of a rollup: its day or hour in UTC, account, key, model and
+   * channel, with spaces between
+   */
   readonly id: string
-  /** sum of the entries */
+  /** of a rollup: the sum that is wrong, such as `nanos` or `output` */
+  readonly sum?: string
+  /** sum of the entries: nano-dollars, or a count where `sum` says so */
   readonly entries: Nanos
   readonly kept: Nanos
   /** which copy is wrong: memory decides, and the disk is what the next start begins with */
@@ -310,9 +315,9 @@ export interface Store {
   close (): Awaitable<void>
 }
 
-/** A small JSON document, replaced as a whole: an account or a key that was made through the admin API. */
+/** A small JSON document, replaced as a whole: an account, a key or a token that was made through the admin API. */
 export interface StoredRecord {
-  readonly kind: 'account' | 'key'
+  readonly kind: 'account' | 'key' | 'token'
   readonly id: string
   /** 1, and one more with each change */
   readonly version: number
@@ -323,8 +328,8 @@ export interface StoredRecord {
 export interface Change {
   /** the record after the change; absent: only the audit log changes */
   readonly record?: StoredRecord
-  /** JSON: actor and action, without secrets */
-  readonly audit: string
+  /** JSON: actor and action, without secrets; absent: nothing that anybody did, such as when a token was used last */
+  readonly audit?: string
 }
 
 export interface AuditLine {
@@ -351,7 +356,7 @@ export interface ReadRecords {
   readonly records: readonly StoredRecord[]
 }
 
-/** Accounts and keys, and the audit log of their changes. Every driver has this beside `Store`. */
+/** Accounts, keys and tokens, and the audit log of their changes. Every driver has this beside `Store`. */
 export interface Records {
   records (): Awaitable<readonly StoredRecord[]>
   /**
@@ -368,6 +373,8 @@ export interface Records {
   change (change: Change): Awaitable<boolean>
   /** The audit log after a line, oldest first: it is append-only. */
   changes (after: number, limit: number): Awaitable<readonly AuditLine[]>
+  /** The audit log before a line, newest first. @param before undefined: from the newest line on */
+  newestChanges (before: number | undefined, limit: number): Awaitable<readonly AuditLine[]>
   /**
    * Where several processes share the store: calls back within a second after another process may have changed a
    * record.

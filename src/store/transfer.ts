@@ -16,7 +16,10 @@ export type Row =
 /** Lines of the audit log per read. */
 const AUDIT_PAGE = 1000
 
-/** Rows in the order in which a store takes them: a task after the entry of its charge, an answer after both. */
+/**
+ * All rows. Of a store that goes on: what is charged for tasks and answers is in the entries, because entries
+ * are read last.
+ */
 export async function * rowsOf (store: Store & Records & Movable): AsyncIterable<Row> {
   for (const value of await store.records()) yield { of: 'record', value }
   for (let after = 0; ;) {
@@ -25,9 +28,9 @@ export async function * rowsOf (store: Store & Records & Movable): AsyncIterable
     if (page.length < AUDIT_PAGE) break
     after = page.at(-1)!.id
   }
-  for await (const value of store.entries()) yield { of: 'entry', value }
   for await (const value of store.allTasks()) yield { of: 'task', value }
   for await (const value of store.allAnswers()) yield { of: 'answer', value }
+  for await (const value of store.entries()) yield { of: 'entry', value }
 }
 
 /** A row as JSON. Amounts are text, because JSON's numbers are doubles. */

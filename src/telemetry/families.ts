@@ -88,14 +88,18 @@ export class Family<Cell> {
     if (this.#cells.size + sets.length <= LIMIT / 2) for (const set of sets) this.cell(...set)
   }
 
-  /** Forgets the cells whose label has another value. */
-  retain (label: string, known: ReadonlySet<string>): void {
-    const at = this.#open.indexOf(label)
-    if (at === -1) return
-    for (const [key, { values }] of this.#cells) if (!known.has(values[at]!)) this.#cells.delete(key)
+  /** Forgets the cells whose label has another value; of several labels, values joined by a line break. */
+  retain (labels: string | readonly string[], known: ReadonlySet<string>): void {
+    const places = [labels].flat().map((label) => this.#open.indexOf(label))
+    if (places.includes(-1)) return
+    for (const [key, { values }] of this.#cells) {
+      if (!known.has(places.map((at) => values[at]!).join('\n'))) this.#cells.delete(key)
+    }
   }
 
+  /** Nothing where nothing was counted yet, and nothing can be. */
   async * print (): AsyncGenerator<string> {
+    if (this.#cells.size === 0) return
     yield headOf(this.#name, this.#help, this.#shape.type)
     let printed = 0
     for (const { print } of this.#cells.values()) {

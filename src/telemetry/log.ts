@@ -1,15 +1,16 @@
 // The log: JSON lines, one per request at its end; never bodies (except the beginning of an upstream's error), never
 // secrets. And the one place that observes exchanges.
-import { type DestinationStream, type Logger, pino, stdSerializers } from 'pino'
-import type { LogLevel } from '../config/config.ts'
+import { type DestinationStream, type Logger, pino, stdSerializers, symbols } from 'pino'
+import type { ChannelName, LogLevel } from '../config/config.ts'
 import type { GatewayError } from '../errors.ts'
 import type { Exchange, Outcome } from '../core/exchange.ts'
-import { ApiKey, Body, Charge, Model } from '../core/facts.ts'
+import { ApiKey, Body, Charge, Model, Plan } from '../core/facts.ts'
 import { nameCause } from '../core/name-cause.ts'
 import type { FailedAttempt } from '../core/upstream.ts'
-import type { ExchangeRecord } from '../core/record.ts'
+import { type ExchangeRecord, ownTime, rounded } from '../core/record.ts'
 import type { Metrics } from './metrics.ts'
 import { StandardOutput } from './log-output.ts'
+import type { RequestLog } from './requests/request-log.ts'
 import type { Refusals } from './sampled-refusals.ts'
 
 const CLIENT_LENGTH = 120
@@ -40,7 +41,7 @@ export function createLogger (
   destination: DestinationStream = new StandardOutput(),
   base: Readonly<Record<string, unknown>> | null = null
 ): Logger {
-  return pino({
+  return printingWhole(pino({
     level,
     base,
     timestamp: isoTime,
@@ -48,7 +49,34 @@ export function createLogger (
     serializers: {
       err: (thrown: unknown) => thrown instanceof Error ? censor(stdSerializers.err(thrown), CENSORED_DEPTH) : thrown
     }
-  }, destination)
+  }, destination))
+}
+
+/** The line that is being logged, if it has no errors and no cycles. A mark in it would make its literal slow. */
+let wholeLine: object | undefined
+
+/** The part of pino's logger that prints a line. */
+interface Printer {
+  [symbols.asJsonSym]: (this: Printer, line: object, msg: string, level: number, time: string) => string
+  /** beginning of a line, by level */
+  readonly [symbols.lsCacheSym]: Readonly<Record<number, string>>
+  /** base fields, behind a comma */
+  readonly [symbols.chindingsSym]: string
+}
+
+/**
+ * Prints a whole line as pino would, which prints each name and each value by itself: 47,000 instructions a request,
+ * against 26,000 (measured).
+ */
+function printingWhole (log: Logger): Logger {
+  const printer = log as unknown as Printer
+  const print = printer[symbols.asJsonSym]
+  printer[symbols.asJsonSym] = function (line, msg, level, time) {
+    if (line !== wholeLine) return print.call(this, line, msg, level, time)
+    const begin = this[symbols.lsCacheSym][level]! + time + this[symbols.chindingsSym]
+    return `${begin},${JSON.stringify(censor(line, CENSORED_DEPTH)).slice(1, -1)},"msg":${JSON.stringify(msg)}}\n`
+  }
+  return log
 }
 
 /** pino's own redaction with the same names took 32 µs for the line of a request; this takes 1 (measured). */
@@ -74,7 +102,8 @@ function isOpen (value: unknown): value is object {
  */
 export function observe (
   exchange: Exchange,
-  { log, metrics }: { readonly log: Logger, readonly metrics: Metrics },
+  { log, metrics, requests }: { readonly log: Logger, readonly metrics: Metrics,
+    readonly requests: Pick<RequestLog, 'note'> },
   refusals: Refusals
 ): void {
   metrics.begin()
@@ -82,6 +111,7 @@ export function observe (
     const { record } = exchange
     conclude(record, exchange, outcome, performance.now())
     metrics.record(record)
+    countFailure(exchange, outcome)
     const error = outcome.kind === 'completed' ? undefined : outcome.error
     // A failure of the gateway has its line even without a key.
     const isStranger = outcome.kind === 'failed' && outcome.error.status < 500 && record.key_id === undefined &&
@@ -89,16 +119,27 @@ export function observe (
     if (isStranger) {
       refusals.note({ status: outcome.error.status, code: record.code, route: record.route }, () => {
         logExchange(log, record, error)
+        requests.note(record)
       })
-    } else { logExchange(log, record, error) }
+    } else {
+      logExchange(log, record, error)
+      requests.note(record)
+    }
   })
+}
+
+/** Counts a request of a known key that ended badly, and was not charged, in the sums of what is used. */
+function countFailure ({ record, ledger }: Exchange, outcome: Outcome): void {
+  const { account, key_id: key, model = '', channel, nanos } = record
+  if (outcome.kind === 'completed' || nanos !== undefined || account === undefined || key === undefined) return
+  ledger.failed({ account, key, model, ...(channel !== undefined && { channel }) })
 }
 
 function logExchange (log: Logger, record: ExchangeRecord, error: GatewayError | undefined): void {
   const line = lineOf(record, error)
   // A fault of the gateway: its stack is the first thing that an operator needs.
   if (error?.row === 'server_error') log.error({ ...line, err: error.cause ?? error }, 'request')
-  else if (error === undefined) log.info(line, 'request')
+  else if (error === undefined) logWhole(log, line)
   else if (refusesUs(error.cause)) log.warn(
     {
       ...line,
@@ -109,6 +150,12 @@ function logExchange (log: Logger, record: ExchangeRecord, error: GatewayError |
     'request'
   )
   else log.info({ ...line, cause: nameCause(error.cause) }, 'request')
+}
+
+function logWhole (log: Logger, line: object): void {
+  wholeLine = line
+  log.info(line, 'request')
+  wholeLine = undefined
 }
 
 /** One literal without spreads: it has one shape, and is made for every request. Undefined fields are not printed. */
@@ -135,12 +182,14 @@ function lineOf (record: ExchangeRecord, error: GatewayError | undefined): objec
     usage: record.usage,
     usage_source: record.usage_source,
     first_byte_ms: record.first_byte_ms,
-    queue_ms: queue_ms === 0 ? undefined : round(queue_ms),
+    queue_ms: queue_ms === 0 ? undefined : rounded(queue_ms),
     duration_ms: record.duration_ms,
     own_ms: record.own_ms,
     config_generation: record.config_generation,
     client: client?.slice(0, CLIENT_LENGTH),
     ip: record.ip,
+    trace_id: record.trace_id,
+    span_id: record.span_id,
     // The gateway's message names the field, limit or address; upstreams' messages are in `failures`, redacted.
     reason: error === undefined || error.cause !== undefined ? undefined : error.message
   }
@@ -148,6 +197,7 @@ function lineOf (record: ExchangeRecord, error: GatewayError | undefined): objec
 
 /** Adds what the facts and the outcome tell. @param now `performance.now()` at the end */
 function conclude (record: ExchangeRecord, exchange: Exchange, outcome: Outcome, now: number): void {
+  record.style = exchange.route.style.name
   record.outcome = outcome.kind
   if (outcome.kind !== 'completed') record.code = outcome.error.code
   if (outcome.kind === 'interrupted') record.by = outcome.by
@@ -155,49 +205,46 @@ function conclude (record: ExchangeRecord, exchange: Exchange, outcome: Outcome,
   record.key_id = apiKey?.key.id
   record.account = apiKey?.account.id
   const model = exchange.find(Model)
-  record.model = model?.id
+  const { endpoint } = exchange.route
+  record.model = model?.id ?? (endpoint.kind === 'forward' ? record.route : undefined)
   record.provider = model?.provider
-  record.kind = model?.kind
-  record.asked = exchange.alias
+  // What the address makes, whatever kind of model was named; a count of tokens makes nothing.
+  record.kind = endpoint.kind === 'model' ? endpoint.modality : undefined
+  record.asked = exchange.asked
   const body = exchange.find(Body)
   if (body !== undefined) record.stream = body.stream === true
   const charge = exchange.find(Charge)
   record.nanos = charge?.nanos
+  record.cost = charge?.cost
   record.usage = charge?.usage
   record.usage_source = charge?.source
-  const { endpoint } = exchange.route
   const served = outcome.kind === 'failed' ? undefined : outcome.served
   // An answer of the gateway's own has no channel, whichever upstream was asked before.
   const tried = outcome.kind === 'completed' && served === undefined ? undefined : exchange.lastAttempt
-  record.channel = tried?.channel
+  record.channel = tried?.channel ?? (outcome.kind === 'completed' ? undefined : refusedIn(exchange))
   record.upstream = served?.upstream ?? tried?.upstream ??
     (endpoint.kind === 'forward' && record.attempts > 0 ? endpoint.upstream : undefined)
-  if (record.upstream !== undefined) record.credential = exchange.credential
-  if (record.first_byte_at !== 0) record.first_byte_ms = round(record.first_byte_at - record.started_at)
-  record.duration_ms = round(now - record.started_at)
-  record.own_ms = round(ownTime(record, now))
+  if (record.upstream !== undefined) {
+    record.target = tried?.model ?? exchange.route.name
+    record.credential = exchange.credential
+  }
+  if (record.first_byte_at !== 0) record.first_byte_ms = rounded(record.first_byte_at - record.started_at)
+  record.duration_ms = rounded(now - record.started_at)
+  record.own_ms = rounded(ownTime(record, now))
+  const { trace } = exchange
+  record.trace_id = trace.trace_id
+  record.span_id = trace.span_id
+}
+
+/** The channel of a request that no target was asked for: all of its targets are out, or it is itself. */
+function refusedIn (exchange: Exchange): ChannelName | undefined {
+  const plan = exchange.find(Plan)
+  return plan?.refused ?? plan?.attempts[0]?.channel
 }
 
 /** A failure in the log's field order; the request's id and time are those of the line. */
 function shown ({ upstream, model, credential, cause, said }: FailedAttempt): Omit<FailedAttempt, 'request_id' | 'at'> {
   return { upstream, model, credential, cause, said }
-}
-
-/**
- * The gateway's own time: from the parsed body to the first attempt, and from the upstream's last byte to the answer;
- * without the client's reading and sending, and without waits in a queue. Without an attempt: all after the body.
- */
-function ownTime (record: ExchangeRecord, now: number): number {
-  const { started_at, body_at, dispatched_at, first_byte_at, upstream_end_at } = record
-  const read = body_at === 0 ? started_at : body_at
-  const end = first_byte_at > upstream_end_at ? first_byte_at : now
-  if (dispatched_at === 0) return end - read - record.queue_ms
-  return dispatched_at - read - record.first_queue_ms + (upstream_end_at === 0 ? 0 : end - upstream_end_at)
-}
-
-/** Microseconds matter in own_ms, and no digit behind them. */
-function round (ms: number): number {
-  return Math.round(ms * 1000) / 1000
 }
 
 /**

@@ -16,7 +16,8 @@ const PARTS: ReadonlySet<string> = new Set(['gateway_requests_in_flight', 'gatew
   'gateway_body_memory_bytes', 'gateway_upstream_queue_depth', 'gateway_upstream_running', 'gateway_outbox_pending',
   'gateway_videos_open', 'gateway_holds_open'])
 /** Gauges that every process reads from the shared store: the last value counts. */
-const SHARED: ReadonlySet<string> = new Set(['gateway_fleet_processes'])
+const SHARED: ReadonlySet<string> = new Set(['gateway_fleet_processes', 'gateway_accounts_low_balance',
+  'gateway_ledger_differences', 'gateway_ledger_verified_timestamp_seconds'])
 
 /** Lines that are read in one turn of the event loop: under 1 ms. */
 const READ_AT_ONCE = 1000

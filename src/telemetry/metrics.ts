@@ -4,24 +4,37 @@
 import { collectDefaultMetrics, Registry } from 'prom-client'
 import type { Config } from '../config/config.ts'
 import { modalities } from '../config/sections/modalities.ts'
+import { targetsIn } from '../config/targets.ts'
+import { version } from '../base/package.ts'
 import { catalogue } from '../errors.ts'
 import type { Nanos } from '../money/nanos.ts'
 import type { ExchangeRecord } from '../core/record.ts'
 import type { Metrics as CoreMetrics } from '../core/services.ts'
+import { DURATION_S, FIRST_TOKEN_S, GEN_AI, GEN_AI_LABELS, OPERATIONS, PER_TOKEN_S, TOKENS } from './conventions.ts'
 import { type Count, counters, type Distribution, histograms, LIMIT, OTHER } from './families.ts'
 import { type Gauge, MANY, printGauge, printMany, type Sample, WATCHED, type Watched,
   type WatchedMany } from './gauges.ts'
+import { Lately, type LatelyView } from './lately.ts'
 
 /** The fields of a finished exchange that metrics count. */
 export type Finished = Readonly<Pick<ExchangeRecord, 'route' | 'status' | 'code' | 'outcome' | 'by' | 'model'
-  | 'provider' | 'kind' | 'channel' | 'upstream' | 'stream' | 'nanos' | 'usage' | 'first_byte_ms' | 'duration_ms'
-  | 'own_ms'>>
+  | 'provider' | 'kind' | 'channel' | 'upstream' | 'stream' | 'nanos' | 'cost' | 'usage' | 'first_byte_ms'
+  | 'duration_ms' | 'own_ms'> & Partial<Pick<ExchangeRecord, 'key_id'>>>
 
 /**
  * The end of a video task. `lost`: its upstream does not know it any more; `unknown`: no upstream could tell in time.
  * Only `completed` is charged.
  */
 export type VideoEnd = 'completed' | 'failed' | 'lost' | 'unknown'
+
+/** Where a charge is counted, and what its answer has cost us; undefined: nobody has said what its target costs. */
+export interface Charged {
+  readonly model: string
+  readonly channel: string
+  readonly upstream: string
+  readonly nanos: Nanos
+  readonly cost: Nanos | undefined
+}
 
 /** All recording: that of the core, and that of this process. */
 export interface Metrics extends CoreMetrics {
@@ -31,16 +44,34 @@ export interface Metrics extends CoreMetrics {
   /** A worker has ended and is started again. */
   workerRestarted (): void
   /** A video task is over. */
-  videoEnded (end: VideoEnd, model: string, channel: string, charged: Nanos): void
+  videoEnded (end: VideoEnd, charged: Charged): void
+  /** What counts the attempts at a target, for as long as the live configuration has it. */
+  target (upstream: string, model: string): TargetCounts
+  /** All entries of the ledger were added up again. @param differences balances and sums that are wrong */
+  verified (differences: number): void
   /** A configuration went live. Forgets the series of what it no longer has. */
   configLive (generation: number, config: Config): void
+  /** The plugins of the configuration that went live; it knows a user's own by their files only. */
+  pluginsLive (names: readonly string[]): void
   configRefused (): void
   watch (name: Watched, read: () => number | Promise<number>): void
   watchMany (name: WatchedMany, read: () => Iterable<Sample>): void
   readonly contentType: string
   /** the exposition, as Prometheus scrapes it */
   print (): Promise<string>
+  /** what the requests of this process came to in the last minutes, and in the last day */
+  lately (): LatelyView
 }
+
+export interface TargetCounts {
+  /** An attempt's answer has begun: a stream's first content came, or the whole of another answer. */
+  answered (ms: number): void
+  /** An attempt is over; one that was given up, because its client left, is not counted. */
+  done (result: TargetResult): void
+}
+
+/** `failed`: by the fault of the target or of its credential. `refused`: by that of the request. */
+export type TargetResult = 'ok' | 'failed' | 'refused'
 
 const UNKNOWN = 'unknown'
 
@@ -50,14 +81,14 @@ const REJECTIONS = ['admin_token', 'bad_request', 'expectation_failed', 'headers
   'request_timeout'] as const satisfies readonly (keyof typeof catalogue | 'admin_token' | 'overloaded')[]
 const FAILURES = (Object.keys(catalogue) as (keyof typeof catalogue)[]).filter((row) => 'retryable' in catalogue[row])
 const ATTEMPT_ENDS = ['ok', 'client_closed', 'stream_incomplete', 'upstream_stream_interrupted', ...FAILURES]
+const RESULTS: readonly TargetResult[] = ['ok', 'failed', 'refused']
 const CLASSES = ['input', 'cache_read', 'cache_write_5m', 'cache_write_1h', 'output'] as const
 const VIDEO_ENDS: readonly VideoEnd[] = ['completed', 'failed', 'lost', 'unknown']
 
-/** Buckets of the OpenTelemetry conventions for GenAI. */
-const DURATION_S = [0.01, 0.02, 0.04, 0.08, 0.16, 0.32, 0.64, 1.28, 2.56, 5.12, 10.24, 20.48, 40.96, 81.92]
-const FIRST_TOKEN_S = [0.001, 0.005, 0.01, 0.02, 0.04, 0.06, 0.08, 0.1, 0.25, 0.5, 0.75, 1, 2.5, 5, 7.5, 10]
-const TOKENS = [1, 4, 16, 64, 256, 1024, 4096, 16384, 65536, 262144, 1048576, 4194304, 16777216, 67108864]
+/** Buckets: seconds. */
 const OVERHEAD_S = [0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 1]
+
+const OF_MODEL = [GEN_AI_LABELS.provider, GEN_AI_LABELS.model] as const
 
 /** All families counted here, in the order in which they are printed. */
 function createFamilies () {
@@ -69,32 +100,51 @@ function createFamilies () {
       ['status', 'code']
     ),
     durations: histograms(
-      'gen_ai_server_request_duration_seconds',
+      GEN_AI.duration,
       'From the arrival of a request to the last byte of its answer.',
       DURATION_S,
-      ['gen_ai_provider_name', 'gen_ai_request_model'],
-      ['gen_ai_operation_name', 'error_type']
+      OF_MODEL,
+      [GEN_AI_LABELS.operation, GEN_AI_LABELS.errorType]
     ),
     firstTokens: histograms(
-      'gen_ai_server_time_to_first_token_seconds',
+      GEN_AI.firstToken,
       'From the arrival of a streaming request to the first byte of its answer.',
       FIRST_TOKEN_S,
-      ['gen_ai_provider_name', 'gen_ai_request_model'],
-      ['gen_ai_operation_name']
+      OF_MODEL,
+      [GEN_AI_LABELS.operation]
+    ),
+    perTokens: histograms(
+      GEN_AI.perToken,
+      'Of a streamed answer that is complete: the time behind its first byte, for each token but the first.',
+      PER_TOKEN_S,
+      OF_MODEL,
+      [GEN_AI_LABELS.operation]
     ),
     tokenUsage: histograms(
-      'gen_ai_client_token_usage',
+      GEN_AI.tokenUsage,
       'Tokens of one charged request; input with all that was read from or written to a cache.',
       TOKENS,
-      ['gen_ai_provider_name', 'gen_ai_request_model'],
-      ['gen_ai_operation_name', 'gen_ai_token_type']
+      OF_MODEL,
+      [GEN_AI_LABELS.operation, GEN_AI_LABELS.tokenType]
     ),
     tokens: counters('gateway_tokens_total', 'Charged tokens, each in exactly one class.', ['model'], ['class']),
     overheads: histograms('gateway_own_overhead_seconds',
       'The gateway\'s own part of a request: neither the client\'s sending nor the upstream.', OVERHEAD_S, ['route'], []),
     attempts: counters('gateway_upstream_attempts_total',
       'Attempts that are over, by upstream and outcome ("ok", or the code of the error).', ['upstream'], ['outcome']),
+    targetAttempts: counters('gateway_target_attempts_total',
+      'Attempts that are over, by target; "failed": by its fault or its credential\'s, "refused": by the request\'s.',
+      ['upstream', 'model'], ['result']),
+    latencies: histograms('gateway_target_latency_seconds',
+      'Of attempts that were answered: from their beginning to the first content of a stream, or to a whole answer.',
+      DURATION_S, ['upstream', 'model'], []),
     charged: counters('gateway_charged_nanodollars_total', 'What clients were charged.', ['model', 'channel'], []),
+    costs: counters('gateway_cost_nanodollars_total',
+      'What charged answers cost at their providers, where the target says its cost.',
+      ['model', 'channel', 'upstream'], []),
+    costed: counters('gateway_costed_charge_nanodollars_total',
+      'What clients were charged for these answers: less their cost, it is the margin.',
+      ['model', 'channel', 'upstream'], []),
     shortfalls: counters('gateway_shortfall_nanodollars_total',
       'What answers cost beyond their holds: the operator\'s loss.', [], []),
     rejections: counters('gateway_rejected_total', 'Requests that never reached the pipeline.', [], ['reason']),
@@ -129,9 +179,22 @@ interface ConfigState {
   liveAt: number
 }
 
+interface VerifiedState {
+  /** undefined: not since the start */
+  differences: number | undefined
+  at: number
+}
+
 /** Gauges of this process. */
-function ownGauges (config: ConfigState, inFlight: () => number): readonly Gauge[] {
+function ownGauges (config: ConfigState, ledger: VerifiedState, inFlight: () => number): readonly Gauge[] {
   return [
+    { name: 'gateway_build_info', help: 'The version that runs, and that of Node.',
+      labels: { version, node: process.versions.node }, read: () => 1 },
+    { name: 'gateway_ledger_differences',
+      help: 'Balances and sums that are not those of the entries, at the last look (`ledger verify`).',
+      read: () => ledger.differences },
+    { name: 'gateway_ledger_verified_timestamp_seconds', help: 'When all entries were added up last.',
+      read: () => ledger.differences === undefined ? undefined : ledger.at / 1000 },
     { name: 'gateway_requests_in_flight', help: 'Requests that have arrived and are not over.', read: inFlight },
     { name: 'gateway_config_generation', help: 'The configuration that new requests get.',
       read: () => config.generation },
@@ -143,27 +206,34 @@ function ownGauges (config: ConfigState, inFlight: () => number): readonly Gauge
   ]
 }
 
+/** Gauges of prom-client that are called counters; each has another one that tells the same by type. */
+const MISNAMED = ['nodejs_active_handles_total', 'nodejs_active_requests_total', 'nodejs_active_resources_total']
+
 /** @param now milliseconds since the epoch */
 export function createMetrics (now: () => number = Date.now): Metrics {
   const registry = new Registry()
   collectDefaultMetrics({ register: registry })
+  for (const name of MISNAMED) registry.removeSingleMetric(name)
 
   const families = createFamilies()
-  const { tokens, attempts, charged, shortfalls, rejections, videos, retries, queueWaits, queueRefusals, hookTimeouts,
-    workerRestarts, reloads } = families
+  const { tokens, attempts, targetAttempts, latencies, charged, costs, costed, shortfalls, rejections, videos, retries,
+    queueWaits, queueRefusals, hookTimeouts, workerRestarts, reloads } = families
   const all = Object.values(families)
+  /** their models are those of the upstreams */
+  const byTarget: ReadonlySet<unknown> = new Set([targetAttempts, latencies])
 
+  const lately = new Lately(now)
   let inFlight = 0
   const config = { generation: 0, isLastLive: 0, liveAt: 0 }
+  const ledger: VerifiedState = { differences: undefined, at: 0 }
   const watched = new Map<Watched, () => number | Promise<number>>()
   const watchedMany = new Map<WatchedMany, () => Iterable<Sample>>()
   const gauges: readonly Gauge[] = [
-    ...ownGauges(config, () => inFlight),
+    ...ownGauges(config, ledger, () => inFlight),
     ...(Object.keys(WATCHED) as Watched[])
       .map((name) => ({ name, ...WATCHED[name], read: () => watched.get(name)?.() }))
   ]
   shortfalls.start([])
-  workerRestarts.start([])
   reloads.start([['live', 'refused']])
   rejections.start([REJECTIONS])
 
@@ -174,26 +244,36 @@ export function createMetrics (now: () => number = Date.now): Metrics {
 
     record (finished) {
       inFlight--
-      const { requests, overhead, ofModel } = bundles.of(finished)
+      lately.record(finished)
+      const { nanos, cost, usage, upstream } = finished
+      const bundle = bundles.of(finished)
+      const { requests, overhead, duration, ofText } = bundle
       requests.value++
       overhead.observe(finished.own_ms / 1000)
       countServed(finished)
-      if (ofModel === undefined) return
-      ofModel.duration.observe(finished.duration_ms / 1000)
-      if (finished.stream === true && finished.outcome !== 'failed' && finished.first_byte_ms !== undefined) {
-        ofModel.firstToken.observe(finished.first_byte_ms / 1000)
+      duration?.observe(finished.duration_ms / 1000)
+      if (nanos !== undefined) {
+        bundle.charged ??= charged.cell(bundle.model, bundle.channel)
+        bundle.charged.value += Number(nanos)
+        const { model, channel } = bundle
+        if (cost !== undefined) countCost({ model, channel, upstream: upstream ?? UNKNOWN, nanos, cost })
       }
-      if (finished.nanos !== undefined) ofModel.charged.value += Number(finished.nanos)
-      if (finished.usage === undefined) return
-      const { input, cache_read, cache_write_5m, cache_write_1h, output, extras } = finished.usage
-      if ('image' in extras) return                           // without tokens it would count as an empty answer
-      ofModel.input.observe(input + cache_read + cache_write_5m + cache_write_1h)
-      ofModel.output.observe(output)
-      ofModel.classes.input.value += input
-      ofModel.classes.cache_read.value += cache_read
-      ofModel.classes.cache_write_5m.value += cache_write_5m
-      ofModel.classes.cache_write_1h.value += cache_write_1h
-      ofModel.classes.output.value += output
+      if (ofText === undefined) return
+      const { first_byte_ms: firstByte } = finished
+      const isStream = finished.stream === true && firstByte !== undefined
+      if (isStream && finished.outcome !== 'failed') ofText.firstToken.observe(firstByte / 1000)
+      if (usage === undefined) return
+      const { input, cache_read, cache_write_5m, cache_write_1h, output } = usage
+      if (isStream && finished.outcome === 'completed' && output > 1) {
+        ofText.perToken.observe((finished.duration_ms - firstByte) / 1000 / (output - 1))
+      }
+      ofText.input.observe(input + cache_read + cache_write_5m + cache_write_1h)
+      ofText.output.observe(output)
+      ofText.classes.input.value += input
+      ofText.classes.cache_read.value += cache_read
+      ofText.classes.cache_write_5m.value += cache_write_5m
+      ofText.classes.cache_write_1h.value += cache_write_1h
+      ofText.classes.output.value += output
     },
 
     attempt (upstream, outcome) { attempts.cell(upstream, outcome).value++ },
@@ -202,40 +282,38 @@ export function createMetrics (now: () => number = Date.now): Metrics {
     upstreamRetried (upstream, reason) { retries.cell(upstream, reason).value++ },
     queued (upstream, ms) { queueWaits.cell(upstream).observe(ms / 1000) },
     queueRefused (upstream, reason) { queueRefusals.cell(upstream, reason).value++ },
-    videoEnded (end, model, channel, nanos) {
-      videos.cell(model, channel, end).value++
-      if (nanos > 0n) charged.cell(model, channel).value += Number(nanos)
+    videoEnded (end, video) {
+      videos.cell(video.model, video.channel, end).value++
+      if (video.nanos > 0n) charged.cell(video.model, video.channel).value += Number(video.nanos)
+      countCost(video)
+    },
+    target (upstream, model) {
+      const latency = latencies.cell(upstream, model)
+      const [ok, failed, refused] = RESULTS.map((result) => targetAttempts.cell(upstream, model, result))
+      const results = { ok: ok!, failed: failed!, refused: refused! }
+      return {
+        answered (ms) { latency.observe(ms / 1000) },
+        done (result) { results[result].value++ }
+      }
+    },
+    verified (differences) {
+      ledger.differences = differences
+      ledger.at = now()
     },
 
     workerRestarted () { workerRestarts.cell().value++ },
     shortfall (nanos) { shortfalls.cell().value += Number(nanos) },
 
-    configLive (generation, { models, upstreams, pipeline }) {
+    configLive (generation, live) {
       if (config.generation !== 0) reloads.cell('live').value++
       config.generation = generation
       config.isLastLive = 1
       config.liveAt = now()
-      const known = { model: new Set([...models.map(({ id }) => id), UNKNOWN, OTHER]),
-        upstream: new Set([...Object.keys(upstreams), OTHER]) }
-      for (const family of all) {
-        family.retain('model', known.model)
-        family.retain('gen_ai_request_model', known.model)
-        family.retain('upstream', known.upstream)
-      }
-      bundles.retain(known.model)
-      for (const { id, kind, channels } of models) {
-        const { item, isTask } = modalities[kind]
-        if (item === undefined) tokens.start([[id], CLASSES])
-        if (isTask === true) videos.start([[id], Object.keys(channels), VIDEO_ENDS])
-        charged.start([[id], Object.keys(channels)])
-      }
-      const names = Object.keys(upstreams)
-      attempts.start([names, ATTEMPT_ENDS])
-      retries.start([names, [...FAILURES, 'credential']])
-      queueRefusals.start([names, ['queue_full', 'queue_timeout']])
-      // A user's own plugin is its file here, and its name is the label.
-      hookTimeouts.start([pipeline.flatMap(({ use }) => use.includes('/') ? [] : [use])])
+      retain(live)
+      start(live)
     },
+
+    pluginsLive (names) { hookTimeouts.start([names]) },
 
     configRefused () {
       reloads.cell('refused').value++
@@ -245,12 +323,56 @@ export function createMetrics (now: () => number = Date.now): Metrics {
     watch (name, read) { watched.set(name, read) },
     watchMany (name, read) { watchedMany.set(name, read) },
     contentType: registry.contentType,
+    lately: () => lately.view(),
     async print () {
       const parts = [await registry.metrics(), ...await Promise.all(gauges.map(printGauge)),
         ...[...watchedMany].map(([name, read]) => printMany(name, MANY[name], read()))]
       for (const family of all) { for await (const part of family.print()) { parts.push(part) } }
       return parts.join('')
     }
+  }
+
+  /** Forgets what the live configuration does not have. */
+  function retain ({ models, upstreams, routes }: Config): void {
+    const forwarded = routes.flatMap(({ forward, match }) => forward === undefined ? [] : [match])
+    const known = new Set([...models.map(({ id }) => id), ...forwarded, UNKNOWN, OTHER])
+    const upstreamNames = new Set([...Object.keys(upstreams), OTHER])
+    const targets = new Set([...targetsIn({ models, routes })]
+      .flatMap(([upstream, of]) => [...of, OTHER].map((model) => `${upstream}\n${model}`)))
+    targets.add(`${OTHER}\n${OTHER}`)
+    for (const family of all) {
+      if (byTarget.has(family)) {
+        family.retain(['upstream', 'model'], targets)
+        continue
+      }
+      family.retain('model', known)
+      family.retain(GEN_AI_LABELS.model, known)
+      family.retain('upstream', upstreamNames)
+    }
+    bundles.retain(known)
+  }
+
+  /** Begins series at 0, where they can move: `increase()` does not see the first event of a new series. */
+  function start ({ server, models, upstreams, routes }: Config): void {
+    if (server.workers > 1) workerRestarts.start([])
+    for (const { id, kind, channels } of models) {
+      const { item, isTask } = modalities[kind]
+      if (item === undefined) tokens.start([[id], CLASSES])
+      if (isTask === true) videos.start([[id], Object.keys(channels), VIDEO_ENDS])
+      charged.start([[id], Object.entries(channels).flatMap(([name, { price }]) => price === 'free' ? [] : [name])])
+    }
+    for (const [upstream, of] of targetsIn({ models, routes })) targetAttempts.start([[upstream], [...of], RESULTS])
+    attempts.start([Object.keys(upstreams), ATTEMPT_ENDS])
+    for (const [name, { retries: { attempts: most }, credentials = [], limits }] of Object.entries(upstreams)) {
+      retries.start([[name], [...most > 0 ? FAILURES : [], ...credentials.length > 1 ? ['credential'] : []]])
+      if (limits !== undefined) queueRefusals.start([[name], ['queue_full', 'queue_timeout']])
+    }
+  }
+
+  function countCost ({ model, channel, upstream, nanos, cost }: Charged): void {
+    if (cost === undefined) return
+    costs.cell(model, channel, upstream).value += Number(cost)
+    costed.cell(model, channel, upstream).value += Number(nanos)
   }
 
   /** Counts the attempt that served, or that the client left; failed attempts were counted when they failed. */
@@ -267,16 +389,21 @@ type LabelsOf = Pick<Finished, 'route' | 'model' | 'channel' | 'provider' | 'kin
 
 interface Bundle {
   readonly model: string
+  readonly channel: string
   readonly requests: Count
   readonly overhead: Distribution
-  readonly ofModel?: {
-    readonly duration: Distribution
+  /** absent: no model was called */
+  readonly duration?: Distribution
+  /** absent: no text */
+  readonly ofText?: {
     readonly firstToken: Distribution
+    readonly perToken: Distribution
     readonly input: Distribution
     readonly output: Distribution
-    readonly classes: Readonly<Record<'input' | 'cache_read' | 'cache_write_5m' | 'cache_write_1h' | 'output', Count>>
-    readonly charged: Count
+    readonly classes: Readonly<Record<typeof CLASSES[number], Count>>
   }
+  /** absent: nothing was charged yet */
+  charged?: Count
 }
 
 /** The cells of one kind of request, looked up once. */
@@ -289,7 +416,7 @@ class Bundles {
   }
 
   of (
-    { route, model = UNKNOWN, channel = UNKNOWN, provider = UNKNOWN, kind = 'text', status, code }: LabelsOf
+    { route, model = UNKNOWN, channel = UNKNOWN, provider = UNKNOWN, kind, status, code }: LabelsOf
   ): Bundle {
     const key = `${route}\n${model}\n${channel}\n${status}\n${code}`
     const known = this.#cells.get(key)
@@ -297,31 +424,37 @@ class Bundles {
     if (this.#cells.size >= LIMIT && route !== OTHER) {
       return this.of({ route: OTHER, model: OTHER, channel: OTHER, provider: OTHER, kind, status, code })
     }
-    const { operation } = modalities[kind]
-    const { requests, overheads, durations, firstTokens, tokenUsage, tokens, charged } = this.#families
+    const { requests, overheads, durations } = this.#families
     const made: Bundle = {
       model,
+      channel,
       requests: requests.cell(route, model, channel, String(status), code),
       overhead: overheads.cell(route),
-      ...(model !== UNKNOWN && {
-        ofModel: {
-          duration: durations.cell(provider, model, operation, code === 'ok' ? '' : code),
-          firstToken: firstTokens.cell(provider, model, operation),
-          input: tokenUsage.cell(provider, model, operation, 'input'),
-          output: tokenUsage.cell(provider, model, operation, 'output'),
-          classes: {
-            input: tokens.cell(model, 'input'),
-            cache_read: tokens.cell(model, 'cache_read'),
-            cache_write_5m: tokens.cell(model, 'cache_write_5m'),
-            cache_write_1h: tokens.cell(model, 'cache_write_1h'),
-            output: tokens.cell(model, 'output')
-          },
-          charged: charged.cell(model, channel)
-        }
+      ...(model !== UNKNOWN && kind !== undefined && {
+        duration: durations.cell(provider, model, OPERATIONS[kind], code === 'ok' ? '' : code),
+        ...(modalities[kind].item === undefined && { ofText: this.#ofText(provider, model, OPERATIONS[kind]) })
       })
     }
     this.#cells.set(key, made)
     return made
+  }
+
+  #ofText (provider: string, model: string, operation: string): NonNullable<Bundle['ofText']> {
+    const { firstTokens, perTokens, tokenUsage, tokens } = this.#families
+    const labels = [provider, model, operation]
+    return {
+      firstToken: firstTokens.cell(...labels),
+      perToken: perTokens.cell(...labels),
+      input: tokenUsage.cell(...labels, 'input'),
+      output: tokenUsage.cell(...labels, 'output'),
+      classes: {
+        input: tokens.cell(model, 'input'),
+        cache_read: tokens.cell(model, 'cache_read'),
+        cache_write_5m: tokens.cell(model, 'cache_write_5m'),
+        cache_write_1h: tokens.cell(model, 'cache_write_1h'),
+        output: tokens.cell(model, 'output')
+      }
+    }
   }
 
   /** Forgets the cells of models that are gone. */

@@ -1,6 +1,7 @@
 // An upper bound of a request's input tokens, without a tokenizer, which a client could use for a denial of service.
 import type { Blobs } from '../core/large-strings.ts'
 import { isRecord } from '../base/json.ts'
+import { isSealed, sealedBytes } from '../base/seals.ts'
 
 /** Input tokens of a large image, as most models scale it down (about 1,568 pixels on the long edge). */
 export const IMAGE = 1600
@@ -47,6 +48,11 @@ export function boundInput (body: Readonly<Record<string, unknown>>, context = N
   }
   const { tokens: weight, images } = weigh(body, 1, LARGEST_IMAGE, context, blobs)
   return { tokens: Math.min(context, tokens + weight), images }
+}
+
+/** The same of any value that is all names and texts. */
+export function boundValue (value: unknown, context = NO_CONTEXT, blobs?: Blobs): number {
+  return weigh({ value }, 1, 0, context, blobs).tokens
 }
 
 /** An estimate of the input tokens, for a provider that reports none: four bytes a token. */
@@ -114,8 +120,20 @@ class Scale implements InputBound {
       this.images++
       this.#addRecord(block, undefined, 'source')
     } else if (block['type'] === 'document' && !isTextSource(block['source'])) this.tokens += this.#limit
+    else if (block['type'] === 'thinking' || block['type'] === 'redacted_thinking') this.#addThought(block)
     // Blocks contain blocks: results of tools, fetched pages, documents made of images.
     else this.#addRecord(block, block['type'] === 'document' ? 'source' : 'content')
+  }
+
+  /** What is sealed is opened for the vendor, or not sent at all; the thought beside it is text, whatever it says. */
+  #addThought (block: Readonly<Record<string, unknown>>): void {
+    for (const name in block) {
+      const value = block[name]
+      this.#addText(name)
+      const sealed = (name === 'signature' || name === 'data') && typeof value === 'string' && isSealed(value)
+      if (sealed) this.tokens += (sealedBytes(value) + 3) / this.#bytesPerToken
+      else this.#add(value)
+    }
   }
 
   /**

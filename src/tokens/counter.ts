@@ -8,17 +8,16 @@ export interface Counter {
 
 /** Values per target, learned by this process. Outlives reloads; bounded by the targets that were ever configured. */
 export class PerCounter<T> {
-  readonly #learned = new Map<string, T>()
+  /** by upstream and model: a name made of both would be put together and hashed for every request */
+  readonly #learned = new Map<string, Map<string, T>>()
 
-  get (counter: Counter): T | undefined {
-    return this.#learned.get(nameOf(counter))
+  get ({ upstream, model }: Counter): T | undefined {
+    return this.#learned.get(upstream)?.get(model)
   }
 
-  set (counter: Counter, learned: T): void {
-    this.#learned.set(nameOf(counter), learned)
+  set ({ upstream, model }: Counter, learned: T): void {
+    let models = this.#learned.get(upstream)
+    if (models === undefined) this.#learned.set(upstream, models = new Map())
+    models.set(model, learned)
   }
-}
-
-function nameOf ({ upstream, model }: Counter): string {
-  return `${upstream}\n${model}`
 }

@@ -34,9 +34,16 @@ export class TokenRates {
     const rates = this.of(counter)
     const ratio = within(reported / text.weigh(rates), 1 / FURTHEST, FURTHEST)
     const shares = text.shares(rates)
-    const squares = shares.reduce((sum, share) => sum + share ** 2, 0)
-    const moved = rates.map((rate, kind) => rate * ratio ** (SPEED * shares[kind]! / squares))
-    this.#learned.set(counter, moved.map((rate, kind) => within(rate, LEAST_RATES[kind]!, MOST_RATES[kind]!)))
+    let squares = 0
+    for (const share of shares) squares += share ** 2
+    const learned = [...rates]
+    for (let kind = 0; kind < learned.length; kind++) {
+      const share = shares[kind]!
+      if (share === 0) continue                               // most classes: their rates stay as they are
+      const moved = rates[kind]! * ratio ** (SPEED * share / squares)
+      learned[kind] = within(moved, LEAST_RATES[kind]!, MOST_RATES[kind]!)
+    }
+    this.#learned.set(counter, learned)
   }
 }
 

@@ -47,6 +47,8 @@ export const LEAST_RATES: Rates = START_RATES.map((rate) => rate / 3)
 /** Most tokens that a character is estimated as, whatever its class and the rates. */
 export const MOST_RATE = Math.max(...MOST_RATES)
 
+const NO_COUNTS: readonly number[] = CLASSES.map(() => 0)
+
 /** Counts the characters of a text that arrives in pieces; the result does not depend on the pieces. */
 export class TextCount {
   readonly #counts: number[]
@@ -55,7 +57,7 @@ export class TextCount {
 
   /** @param before a count to be copied and continued */
   constructor (before?: TextCount) {
-    this.#counts = before === undefined ? CLASSES.map(() => 0) : [...before.#counts]
+    this.#counts = [...before === undefined ? NO_COUNTS : before.#counts]
     this.#last = before === undefined ? -1 : before.#last
   }
 
@@ -99,7 +101,9 @@ export class TextCount {
   /** The share of each class in the weight. */
   shares (rates: Rates): readonly number[] {
     const weight = this.weigh(rates)
-    return rates.map((rate, kind) => this.#counts[kind]! * rate / weight)
+    const shares = [...this.#counts]
+    for (let kind = 0; kind < shares.length; kind++) shares[kind] = shares[kind]! * rates[kind]! / weight
+    return shares
   }
 }
 

@@ -8,6 +8,7 @@ import { packageRoot } from '../base/package.ts'
 const dist = join(packageRoot, 'dist')
 const shrinkwrap = join(packageRoot, 'npm-shrinkwrap.json')
 const sources = ['src', 'plugins']
+const pages = 'src/admin/web/ui'
 
 // An address that the compiler does not rewrite: a worker's file, or an import in a declaration.
 const leftAddress = /((?:new URL|import\.meta\.resolve|import|from)\s*\(?\s*)(['"])(\.{1,2}\/[^'"\n]*)\.ts\2/g
@@ -26,15 +27,22 @@ function clear (): void {
 function compile (): void {
   mkdirSync(dist)
   const project = join(dist, 'tsconfig.json')
-  writeFileSync(project, JSON.stringify({
-    extends: '../tsconfig.json',
-    compilerOptions: { noEmit: false, noEmitOnError: true, rootDir: '..', outDir: '.', declaration: true },
-    include: sources.map((folder) => `../${folder}`),
-    exclude: ['../src/tools', '../src/launcher.js']
-  }))
-  // By its path, not by its name: npm's .bin entry is a script on Windows.
-  execFileSync(process.execPath, [join(packageRoot, 'node_modules', 'typescript', 'bin', 'tsc'), '--project', project],
-    { stdio: 'inherit' })
+  // Two worlds: what Node runs, and what browsers do.
+  for (const { extended, include, exclude, declaration } of [
+    { extended: '../tsconfig.json', include: sources.map((folder) => `../${folder}`),
+      exclude: ['../src/tools', '../src/launcher.js', `../${pages}`], declaration: true },
+    { extended: `../${pages}/tsconfig.json`, include: [`../${pages}`], exclude: [], declaration: false }
+  ]) {
+    writeFileSync(project, JSON.stringify({
+      extends: extended,
+      compilerOptions: { noEmit: false, noEmitOnError: true, rootDir: '..', outDir: '.', declaration },
+      include,
+      exclude
+    }))
+    // By its path, not by its name: npm's .bin entry is a script on Windows.
+    execFileSync(process.execPath,
+      [join(packageRoot, 'node_modules', 'typescript', 'bin', 'tsc'), '--project', project], { stdio: 'inherit' })
+  }
   rmSync(project)
   for (const path of filesIn(dist)) {
     const text = readFileSync(path, 'utf8')

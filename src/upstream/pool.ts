@@ -10,6 +10,7 @@ import type { Credential, Upstream, UpstreamServices } from '../core/upstream.ts
 import { Connections } from './transport/connections.ts'
 import { FairQueues } from './limits/queue.ts'
 import { Health } from './limits/health.ts'
+import type { TargetMetrics } from './limits/permit.ts'
 
 /** The credential of this id; any one, where it does not exist any more. */
 export function credentialOf ({ credentials }: Upstream, id: string | undefined): Credential {
@@ -82,11 +83,12 @@ export class Upstreams implements UpstreamServices {
     lookup?: LookupFunction,
     now: () => number = Date.now,
     timer: Timer = startTimer,
-    log?: Pick<Logger, 'info' | 'warn'>
+    log?: Pick<Logger, 'info' | 'warn'>,
+    metrics?: TargetMetrics
   ) {
     this.#lookup = lookup
     this.timer = timer
-    this.health = new Health(now, log)
+    this.health = new Health(now, log, metrics)
     this.queues = new FairQueues(now, timer)
   }
 

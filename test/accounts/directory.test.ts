@@ -1,7 +1,7 @@
 // The directory of managed accounts and keys, over both stores: what is kept, what is found, and what survives a
 // restart.
 import t, { type Test } from 'tap'
-import { Directory, type KeyRecord, UnknownOutcome } from '../../src/accounts/directory.ts'
+import { Directory, type KeyRecord, type TokenRecord, UnknownOutcome } from '../../src/accounts/directory.ts'
 import { digestOf } from '../../src/accounts/digests.ts'
 import { MemoryStore } from '../../src/store/local/memory.ts'
 import type { Change, Records } from '../../src/store/store.ts'
@@ -47,6 +47,14 @@ for (const [driver, make] of [['memory', async () => new MemoryStore()], ['embed
     t.strictSame((await store.changes(0, 10)).map(({ id, text }) => [id, text]), [[1, '"one"'], [2, '"two"'], [3,
       '"alone"'], [4, '"acc"']])
     t.strictSame((await store.changes(1, 2)).map(({ id }) => id), [2, 3])
+    t.strictSame((await store.newestChanges(undefined, 3)).map(({ id, text }) => [id, text]), [[4, '"acc"'], [3,
+      '"alone"'], [2, '"two"']])
+    t.strictSame((await store.newestChanges(2, 9)).map(({ id }) => id), [1])
+    t.strictSame([await store.newestChanges(1, 9), await store.newestChanges(99, 1)].flat().map(({ id }) => id), [4])
+    t.equal(await store.change({ record: { kind: 'token', id: 'a', version: 1, text: '"token"' } }), true)
+    t.equal(await store.change({ record: { kind: 'token', id: 'a', version: 1, text: '"again"' } }), false)
+    t.equal((await store.changes(0, 10)).length, 4, 'a record without a line')
+    t.equal((await store.records()).length, 3)
   })
 }
 
@@ -71,6 +79,63 @@ t.test('a key is found by each of its secrets until its time, and by none when i
   t.equal(find(directory, 'new'), undefined)
   t.equal(directory.keptKey('dev')?.version, 3)
   t.strictSame(directory.keptKeys(), [])
+})
+
+const token = (secret: string, more: Partial<TokenRecord> = {}): TokenRecord => ({
+  id: 'tok_1', name: 'Ada', role: 'operator', sha256: hex(secret), shown: 'a…', created_at: '2027-01-01T00:00:00.000Z',
+  ...more
+})
+
+for (const [driver, make] of [['memory', async () => new MemoryStore()], ['embedded',
+  async (t: Test) => await open(t, folderFor(t))]] as const) {
+  void t.test(`${driver}: a token is found by its secret until it ends; the hour of its last use is kept, once`, async (t) => {
+    let time = AT
+    const store = await make(t)
+    const directory = new Directory(store, () => time)
+    const find = (secret: string): string | undefined => directory.findToken(digestOf(secret))?.record.name
+    await directory.change(() => ({ token: token('s', { expires_at: '2027-01-01T03:00:00Z' }), audit }))
+    t.equal(find('s'), 'Ada')
+    t.equal(directory.findKey(digestOf('s')), undefined, 'no key')
+    for (let i = 0; i < 20; i++) directory.noteUse('tok_1')
+    directory.noteUse('tok_of_nobody')
+    await directory.change(() => ({ audit }))
+    t.match(directory.keptToken('tok_1'), { version: 2, record: { last_used_at: '2027-01-01T00:00:00.000Z' } })
+    time += 3_600_000
+    directory.noteUse('tok_1')
+    await directory.change(() => ({ audit }))
+    const again = new Directory(store, () => time)
+    await again.load()
+    t.match(again.keptToken('tok_1'), { version: 3, record: { last_used_at: '2027-01-01T01:00:00.000Z' } })
+    t.equal(again.findToken(digestOf('s'))?.id, 'tok_1', 'after a restart')
+    time = Date.parse('2027-01-01T03:00:00Z')
+    t.equal(find('s'), undefined, 'expired')
+    time = AT
+    const { sha256: _, ...revoked } = token('s')
+    await directory.change(() => ({ token: { ...revoked, revoked_at: 'now' }, audit }))
+    t.equal(find('s'), undefined)
+    directory.noteUse('tok_1')
+    await directory.change(() => ({ audit }))
+    t.equal(directory.keptToken('tok_1')!.version, 4, 'who was revoked is not used')
+    t.equal((await store.changes(0, 99)).length, 5, 'the audit log has what somebody did')
+  })
+}
+
+t.test('what the version before has kept is read, and what a later one keeps is left alone', async (t) => {
+  const store = new MemoryStore()
+  const before = {
+    account: '{"settings":{"id":"acme","name":"Acme","allow_fallback":true,"suspended":false,"opening_balance_usd":"0"},"created_at":"2026-11-22T12:00:00.000Z"}',
+    key: `{"settings":{"id":"dev","account":"acme","frozen":false,"streaming":true,"routing_mode":"premium","channels":["premium","cheap"]},"secrets":[{"sha256":"${hex('s')}"}],"shown":"sk-gw-…abcd","created_at":"2026-11-22T12:00:00.000Z"}`
+  }
+  for (const [kind, id] of [['account', 'acme'], ['key', 'dev']] as const) {
+    await store.change({ record: { kind, id, version: 1, text: before[kind] }, audit: '{}' })
+  }
+  await store.change({ record: { kind: 'session' as 'token', id: 'x', version: 1, text: 'what ever' } })
+  const directory = new Directory(store, () => AT)
+  await directory.load()
+  await directory.load()
+  t.equal(find(directory, 's'), 'dev')
+  t.strictSame(directory.account('acme')?.closed, undefined)
+  t.strictSame(directory.keptTokens(), [])
 })
 
 t.test('what is handed out is frozen, without secret, and another object after a change', async (t) => {
@@ -110,6 +175,7 @@ t.test('a store that does not answer leaves what was; what it has kept is read b
   const lossy: Records = {
     records: () => store.records(),
     changes: (after, limit) => store.changes(after, limit),
+    newestChanges: (before, limit) => store.newestChanges(before, limit),
     change (change: Change) {
       const isKept = store.change(change)
       if (fails) throw new Error('the answer was lost')

@@ -55,7 +55,7 @@ t.test('bodies at random: a key twice is 400 and changes nothing, and no body is
     error: { code: 'invalid_request', message: /The body has the key "amount_usd" twice\. Send it once\./ }
   })
   await fc.assert(
-    fc.asyncProperty(value, fc.constantFrom('/accounts', '/keys', '/accounts/acme/credits', '/explain'),
+    fc.asyncProperty(value, fc.constantFrom('/accounts', '/keys', '/accounts/acme/credits', '/explain', '/tokens'),
       async ({ text, repeated }, path) => {
         const response = await post(path, text)
         const { error } = await response.json() as { readonly error?: { readonly message: string } }

@@ -1,5 +1,6 @@
 // What an operator sees of real traffic: the numbers of /metrics, the line of each request, the live configuration; and
 // that no secret is in anything that the gateway says to anybody, whatever goes wrong.
+import { readFileSync } from 'node:fs'
 import t, { type Test } from 'tap'
 import { ask, type Asking, type Got } from '../support/billing-client.ts'
 import { gateway, KEY, messagesRequest, yaml, type TestGateway } from '../support/gateway.ts'
@@ -231,9 +232,11 @@ await t.test('after traffic of all kinds the metrics have the right numbers, and
       'own_ms',
       'request_id',
       'route',
+      'span_id',
       'status',
       'stream',
       'time',
+      'trace_id',
       'upstream',
       'usage',
       'usage_source'
@@ -306,7 +309,7 @@ await t.test('no secret is in anything that is said: lines, metrics, configurati
       .replace('accounts:',
         `  - { id: m2, name: M2, provider: acme, kind: text, created: 2025-09-29, channels: { premium: { price: { input: 3, output: 15 }, targets: [{ upstream: u1, model: vendor-m1 }] } } }
 accounts:`)
-  const text = config(yaml([up.url, await refusing(t)]))
+  const text = config(yaml([up.url, await refusing()]))
   const running = await gateway(t, text, { env: { SECOND_SECRET: secrets.second, ADMIN_TOKEN: secrets.admin },
     isForgetful: true })
   const { url, urls } = running
@@ -394,3 +397,22 @@ function isSilent (
   }
   t.equal(found, 0, `none of ${Object.keys(secrets).length} secrets in ${texts.length} texts`)
 }
+
+void t.test('a key and an account of gateway.yaml name their lines, also when those have moved without a change', async (t) => {
+  const own = await gateway(t, yaml(['http://127.0.0.1:9']))
+  const ask = async (path: string): Promise<Record<string, unknown>> => await (await fetch(
+    `${own.urls.admin}/admin/v1${path}`, { headers: { authorization: 'Bearer test-admin-token' } }
+  )).json() as Record<string, unknown>
+  const lineOf = (text: string): number => readFileSync(own.file, 'utf8').split('\n').findIndex((line) =>
+    line.includes(text)) + 1
+  const check = async (): Promise<void> => {
+    t.match(await ask('/keys/acme-dev'), { declared: true, declared_at: `gateway.yaml:${lineOf('id: acme-dev')}` })
+    t.match(await ask('/accounts/acme'), { declared: true, declared_at: `gateway.yaml:${lineOf('id: acme,')}` })
+  }
+  await check()
+  const before = lineOf('id: acme-dev')
+  await own.rewrite(yaml(['http://127.0.0.1:9']).replace('\nkeys:', '\n# Three lines\n# that change\n# nothing\nkeys:'))
+  t.equal(lineOf('id: acme-dev'), before + 3)
+  await check()
+  t.equal((await ask('/config'))['generation'], 1)
+})

@@ -5,7 +5,7 @@ import { type AddressInfo, connect } from 'node:net'
 import { text } from 'node:stream/consumers'
 import t, { type Test } from 'tap'
 import { adminHandler, type AdminParts } from '../../src/admin/admin.ts'
-import { Strangers } from '../../src/admin/wrong-tokens.ts'
+import { startTimer } from '../../src/base/timer.ts'
 import { services, type TestServices } from '../support/exchange.ts'
 
 const TOKEN = 'admin-token-of-the-test'
@@ -16,14 +16,22 @@ async function admin (
 ): Promise<{ readonly url: string, readonly port: number, readonly own: TestServices }> {
   const own = services()
   const server = createServer(
-    adminHandler({ services: own, metrics: async () => await own.metrics.print(), status: () => ({ generation: 3 }),
-      reasons: () => [], token: TOKEN, ...more })
+    adminHandler({ services: own, metrics: async () => await own.metrics.print(), api: api(() => ({ generation: 3 })),
+      reasons: () => [], token: TOKEN, ...more,
+      // test/admin/wrong-tokens.test.ts looks at the waits.
+      timer: (_ms, callback) => startTimer(1, callback) })
   )
   server.listen(0, '127.0.0.1')
   await once(server, 'listening')
   t.teardown(() => new Promise((resolve) => { server.close(resolve); server.closeAllConnections() }))
   const { port } = server.address() as AddressInfo
   return { url: `http://127.0.0.1:${port}`, port, own }
+}
+
+/** An API with one address. */
+function api (body: () => unknown): AdminParts['api'] {
+  return { knows: (path) => path === '/admin/v1/config', bodyLimit: () => 0,
+    answer: async () => ({ status: 200, body: body() }) }
 }
 
 function withId (t: Test, response: Response): string {
@@ -63,7 +71,7 @@ t.test('metrics are Prometheus text', async (t) => {
   withId(t, response)
 })
 
-t.test('the configuration is for who has the token', async (t) => {
+t.test('the API is for who has the token', async (t) => {
   const { url } = await admin(t)
   const ask = (authorization?: string): Promise<Response> =>
     fetch(url + '/admin/v1/config', authorization === undefined ? {} : { headers: { authorization } })
@@ -83,61 +91,6 @@ t.test('the configuration is for who has the token', async (t) => {
   }
 })
 
-t.test('who guesses is counted, told of once a second, and answered late; who knows never waits', async (t) => {
-  let now = 0
-  const guessed = { ...services(() => now) }
-  const server = createServer(
-    adminHandler({ services: guessed, metrics: async () => await guessed.metrics.print(), status: () => ({}),
-      reasons: () => [], token: TOKEN })
-  )
-  server.listen(0, '127.0.0.1')
-  await once(server, 'listening')
-  t.teardown(() => new Promise((resolve) => { server.close(resolve); server.closeAllConnections() }))
-  const url = `http://127.0.0.1:${(server.address() as AddressInfo).port}/admin/v1/config`
-  const ask = async (token: string): Promise<Response> =>
-    await fetch(url, { headers: { authorization: `Bearer ${token}` } })
-  let answered = 0
-  const guesses = Array.from({ length: 100 }, async (_, i) => {
-    const response = await ask(`guess-${i}`)
-    answered++
-    return response
-  })
-  const right = await ask(TOKEN)
-  t.equal(right.status, 200)
-  t.ok(answered < 100, 'the right one was answered before all that are wrong')
-  const responses = await Promise.all(guesses)
-  t.ok(responses.every(({ status }) => status === 401))
-  // Not all arrive before the first are answered: then fewer wait at a time.
-  t.ok(responses.filter((response) => response.headers.get('connection') === 'close').length <= 36)
-  t.match(await guessed.metrics.print(), /^gateway_rejected_total\{reason="admin_token"\} 100$/m)
-  const lines = (): readonly unknown[] => guessed.lines.filter(({ msg }) => msg === 'a wrong admin token')
-  t.match(lines(), [{ level: 'warn', address: '127.0.0.1', path: '/admin/v1/config' }])
-  now = 1000
-  await ask('one more')
-  t.match(lines(), [{}, { more: 99 }])
-  t.equal((await fetch(url)).status, 401)
-  t.match(await guessed.metrics.print(), /reason="admin_token"\} 101$/m, 'who sent none has not guessed')
-  t.notMatch(JSON.stringify(guessed.lines), /guess-|admin-token-of/, 'no token is in the log')
-})
-
-t.test('64 wrong tokens wait at a time, and one more does not, until one of those was answered', async (t) => {
-  const timers: (() => void)[] = []
-  const strangers = new Strangers(services(() => 0), (ms, callback) => {
-    t.equal(ms, 500)
-    timers.push(callback)
-    return () => {}
-  })
-  const first = Array.from({ length: 64 }, async () => await strangers.note('127.0.0.1', '/'))
-  t.equal(await strangers.note('127.0.0.1', '/'), false)
-  timers[0]!()
-  t.equal(await first[0], true)
-  const next = strangers.note('127.0.0.1', '/')
-  t.equal(timers.length, 65)
-  t.equal(await strangers.note('127.0.0.1', '/'), false)
-  for (const callback of timers) callback()
-  t.strictSame(new Set(await Promise.all([...first, next])), new Set([true]))
-})
-
 t.test('without a token nobody gets in', async (t) => {
   const { url } = await admin(t, { token: '' })
   for (const authorization of ['Bearer ', 'Bearer x', 'Bearer ""']) {
@@ -153,7 +106,7 @@ t.test('all else is 404, and another method 405 with Allow', async (t) => {
     t.match(await response.json(), { error: { code: 'not_found' } })
     withId(t, response)
   }
-  for (const path of ['/healthz', '/readyz', '/metrics', '/admin/v1/config']) {
+  for (const path of ['/healthz', '/readyz', '/metrics']) {
     const response = await fetch(url + path, { method: 'POST', body: 'x'.repeat(100_000) })
     t.equal(response.status, 405, path)
     t.equal(response.headers.get('allow'), 'GET, HEAD')
@@ -172,7 +125,7 @@ t.test('HEAD is GET without a body', async (t) => {
 
 t.test('whatever a part of the gateway throws, the listener answers in shape and lives on', async (t) => {
   const fail = (): never => { throw new Error('secret detail') }
-  const { url, own } = await admin(t, { reasons: fail, status: fail })
+  const { url, own } = await admin(t, { reasons: fail, api: api(fail) })
   for (const path of ['/readyz', '/admin/v1/config']) {
     const response = await fetch(url + path, { headers: { authorization: `Bearer ${TOKEN}` } })
     t.equal(response.status, 500, path)
@@ -193,8 +146,8 @@ t.test('a store that fails takes only its own number out of the metrics', async 
   t.notMatch(printed, /holds_open|body_memory/)
 })
 
-t.test('a status that JSON can\'t say is a shaped error too', async (t) => {
-  const { url } = await admin(t, { status: () => ({ nanos: 1n }) })
+t.test('an answer that JSON can\'t say is a shaped error too', async (t) => {
+  const { url } = await admin(t, { api: api(() => ({ nanos: 1n })) })
   t.equal((await fetch(url + '/admin/v1/config', { headers: { authorization: `Bearer ${TOKEN}` } })).status, 500)
 })
 

@@ -7,14 +7,14 @@
 // ratios are made within a round, and shown as their median with min and max.
 //
 //   --quick              3 short bursts, 500 open streams: to try, not to quote
-// --only a,b           these experiments: json, sse, sse-flat, latency, memory, bodies, delay, stalls, gaps, outage,
-// fairness, redis, starts
-// --contenders a,b     these contenders: direct, http-proxy-3, undici, gateway, embedded (the gateway with the embedded
-// store),
-//                        redis (with Redis), workers (two of those)
-//   --dialect NAME       what the client speaks: chat (default), translated to messages, or messages
+//   --only a,b           these experiments: json, sse, sse-flat, latency, memory, bodies, delay, stalls, gaps, outage,
+//                        fairness, redis, starts
+//   --contenders a,b     these contenders: direct, http-proxy-3, undici, gateway, embedded (the gateway with the
+//                        embedded store), redis (with Redis), workers (two of those)
+//   --dialect NAME       what the client speaks: chat (default) or responses, translated to messages, or messages
 //   --json FILE          raw numbers, burst by burst
-//   --page               writes what it prints between the marks of test/bench/README.md: of a whole run only
+//   --page               writes what it prints between the marks of test/bench/README.md: of a whole run only, or of
+//                        what depends on the dialect, if it is not chat
 //   --profile FOLDER     V8 CPU profiles of all contenders (all, or the ratios would lie)
 //   --strict             exit 1 if a goal is missed; else only if something broke
 import { mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
@@ -32,6 +32,8 @@ import { startUpstream, type Upstream } from './upstream.ts'
 
 const longestRunMs = 20 * 60_000
 const page = new URL('README.md', import.meta.url)
+/** Experiments in which the client's dialect counts. */
+const translating = ['json', 'sse', 'sse-flat']
 
 const { values: flags } = parseArgs({
   options: {
@@ -164,7 +166,8 @@ async function compare (upstream: Upstream, targets: readonly Upstream[], folder
   ) {
     fail('--page wants a whole run: without --quick, --only, --contenders and --profile')
   }
-  const chosen = choose(flags.only, experiments.map(({ name }) => name), 'experiment')
+  const only = flags.page && flags.dialect !== 'chat' ? translating.join() : flags.only
+  const chosen = choose(only, experiments.map(({ name }) => name), 'experiment')
   const wanted = choose(flags.contenders, contenderNames, 'contender')
   const problem = pinningProblem()
   if (problem === undefined) pinOurselves()
@@ -249,7 +252,7 @@ async function compare (upstream: Upstream, targets: readonly Upstream[], folder
     }, null, 2) + '\n')
   }
   if (flags.page && broken.length === 0) {
-    writeFileSync(page, withFigures(readFileSync(page, 'utf8'), said.join('\n'), new Date()))
+    writeFileSync(page, withFigures(readFileSync(page, 'utf8'), flags.dialect, said.join('\n'), new Date()))
   }
   if (broken.length > 0 || (flags.strict && goals.some(({ isMet }) => !isMet))) process.exitCode = 1
 }

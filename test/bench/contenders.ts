@@ -1,11 +1,11 @@
 // Who is compared, and how each is started: direct, bare http-proxy-3, bare undici translation, and the gateway with
 // each store.
 import { existsSync, mkdtempSync, readFileSync, writeFileSync } from 'node:fs'
-import { connect, createServer, type AddressInfo } from 'node:net'
-import { once } from 'node:events'
+import { connect } from 'node:net'
 import { basename, join } from 'node:path'
 import { fileURLToPath } from 'node:url'
 import { parse, stringify } from 'yaml'
+import { freePort } from '../support/free-port.ts'
 import { redisServer, type RedisServer } from '../support/redis-server.ts'
 import { startChild, type Child } from './children.ts'
 import { sleep } from './load.ts'
@@ -114,14 +114,6 @@ async function isReady (adminPort: number): Promise<boolean> {
   } catch {
     return false
   }
-}
-
-async function freePort (): Promise<number> {
-  const server = createServer().listen(0, '127.0.0.1')
-  await once(server, 'listening')
-  const { port } = server.address() as AddressInfo
-  await once(server.close(), 'close')
-  return port
 }
 
 /** How a target that fails is left alone: the shipped times, ten times as fast. Milliseconds. */

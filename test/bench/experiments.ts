@@ -106,7 +106,7 @@ async function withStreams<T> (
   body: (streams: ClientStreams) => Promise<T>
 ): Promise<T> {
   const sentBefore = upstream.sentEvents()
-  const streams = await openStreams(instance.port, smallRequest(dialect, true), count, dialect.terminal)
+  const streams = await openStreams(instance.port, smallRequest(dialect, true), count, dialect)
   try {
     const result = await body(streams)
     upstream.finishStreams()

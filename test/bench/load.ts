@@ -1,6 +1,6 @@
 // The load generator: raw keep-alive connections in closed loops, in an open loop, and as streams.
 import { connect, type Socket } from 'node:net'
-import { readStamp } from './payloads.ts'
+import { readStamp, type Dialect } from './payloads.ts'
 import { WireReader } from './wire.ts'
 
 interface Receiver {
@@ -237,7 +237,7 @@ export async function openStreams (
   port: number,
   request: Buffer,
   count: number,
-  terminal: string
+  dialect: Dialect
 ): Promise<ClientStreams> {
   const connections: Connection[] = []
   const ends: Array<Promise<void>> = []
@@ -259,12 +259,12 @@ export async function openStreams (
             for (let end = text.indexOf('\n\n'); end !== -1; end = text.indexOf('\n\n', start)) {
               const event = text.slice(start, end)
               start = end + 2
-              const sentAt = readStamp(event)
+              const sentAt = readStamp(event, dialect)
               if (sentAt > 0) {
                 delivered++
                 delays.push(now - sentAt)
                 resolve()
-              } else if (event.includes(terminal)) isWhole = true
+              } else if (event.includes(dialect.terminal)) isWhole = true
             }
             rest = text.slice(start)
           },

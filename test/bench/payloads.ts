@@ -1,7 +1,7 @@
-// What travels: requests, replies and events of the benchmark, in the two client dialects. Strings are ASCII, so length
-// is bytes.
+// What travels: requests, replies and events of the benchmark, in the three client dialects. Strings are ASCII, so
+// length is bytes.
 
-export type DialectName = 'messages' | 'chat'
+export type DialectName = 'messages' | 'chat' | 'responses'
 
 export const publicModel = 'bench-model'
 /** with three targets */
@@ -26,6 +26,8 @@ export interface Dialect {
   readonly reply: string
   readonly opening: readonly string[]
   event (text: string): string
+  /** what stands before the stamp of an event, and in no event that repeats it */
+  readonly stamped: string
   readonly closing: readonly string[]
   /** stands in the last event of a stream that ended well */
   readonly terminal: string
@@ -42,9 +44,9 @@ const stampDigits = 14
 export const stamp = (nowMs: number): string => `@${nowMs.toFixed(3).padStart(stampDigits, '0')}`
 
 /** @returns the time of sending that an event carries, or NaN: pings and frames carry none */
-export function readStamp (event: string): number {
-  const at = event.indexOf('"@')
-  return at === -1 ? NaN : Number(event.slice(at + 2, at + 2 + stampDigits))
+export function readStamp (event: string, { stamped }: Dialect): number {
+  const at = event.indexOf(stamped)
+  return at === -1 ? NaN : Number(event.slice(at + stamped.length, at + stamped.length + stampDigits))
 }
 
 const sse = (json: { readonly type: string }): string => `event: ${json.type}\ndata: ${JSON.stringify(json)}\n\n`
@@ -55,6 +57,12 @@ const message = {
   stop_reason: null as string | null, stop_sequence: null,
   usage: { input_tokens: 180, cache_creation_input_tokens: 0, cache_read_input_tokens: 64, output_tokens: 1 }
 }
+
+const response = { id: 'resp_bench', object: 'response', created_at: 1760000000, status: 'in_progress',
+  model: upstreamModel, output: [] as object[] }
+const item = { id: 'msg_bench', type: 'message', role: 'assistant', status: 'in_progress', content: [] as object[] }
+const inText = { item_id: 'msg_bench', output_index: 0, content_index: 0 }
+const textPart = (text: string): object => ({ type: 'output_text', text, annotations: [], logprobs: [] })
 
 /** The most that the model of the bench gives: a stream of the bench goes on for as long as a burst. */
 export const MOST_TOKENS = 10_000_000
@@ -96,6 +104,7 @@ export const dialects: Readonly<Record<DialectName, Dialect>> = {
       ),
       sse({ type: 'message_stop' })
     ],
+    stamped: '"text":"@',
     terminal: '"message_stop"'
   },
   chat: {
@@ -117,7 +126,38 @@ export const dialects: Readonly<Record<DialectName, Dialect>> = {
     opening: [chunk({ choices: [{ index: 0, delta: { role: 'assistant', content: '' }, finish_reason: null }] })],
     event: (text) => chunk({ choices: [{ index: 0, delta: { content: text }, finish_reason: null }] }),
     closing: [chunk({ choices: [{ index: 0, delta: {}, finish_reason: 'stop' }] }), 'data: [DONE]\n\n'],
+    stamped: '"content":"@',
     terminal: '[DONE]'
+  },
+  responses: {
+    path: '/v1/responses',
+    request: ({ stream, content }) => JSON.stringify({
+      model: publicModel, max_output_tokens: tokensOf(stream), stream, temperature: 0.7, store: false,
+      instructions: 'Answer in short sentences.',
+      input: [{ role: 'user', content: typeof content === 'string' ? content
+        : (content as readonly { readonly type: string }[]).map((part) =>
+          part.type === 'text' ? { ...part, type: 'input_text' } : part) }]
+    }),
+    image: (base64) => ({ type: 'input_image', detail: 'auto', image_url: `data:image/png;base64,${base64}` }),
+    reply: JSON.stringify({
+      ...response,
+      status: 'completed',
+      output: [{ ...item, status: 'completed', content: [textPart(words.repeat(4))] }],
+      usage: { input_tokens: 244, input_tokens_details: { cached_tokens: 64 }, output_tokens: 96,
+        output_tokens_details: { reasoning_tokens: 0 }, total_tokens: 340 }
+    }),
+    opening: [
+      sse({ type: 'response.created', response } as { type: string }),
+      sse({ type: 'response.output_item.added', output_index: 0, item } as { type: string }),
+      sse({ type: 'response.content_part.added', ...inText, part: textPart('') } as { type: string })
+    ],
+    event: (text) => sse({ type: 'response.output_text.delta', ...inText, delta: text, logprobs: [] } as { type: string }),
+    closing: [
+      sse({ type: 'response.output_item.done', output_index: 0, item } as { type: string }),
+      sse({ type: 'response.completed', response: { ...response, status: 'completed' } } as { type: string })
+    ],
+    stamped: '"delta":"@',
+    terminal: '"response.completed"'
   }
 }
 

@@ -23,7 +23,7 @@ const text = (round: number): string => (count === '0' ? shipped() : withModels(
 /** With free ports, and nothing that outlives this. */
 function shipped (): string {
   return readFileSync(join(packageRoot, 'gateway.yaml'), 'utf8')
-    .replace(/listen: "127\.0\.0\.1:\d+"/g, 'listen: "127.0.0.1:0"')
+    .replace(/listen: "[^"]+:\d+"/g, 'listen: "127.0.0.1:0"')
     .replace('driver: embedded', 'driver: memory')
     .replace('config/models.yaml', join(packageRoot, 'config/models.yaml'))
 }

@@ -40,9 +40,9 @@ export function table ({ title, columns, ratio, name: experiment }: Experiment, 
   ])
   const bursts = Math.max(0, ...[...results.values()].map((samples) => samples.length))
   return [
-    `### ${experiment}: ${title}`,
+    `### ${experiment}`,
     '',
-    `${bursts} interleaved bursts; median (min–max)`,
+    wrapped(`${title}. ${bursts} interleaved bursts; median (min–max)`),
     '',
     ...[heads, heads.map((_head, column) => column === 0 ? '---' : '---:'), ...rows].map((cells) =>
       `| ${cells.join(' | ')} |`
@@ -52,16 +52,25 @@ export function table ({ title, columns, ratio, name: experiment }: Experiment, 
 }
 
 export function goalList (goals: readonly Goal[]): string {
-  return ['### Goals', '', ...goals.map(({ text, isMet, found }) => `- ${isMet ? 'PASS' : 'MISS'} ${text}: ${found}`),
-    ''].join('\n')
+  return ['### Goals', '',
+    ...goals.map(({ text, isMet, found }) => wrapped(`- ${isMet ? 'PASS' : 'MISS'} ${text}: ${found}`)), ''].join('\n')
 }
 
-const FIGURES = /(?<=<!-- figures -->\n)[^]*(?=<!-- \/figures -->)/
+/** In lines of a page's width; those of a list's item begin where its text does. */
+function wrapped (text: string): string {
+  return text.match(/\S.{0,117}(?= |$)/g)!.join(text.startsWith('- ') ? '\n  ' : '\n')
+}
 
-/** @param text what the bench has printed @throws {Error} the page has no marks */
-export function withFigures (page: string, text: string, at: Date): string {
-  if (!FIGURES.test(page)) throw new Error('the page has nothing between <!-- figures --> and <!-- /figures -->')
+/**
+ * @param dialect whose figures they are: each has its marks on the page
+ * @param text what the bench has printed
+ * @throws {Error} the page has no such marks
+ */
+export function withFigures (page: string, dialect: string, text: string, at: Date): string {
+  const [begin, end] = [`<!-- figures ${dialect} -->\n`, `<!-- /figures ${dialect} -->`]
+  const [from, to] = [page.indexOf(begin), page.indexOf(end)]
+  if (from === -1 || to < from) throw new Error(`the page has nothing between ${begin.trim()} and ${end}`)
   const figures = text.replace(/^## .*\n+/m, '').trimEnd()
-  return page.replace(FIGURES,
-    () => `Written by \`npm run bench -- --page\` on ${at.toISOString().slice(0, 10)}.\n\n${figures}\n`)
+  return `${page.slice(0, from)}${begin}Written by \`npm run bench -- --page\` on ${at.toISOString().slice(0, 10)}.\n\n` +
+    `${figures}\n${page.slice(to)}`
 }

@@ -81,7 +81,7 @@ export async function startUpstream (): Promise<Upstream> {
     let text = ''
     const reader = new WireReader({
       head (head) {
-        dialect = head.includes(` ${dialects.chat.path}`) ? dialects.chat : dialects.messages
+        dialect = Object.values(dialects).find(({ path }) => head.includes(` ${path}`)) ?? dialects.messages
         thinks = head.includes(` ${thinkPath}/`)
         bytes = 0
         text = ''

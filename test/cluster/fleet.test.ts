@@ -78,6 +78,26 @@ t.test('a key that one is told of works at the other, and no longer when it is f
   await until(async () => (await admin<{ readonly id?: string }>(other, 'GET', '/accounts/beta')).id === 'beta')
 })
 
+t.test('a token that is made at one is taken by the other, and refused by it when it is revoked', async (t) => {
+  const { one, other } = await two(t)
+  const made = await admin<{ readonly id: string, readonly secret: string }>(one, 'POST', '/tokens', { name: 'Ada',
+    role: 'viewer' })
+  const asks = async ({ urls }: TestGateway): Promise<number> => {
+    const got = await fetch(`${urls.admin}/admin/v1/me`, { headers: { authorization: `Bearer ${made.secret}` } })
+    await got.text()
+    return got.status
+  }
+  const isKnown = (): boolean => other.services.directory.findToken(digestOf(made.secret)) !== undefined
+  t.equal(await asks(one), 200)
+  await until(isKnown)
+  t.equal(await asks(other), 200)
+  t.match(await admin(one, 'DELETE', `/tokens/${made.id}`), { state: 'revoked' })
+  t.equal(await asks(one), 401)
+  await until(() => !isKnown())
+  t.equal(await asks(other), 401)
+  t.match(await admin(other, 'GET', '/audit?order=desc&limit=1'), { data: [{ what: 'token.revoke', id: made.id }] })
+})
+
 t.test('one key has one rate limit and one balance, whoever serves it', async (t) => {
   const { one, other } = await two(t)
   const { secret } = await admin<{ readonly secret: string }>(one, 'POST', '/keys', { account: 'acme', rate_limit: 5 })

@@ -1,13 +1,14 @@
 // Several processes as one gateway: real ones, through the launcher, with a real Redis. What clients, scrapes and
 // signals meet when a worker works, dies, reads its configuration again, or drains.
 import { once } from 'node:events'
-import { writeFileSync } from 'node:fs'
+import { readdirSync, writeFileSync } from 'node:fs'
 import { type AddressInfo, createServer } from 'node:net'
 import { basename, join } from 'node:path'
 import t, { type Test } from 'tap'
 import { deliverLeftovers } from '../../src/cluster/orphaned-outboxes.ts'
 import { ask, type Got } from '../support/billing-client.ts'
-import { freePort, gateway as command, json as jsonOf } from '../support/gateway-command.ts'
+import { freePort } from '../support/free-port.ts'
+import { gateway as command, json as jsonOf } from '../support/gateway-command.ts'
 import { KEY, messagesRequest, yaml } from '../support/gateway.ts'
 import { redisServer } from '../support/redis-server.ts'
 import { folderFor, run, type Spawned } from '../support/spawned.ts'
@@ -126,7 +127,21 @@ await t.test('two workers are one gateway', async (t) => {
     )
     t.match(data, [{ targets: [{ breaker: 'closed', running: 0, ended: 12, failed: 0 }],
       credentials: [{ id: 'headers', running: 0 }] }], 'and of upstreams, one page has what all have asked')
+    t.match(await admin.get('/admin/v1/summary'), { live: { requests: 12, errors: 0, spent_usd: /^0\.0/ },
+      fleet: { processes: 2, is_converged: true } })
     t.strictSame(await admin.get('/readyz'), { ready: true, reasons: [] })
+  })
+
+  await t.test('the last requests of all of them are one list', async (t) => {
+    const ids = linesOf(gateway, 'request').map(({ request_id: id }) => String(id))
+    const list = async (query = ''): Promise<readonly string[]> =>
+      (await admin.get<{ readonly data: readonly { readonly request_id: string }[] }>(`/admin/v1/requests${query}`))
+        .data.map(({ request_id: id }) => id)
+    await until(async () => (await list()).length === ids.length)
+    t.strictSame(await list(), ids.toSorted().reverse())
+    t.strictSame(await list(`?limit=5&after=${ids.toSorted()[7]}`), ids.toSorted().slice(2, 7).reverse())
+    t.match(await admin.get(`/admin/v1/requests/${ids[3]}`), { request_id: ids[3], code: 'ok' })
+    t.strictSame(readdirSync(join(folder, 'data/requests')).toSorted(), ['open-1.jsonl', 'open-2.jsonl'])
   })
 
   await t.test('an operator sees each of them, and that they run the same', async (t) => {

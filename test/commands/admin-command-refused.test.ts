@@ -2,7 +2,8 @@
 import { readFileSync, rmSync } from 'node:fs'
 import { join } from 'node:path'
 import t from 'tap'
-import { command, freePort, gateway, yaml } from '../support/gateway-command.ts'
+import { freePort } from '../support/free-port.ts'
+import { command, gateway, yaml } from '../support/gateway-command.ts'
 import { folderFor, run } from '../support/spawned.ts'
 
 await t.test('what goes wrong is said in plain words, with exit code 1', async (t) => {
@@ -13,7 +14,7 @@ await t.test('what goes wrong is said in plain words, with exit code 1', async (
     [['keys', 'show'], /Usage: gateway keys show ID/],
     [['keys', 'show', 'a', 'b'], /Usage: gateway keys show ID/],
     [['keys', 'create', '--acount', 'x'],
-      /^Unknown option '--acount'\.\n\nUsage: gateway keys create \[ID\][^]*--account TEXT/],
+      /^Unknown option '--acount': did you mean --account\?\n\nUsage: gateway keys create \[ID\][^]*--account TEXT/],
     [['accounts', 'create', '--id', 'x'], /^Unknown option '--id'\.\n\nUsage: gateway accounts create ID/],
     [['keys', 'create', '--account', 'nobody'], /there is no account "nobody"/],
     [['keys', 'freeze', 'demo'], /declared in gateway\.yaml/],

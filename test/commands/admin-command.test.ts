@@ -2,7 +2,8 @@
 import { readFileSync } from 'node:fs'
 import { join } from 'node:path'
 import t from 'tap'
-import { command, freePort, jsonHere, yaml } from '../support/gateway-command.ts'
+import { freePort } from '../support/free-port.ts'
+import { command, jsonHere, yaml } from '../support/gateway-command.ts'
 import { folderFor, run } from '../support/spawned.ts'
 
 async function spend (api: string, secret: string): Promise<number> {
@@ -63,13 +64,22 @@ await t.test('the way of a newcomer: an account and a key, spend, see it, freeze
     code: 0,
     out: /^The ledger is right: 7 entries, 2 accounts, 1 keys\.\n$/
   })
+  t.match((await command(folder, ['usage', 'list'])).out,
+    /^KEY +ACCOUNT +SPENT USD +HELD USD +REMAINING USD +USAGE LIMIT USD +DELETED AT\nbeta-dev +beta +0\.\d+ +0 /)
+  const series = await command(folder, ['usage', 'series', '--by', 'hour', '--group', 'key,model', '--account', 'beta'])
+  t.match(series, { code: 0, out: /^PERIOD +KEY +MODEL +REQUESTS +ERRORS +INPUT +OUTPUT +CHARGED USD\n/ })
+  t.match(series.out, /\n20\S+ \d\d:00 +beta-dev +- +0 +1 +0 +0 +0\n/, 'refused, because the account was suspended')
+  t.match(series.out, /\ntotal +- +- +3 +1 +\d+ +\d+ +0\.\d+\n$/)
+  t.match((await command(folder, ['usage', 'series', '--group', 'key', '--csv'])).out,
+    /^period,from,key,requests,errors,input,.*,charged_usd,shortfall_usd\r\n20\d\d-\d\d-\d\d,\S+Z,beta-dev,\d,\d,/)
+  t.match(await command(folder, ['usage', 'series', '--by', 'week']), { code: 1, err: /by knows no "week"/ })
   const lines = (await command(folder, ['ledger', 'export', '--account', 'beta'])).out.trimEnd()
     .split('\n')
     .map((line) => JSON.parse(line) as Record<string, unknown>)
   t.strictSame(lines.map(({ kind }) => kind), ['credit', 'refund', 'debit', 'settle', 'settle', 'settle'])
 
   t.match(await command(folder, ['keys', 'list', '--url', admin], { GATEWAY_ADMIN_TOKEN: 'wrong' }), { code: 1,
-    err: /token is missing or wrong/ })
+    err: /token is missing, wrong, expired or revoked/ })
   running.child.kill('SIGTERM')
   t.strictSame(await running.ended, [0, null])
 
@@ -80,6 +90,8 @@ await t.test('the way of a newcomer: an account and a key, spend, see it, freeze
     readonly secret: string
   }
   t.match(await jsonHere(folder, ['ledger', 'verify']), { ok: true, entries: 7 })
+  t.match(await jsonHere(folder, ['usage', 'series', '--key', 'beta-dev']), { total: { requests: 3 } },
+    'what a deleted key has used stays')
   const again = run(t, folder, ['start'])
   const urls = await again.urls()
   t.strictSame([await spend(urls.api, next), await spend(urls.api, third)], [401, 200], 'and the gateway knows')

@@ -16,12 +16,22 @@ async function refused (t: Test, folder: string, args: readonly string[]): Promi
 
 await t.test('every command explains itself, and does nothing else', async (t) => {
   const folder = folderFor(t)
-  const commands = ['start', 'check', 'explain', 'keys', 'keys create', 'accounts', 'accounts credit',
-    'accounts refund', 'accounts debit', 'ledger', 'ledger export', 'fleet', 'store', 'store export', 'simulate']
+  const { out: front } = await command(folder, ['--help'])
+  const nouns = [...front.matchAll(/^  gateway (\w+)/gm)].map(([, name]) => name!)
+  t.ok(nouns.length >= 11, nouns.join())
+  const commands = [...nouns, 'store export', 'store import', 'store new']
+  for (const noun of ['keys', 'accounts', 'tokens', 'usage', 'ledger']) {
+    const { out } = await command(folder, [noun, '--help'])
+    commands.push(...[...out.matchAll(new RegExp(`^ *gateway (${noun} \\w+)`, 'gm'))].map(([, name]) => name!))
+  }
+  for (const name of ['keys update', 'accounts close', 'tokens revoke', 'usage series', 'ledger verify', 'audit']) {
+    t.ok(commands.includes(name), name)
+  }
   for (const name of commands) {
     const { code, out, err } = await command(folder, [...name.split(' '), '--help'])
     t.strictSame([code, err], [0, ''], name)
     t.match(out, `gateway ${name}`, 'says how it is called')
+    t.equal((await command(folder, ['help', ...name.split(' ').slice(0, 1)])).code, 0, `help ${name}`)
     if (name === 'accounts credit') {
       t.match(out, 'credit ID USD --reference TEXT [--json]', 'what is needed stands in no brackets')
     }
@@ -35,7 +45,15 @@ await t.test('a command that is not quite one: did you mean', async (t) => {
     [['account'], 'There is no command "account": did you mean "accounts"?'],
     [['constructor'], 'There is no command "constructor".'],
     [['store', 'exprot'], 'There is no command "store exprot": did you mean "export"?'],
-    [['keys', 'crate'], 'There is no command "keys crate": did you mean "create"?']
+    [['keys', 'crate'], 'There is no command "keys crate": did you mean "create"?'],
+    [['keys', 'updat'], 'There is no command "keys updat": did you mean "update"?'],
+    [['tokens', 'revok'], 'There is no command "tokens revok": did you mean "revoke"?'],
+    [['accounts', 'colse'], 'There is no command "accounts colse": did you mean "close"?'],
+    [['ledger', 'nothing'], 'There is no command "ledger nothing".'],
+    [['token'], 'There is no command "token": did you mean "tokens"?'],
+    [['audti'], 'There is no command "audti": did you mean "audit"?'],
+    [['help', 'kyes'], 'There is no command "kyes": did you mean "keys"?'],
+    [['keys', 'list', '--acount', 'a'], '--acount\': did you mean --account?']
   ] as const) t.match(await refused(t, folderFor(t), args), says)
 })
 

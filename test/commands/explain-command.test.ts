@@ -2,7 +2,8 @@
 import { writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import t from 'tap'
-import { command, freePort, gateway, yaml } from '../support/gateway-command.ts'
+import { freePort } from '../support/free-port.ts'
+import { command, gateway, yaml } from '../support/gateway-command.ts'
 import { folderFor, run } from '../support/spawned.ts'
 
 const PLUGIN = `import { definePlugin, GatewayError } from 'model-gateway'

@@ -34,7 +34,8 @@ t.test('what is not written has its default', async (t) => {
       api: { listen: '127.0.0.1:8080',
         timeouts: { headers: 10_000, body_idle: 15_000, write_stall: 60_000, hold_head: 10_000, ping: 15_000 } },
       public: { listen: '127.0.0.1:8081', link_life: 86_400_000, link_space: 10_737_418_240 },
-      admin: { listen: '127.0.0.1:9090', token: '' },
+      admin: { listen: '127.0.0.1:9090', token: '', hosts: [] },
+      seal_secrets: [],
       trusted_proxies: [],
       body_limit: 33_554_432,
       body_memory: 536_870_912,
@@ -45,8 +46,10 @@ t.test('what is not written has its default', async (t) => {
       drain_timeout: 30_000
     },
     store: { driver: 'embedded', path: './data', fsync_interval: 100, windows: 'full', prefix: 'gateway', timeout: 250,
+      verify_interval: 86_400_000,
       on_outage: { auth: 'deny', limits: 'deny', money: 'deny', lease_usd: '1' } },
-    log: { level: 'info', format: 'auto' },
+    log: { level: 'info', format: 'auto',
+      requests: { keep: 100_000, max_age: 604_800_000, max_size: 268_435_456 } },
     videos: { poll_interval: 5000, poll_concurrency: 20, max_age: 86_400_000, lost_after: 600_000,
       file_life: 86_400_000, keep: 1_728_000_000 },
     hook_timeout: 5000,
@@ -62,6 +65,7 @@ t.test('what is not written has its default', async (t) => {
           connection_age: 300_000 },
         retries: { attempts: 2, backoff: 250, max_backoff: 2000, budget: 20 },
         breaker: { failures: 5, ratio: 50, window: 10_000, open: 5000, max_open: 60_000 },
+        trace: false,
         maintenance: false,
         http2: 'off'
       }

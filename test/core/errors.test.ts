@@ -9,6 +9,7 @@ import { chatStyle } from '../../src/protocols/chat.ts'
 import { shapeError } from '../../src/protocols/error-shape.ts'
 import { styles } from '../../src/protocols/index.ts'
 import { messagesStyle } from '../../src/protocols/messages.ts'
+import { responsesStyle } from '../../src/protocols/responses.ts'
 import { packageRoot } from '../../src/base/package.ts'
 import { createRequestId } from '../../src/base/request-id.ts'
 import { SseDecoder } from '../../src/core/sse.ts'
@@ -19,7 +20,7 @@ const sent = codes.filter((code) => code !== 'client_closed')
 /** HTTP status, what the client reads as code, type; as in the specification, not as in the code. */
 const specified = [
   [400,
-    'model_required bad_request invalid_request model_not_found context_length_exceeded image_input_not_supported content_policy_violation invalid_state channel_not_allowed',
+    'model_required bad_request invalid_request model_not_found context_length_exceeded image_input_not_supported content_policy_violation invalid_state channel_not_allowed previous_response_not_found item_not_found',
     'invalid_request_error'],
   [401, 'authentication_error unauthorized', 'authentication_error'],
   [402, 'insufficient_quota account_frozen', 'billing_error'],
@@ -32,6 +33,7 @@ const specified = [
   [413, 'request_too_large', 'request_too_large'],
   [416, 'invalid_request', 'invalid_request_error'],
   [417, 'bad_request', 'invalid_request_error'],
+  [426, 'bad_request', 'invalid_request_error'],
   [429, 'rate_limited family_rate_limited org_queue_full queue_full queue_timeout low_balance', 'rate_limit_error'],
   [431, 'bad_request', 'invalid_request_error'],
   [500, 'server_error', 'api_error'],
@@ -120,7 +122,7 @@ t.test('it costs nothing unless it is said', async (t) => {
   }
 })
 
-t.test('in a stream: one error event for messages, an error object and [DONE] for chat', async (t) => {
+t.test('in a stream: one error event for messages, an error object and [DONE] for chat, a failed response', async (t) => {
   const wire = (style: Style, code: ErrorCode): string =>
     Buffer.concat(shapeError(new GatewayError(code), style, 'req_abc').events.map(({ bytes }) => bytes)).toString()
   for (const code of sent) {
@@ -133,6 +135,10 @@ t.test('in a stream: one error event for messages, an error object and [DONE] fo
     t.equal(chat.length, 2)
     t.match(chat[0]!.json, { error: { code: new GatewayError(code).code, request_id: 'req_abc' } })
     t.strictSame([chat[0]!.event, chat[1]!.event, chat[1]!.data], ['', '', '[DONE]'])
+    const responses = new SseDecoder().push(Buffer.from(wire(responsesStyle, code)))
+    t.strictSame(responses.map(({ event }) => event), ['response.failed'])
+    t.match(responses[0]!.json, { type: 'response.failed', response: { status: 'failed', output: [],
+      error: { code: new GatewayError(code).code, request_id: 'req_abc' } } })
   }
   t.equal(wire(messagesStyle, 'stream_incomplete'), `event: error\ndata: ${JSON.stringify({ type: 'error', error: { type: 'api_error', message: `${catalogue.stream_incomplete.message} Request ID: req_abc`, charged_usd: '0', details: { error_code: 'stream_incomplete' } }, request_id: 'req_abc' })}\n\n`)
 })
@@ -170,6 +176,8 @@ t.test('the page of the API lists every error, and none that does not exist', as
   t.equal(generated.length, sent.length)
 })
 
+/** @param body of an error, or its event, which in responses style is that of a response */
 function textOf (body: unknown): string {
-  return (body as { error: { message: string } }).error.message
+  const { response, error } = body as Partial<Record<'response' | 'error', unknown>>
+  return response === undefined ? (error as { message: string }).message : textOf(response)
 }

@@ -69,8 +69,8 @@ t.test('each file that a page names is there, and each metric and script is know
   }
 })
 
-t.test('the operator\'s page has a row for each metric of ours', async (t) => {
-  const page = textOfPage('config/deploy/README.md')
+t.test('the page of metrics has a row for each one of ours', async (t) => {
+  const page = textOfPage('config/prometheus/README.md')
   const code = filesOf('src/telemetry/*.ts').map(textOfPage).join('\n')
   const known = new Set(matches(code, /\bgateway_[a-z_]+/g))
   t.ok(known.size > 20)
@@ -79,7 +79,8 @@ t.test('the operator\'s page has a row for each metric of ours', async (t) => {
 
 t.test('each error that a page names by status and code is one of the catalogue, or of the admin API', async (t) => {
   const errors = Object.keys(catalogue).map((row) => new GatewayError(row as ErrorCode))
-  const known = new Set([...errors.map(({ status, code }) => `${status} ${code}`), '409 insufficient_balance'])
+  const ofAdmin = ['403 forbidden', '409 account_closed', '409 insufficient_balance']
+  const known = new Set([...errors.map(({ status, code }) => `${status} ${code}`), ...ofAdmin])
   const said = all.flatMap(({ path, text }) => [...text.matchAll(/\b([45]\d\d)[\s(]+`([a-z_]+)`/g)]
     .map(([, status, code]) => ({ path, error: `${status} ${code}` })))
   t.ok(said.length > 20)
@@ -153,9 +154,12 @@ t.test('no file cites a page that is not in the repository', async (t) => {
 t.test('what the bench writes takes the place of what stands between the marks of its page', async (t) => {
   const page = textOfPage('test/bench/README.md')
   const printed = '## Benchmark\n\nNode 26\n\n### json: $& requests\n'
-  const after = withFigures(page, printed, new Date('2026-12-01T10:00:00Z'))
-  const [figures] = matches(after, /<!-- figures -->\n([^]*)<!-- \/figures -->/g)
-  t.equal(figures, 'Written by `npm run bench -- --page` on 2026-12-01.\n\nNode 26\n\n### json: $& requests\n')
-  t.equal(after.slice(0, after.indexOf('<!-- figures')), page.slice(0, page.indexOf('<!-- figures')))
-  t.throws(() => withFigures('no marks', 'x', new Date(0)), /nothing between/)
+  for (const dialect of ['chat', 'responses']) {
+    const after = withFigures(page, dialect, printed, new Date('2026-12-01T10:00:00Z'))
+    const [begin, end] = [`<!-- figures ${dialect} -->\n`, `<!-- /figures ${dialect} -->`]
+    const whole = page.replace(new RegExp(`(?<=${begin})[^]*(?=${end})`), () =>
+      'Written by `npm run bench -- --page` on 2026-12-01.\n\nNode 26\n\n### json: $& requests\n')
+    t.equal(after, whole)
+  }
+  t.throws(() => withFigures('no marks', 'chat', 'x', new Date(0)), /nothing between/)
 })

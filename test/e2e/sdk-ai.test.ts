@@ -14,7 +14,11 @@ import { freeing, keys, overloaded, simulated, thrown } from '../support/sdk.ts'
 
 Object.assign(globalThis, { AI_SDK_LOG_WARNINGS: false })
 
-const { gw, simulator, lastBody, isLeft } = await simulated(t)
+/** By a name of which the provider knows that it writes up to 128,000 tokens, and asks for so many by itself. */
+const TALKATIVE = 'claude-opus-4-8'
+const { gw, simulator, lastBody, isLeft } = await simulated(t, {
+  models: `  - { id: ${TALKATIVE}, provider: acme, created: 2025-11-01, context: 200000, max_output: 64000, over_max_output: clamp, channels: { premium: { price: { input: 1, output: 1 }, targets: [{ upstream: u0, model: vendor-talkative }] } } }\n`
+})
 const limited = await freeing(t)
 const busy = await overloaded(t)
 
@@ -375,6 +379,22 @@ t.test('@ai-sdk/anthropic: both ways of structured output that the provider has'
       t.match(lastBody()['output_config'], { format: { type: 'json_schema' } })
     } else { t.match(lastBody()['tools'], [{ name: 'json' }]) }
   }
+})
+
+t.test('@ai-sdk/anthropic: its own default for the output, which is more than the model gives', async (t) => {
+  const asking = { model: anthropic(TALKATIVE), maxRetries: 0, prompt: 'Hello' } as const
+  let asked: unknown
+  const spy: typeof fetch = async (input, init) => {
+    asked = (JSON.parse(init!.body as string) as { max_tokens: number }).max_tokens
+    return await fetch(input, init)
+  }
+  const whole = await generateText({ ...asking, model: messages.model(TALKATIVE, { fetch: spy }) })
+  t.equal(asked, 128_000)
+  t.match(whole.text, /Hello/)
+  t.match(lastBody(), { model: 'vendor-talkative', max_tokens: 64_000 })
+  t.equal(whole.response.headers!['x-gateway-max-tokens'], '64000')
+  t.match(await streamText(asking).text, /Hello/)
+  t.equal(lastBody()['max_tokens'], 64_000)
 })
 
 t.test('@ai-sdk/anthropic: a cached prompt', async (t) => {

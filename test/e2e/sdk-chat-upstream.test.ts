@@ -3,16 +3,16 @@
 // sent.
 import { createAnthropic } from '@ai-sdk/anthropic'
 import { createOpenAICompatible } from '@ai-sdk/openai-compatible'
-import Anthropic from '@anthropic-ai/sdk'
+import type Anthropic from '@anthropic-ai/sdk'
 import { generateText, isStepCount, jsonSchema, streamText, tool } from 'ai'
-import OpenAI from 'openai'
 import t, { type Test } from 'tap'
 import type { RequestRecord } from '../../src/simulator/request-log.ts'
 import { ask, type ClientEvent } from '../support/billing-client.ts'
-import { chargeOf, simulate, thrown } from '../support/sdk.ts'
+import { asSigned, chargeOf, SEALED, simulate, THEIRS, thrown } from '../support/sdk.ts'
 import { gateway, KEY, yaml, type TestGateway } from '../support/gateway.ts'
 import { fate } from '../support/client.ts'
 import { cut, errorReply, json, message, raw, upstream, wait, type Script } from '../support/upstream.ts'
+import { chatBody, clientsOf, messagesBody, place, ways, type Asking, type Got } from './ways.ts'
 
 type Json = Readonly<Record<string, unknown>>
 
@@ -27,129 +27,6 @@ function config (urls: readonly string[], chats: readonly number[], more = ''): 
     text = text.replace(`u${i}: { url: "${urls[i]!}", dialect: messages`, `u${i}: { url: "${urls[i]!}", ${CHAT}`)
   }
   return text
-}
-
-interface Clients { readonly anthropic: Anthropic, readonly openai: OpenAI }
-
-const clientsOf = ({ url }: TestGateway): Clients => ({
-  anthropic: new Anthropic({ apiKey: KEY, baseURL: url, maxRetries: 0 }),
-  openai: new OpenAI({ apiKey: KEY, baseURL: `${url}/v1`, maxRetries: 0 })
-})
-
-/** What a client got, in no style. */
-interface Got {
-  readonly id: string
-  readonly text: string
-  readonly thought: string
-  readonly calls: readonly { readonly id: string, readonly name: string, readonly input: unknown }[]
-  readonly reason: string | null
-  /** all input, cached or not */
-  readonly input: number
-  readonly cached: number
-  readonly output: number
-}
-
-const place = { type: 'object', properties: { city: { type: 'string' } }, required: ['city'] } as const
-const zone = { type: 'object',
-  properties: { zone: { type: 'string' },
-    list: { type: 'array', items: { type: 'object', properties: { 'a "b" \\ {': { type: 'string' } } } } } } as const
-
-interface Asking { readonly directive: string, readonly tools?: boolean, readonly thinks?: boolean }
-
-const prompt = ({ directive }: Asking): string => `Weather in Tromsø, {“naïve” 🙂}? [[sim: ${directive}]]`
-
-function messagesBody (asking: Asking): Anthropic.MessageCreateParamsNonStreaming {
-  return {
-    model: 'm1', max_tokens: 900,
-    messages: [{ role: 'user', content: prompt(asking) }],
-    ...(asking.tools === true &&
-      {
-        tools: [{ name: 'weather', input_schema: place }, { name: 'clock',
-          input_schema: zone }] as unknown as Anthropic.Tool[]
-      }),
-    ...(asking.thinks === true && { output_config: { effort: 'low' } })
-  }
-}
-
-function chatBody (asking: Asking): OpenAI.ChatCompletionCreateParamsNonStreaming {
-  return {
-    model: 'm1', max_tokens: 900,
-    messages: [{ role: 'user', content: prompt(asking) }],
-    ...(asking.tools === true &&
-      {
-        tools: [{ type: 'function', function: { name: 'weather', parameters: place } }, { type: 'function',
-          function: { name: 'clock', parameters: zone } }] as unknown as OpenAI.ChatCompletionTool[]
-      }),
-    ...(asking.thinks === true && { reasoning_effort: 'low' })
-  }
-}
-
-function ofMessage (id: string | null | undefined, { content, stop_reason: reason, usage }: Anthropic.Message): Got {
-  return {
-    id: id!,
-    text: content.map((block) => block.type === 'text' ? block.text : '').join(''),
-    thought: content.map((block) => block.type === 'thinking' ? block.thinking : '').join(''),
-    calls: content.flatMap((block) =>
-      block.type === 'tool_use' ? [{ id: block.id, name: block.name, input: block.input }] : []
-    ),
-    reason: { end_turn: 'stop', tool_use: 'tool_calls' }[reason as string] ?? reason,
-    input: usage.input_tokens + (usage.cache_read_input_tokens ?? 0),
-    cached: usage.cache_read_input_tokens ?? 0,
-    output: usage.output_tokens
-  }
-}
-
-function ofCompletion (id: string | null | undefined, { choices, usage }: OpenAI.ChatCompletion): Got {
-  const { message, finish_reason: reason } = choices[0]!
-  return {
-    id: id!,
-    text: message.content ?? '',
-    thought: (message as { readonly reasoning_content?: string }).reasoning_content ?? '',
-    calls: (message.tool_calls ?? []).map((call) =>
-      call.type === 'function'
-        ? { id: call.id, name: call.function.name, input: JSON.parse(call.function.arguments) as unknown }
-        : { id: call.id, name: '', input: undefined }
-    ),
-    reason,
-    input: usage!.prompt_tokens,
-    cached: usage!.prompt_tokens_details!.cached_tokens!,
-    output: usage!.completion_tokens
-  }
-}
-
-/** Each way to ask, by its name. */
-function ways ({ anthropic, openai }: Clients): Readonly<Record<string, (asking: Asking) => Promise<Got>>> {
-  return {
-    async 'messages, JSON' (asking) {
-      const { data, request_id: id } = await anthropic.messages.create(messagesBody(asking)).withResponse()
-      return ofMessage(id, data)
-    },
-    async 'messages, stream' (asking) {
-      const stream = anthropic.messages.stream(messagesBody(asking))
-      return ofMessage((await stream.withResponse()).request_id, await stream.finalMessage())
-    },
-    async 'chat, JSON' (asking) {
-      const { data, request_id: id } = await openai.chat.completions.create(chatBody(asking)).withResponse()
-      return ofCompletion(id, data)
-    },
-    async 'chat, stream' (asking) {
-      let id: string | null = null
-      const seen = new OpenAI({ apiKey: KEY, baseURL: openai.baseURL, maxRetries: 0, fetch: async (input, init) => {
-        const response = await fetch(input, init)
-        id = response.headers.get('x-request-id')
-        return response
-      } })
-      const stream = seen.chat.completions.stream({ ...chatBody(asking), stream: true,
-        stream_options: { include_usage: true } })
-      // Of fields that it does not know the SDK keeps the last piece alone.
-      let thought = ''
-      stream.on('chunk', ({ choices: [choice] }) => {
-        thought += (choice?.delta as { readonly reasoning_content?: string } | undefined)?.reasoning_content ?? ''
-      })
-      const completion = await stream.finalChatCompletion()
-      return { ...ofCompletion(id, completion), thought }
-    }
-  }
 }
 
 interface Quirk extends Asking {
@@ -400,8 +277,8 @@ t.test('a conversation goes on at a vendor of the other style', async (t) => {
     thinking: { type: 'enabled', budget_tokens: 1024 },
     messages: [{ role: 'user', content: 'Hello' }, { role: 'assistant', content: signed.content }, { role: 'user',
       content: 'Again' }] })
-  t.strictSame((other.requests.at(-1)!.body as { messages: unknown[] }).messages[1], { role: 'assistant',
-    content: signed.content }, 'its own come back to the byte')
+  const back = (other.requests.at(-1)!.body as { messages: { content: unknown }[] }).messages[1]!.content
+  t.strictSame(asSigned(back, THEIRS), asSigned(signed.content, SEALED), 'its own come back to the byte')
   await anthropic.messages.create({ ...asking,
     messages: [{ role: 'user', content: 'Hello' }, { role: 'assistant', content: signed.content }, { role: 'user',
       content: 'Again' }] })

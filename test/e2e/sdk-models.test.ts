@@ -37,3 +37,18 @@ t.test('the official SDKs list and retrieve what the key may call, with ids that
     }
   }
 })
+
+t.test('what coding agents read of the list, as they ask for it', async (t) => {
+  const gw = await gateway(t, yaml(['http://127.0.0.1:9'], `aliases: [{ id: claude-ours, model: m1 }, { id: "claude-*", model: m1 }]
+`))
+  // Claude Code: with a redirect it would give up, and of what it finds it keeps these ids
+  const found = await fetch(gw.url + '/v1/models?limit=1000', { redirect: 'error',
+    headers: { authorization: `Bearer ${KEY}`, 'anthropic-version': '2023-06-01' } })
+  t.equal(found.status, 200)
+  const { data } = await found.json() as { readonly data: readonly { id: string, display_name: string }[] }
+  t.strictSame(data.filter(({ id }) => /^(?:claude|anthropic)/.test(id)).map(({ id, display_name: name }) => [id, name]),
+    [['claude-ours', 'Model One']])
+  // Codex: a list of its own kind, which is there and empty
+  const asked = await fetch(gw.url + '/v1/models?client_version=0.169.0', { headers: { authorization: `Bearer ${KEY}` } })
+  t.strictSame((await asked.json() as { readonly models: unknown }).models, [])
+})

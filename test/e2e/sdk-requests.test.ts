@@ -9,7 +9,8 @@ import { answer, json, upstream } from '../support/upstream.ts'
 const PIPELINE = 'auth, schema-validate, chat-to-messages, channel-router, billing-meter, error-normalize'
 const up = await upstream(t, ({ path }) => path.endsWith('count_tokens') ? json({ input_tokens: 3 }) : answer('hi'))
 const gw = await gateway(t,
-  yaml([up.url], '', PIPELINE).replace('dialect: messages', 'dialect: messages, count_tokens: true'))
+  yaml([up.url], '', PIPELINE).replace('dialect: messages', 'dialect: messages, count_tokens: true')
+    .replace('accepts:', 'mid_system: true\n    accepts:'))
 
 const post = (path: string, body: unknown): Promise<Response> =>
   fetch(gw.url + path, { method: 'POST', headers: { 'content-type': 'application/json', 'x-api-key': KEY },

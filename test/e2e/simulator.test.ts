@@ -12,6 +12,7 @@ import { parse } from 'yaml'
 import { directives, faultsInModel, faultsInText, parseFaults } from '../../src/simulator/faults.ts'
 import { startSimulatorThread } from '../../src/simulator/thread.ts'
 import { simulate } from '../../src/commands/simulate.ts'
+import { scriptDirective, type ScriptedAnswer } from '../../src/simulator/script.ts'
 import { startSimulator, type Simulator, type SimulatorOptions } from '../../src/simulator/simulator.ts'
 import { countTokens, tokensOf } from '../../src/simulator/tokens.ts'
 import { SseDecoder, type SseEvent } from '../../src/core/sse.ts'
@@ -822,6 +823,51 @@ t.test('the directives that stand in a prompt are not repeated in the answer', a
   t.match(await (await say(vendor.url, '[[sim: crlf]] Hello')).json(), { content: [{ text: /^You said: “Hello”/ }] })
 })
 
+t.test('a prompt holds the script of its conversation, which is played answer by answer', async (t) => {
+  const answers: readonly ScriptedAnswer[] = [
+    { think: 50, say: 'Two calls.', calls: [{ name: 'run', input: { command: 'ls' } }, { name: 'run', input: {} }] },
+    { calls: [{ name: 'run', input: { command: 'pwd' } }], faults: ['status=529', 'cut_after=4'] },
+    { say: 'Done.' }
+  ]
+  const prompt = `Go ${scriptDirective(answers)}`
+  const run = { name: 'run', input_schema: { type: 'object' } } as const
+  const { url } = await simulator(t)
+  const client = new Anthropic({ apiKey: 'k', baseURL: url, maxRetries: 0 })
+  const asking = { model: 'm', max_tokens: 2000, thinking: { type: 'enabled', budget_tokens: 1024 } } as const
+  const messages: Anthropic.MessageParam[] = [{ role: 'user', content: prompt }]
+  const go = (): Promise<Anthropic.Message> => client.messages.create({ ...asking, messages, tools: [run] })
+  const results = ({ content }: Anthropic.Message): Anthropic.MessageParam => ({ role: 'user',
+    content: content.flatMap((block) =>
+      block.type === 'tool_use' ? [{ type: 'tool_result', tool_use_id: block.id, content: 'ok' }] : []) })
+
+  const first = await go()
+  t.match(first, { stop_reason: 'tool_use', content: [{ type: 'thinking' }, { type: 'text', text: 'Two calls.' },
+    { type: 'tool_use', name: 'run', input: { command: 'ls' } }, { type: 'tool_use', name: 'run', input: {} }] })
+  t.equal(first.usage.output_tokens_details!.thinking_tokens, 50)
+  messages.push({ role: 'assistant', content: first.content }, results(first))
+  t.match(await go().catch((error: unknown) => error), { status: 529 }, 'the first time')
+  const cut = client.messages.stream({ ...asking, messages, tools: [run] }).finalMessage()
+  t.type(await cut.catch((error: unknown) => error), Error, 'the second time')
+  const second = await go()
+  t.match(second.content, [{ type: 'tool_use', input: { command: 'pwd' } }])
+  messages.push({ role: 'assistant', content: second.content }, results(second))
+  const third = await go()
+  t.match(third, { stop_reason: 'end_turn', content: [{ text: 'Done.' }] })
+  messages.push({ role: 'assistant', content: third.content }, { role: 'user', content: 'And now?' })
+  t.match((await go()).content, [{ type: 'thinking' }, { text: /^You said: “And now\?”/ }], 'the script is over')
+
+  const titled = await client.messages.create({ ...asking, messages: [{ role: 'user', content: prompt }] })
+  t.match(titled.content, [{ type: 'thinking' }, { text: /^You said: “Go”/ }], 'no call without the tool')
+  const chat = new OpenAI({ apiKey: 'k', baseURL: `${url}/v1`, maxRetries: 0 }).chat.completions
+  const tool = { type: 'function', function: { name: 'run' } } as const
+  const said = await chat.create({ model: 'm', messages: [{ role: 'user', content: prompt }], tools: [tool] })
+  t.match(said.choices[0]!.message, { content: 'Two calls.',
+    tool_calls: [{ function: { arguments: '{"command":"ls"}' } }, { function: { arguments: '{}' } }] })
+  for (const wrong of ['nonsense', '%5B%7B%22say%22%3A1%7D%5D', '%E0']) {
+    t.match(await errorOf(await say(url, `[[sim: script=${wrong}]]`)), { status: 400, message: /needs a list of/ })
+  }
+})
+
 t.test('echo says what arrived, of any size; embeddings embed', async (t) => {
   const vendor = await simulator(t)
   const body = Buffer.alloc(3_000_000, 'é')
@@ -981,7 +1027,7 @@ t.test('the tests\' own upstream says what its script says', async (t) => {
   t.test('JSON, and nobody at all', async (t) => {
     const { url } = await upstream(t, json({ a: 1 }, 201))
     t.strictSame(await (await fetch(url)).json(), { a: 1 })
-    const error = await fetch(await refusing(t)).catch((thrown: unknown) => thrown)
+    const error = await fetch(await refusing()).catch((thrown: unknown) => thrown)
     t.match(error, { cause: { code: 'ECONNREFUSED' } })
   })
 })

@@ -12,6 +12,7 @@ import type { Entry } from '../../src/store/store.ts'
 import { untapped } from '../support/newcomer.ts'
 import { folderFor } from '../support/spawned.ts'
 import { all } from '../support/store-conformance.ts'
+import { pagesOf } from '../support/store-rollups-conformance.ts'
 import { until } from '../support/until.ts'
 
 const log = { info () {}, warn () {}, error () {} }
@@ -59,6 +60,12 @@ async function find (folder: string): Promise<Map<string, Entry>> {
       const name = `${entry.kind} ${entry.reference}`
       if (found.has(name)) throw new Error(`twice: ${name}`)
       found.set(name, entry)
+    }
+    // The index is written some entries at a time, and a kill leaves it as far as it was.
+    const newest = await pagesOf(store, { account: 'a1', limit: 1000 })
+    const wanted = [...found.values()].filter(({ account }) => account === 'a1').map(({ id }) => id).reverse()
+    if (newest.map(({ id }) => id).join() !== wanted.join()) {
+      throw new Error(`of a1 ${newest.length} entries are found, of ${wanted.length}`)
     }
     return found
   } finally {

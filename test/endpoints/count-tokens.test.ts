@@ -106,7 +106,7 @@ void t.test('a provider that can\'t count now is not waited for: it is estimated
     t.match(await count(gw, hello), { status: 200, tokens: HELLO, by: 'estimated' }, name)
     t.equal(vendor.requests.length, ++asked, name)
   }
-  const gone = await gateway(t, counting(await refusing(t)))
+  const gone = await gateway(t, counting(await refusing()))
   t.match(await count(gone, hello), { status: 200, tokens: HELLO, by: 'estimated' }, 'nobody listens')
 })
 

@@ -72,7 +72,7 @@ t.test('lists exactly the models that a call would reach', async (t) => {
     'a list that the operator opened')
 })
 
-t.test('an item is in the shape of both vendors at once', async (t) => {
+t.test('the list is in the shape of both vendors and of coding agents at once', async (t) => {
   const own = snapshot(
     config({
       models: [model('acme/large', { premium: 'p/big*1' }, { context: 200_000, max_output: 64_000 }),
@@ -92,7 +92,8 @@ t.test('an item is in the shape of both vendors at once', async (t) => {
     ],
     has_more: false,
     first_id: 'acme/large',
-    last_id: 'bare'
+    last_id: 'bare',
+    models: []
   })
   for (const path of ['/v1/models/acme/large', '/v1/models/acme%2Flarge', '/v1/models/acme%2flarge', '/v1/models/bare',
     '/v1/models/bare/']) {

@@ -67,6 +67,9 @@ t.test('in every style, of forward routes, and of what costs nothing', async (t)
   )
   const chat = await quote(gw, { path: '/v1/chat/completions?x=y', body: messagesRequest })
   t.match(chat.body, { allowed: true, max_output_tokens: 100 })
+  const response = await quote(gw, { path: '/v1/responses',
+    body: { model: 'm1', input: 'Hello', max_output_tokens: 100 } })
+  t.match(response.body, { allowed: true, max_output_tokens: 100 })
   t.strictSame(await asked('/v1/quote', { path: '/v1/messages' }), [200, '0', null], 'a quote of a quote')
 })
 

@@ -470,7 +470,7 @@ void t.test('the next target is asked only where the first surely makes no video
     ['401', errorReply(401, 'authentication_error', 'bad key'), 200]
   ] as const
   for (const [what, script, expected] of cases) {
-    const url = script === undefined ? await refusing(t) : (await upstream(t, script)).url
+    const url = script === undefined ? await refusing() : (await upstream(t, script)).url
     const text = videosYaml(url)
       .replace('dialect: videos,', 'dialect: videos, timeouts: { first_byte: 300ms },')
       .replace('\nmodels:', `\n  other: { url: "${second.url}", dialect: videos }\nmodels:`)

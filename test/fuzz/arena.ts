@@ -34,7 +34,7 @@ export interface Arena {
 }
 
 function arenaYaml (simulator: string, hostile: string): string {
-  const dialects = ['messages', 'chat', 'images', 'videos']
+  const dialects = ['messages', 'chat', 'responses', 'images', 'videos']
   const calm =
     'retries: { attempts: 0, max_backoff: 1ms }, breaker: { failures: 1000000 }, headers: { x-api-key: secret, authorization: "Bearer secret" }'
   const upstreams = dialects.flatMap((dialect) => [
@@ -64,6 +64,8 @@ ${upstreams.join('\n')}
 models:${['good', 'bad'].map((who) => [
   model(`${who}-text`, `${who}-messages`, 'text', text, tokens), model(
     `${who}-chat`, `${who}-chat`, 'text', text, tokens
+  ), model(
+    `${who}-responses`, `${who}-responses`, 'text', text, tokens
   ),
   model(`${who}-image`, `${who}-images`, 'image', '[{ usd: 0.04 }]', picture), model(
     `${who}-clip`, `${who}-videos`, 'video', '[{ usd_per_second: 0.1 }]', film

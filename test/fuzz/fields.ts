@@ -26,8 +26,9 @@ export interface Field {
   readonly takes: readonly JsonType[]
 }
 
-/** What is below these is the client's own JSON. */
-const OPEN: ReadonlySet<string> = new Set(['input', 'input_schema', 'parameters', 'schema'])
+/** What is below these is the client's own JSON, or a vendor's. */
+const OPEN: ReadonlySet<string> = new Set(['input', 'input_schema', 'parameters', 'schema', 'action', 'operation',
+  'arguments'])
 
 const TEXT_OR_PARTS: readonly JsonType[] = ['string', 'array']
 const SCHEMA = { type: 'object', properties: { where: { type: 'string' } }, required: ['where'],
@@ -210,6 +211,92 @@ export const ROUTES: readonly Route[] = [
       'thinking.type'
     ]
   })),
+  ...['text', 'chat'].map((model): Route => ({
+    path: '/v1/responses',
+    body: {
+      model,
+      instructions: 'Be brief',
+      max_output_tokens: 2000,
+      temperature: 0.5,
+      top_p: 0.9,
+      stream: false,
+      store: false,
+      background: false,
+      include: ['reasoning.encrypted_content'],
+      input: [
+        { role: 'developer', content: [{ type: 'input_text', text: 'and kind' }] },
+        { type: 'message', id: 'msg_1', role: 'user', content: [
+          { type: 'input_text', text: 'Hello', prompt_cache_breakpoint: { mode: 'explicit' } },
+          { type: 'input_image', image_url: `data:image/png;base64,${PNG}`, detail: 'low' },
+          { type: 'input_file', filename: 'a.txt', file_data: 'data:text/plain;base64,aGk=' }
+        ] },
+        { type: 'reasoning', id: 'rs_1', summary: [], encrypted_content: 'x' },
+        { type: 'message', role: 'assistant',
+          content: [{ type: 'output_text', text: 'x' }, { type: 'refusal', refusal: 'no' }] },
+        { type: 'function_call', id: 'fc_1', call_id: 'call_1', namespace: 'ns', ...call },
+        { type: 'custom_tool_call', call_id: 'call_2', name: 'free', input: 'x' },
+        { type: 'shell_call', call_id: 'call_3', action: { commands: ['ls'] } },
+        { type: 'local_shell_call', call_id: 'call_4', action: { type: 'exec', command: ['ls'] } },
+        { type: 'apply_patch_call', call_id: 'call_5', operation: { type: 'delete_file', path: 'a' } },
+        { type: 'tool_search_call', call_id: 'call_6', arguments: { query: 'x' } },
+        { type: 'function_call_output', call_id: 'call_1', output: [{ type: 'input_text', text: 'nothing' }] },
+        { type: 'custom_tool_call_output', call_id: 'call_2', output: 'nothing' },
+        { type: 'shell_call_output', call_id: 'call_3', output: [{ stdout: 'x' }] },
+        { type: 'local_shell_call_output', call_id: 'call_4', output: 'x' },
+        { type: 'apply_patch_call_output', call_id: 'call_5', status: 'failed', output: 'x' },
+        { type: 'tool_search_output', call_id: 'call_6', tools: [{ type: 'function', name: 'found' }] },
+        { type: 'additional_tools', tools: [{ type: 'custom', name: 'more' }] },
+        { type: 'configuration_update', reasoning: { effort: 'none' }, text: { verbosity: 'low' } },
+        { type: 'web_search_call', id: 'ws_1' },
+        { role: 'user', content: 'again' }
+      ],
+      tools: [
+        { type: 'function', name: 'look', description: 'looks', parameters: SCHEMA, strict: true },
+        { type: 'custom', name: 'free', description: 'takes words',
+          format: { type: 'grammar', syntax: 'lark', definition: 'start: "a"' } },
+        { type: 'namespace', name: 'ns', description: 'more', tools: [{ type: 'function', name: 'look' }] },
+        { type: 'tool_search', execution: 'client', description: 'finds', parameters: SCHEMA },
+        { type: 'shell', environment: { type: 'local' } }
+      ],
+      tool_choice: 'auto', parallel_tool_calls: false, max_tool_calls: 3, top_logprobs: 0,
+      reasoning: { effort: 'low', summary: 'auto', generate_summary: 'auto', mode: 'standard' },
+      text: { verbosity: 'low',
+        format: { type: 'json_schema', name: 'r', description: 'x', strict: true, schema: SCHEMA } },
+      metadata: { a: 'b' }, user: 'u', safety_identifier: 'u', prompt_cache_key: 'k', prompt_cache_options: {},
+      prompt_cache_retention: '24h', service_tier: 'auto', truncation: 'auto', context_management: [],
+      stream_options: {}
+    },
+    takes: { input: TEXT_OR_PARTS, 'input[].content': TEXT_OR_PARTS, 'input[].output': TEXT_OR_PARTS,
+      'input[9].arguments': ['string', 'object'], tool_choice: ['string', 'object'] },
+    required: [
+      'model',
+      'input',
+      ...[0, 1, 3, 19].map((i) => `input[${i}].content`),
+      'input[].content[].type',
+      'input[].content[].text',
+      'input[].content[].refusal',
+      'input[].role',
+      ...[4, 5, 6, 7, 8, 10, 11, 12, 14].map((i) => `input[${i}].call_id`),
+      ...[4, 5].map((i) => `input[${i}].name`),
+      'input[5].input',
+      'input[].action',
+      'input[].operation',
+      ...[10, 11, 12, 13].map((i) => `input[${i}].output`),
+      'input[].output[].type',
+      'input[].output[].text',
+      'input[].tools[].type',
+      'input[].tools[].name',
+      'tools[].type',
+      ...[0, 1, 2].map((i) => `tools[${i}].name`),
+      'tools[].format.syntax',
+      'tools[].format.definition',
+      'tools[].tools[].type',
+      'tools[].tools[].name',
+      'text.format.type',
+      'text.format.schema',
+      'metadata.a'
+    ]
+  })),
   { path: '/v1/images/generations', body: picture, takes: pictureTakes, required: ['model', 'prompt'] },
   {
     path: '/v1/images/edits',
@@ -268,8 +355,10 @@ export function fieldsOf ({ body, takes, required }: Route): readonly Field[] {
       const here = [...at, isList ? Number(key) : key]
       // A member of a list is never just left out.
       found.push({ at: here, path: own, name, isRequired: isList || required.includes(any) || required.includes(own),
-        takes: takes[any] ?? [typeOf(below)] })
-      if (typeof below === 'object' && below !== null && !OPEN.has(key)) look(below, here, own)
+        takes: takes[own] ?? takes[any] ?? [typeOf(below)] })
+      // The input of the Responses API is its conversation.
+      const isOpen = OPEN.has(key) && own !== 'input'
+      if (typeof below === 'object' && below !== null && !isOpen) look(below, here, own)
     }
   }
   look(body, [], '')

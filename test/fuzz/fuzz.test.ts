@@ -44,6 +44,7 @@ void t.test('what is wrong is told: a 500, an error without a shape, a stream wi
   t.ok(told('HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\n\r\nevent: ping\ndata: {}\n\n'))
   t.notOk(told('HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\n\r\nevent: message_stop\ndata: {}\n\n'))
   t.notOk(told('HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\n\r\ndata: {}\n\ndata: [DONE]\n\n'))
+  t.notOk(told('HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\n\r\nevent: response.failed\ndata: {}\n\n'))
   t.ok(told('HTTP/1.1 200 OK\r\ncontent-'))
   t.ok(told('', true))
 })

@@ -124,6 +124,33 @@ const BODIES: readonly (readonly [path: string, body: object])[] = [
     functions: [CHAT_TOOL.function],
     function_call: 'auto'
   }],
+  ['/v1/responses', {
+    model: 'good-text',
+    stream: true,
+    instructions: 'x',
+    max_output_tokens: 20,
+    input: [{ role: 'developer', content: 'x' }, { role: 'user',
+      content: [{ type: 'input_text', text: 'Hello' }, { type: 'input_image',
+        image_url: 'data:image/png;base64,iVBORw0KGgo=' }, { type: 'input_file', filename: 'a.pdf',
+        file_data: 'data:application/pdf;base64,JVBERi0=' }] }, { type: 'reasoning', summary: [],
+      encrypted_content: 'gwseal1_AAAA' }, { type: 'function_call', call_id: 'c1', namespace: 'ns', name: 'look',
+      arguments: '{"where":"here"}' }, { type: 'custom_tool_call', call_id: 'c2', name: 'free', input: 'x' }, {
+      type: 'function_call_output', call_id: 'c1', output: [{ type: 'input_text', text: 'nothing' }]
+    }, { type: 'custom_tool_call_output', call_id: 'c2', output: 'nothing' }, { type: 'additional_tools',
+      tools: [{ type: 'local_shell' }, { type: 'apply_patch' }] }, { type: 'configuration_update',
+      reasoning: { effort: 'low' } }],
+    tools: [{ type: 'namespace', name: 'ns', description: 'x', tools: [{ type: 'function', name: 'look',
+      parameters: TOOL.input_schema, strict: false }] }, { type: 'custom', name: 'free',
+      format: { type: 'grammar', syntax: 'lark', definition: 'x' } }, { type: 'web_search' }],
+    tool_choice: { type: 'allowed_tools', mode: 'auto', tools: [{ type: 'custom', name: 'free' }] },
+    reasoning: { effort: 'low', summary: 'auto' },
+    text: { format: { type: 'json_schema', name: 'r', schema: TOOL.input_schema } },
+    include: ['reasoning.encrypted_content'],
+    prompt_cache_key: 'k',
+    metadata: { a: 'b' }
+  }],
+  ['/v1/responses', { model: 'good-chat', input: 'Hello', store: false, tools: [{ type: 'shell' }] }],
+  ['/v1/responses/input_tokens', { model: 'good-text', input: 'Hello' }],
   ['/v1/images/generations', { model: 'good-image', prompt: 'a cat', n: 2, size: '1024x1024',
     response_format: 'b64_json' }],
   ['/v1/images/edits', { model: 'good-image', prompt: 'a hat',
@@ -178,7 +205,7 @@ const forms: Kind = {
   run: (input, _, arena) => toApi(input, arena)
 }
 
-const TARGETS = ['/v1/messages', '/v1/chat/completions', '/v1/models', '/v1/models/good-text', '/v1/models/info',
+const TARGETS = ['/v1/messages', '/v1/chat/completions', '/v1/responses', '/v1/models', '/v1/models/good-text', '/v1/models/info',
   '/v1/videos?limit=5', '/v1/videos/video_1/content', '/v1/raw/fuzz-x', '/healthz', '/', '*', '//', '/%00',
   '/v1/%2e%2e/v1/models', '/v1/models/' + 'x'.repeat(5000), 'http://other/v1/models', '/v1/messages?beta=true&beta=1',
   '/files/a.b.c/1-x', '\u00e9']
@@ -250,9 +277,9 @@ const upstreams: Kind = {
   make (chance, number) {
     const words = `fuzz-${number}`
     const isStream = chance.is(0.7)
-    const style = chance.of(['messages', 'chat'] as const)
-    const vendor = chance.of(['messages', 'chat', 'images', 'videos', 'raw'] as const)
-    const asked: Asked = { vendor, isStream: isStream && (vendor === 'messages' || vendor === 'chat') }
+    const style = chance.of(['messages', 'chat', 'responses'] as const)
+    const vendor = chance.of(['messages', 'chat', 'responses', 'images', 'videos', 'raw'] as const)
+    const asked: Asked = { vendor, isStream: isStream && ['messages', 'chat', 'responses'].includes(vendor) }
     const answer = answerOf(chance, asked)
     const post = (path: string, body: object): Input => ({
       send: [request(`POST ${path}`, JSON_TYPE, JSON.stringify(body))],
@@ -268,8 +295,9 @@ const upstreams: Kind = {
         ...(chance.is(0.5) && { response_format: 'b64_json' }) })
     }
     if (vendor === 'videos') return post('/v1/videos', { model: 'bad-clip', prompt: words })
-    const model = vendor === 'messages' ? 'bad-text' : 'bad-chat'
+    const model = { messages: 'bad-text', chat: 'bad-chat', responses: 'bad-responses' }[vendor]
     const about = { model, max_tokens: 100, stream: isStream, messages: [{ role: 'user', content: words }] }
+    if (style === 'responses') return post('/v1/responses', { model, stream: isStream, input: words })
     return style === 'messages'
       ? post('/v1/messages', about)
       : post('/v1/chat/completions', { ...about, ...(isStream && { stream_options: { include_usage: true } }) })
@@ -316,7 +344,13 @@ const CHANGES: readonly (readonly [line: string, body?: object])[] = [
   ['GET /admin/v1/keys?limit=5&after=a'],
   ['GET /admin/v1/ledger?limit=5&account=victim'],
   ['GET /admin/v1/usage?limit=5'],
-  ['GET /admin/v1/audit?after=0&limit=5'],
+  ['GET /admin/v1/audit?after=0&limit=5&order=desc'],
+  ['PATCH /admin/v1/accounts/victim', { contact: 'pay@victim.example', tags: ['a', 'b'] }],
+  ['POST /admin/v1/accounts/victim/close'],
+  ['POST /admin/v1/accounts/victim/reopen'],
+  ['POST /admin/v1/tokens', { name: 'Ada', role: 'viewer', expires_at: '2999-01-01T00:00:00Z' }],
+  ['GET /admin/v1/tokens?limit=5&after=t'],
+  ['DELETE /admin/v1/tokens/tok_0'],
   ['GET /admin/v1/accounts/victim'],
   ['GET /admin/v1/upstreams'],
   ['GET /admin/v1/config']
@@ -328,7 +362,7 @@ const admin: Kind = {
   make (chance) {
     const [line, body] = chance.of(CHANGES)
     const whole = request(chance.is(0.8) ? line : wound(chance, Buffer.from(line)).toString('latin1'), {
-      authorization: `Bearer ${chance.mostly(0.99, TOKEN, ['', 'x', KEY])}`,
+      authorization: `Bearer ${chance.mostly(0.999, TOKEN, ['', 'x', KEY])}`,
       'content-type': chance.mostly(0.95, 'application/json', ['text/plain', '']),
       ...(chance.is(0.1) && { 'if-match': chance.of(['"1"', '*', 'W/"1"', '"', '1']) })
     }, body === undefined ? '' : spoiled(chance, body))

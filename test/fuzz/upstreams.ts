@@ -3,7 +3,7 @@
 import { pieces, spoilJson, wound, type Chance } from './chance.ts'
 
 export interface Asked {
-  readonly vendor: 'messages' | 'chat' | 'images' | 'videos' | 'raw'
+  readonly vendor: 'messages' | 'chat' | 'responses' | 'images' | 'videos' | 'raw'
   readonly isStream: boolean
 }
 
@@ -70,19 +70,52 @@ const CHAT_EVENTS: readonly Event[] = [
   [undefined, '[DONE]']
 ]
 
+const RESPONSE = {
+  id: 'resp_1', object: 'response', status: 'completed', error: null, incomplete_details: null, model: 'vendor',
+  output: [
+    { type: 'reasoning', id: 'rs_1', summary: [{ type: 'summary_text', text: 'hm' }], encrypted_content: 'gAAA',
+      status: 'completed' },
+    { type: 'message', id: 'msg_1', role: 'assistant', status: 'completed',
+      content: [{ type: 'output_text', text: 'Hello 🎩', annotations: [] }, { type: 'refusal', refusal: 'No' }] },
+    { type: 'function_call', id: 'fc_1', call_id: 'call_1', name: 'look', arguments: '{"a":1}', status: 'completed' }
+  ],
+  usage: { input_tokens: 10, input_tokens_details: { cached_tokens: 2, cache_write_tokens: 1 }, output_tokens: 5,
+    output_tokens_details: { reasoning_tokens: 1 }, total_tokens: 15 }
+}
+const [THOUGHT, SAID, CALLED] = RESPONSE.output
+const RESPONSE_EVENTS: readonly Event[] = [
+  { type: 'response.created', response: { ...RESPONSE, status: 'in_progress', output: [], usage: null } },
+  { type: 'response.output_item.added', output_index: 0, item: { ...THOUGHT, summary: [], encrypted_content: 'x' } },
+  { type: 'response.reasoning_summary_part.added', item_id: 'rs_1', output_index: 0, summary_index: 0, part: {} },
+  { type: 'response.reasoning_summary_text.delta', item_id: 'rs_1', output_index: 0, summary_index: 0, delta: 'hm' },
+  { type: 'response.reasoning_summary_text.done', item_id: 'rs_1', output_index: 0, summary_index: 0, text: 'hm' },
+  { type: 'response.output_item.done', output_index: 0, item: THOUGHT },
+  { type: 'response.output_item.added', output_index: 1, item: { ...SAID, content: [] } },
+  { type: 'response.output_text.delta', item_id: 'msg_1', output_index: 1, content_index: 0, delta: 'Hello 🎩' },
+  { type: 'response.output_text.done', item_id: 'msg_1', output_index: 1, content_index: 0, text: 'Hello 🎩' },
+  { type: 'response.refusal.delta', item_id: 'msg_1', output_index: 1, content_index: 1, delta: 'No' },
+  { type: 'response.output_item.done', output_index: 1, item: SAID },
+  { type: 'response.output_item.added', output_index: 2, item: { ...CALLED, arguments: '' } },
+  { type: 'response.function_call_arguments.delta', item_id: 'fc_1', output_index: 2, delta: '{"a":1}' },
+  { type: 'response.function_call_arguments.done', item_id: 'fc_1', output_index: 2, arguments: '{"a":1}' },
+  { type: 'response.output_item.done', output_index: 2, item: CALLED },
+  { type: 'response.completed', response: RESPONSE }
+].map((data) => [data.type, data])
+
 const IMAGES = { created: 1, data: [{ b64_json: 'iVBORw0KGgo=', revised_prompt: 'x' }], size: '1024x1024',
   usage: { input_tokens: 1, output_tokens: 1, total_tokens: 2 } }
 const VIDEO = { id: 'video_1', object: 'video', model: 'vendor', status: 'queued', progress: 0, created_at: 1,
   completed_at: null, expires_at: null, prompt: 'x', size: '1280x720', seconds: '4', error: null }
 const WRONG = [{ type: 'error', error: { type: 'overloaded_error', message: 'Overloaded' } }, {
   error: { message: 'no', type: 'x', code: null }
-}, { error: 'no' }, { detail: [] }, {}]
+}, { status: 'failed', error: { code: 'slow_down', message: 'no' } }, { error: 'no' }, { detail: [] }, {}]
 
 /** What lies between two records: nothing of it is one. */
 const BETWEEN = ['', '', '', '', ': comment\n\n', '\n', '\n\n\n', 'id: 1\nretry: 5\n', 'data\n\n', 'data:\n\n',
   'event: ping\ndata: {}\n\n', 'event: future\ndata: {"type":"future"}\n\n',
   'event: error\ndata: {"type":"error","error":{"type":"api_error","message":"no"}}\n\n',
-  'data: {"error":{"message":"no"}}\n\n', 'nonsense\n', '\uFEFF', '\0', 'data: ' + 'x'.repeat(100_000) + '\n\n']
+  'data: {"error":{"message":"no"}}\n\n', 'data: {"type":"response.failed","response":{}}\n\n',
+  'nonsense\n', '\uFEFF', '\0', 'data: ' + 'x'.repeat(100_000) + '\n\n']
 
 function stream (chance: Chance, all: readonly Event[]): Buffer {
   const events = [...all]
@@ -115,6 +148,8 @@ function bodyOf (chance: Chance, { vendor, isStream }: Asked): Buffer {
   switch (vendor) {
     case 'messages': return isStream !== chance.is(0.03) ? stream(chance, MESSAGE_EVENTS) : json(chance, MESSAGE)
     case 'chat': return isStream !== chance.is(0.03) ? stream(chance, CHAT_EVENTS) : json(chance, COMPLETION)
+    case 'responses':
+      return isStream !== chance.is(0.03) ? stream(chance, RESPONSE_EVENTS) : json(chance, RESPONSE)
     case 'images': return json(chance, IMAGES)
     case 'videos': return json(chance, VIDEO)
     case 'raw': return Buffer.from(chance.times(chance.below(2000), () => chance.below(256)))

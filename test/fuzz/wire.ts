@@ -71,7 +71,8 @@ export interface Verdict {
   readonly wrong?: string
 }
 
-const STREAM_END = /(?:^|\n)event: (?:message_stop|error)\ndata: .*\n\n$|(?:^|\n)data: \[DONE\]\n\n$/
+const STREAM_END =
+  /(?:^|\n)event: (?:message_stop|error|response\.(?:completed|incomplete|failed))\ndata: .*\n\n$|(?:^|\n)data: \[DONE\]\n\n$/
 
 /**
  * A client must have an answer that says what it is, and a stream must come to an end that its client can read.

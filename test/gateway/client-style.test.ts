@@ -31,7 +31,8 @@ t.test('it runs where the other client\'s words end, unnamed, on the routes of i
   const used = ['auth', 'schema-validate', 'chat-to-messages', 'channel-router', 'billing-meter', 'error-normalize']
   const routes = routesOf(used)
   t.strictSame(routes.get('POST /v1/plain'), { names: used.toSpliced(2, 0, 'plain-to-messages'), style: plain })
-  t.strictSame(routes.get('POST /v1/chat/completions')!.names, used)
+  t.strictSame(routes.get('POST /v1/chat/completions')!.names, used.toSpliced(2, 0, 'responses-to-messages'),
+    'which takes bodies of that style too')
   t.strictSame(routes.get('POST /v1/messages')!.names, used)
   t.strictSame(routes.get('GET /v1/models')!.names, used)
 })

@@ -12,7 +12,7 @@ import { until } from '../support/until.ts'
 import { blockStart, blockStop, json, messageEnd, messageStart, textDelta, upstream, wait, type Received, type Script,
   type Upstream } from '../support/upstream.ts'
 
-const KINDS = [['/v1/messages', 'both'], ['/v1/chat/completions', 'both'], ['/v1/images/generations', 'nano'], [
+const KINDS = [['/v1/messages', 'both'], ['/v1/chat/completions', 'both'], ['/v1/responses', 'both'], ['/v1/images/generations', 'nano'], [
   '/v1/videos',
   'clip'
 ]] as const
@@ -153,6 +153,11 @@ t.test('a channel: the other serves where mode and account allow it, and mainten
     }))
   }
   const PATHS = [['/v1/messages', 'both', 'one', 'two'], ['/v1/chat/completions', 'both', 'one', 'two'], [
+    '/v1/responses',
+    'both',
+    'one',
+    'two'
+  ], [
     '/v1/images/generations',
     'nano',
     'painter',

@@ -40,7 +40,7 @@ function isReadable (t: Test, { headers }: Received, origin = ORIGIN): void {
   t.equal(headers['access-control-allow-origin'], origin)
   t.match(headers.vary, /\bOrigin\b/)
   for (const name of ['x-request-id', 'request-id', 'retry-after', 'x-ratelimit-remaining-requests',
-    'anthropic-ratelimit-requests-reset', 'x-gateway-cost-usd']) {
+    'anthropic-ratelimit-requests-reset', 'x-gateway-cost-usd', 'x-gateway-max-tokens', 'x-gateway-dropped-tools']) {
     t.ok(String(headers['access-control-expose-headers']).split(', ').includes(name), name)
   }
   t.notOk('access-control-allow-credentials' in headers, 'no cookie is ever looked at')

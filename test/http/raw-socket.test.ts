@@ -188,7 +188,7 @@ t.test('what the parser can not read', async (t) => {
       ['/messages', /with \/v1/],
       ['/chat/completions', /with \/v1/],
       ['/v1/v1/chat/completions', /one \/v1 too many/],
-      ['/v1/responses', /chat completions/],
+      ['/openai/responses', /Use POST \/v1\/responses/],
       [`/${'x'.repeat(500)}`, /at POST \/\*\*\*\. .*under \/v1/],
       [`/${'x/'.repeat(500)}`, /(?:\/x){40}.*….*under \/v1/]
     ] as const) {

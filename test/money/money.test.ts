@@ -3,6 +3,7 @@ import fc from 'fast-check'
 import t from 'tap'
 import { type TokenPrice, compilePrice, cost, dearestAmount, flatCost, outputCovered, unpricedExtras,
   worstCase } from '../../src/money/price.ts'
+import { scratchSeals } from '../../src/base/seals.ts'
 import { boundInput as bound, estimateInput } from '../../src/tokens/bound.ts'
 import { formatUsd, parsePrice, parseUsd } from '../../src/money/nanos.ts'
 import { noUsage, readUsage, reportedInput, type ReportedUsage, type Usage } from '../../src/money/usage.ts'
@@ -243,6 +244,23 @@ const ask = (content: unknown, more: object = {}): Readonly<Record<string, unkno
   max_tokens: 10,
   messages: [{ role: 'user', content }],
   ...more
+})
+
+void t.test('a sealed thought weighs what is in it, for that is what is sent', (t) => {
+  const seals = scratchSeals()
+  const thinking = (signature: string): Record<string, unknown> => ({ messages: [{ role: 'assistant',
+    content: [{ type: 'thinking', thinking: 'Hm', signature }, { type: 'redacted_thinking', data: signature }] }] })
+  for (const original of ['', 'EqQB', 'é'.repeat(500), 'EqQBCkYIARgC'.repeat(1000)]) {
+    const sealed = thinking(seals.seal('thinking', 'acme', original))
+    t.equal(boundInput(sealed), boundInput(thinking(original)))
+    t.equal(estimateInput(sealed), estimateInput(thinking(original)))
+  }
+  const text = (said: string): Record<string, unknown> => ({ messages: [{ role: 'user', content: [{ type: 'text', text:
+    said }] }] })
+  t.equal(boundInput(text(`gwseal1_${'A'.repeat(1000)}`)), boundInput(text('A'.repeat(1008))), 'a text is no thought')
+  const thought = (thinking: string): number => boundInput(ask([{ type: 'thinking', thinking, signature: '' }]))
+  t.equal(thought(`gwseal1_${'A'.repeat(1000)}`), thought('A'.repeat(1008)), 'nor is what a client says of one')
+  t.end()
 })
 
 void t.test('the bound is never below the bytes of the text, and stops at the context', async (t) => {

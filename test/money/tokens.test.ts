@@ -143,6 +143,14 @@ const event = (name: string, data: object): SseEvent => SseEvent.of(name, { type
 const delta = (type: string, field: string, text: string): SseEvent =>
   event('content_block_delta', { index: 0, delta: { type, [field]: text } })
 
+void t.test('usage is read from the first event and the last: only behind them the tokens that are paid for are counted anew', async (t) => {
+  const tally = new Tally(START_RATES)
+  const seen = [event('message_start', { message: {} }), event('content_block_start', { index: 0, content_block: {} }),
+    delta('text_delta', 'text', 'It rains.'), event('content_block_stop', { index: 0 }), event('ping', {}),
+    event('message_delta', { delta: {}, usage: { output_tokens: 9 } }), event('message_stop', {})]
+  t.strictSame(seen.filter((one) => tally.see(one)).map(({ event: name }) => name), ['message_start', 'message_delta'])
+})
+
 void t.test('an answer teaches by its text where that is all that its provider counts', async (t) => {
   const usage = event('message_delta', { delta: {}, usage: { output_tokens: 9 } })
   const of = (...events: readonly SseEvent[]): Tally => {

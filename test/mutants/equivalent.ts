@@ -22,28 +22,56 @@ export const equivalent: readonly Equivalent[] = [
     why: 'each attempt at an image model begins with none (beginItems), and nothing reads it before'
   },
   {
-    file: 'plugins/billing-meter/meter.ts', line: '    this.nextLook = STEP', what: 'the line is gone',
-    why: 'only what is delivered moves it, and behind the commit no attempt begins'
+    file: 'plugins/billing-meter/items.ts', line: 'return itemCost(rate, 0, secondsIn(variant))', what: '0 becomes 1',
+    why: 'a row of a video model has no price of an image'
+  },
+  {
+    file: 'plugins/billing-meter/items.ts', line: "kind === 'image' ? imagesAsked(exchange) : 0", what: '0 becomes 1',
+    why: 'a row of a video model has no price of an image'
   },
   {
     file: 'plugins/billing-meter/index.ts', line: 'if (meter === undefined || tally === undefined) return',
     what: '|| becomes &&', why: 'a stream is of an attempt at a text model: there are both, or neither'
   },
   {
+    file: 'plugins/billing-meter/index.ts', line: 'let charge = 0n', what: '0n becomes 1n',
+    why: 'the last event of a stream sets it in `ready`, before `event` reads it'
+  },
+  {
     file: 'src/store/local/balances.ts', line: 'return a < b ? a : b', what: '< becomes <=',
     why: 'of two equal amounts either is the smaller one'
+  },
+  {
+    file: 'src/store/local/balances.ts', line: 'limits, nanos: 0n, recordedAt: at', what: '0n becomes 1n',
+    why: 'it is set when the hold is taken, and not read before'
+  },
+  {
+    file: 'src/store/embedded/ledger.ts', line: 'if (cells.length < SLICE * 3) continue', what: 'the line is gone',
+    why: 'each sum is compared alone: as right, and slower'
+  },
+  {
+    file: 'src/store/embedded/ledger.ts', line: '?? { seq: -1, time: 0 }', what: '0 becomes 1',
+    why: 'no clock is at the first millisecond of 1970'
   },
   {
     file: 'plugins/billing-meter/meter.ts', line: 'return a < b ? a : b', what: '< becomes <=',
     why: 'of two equal amounts either is the smaller one'
   },
   {
-    file: 'src/store/local/window-notes.ts', line: 'this.#most = Math.max(1024', what: 'Math.max becomes Math.min',
-    why: 'notes that cover nothing are looked for more often, and are as good as none'
+    file: 'src/store/local/batch.ts', line: '  isRecorded = false', what: 'the line is gone',
+    why: 'it is only asked whether it is true: nothing is as good as false'
+  },
+  {
+    file: 'src/store/local/entry-ids.ts', line: 'after = { seq: -1, time: 0 }', what: '0 becomes 1',
+    why: 'no clock is at the first millisecond of 1970'
   },
   {
     file: 'src/store/redis/address.ts', line: '...(db > 0 && { db })', what: '> becomes >=',
     why: 'a connection that names no database has that of number 0'
+  },
+  {
+    file: 'src/store/redis/address.ts', line: 'autoResendUnfulfilledCommands: false', what: 'false becomes true',
+    why: 'what is unanswered has failed by then, as maxRetriesPerRequest says: nothing is left to be sent again'
   },
   {
     file: 'src/store/redis/budget-lease.ts', line: 'nanos < purse.left ? nanos : purse.left', what: '< becomes <=',
@@ -54,11 +82,59 @@ export const equivalent: readonly Equivalent[] = [
     why: 'there is no negative zero of a bigint'
   },
   {
+    file: 'src/store/redis/entries.ts', line: 'if (all[above]!.next!.id <= reader.next!.id) break', what: '<= becomes <',
+    why: 'no two entries have the same id'
+  },
+  {
+    file: 'src/store/redis/entries.ts', line: 'if (all[below]!.next!.id >= last.next!.id) break', what: '>= becomes >',
+    why: 'no two entries have the same id'
+  },
+  {
+    file: 'src/store/redis/connection.ts', line: '  #lag = 0', what: '0 becomes 1',
+    why: 'the first look at Redis sets it, before anything can read it'
+  },
+  {
+    file: 'src/store/redis/connection.ts', line: 'if (this.#isClosed || ms <= 0) return false', what: '0 becomes 1',
+    why: 'another pace: a wait of at most a millisecond'
+  },
+  {
+    file: 'src/store/redis/outbox.ts', line: '  #isTorn = false', what: 'false becomes true',
+    why: 'the file is cut where it ends'
+  },
+  {
+    file: 'src/store/redis/tasks.ts', line: '    if (own.length > 0) {', what: '> becomes >=',
+    why: 'to watch no tasks changes nothing in Redis'
+  },
+  {
+    file: 'src/store/redis/lua/account.ts', line: 'tonumber(times[2] or 0)', what: '0 becomes 1',
+    why: 'no clock is at the first millisecond of 1970'
+  },
+  {
+    file: 'src/store/redis/lua/account.ts', line: 'or now < seen then', what: '< becomes <=',
+    why: 'what is noted then is there already'
+  },
+  {
+    file: 'src/store/redis/lua/tasks.ts', line: 'if outcome(id) then return 0 end', what: '0 becomes 1',
+    why: 'a request that has a hold has no outcome: what gives it one takes the hold'
+  },
+  {
+    file: 'src/store/redis/lua/tasks.ts', line: "redis.call('ZADD', KEYS[1], 'XX', 0, ARGV[i])", what: '0 becomes 1',
+    why: 'either is a time that has passed'
+  },
+  {
     file: 'src/store/redis/lua/records.ts', line: 'seen[field] = true', what: 'true becomes false',
     why: 'a record that was changed twice is told twice, with the same text both times'
   },
   {
     file: 'src/store/redis/import.ts', line: 'if (this.#running.length < AT_ONCE) return', what: 'the line is gone',
     why: 'each command is waited for alone: as right, and slower'
+  },
+  {
+    file: 'src/store/sealed-responses.ts', line: 'opened.indexOf(BREAK, opened.indexOf(BREAK) + 1)',
+    what: '1 becomes 2', why: 'between the two is an answer, which has a byte at least'
+  },
+  {
+    file: 'src/store/embedded/responses.ts', line: 'await rm(file + PART, { force: true }).catch(() => {})',
+    what: 'true becomes false', why: 'that there is none is caught too'
   }
 ]

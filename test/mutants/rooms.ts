@@ -9,11 +9,12 @@ export interface Room {
 }
 
 const STORE = ['store', 'windows', 'store-tasks', 'store-embedded', 'store-embedded-periods', 'store-embedded-faults',
-  'store-kept', 'data-folder', 'store-move', 'store-embedded-kill']
-const REDIS = ['store-redis', 'store-redis-arithmetic', 'store-redis-late', 'outbox', 'store-redis-records',
-  'store-redis-kept', 'store-redis-faults', 'store-redis-start', 'store-redis-parallel', 'store-redis-cluster',
-  'store-move']
-const METER = ['billing-meter', 'billing-holds', 'billing', 'schema-validate', 'billing-late', 'truth-table', 'videos']
+  'rollups', 'store-kept', 'data-folder', 'store-move', 'store-embedded-kill']
+const REDIS = ['store-redis', 'store-redis-arithmetic', 'store-redis-leases', 'store-redis-late', 'outbox',
+  'store-redis-records', 'store-redis-kept', 'store-redis-rollups', 'store-redis-faults', 'store-redis-start',
+  'store-redis-parallel', 'store-redis-cluster', 'store-move']
+const METER = ['billing-meter', 'billing-holds', 'billing', 'schema-validate', 'billing-late', 'truth-table', 'videos',
+  'tokens', 'images']
 
 export const rooms: readonly Room[] = [
   { name: 'money', files: ['src/money/*.ts'], tests: ['item-price', 'money', 'period', 'price-in-force', ...METER] },

@@ -1,10 +1,10 @@
 // Tries changes in copies of the checkout, so that the checkout stays as it is.
 import { spawn } from 'node:child_process'
+import { createHash } from 'node:crypto'
 import { cpSync, globSync, mkdtempSync, readFileSync, rmSync, symlinkSync, writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { packageRoot } from '../../src/base/package.ts'
-import { Chance } from '../fuzz/chance.ts'
 import { equivalent } from './equivalent.ts'
 import { isReadable, mutantsOf, type Mutant } from './mutants.ts'
 import type { Room } from './rooms.ts'
@@ -13,8 +13,8 @@ export interface Options {
   readonly count: number
   readonly seed: number
   readonly jobs: number
-  /** FILE:LINE */
-  readonly at?: string
+  /** FILE:LINE of each */
+  readonly at?: readonly string[]
 }
 
 interface Change extends Mutant {
@@ -49,21 +49,14 @@ export async function tryMutants (
     if (path === undefined) throw new Error(`mutants/rooms.ts names the test ${name}, which is not there`)
     return path
   })
-  const needed = [...new Set(changes.flatMap(({ tests }) => tests))]
   const copies = await Promise.all(
     Array.from({ length: Math.min(options.jobs, Math.max(changes.length, 1)) }, copyOfCheckout)
   )
   const survivors: string[] = []
   let noticed = 0
   try {
-    const patience = new Map<string, number>()
-    await inLanes(copies, needed, async (copy, path) => {
-      const started = performance.now()
-      const passed = await passes(copy, path, MOST_MS)
-      patience.set(path, Math.max(LEAST_MS, SLOWER * (performance.now() - started)))
-      if (!passed) throw new Error(`${path} fails without any change: mend that first`)
-    })
-    say(`${needed.length} files of tests pass; ${changes.length} changes`)
+    say(`${changes.length} changes`)
+    const patience = new Map<string, Promise<number>>()
     await inLanes(copies, changes, async (copy, change) => {
       const by = await noticedBy(copy, change, patience)
       const place = `${change.file}:${change.line} ${change.what}: ${change.text.split('\n')[change.line - 1]!.trim()}`
@@ -78,38 +71,45 @@ export async function tryMutants (
 }
 
 /**
- * Each room has its share by the changes that it allows, but a fifth of an even share at least; in a room every file
- * has its own.
+ * Each room has its share by the changes that it allows, but a fifth of an even share at least. Which of them is a
+ * matter of each change alone, so that an edit elsewhere leaves the choice as it is; so does one more in
+ * equivalent.ts: those are left out behind the choice.
  */
 function choose (
   rooms: readonly Room[],
   { count, seed, at }: Options,
   pathOf: (name: string) => string
 ): readonly Change[] {
-  const chance = new Chance(seed)
-  const all = rooms.map(({ name, files, tests }) => {
-    const found = globSync([...files], { cwd: packageRoot }).toSorted().flatMap((path) => {
+  const all = rooms.map(({ name, files, tests }) =>
+    globSync([...files], { cwd: packageRoot }).toSorted().flatMap((path) => {
       const file = path.replaceAll('\\', '/')
       const text = readFileSync(join(packageRoot, path), 'utf8')
       return mutantsOf(text, name === 'lua')
-        .filter((mutant) =>
-          !isEquivalent(file, text, mutant) &&
-          isReadable(text.slice(0, mutant.from) + mutant.by + text.slice(mutant.to))
-        )
-        .map((mutant): Change => ({ ...mutant, file, text, tests: tests.map(pathOf) }))
-    })
-    return found
-  })
-  if (at !== undefined) return all.flat().filter(({ file, line }) => `${file}:${line}` === at)
+        .filter((mutant) => isReadable(text.slice(0, mutant.from) + mutant.by + text.slice(mutant.to)))
+        .map((mutant) => ({
+          ...mutant, file, text, tests: tests.map(pathOf), lot: lotOf(seed, file, text, mutant)
+        }))
+    }))
   const total = all.reduce((sum, { length }) => sum + length, 0)
-  return all.flatMap((found) => {
-    const share = Math.max(Math.round(count * found.length / total), Math.ceil(count / rooms.length / 5))
-    const shuffled = found.map((change) => ({ change, at: chance.below(1_000_000) })).toSorted((a, b) => a.at - b.at)
-    return shuffled.slice(0, share).map(({ change }) => change)
-  })
+  const chosen = at === undefined
+    ? all.flatMap((found) => {
+      const share = Math.max(Math.round(count * found.length / total), Math.ceil(count / rooms.length / 5))
+      return found.toSorted((a, b) => a.lot < b.lot ? -1 : 1).slice(0, share)
+    })
+    : all.flat().filter(({ file, line }) => at.includes(`${file}:${line}`))
+  return chosen.filter((change) => !isEquivalent(change))
 }
 
-function isEquivalent (file: string, text: string, { line, what }: Mutant): boolean {
+/** By the seed, the file, the line's text, which of the same lines of the file it is, and the change in it. */
+function lotOf (seed: number, file: string, text: string, { from, line, what }: Mutant): string {
+  const until = text.split('\n').slice(0, line)
+  const own = until.at(-1)!
+  const nth = until.filter((other) => other === own).length
+  const column = from - (text.lastIndexOf('\n', from - 1) + 1)
+  return createHash('sha256').update(JSON.stringify([seed, file, own, nth, column, what])).digest('hex')
+}
+
+function isEquivalent ({ file, text, line, what }: Change): boolean {
   const own = text.split('\n')[line - 1]!
   return equivalent.some((one) => one.file === file && one.what === what && own.includes(one.line))
 }
@@ -135,19 +135,31 @@ async function inLanes<T> (
   }))
 }
 
-/** @returns the test file that fails with the change */
+/**
+ * @param patience milliseconds for each test file, as far as it was run
+ * @returns the test file that fails with the change
+ */
 async function noticedBy (
   copy: string,
   { file, text, from, to, by, tests }: Change,
-  patience: ReadonlyMap<string, number>
+  patience: Map<string, Promise<number>>
 ): Promise<string | undefined> {
-  writeFileSync(join(copy, file), text.slice(0, from) + by + text.slice(to))
-  try {
-    for (const test of tests) if (!await passes(copy, test, patience.get(test)!)) return test
-    return undefined
-  } finally {
+  for (const test of tests) {
+    if (!patience.has(test)) patience.set(test, patienceFor(copy, test))
+    const patienceMs = await patience.get(test)!
+    writeFileSync(join(copy, file), text.slice(0, from) + by + text.slice(to))
+    const hasPassed = await passes(copy, test, patienceMs)
     writeFileSync(join(copy, file), text)
+    if (!hasPassed) return test
   }
+  return undefined
+}
+
+/** Runs a test file without any change. */
+async function patienceFor (copy: string, test: string): Promise<number> {
+  const started = performance.now()
+  if (!await passes(copy, test, MOST_MS)) throw new Error(`${test} fails without any change: mend that first`)
+  return Math.max(LEAST_MS, SLOWER * (performance.now() - started))
 }
 
 async function passes (copy: string, path: string, patienceMs: number): Promise<boolean> {

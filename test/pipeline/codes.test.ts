@@ -1,18 +1,21 @@
-// Every code that a client can read, in both formats: a table of what provokes each, and where in an answer it can
+// Every code that a client can read, in all styles: a table of what provokes each, and where in an answer it can
 // come. Real sockets, the whole shipped pipeline, only the upstream is scripted. That the catalogue is the
 // specification's: errors.test.ts.
 import { request } from 'node:http'
 import t, { type Test } from 'tap'
 import { plugins } from '../../plugins/index.ts'
 import { catalogue, GatewayError, type ErrorCode, type ErrorType } from '../../src/errors.ts'
+import { SseDecoder } from '../../src/core/sse.ts'
 import { formatUsd } from '../../src/money/nanos.ts'
 import { Call, events, fate, type Received } from '../support/client.ts'
 import { CALM, gateway, messagesRequest, type TestGateway } from '../support/gateway.ts'
+import { readResponse } from '../support/responses-reader.ts'
 import { until } from '../support/until.ts'
 import { answer, blockStart, blockStop, cut, end, errorEvent, errorReply, messageEnd, messageStart, raw, stall,
   textDelta, upstream, wait, type Script } from '../support/upstream.ts'
 
-type Style = 'messages' | 'chat'
+const styles = ['messages', 'chat', 'responses'] as const
+type Style = typeof styles[number]
 
 /** The upstream does what is said here before each request: they come one after the other. */
 let script: Script = []
@@ -109,7 +112,7 @@ interface Asking {
   /** below that of the format */
   readonly path?: string
   readonly headers?: Readonly<Record<string, string>>
-  /** other fields, or another body */
+  /** other fields, in the words of messages style, or another body */
   readonly body?: Readonly<Record<string, unknown>> | string
 }
 
@@ -133,6 +136,8 @@ interface Row {
   readonly cost?: string
   /** Nobody's request: it is counted, and the log may have one line for several. */
   readonly isStranger?: true
+  /** default: all */
+  readonly styles?: readonly Style[]
 }
 
 /** One that takes most of a purse that has 20 cents. */
@@ -140,7 +145,8 @@ const dear = { max_tokens: 4096 }
 const says = (content: unknown, model = 'm1'): Asking => ({ body: { model, messages: [{ role: 'user', content }] } })
 const image = {
   messages: { type: 'image', source: { type: 'base64', media_type: 'image/png', data: 'iVBORw0KGgo=' } },
-  chat: { type: 'image_url', image_url: { url: 'data:image/png;base64,iVBORw0KGgo=' } }
+  chat: { type: 'image_url', image_url: { url: 'data:image/png;base64,iVBORw0KGgo=' } },
+  responses: { type: 'input_image', image_url: 'data:image/png;base64,iVBORw0KGgo=' }
 }
 
 const empty: Script = [messageStart({ usage: { input_tokens: 1000, output_tokens: 7 } }), blockStart(0)]
@@ -157,7 +163,7 @@ const rows: readonly Row[] = [
   { row: 'model_required', when: 'the model is null', in: before, ask: { body: { model: null } } },
   { row: 'invalid_request', when: 'the model is no text', in: before, ask: { body: { model: 5 } } },
   { row: 'model_not_found', when: 'there is no such model', in: before, ask: { body: { model: 'm2' } } },
-  { row: 'invalid_request', when: 'a field has the wrong type', in: before, ask: { body: { messages: 'Hello' } } },
+  { row: 'invalid_request', when: 'a field has the wrong type', in: before, ask: { body: { messages: 5 } } },
   { row: 'invalid_request', when: 'the key takes no streams', in: ['instead of a stream'], ask: { key: 'whole' } },
   { row: 'invalid_request', when: 'the upstream refuses a field', in: uncommitted,
     upstream: refuses('top_k: out of range') },
@@ -174,8 +180,17 @@ const rows: readonly Row[] = [
   { row: 'request_too_large', when: 'the body is larger than body_limit', in: before, ask: says('x'.repeat(9000)) },
   { row: 'request_too_large', when: 'the upstream takes no bodies of this size', in: uncommitted,
     upstream: answers(413, 'request_too_large') },
+  { row: 'previous_response_not_found', when: 'it goes on from another response', in: before, styles: ['responses'],
+    ask: { body: { previous_response_id: 'resp_1' } } },
+  { row: 'item_not_found', when: 'an item is named by its id', in: before, styles: ['responses'],
+    ask: { body: { messages: [{ type: 'item_reference', id: 'msg_1' }] } } },
+  { row: 'upgrade_refused', when: 'it asks for a WebSocket', in: asJson, styles: ['responses'], isStranger: true,
+    ask: { method: 'GET', body: '', headers: { connection: 'Upgrade', upgrade: 'websocket',
+      'sec-websocket-key': 'dGhlIHNhbXBsZSBub25jZQ==', 'sec-websocket-version': '13' } } },
   { row: 'not_found', when: 'there is nothing at the address', in: asJson, ask: { path: '/nothing' },
-    isStranger: true },
+    styles: ['messages', 'chat'], isStranger: true },
+  { row: 'not_found', when: 'there is no such response', in: asJson, ask: { path: '/resp_1/cancel' },
+    styles: ['responses'] },
   { row: 'method_not_allowed', when: 'the address takes other methods', in: asJson, ask: { method: 'PUT' },
     isStranger: true },
 
@@ -296,7 +311,15 @@ function storeFails (at: 'admit' | 'hold' | 'settle'): Meanwhile {
   }
 }
 
-const paths = { messages: '/v1/messages', chat: '/v1/chat/completions' }
+const paths: Readonly<Record<Style, string>> = { messages: '/v1/messages', chat: '/v1/chat/completions',
+  responses: '/v1/responses' }
+
+/** A body in messages style in the words of another. */
+function bodyIn (style: Style, body: Readonly<Record<string, unknown>>): unknown {
+  if (style !== 'responses') return body
+  const { messages: input, max_tokens: max_output_tokens, ...others } = body
+  return { ...others, input, max_output_tokens }
+}
 
 function send (
   gw: TestGateway,
@@ -309,7 +332,8 @@ function send (
     : { authorization: `Bearer ${secretOf(key)}` }
   const sent = request(gw.url + paths[style] + path, { agent: false, method,
     headers: { 'content-type': 'application/json', ...authorization, ...headers } })
-  return new Call(sent.end(typeof body === 'string' ? body : JSON.stringify({ ...messagesRequest, stream, ...body })))
+  const asked = { ...messagesRequest, stream, ...(typeof body === 'object' && body) }
+  return new Call(sent.end(typeof body === 'string' ? body : JSON.stringify(bodyIn(style, asked))))
 }
 
 const patient = await gateway(t, yaml('10s'))
@@ -347,32 +371,52 @@ async function bring (
   return { gw, call, undo }
 }
 
+/** What a refusal for money advises to lower. */
+const LIMITS: Readonly<Record<Style, RegExp>> = { messages: /ower max_tokens[,.]/,
+  chat: /ower max_completion_tokens or max_tokens[,.]/, responses: /ower max_output_tokens[,.]/ }
+
 interface Words {
   readonly error: { readonly message: string, readonly charged_usd: string, readonly param?: string | null }
 }
 
-/** The error as the format has it in a stream, and that the stream does not look whole. */
-function lastWords (
-  t: Test,
-  { text }: Received,
-  style: Style
-): { readonly words: Words, readonly earlier: readonly string[] } {
-  if (style === 'messages') {
+interface LastWords {
+  readonly words: Words
+  /** names of the events before */
+  readonly earlier: readonly string[]
+}
+
+/** The error as the style has it in a stream, and that the stream does not look whole. */
+const lastWords: Readonly<Record<Style, (t: Test, got: Received) => LastWords>> = {
+  messages (t, { text }) {
     const all = [...events(text)]
     const { event, data } = all.pop()!
     t.equal(event, 'error')
     t.notMatch(text, 'message_stop')
     return { words: data as unknown as Words, earlier: all.map(({ event }) => event) }
+  },
+  chat (t, { text }) {
+    const records = text.split('\n\n')
+    t.equal(records.pop(), '', 'it ends behind a record')
+    t.equal(records.pop(), 'data: [DONE]')
+    const last = records.pop()!
+    t.match(last, /^data: \{"error":/)
+    t.notMatch(text, '"finish_reason":"')
+    return { words: JSON.parse(last.slice('data: '.length)) as Words,
+      earlier: records.map((record) => record.replace(': ', '')) }
+  },
+  responses (t, { text, id, bytes }) {
+    const all = new SseDecoder().push(bytes)
+    const { response } = readResponse(all)
+    t.match(text, /\n\n$/, 'it ends behind a record')
+    t.notMatch(text, '[DONE]')
+    t.match(response, { status: 'failed', id: id.replace('req_', 'resp_') })
+    return { words: response as unknown as Words, earlier: all.slice(0, -1).map(({ event }) => event) }
   }
-  const records = text.split('\n\n')
-  t.equal(records.pop(), '', 'it ends behind a record')
-  t.equal(records.pop(), 'data: [DONE]')
-  const last = records.pop()!
-  t.match(last, /^data: \{"error":/)
-  t.notMatch(text, '"finish_reason":"')
-  return { words: JSON.parse(last.slice('data: '.length)) as Words,
-    earlier: records.map((record) => record.replace(': ', '')) }
 }
+
+/** What a stream says while there is no content. */
+const idle: Readonly<Record<Style, RegExp>> = { messages: /^ping$/, chat: /^ping$/,
+  responses: /^response\.(?:created|in_progress)$|^keepalive$/ }
 
 async function check (t: Test, { row, style, place }: Case, gw: TestGateway, got: Received): Promise<void> {
   const { code, status, type: ownType } = new GatewayError(row.row)
@@ -387,17 +431,25 @@ async function check (t: Test, { row, style, place }: Case, gw: TestGateway, got
     !isStream && (status === 429 || status === 503) ? /^(?:[1-9]|[1-5]\d|60)$/ : 'none')
   t.ok(got.isWhole)
 
-  const { words, earlier } = isStream ? lastWords(t, got, style) : { words: got.json as Words, earlier: [] }
+  const { words, earlier } = isStream ? lastWords[style](t, got) : { words: got.json as Words, earlier: [] }
   if (place === 'behind the head') {
-    t.ok(earlier.length > 0 && earlier.every((event) => event === 'ping'), 'pings and nothing else')
+    t.ok(earlier.length > 0 && earlier.every((event) => idle[style].test(event)), 'pings and nothing else')
   }
   const { message, charged_usd, param } = words.error
-  t.strictSame(words, style === 'messages'
-    ? { type: 'error', error: { type, message, charged_usd, details: { error_code: code } }, request_id: id }
-    : { error: { message, type, code, param, charged_usd, request_id: id } })
-  if (style === 'chat') t.ok(param === null || typeof param === 'string')
+  if (style === 'messages') {
+    t.strictSame(words,
+      { type: 'error', error: { type, message, charged_usd, details: { error_code: code } }, request_id: id })
+  } else {
+    // In a stream an overload has the name for which Codex waits.
+    const isOverload = style === 'responses' && isStream && (type === 'overloaded_error' || status === 429)
+    t.strictSame(style === 'responses' && isStream ? { error: words.error } : words, { error: { message, type,
+      code: isOverload ? 'rate_limit_exceeded' : code, param, charged_usd, request_id: id } })
+    if (isOverload) t.match(message, /Please try again in \d+s\. Request ID: /)
+    t.ok(param === null || typeof param === 'string')
+  }
   t.match(message, /^[A-Za-z].{19,}\S Request ID: req_\w{24}$/)
   t.ok(message.endsWith(` Request ID: ${id}`))
+  if (message.includes('may cost up to')) t.match(message, LIMITS[style])
   for (const secret of [CREDENTIAL, host, VENDOR_MODEL]) t.notOk(got.text.includes(secret), secret)
 
   const { charged, openHolds } = row.isStranger ? { charged: 0n, openHolds: 0 } : await fate(gw, id)
@@ -409,7 +461,7 @@ async function check (t: Test, { row, style, place }: Case, gw: TestGateway, got
 }
 
 const casesOf = (row: Row): readonly Case[] =>
-  (['messages', 'chat'] as const).flatMap((style) => row.in.map((place) => ({ row, style, place })))
+  (row.styles ?? styles).flatMap((style) => row.in.map((place) => ({ row, style, place })))
 
 for (const row of rows.filter(({ isStopped }) => !isStopped)) {
   t.test(`${row.row}: ${row.when}`, async (t) => {

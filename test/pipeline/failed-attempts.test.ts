@@ -3,6 +3,7 @@
 import fc from 'fast-check'
 import t from 'tap'
 import { saidIn } from '../../src/core/failed-attempt.ts'
+import { clientStyles, styles } from '../support/client-styles.ts'
 import { client, fate } from '../support/client.ts'
 import { CALM, gateway, KEY, messagesRequest, yaml, type TestGateway } from '../support/gateway.ts'
 import { until } from '../support/until.ts'
@@ -31,11 +32,9 @@ t.test('a wrong model name at a vendor takes one look, although another target h
   const spare = await upstream(t, answer('from the spare'))
   const gw = await gateway(t, yaml([wrong.url, spare.url]))
   t.strictSame(await lastErrors(gw), { 'u0 vendor-m1': null, 'u1 vendor-m1': null })
-  for (const [path, stream] of [['/v1/messages', false], ['/v1/messages', true], ['/v1/chat/completions', false], [
-    '/v1/chat/completions',
-    true
-  ]] as const) {
-    const got = await client(t, gw, path).post({ ...messagesRequest, stream }).whole()
+  for (const [style, stream] of styles.flatMap((style) => [[style, false], [style, true]] as const)) {
+    const { path, asking } = clientStyles[style]
+    const got = await client(t, gw, path).post(asking({ ...messagesRequest, stream })).whole()
     t.equal(got.status, 200)
     t.match(got.text, /from the spare/)
     t.notMatch(got.text + JSON.stringify(got.headers), /retired|vendor-m/)
@@ -124,7 +123,7 @@ t.test('each way to fail, with what was said: alone, behind the first words, and
     })
   }
   await t.test('nobody listens there', async (t) => {
-    const gw = await gateway(t, yaml([await refusing(t)]))
+    const gw = await gateway(t, yaml([await refusing()]))
     const got = await client(t, gw).post(messagesRequest).whole()
     t.match((await fate(gw, got.id)).line, { failures: [{ upstream: 'u0', cause: /^refused: ECONNREFUSED/ }] })
   })
@@ -138,13 +137,14 @@ t.test('an error that can be read and not printed is named by its status, and en
       'dialect: messages,',
       'dialect: messages, count_tokens: true,'
     ))
-  const ways = { '/v1/messages': 502, '/v1/chat/completions': 502, '/v1/messages/count_tokens': 200, '/v1/echo': 502 }
+  const ways = { '/v1/messages': 502, '/v1/chat/completions': 502, '/v1/responses': 502,
+    '/v1/messages/count_tokens': 200, '/v1/echo': 502 }
   for (const code of [403, 500]) {
     for (const [how, end] of [['whole', []], ['cut', cut()]] as const) {
       for (const [path, expected] of Object.entries(ways)) {
         gw.heal()
         script = [status(code, { 'content-type': 'application/json' }), raw(abyss), end]
-        const got = await client(t, gw, path).post(messagesRequest).whole()
+        const got = await client(t, gw, path).post({ ...messagesRequest, input: 'Hello' }).whole()
         t.equal(got.status, expected, `${path}: ${code}, ${how}`)
         const { line, charged, openHolds } = await fate(gw, got.id)
         t.match(line, { failures: [{ upstream: 'u0', cause: `status ${code}` }] })

@@ -245,7 +245,7 @@ t.test('what the request itself is guilty of is not tried again', async (t) => {
 })
 
 t.test('a target that refuses connections', async (t) => {
-  const own = await gateway(t, config(await refusing(t), (await upstream(t, second)).url))
+  const own = await gateway(t, config(await refusing(), (await upstream(t, second)).url))
   for (const stream of [true, false]) await isServedBySecond(t, own, stream, 'refused')
 })
 

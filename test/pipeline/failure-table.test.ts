@@ -3,7 +3,8 @@
 // else to ask, with a second target, and with a second channel.
 import t, { type Test } from 'tap'
 import type { Entry } from '../../src/store/store.ts'
-import { ask, type ClientEvent, type Got } from '../support/billing-client.ts'
+import { ask, type Got } from '../support/billing-client.ts'
+import { clientStyles, codeOf, toldError } from '../support/client-styles.ts'
 import { CALM, gateway, KEY, messagesRequest, yaml, type TestGateway } from '../support/gateway.ts'
 import { until } from '../support/until.ts'
 import { authority, secure } from '../support/transport.ts'
@@ -12,7 +13,7 @@ import { answer, cut, end, errorReply, eventBytes, json, message, messageEnd, me
   type Upstream } from '../support/upstream.ts'
 
 type Wire = 'JSON' | 'SSE'
-type Dialect = 'messages' | 'chat'
+type Dialect = 'messages' | 'chat' | 'responses'
 type Json = Readonly<Record<string, unknown>>
 
 // What a failing target does. Each word is estimated as one token.
@@ -26,10 +27,16 @@ const chunk = (delta: Json, finish_reason: string | null = null): Script =>
     eventBytes('', { id: 'c', object: 'chat.completion.chunk', created: 1, model: 'v',
       choices: [{ index: 0, delta, finish_reason }] })
   )
+const event = (type: string, fields: Json): Script => raw(eventBytes(type, { type, ...fields }))
 const opening: Readonly<Record<Dialect, Script>> = { messages: [messageStart(), blockStart(0)],
-  chat: chunk({ role: 'assistant', content: '' }) }
+  chat: chunk({ role: 'assistant', content: '' }),
+  responses: event('response.created', { response: { id: 'r', status: 'in_progress', output: [] } }) }
 const word = (dialect: Dialect, text: string): Script =>
-  dialect === 'messages' ? textDelta(0, text) : chunk({ content: text })
+  dialect === 'messages'
+    ? textDelta(0, text)
+    : dialect === 'chat'
+    ? chunk({ content: text })
+    : event('response.output_text.delta', { item_id: 'm', output_index: 0, content_index: 0, delta: text })
 /** Two of them: an answer that has begun. */
 const words = (dialect: Dialect): Script => [opening[dialect], word(dialect, 'The'), word(dialect, ' quick')]
 
@@ -120,13 +127,17 @@ const table: readonly Row[] = [
     json(
       dialect === 'messages'
         ? { ...message(''), content: [] }
-        : { id: 'c', object: 'chat.completion', created: 1, model: 'v',
+        : dialect === 'chat'
+        ? { id: 'c', object: 'chat.completion', created: 1, model: 'v',
           choices: [{ index: 0, message: { role: 'assistant', content: '' }, finish_reason: 'stop' }] }
+        : { id: 'r', object: 'response', status: 'completed', output: [] }
     ), '502 empty_response', NOT, 1],
   ['says nothing', 'SSE', ({ dialect }) =>
     dialect === 'messages'
       ? [messageStart(), messageEnd()]
-      : [opening.chat, chunk({}, 'stop'), raw('data: [DONE]\n\n')], '502 empty_response', NOT, 1],
+      : dialect === 'chat'
+      ? [opening.chat, chunk({}, 'stop'), raw('data: [DONE]\n\n')]
+      : [opening.responses, event('response.completed', { response: { status: 'completed', output: [] } })], '502 empty_response', NOT, 1],
 
   ['oversize answer', 'JSON', () => [WHOLE, blanks(66)], '502 server_error', OPEN, 3],
   ['oversize event, before content', 'SSE', before(hugeEvent), '502 server_error', OPEN, 3],
@@ -157,7 +168,7 @@ interface Case extends Side {
 }
 
 const cases: readonly Case[] = table.flatMap((row, i) =>
-  (['messages', 'chat'] as const).flatMap((dialect) =>
+  (['messages', 'chat', 'responses'] as const).flatMap((dialect) =>
     (['JSON', 'SSE'] as const).filter((wire) => row[1] === 'both' || row[1] === wire)
       .flatMap((wire) =>
         others.map((other, j) => ({
@@ -222,7 +233,7 @@ async function start (t: Test, of: readonly Case[], more: string, failures = Inf
   const other = await upstream(t, good)
   const places = {
     plays: bad.url,
-    refuses: await refusing(t),
+    refuses: await refusing(),
     'has no address': `http://${'a'.repeat(64)}.test`, // a label of more than 63 bytes: no resolver asks the network for it (RFC 1035 2.3.4)
     'is somebody else': (await secure(t, authority.issue('127.0.0.1'))).url
   }
@@ -231,60 +242,24 @@ async function start (t: Test, of: readonly Case[], more: string, failures = Inf
 }
 
 function send ({ name, wire, dialect }: Case, { url }: TestGateway): Promise<Got> {
-  return ask(`${url}/v1/${dialect === 'messages' ? 'messages' : 'chat/completions'}`, { model: name, max_tokens: 100,
-    stream: wire === 'SSE', messages: [{ role: 'user', content: 'Hello' }] }, {
-    headers: { authorization: `Bearer ${secretOf(name)}` }
-  })
+  const { path, asking } = clientStyles[dialect]
+  return ask(url + path, asking({ model: name, max_tokens: 100, stream: wire === 'SSE',
+    messages: [{ role: 'user', content: 'Hello' }] }), { headers: { authorization: `Bearer ${secretOf(name)}` } })
 }
 
-// What a client holds, in words.
-
-interface ErrorBody {
-  readonly code?: string
-  readonly details?: { readonly error_code: string }
-  readonly charged_usd: string
-}
+// What a client holds, in words. Its style is that which its upstream speaks.
 
 /** `STATUS CODE, retry after S` of an error, `STATUS, COUNT words, whole or CODE` of an answer. */
-function read ({ dialect }: Side, { status, headers, events, body, ended }: Got): Reads {
+function read ({ dialect }: Side, got: Got): Reads {
+  const { status, headers, events, body, ended } = got
   if (ended !== 'whole') return ended
-  const error = errorOf(events, body)
+  const error = toldError(got)
   if (body !== undefined && error !== undefined) {
     return `${status} ${codeOf(error)}${headers['retry-after'] === undefined ? '' : `, retry after ${headers['retry-after']}`}`
   }
-  const said = (body === undefined
-    ? events.map(({ data }) => textOf(dialect, data)).join('')
-    : wholeText(dialect, body)).match(/\S+/g)?.length ?? 0
-  return `${status}, ${said} words, ${error !== undefined ? codeOf(error) : body !== undefined || isEnded(dialect, events) ? 'whole' : 'no end'}`
-}
-
-function textOf (dialect: Dialect, data: Json): string {
-  const delta = (dialect === 'messages' ? data['delta'] : (data['choices'] as Json[] | undefined)?.[0]?.['delta']) as
-    | Json
-    | undefined
-  return String(delta?.[dialect === 'messages' ? 'text' : 'content'] ?? '')
-}
-
-function wholeText (dialect: Dialect, body: Json): string {
-  return dialect === 'messages'
-    ? (body['content'] as { text: string }[])[0]!.text
-    : (body['choices'] as { message: { content: string } }[])[0]!.message.content
-}
-
-function errorOf (events: readonly ClientEvent[], body: Json | undefined): ErrorBody | undefined {
-  return [...events.map(({ data }) => data), body ?? {}]
-    .map((data) => data['error'] as ErrorBody | undefined)
-    .find((error) => error !== undefined)
-}
-
-const codeOf = ({ code, details }: ErrorBody): string => details?.error_code ?? code!
-
-/** Of chat: a reason, then [DONE], which is no JSON. */
-function isEnded (dialect: Dialect, events: readonly ClientEvent[]): boolean {
-  if (dialect === 'messages') return events.at(-1)?.event === 'message_stop'
-  return events.some(({ data }) =>
-    ((data['choices'] as Json[] | undefined)?.[0]?.['finish_reason'] ?? null) !== null
-  ) && Object.keys(events.at(-1)!.data).length === 0
+  const { textOf, wholeText, isEnded } = clientStyles[dialect]
+  const said = (body === undefined ? events.map(textOf).join('') : wholeText(body)).match(/\S+/g)?.length ?? 0
+  return `${status}, ${said} words, ${error !== undefined ? codeOf(error) : body !== undefined || isEnded(events) ? 'whole' : 'no end'}`
 }
 
 // The rows.
@@ -310,8 +285,8 @@ async function isPaid (
     held: 0n,
     open_holds: 0
   })
-  for (const [i, { events, body }] of all.entries()) {
-    const error = errorOf(events, body)
+  for (const [i, got] of all.entries()) {
+    const error = toldError(got)
     if (error !== undefined) {
       t.equal(Number(error.charged_usd), Number(costs[i] ?? 0n) / 1e9, 'the client is told what it cost')
     }

@@ -105,7 +105,13 @@ const REFUSALS: readonly Row[] = [
     body: { ...messagesRequest, tools: [{ type: 'web_search_20250305', name: 'web_search' }] } },
   { refused: '402 insufficient_quota', by: 'billing-meter onRequest', key: 'poor' },
   { refused: '402 insufficient_quota', by: 'billing-meter onRequest', key: 'limited' },
-  { refused: '402 insufficient_quota', by: 'billing-meter onRequest', key: 'daily', path: '/v1/chat/completions' }
+  { refused: '402 insufficient_quota', by: 'billing-meter onRequest', key: 'daily', path: '/v1/chat/completions' },
+  { refused: '400 item_not_found', by: 'responses-to-messages onRequest', path: '/v1/responses',
+    body: { model: 'm1', input: [{ type: 'item_reference', id: 'msg_1' }] } },
+  { refused: '400 invalid_request', by: 'key-policy onRequest', key: 'unstreamed', path: '/v1/responses',
+    body: { model: 'm1', input: 'Hello', stream: true } },
+  { refused: '402 insufficient_quota', by: 'billing-meter onRequest', key: 'daily', path: '/v1/responses',
+    body: { model: 'm1', input: 'Hello', max_output_tokens: 100 } }
 ]
 
 const KEYS: Readonly<Record<string, Partial<KeyConfig>>> = {
@@ -343,7 +349,8 @@ const body = fc.record({
     input_schema: { type: 'object' } }])
 }, { requiredKeys: ['model', 'messages'] })
 const request = fc.record({ body,
-  path: fc.constantFrom('/v1/messages', '/v1/chat/completions', '/v1/messages/count_tokens'),
+  path: fc.constantFrom('/v1/messages', '/v1/chat/completions', '/v1/responses',
+    '/v1/messages/count_tokens'),
   key: fc.constantFrom('acme-dev', 'cheap', 'limited', 'frozen') })
 
 for (const driver of ['memory', 'embedded']) {
@@ -354,7 +361,9 @@ for (const driver of ['memory', 'embedded']) {
     const gw = await rehearsed(t, keys, { driver })
     const names = ['acme-dev', ...Object.keys(keys)]
     let asked = 0
-    await fc.assert(fc.asyncProperty(request, async ({ body, path, key }) => {
+    await fc.assert(fc.asyncProperty(request, async ({ body: said, path, key }) => {
+      const body = path !== '/v1/responses' ? said
+        : { ...said, input: said.messages, max_output_tokens: said.max_tokens }
       const before = await stateOf(gw, names)
       const { body: explained } = await explain(gw, { key, route: `POST ${path}`, headers: { 'user-agent': 'node' },
         body })

@@ -1,10 +1,11 @@
-// What each ending costs, in both styles, over the real server and the embedded store: the table of
+// What each ending costs, in all styles, over the real server and the embedded store: the table of
 // src/money/README.md. Prices and amounts are written out by hand; nothing of src/money computes what is expected.
 import { join } from 'node:path'
 import t, { type Test } from 'tap'
 import { openEmbedded } from '../../src/store/embedded/store.ts'
 import type { Entry, Store } from '../../src/store/store.ts'
 import { ask, type Got } from '../support/billing-client.ts'
+import { clientStyles, codeOf, type Style, styles, toldError } from '../support/client-styles.ts'
 import { newLog } from '../support/embedded-store.ts'
 import { CALM, gateway, yaml } from '../support/gateway.ts'
 import { folderFor, run } from '../support/spawned.ts'
@@ -82,7 +83,7 @@ interface Twist {
    * the client leaves when it has so many events, by style; 0: when the upstream was asked; `unread`: it has the head,
    * and reads no more
    */
-  readonly leaves?: readonly [messages: number, chat: number] | 'unread'
+  readonly leaves?: readonly [messages: number, chat: number, responses: number] | 'unread'
   /** `NAME HOOK COUNT`: who throws (test/support/throwing.ts, and SETTLING below) */
   readonly throws?: string
   /** the upstream's patience is 150 ms */
@@ -123,8 +124,8 @@ const table: readonly Row[] = [
     '200, 4 words, upstream_stream_interrupted', REPORTED],
   ['SSE', 'ended by the upstream without its end', [words(2), end()], {}, '200, 2 words, stream_incomplete',
     produced(2)],
-  ['SSE', 'an error event after the commit', [words(2), errorEvent()], {}, '200, 2 words, upstream_stream_interrupted',
-    produced(2)],
+  ['SSE', 'an error event after the commit', [words(2), errorEvent('api_error', 'no')], {},
+    '200, 2 words, upstream_stream_interrupted', produced(2)],
   ['SSE', 'malformed after the commit', [words(2), raw('event: content_block_delta\ndata: {"type\n\n')], {},
     '200, 2 words, upstream_stream_interrupted', produced(2)],
 
@@ -136,15 +137,15 @@ const table: readonly Row[] = [
   ['SSE', 'the upstream stalls after the commit', [words(3), stall()], { hasty: true },
     '200, 3 words, upstream_stream_interrupted', produced(3)],
 
-  ['JSON', 'the client left before the commit', stall(), { leaves: [0, 0] }, 'left', NOTHING],
-  ['SSE', 'the client left before the commit', [start, blockStart(0), stall()], { leaves: [0, 0] }, 'left', NOTHING],
+  ['JSON', 'the client left before the commit', stall(), { leaves: [0, 0, 0] }, 'left', NOTHING],
+  ['SSE', 'the client left before the commit', [start, blockStart(0), stall()], { leaves: [0, 0, 0] }, 'left', NOTHING],
   ['JSON', 'the client left after the commit, while the body was written', huge, { leaves: 'unread' }, 'left', ALL],
-  ['SSE', 'the client left after the first token', [words(1), stall()], { leaves: [3, 2] }, 'left', readAnd(1)],
-  ['SSE', 'the client left after the third token', [words(3), stall()], { leaves: [5, 4] }, 'left', readAnd(3)],
+  ['SSE', 'the client left after the first token', [words(1), stall()], { leaves: [3, 2, 5] }, 'left', readAnd(1)],
+  ['SSE', 'the client left after the third token', [words(3), stall()], { leaves: [5, 4, 7] }, 'left', readAnd(3)],
   ['SSE', 'the client left after the last token, before the usage', [words(4), blockStop(0), stall()], {
-    leaves: [7, 5]
+    leaves: [7, 5, 8]
   }, 'left', readAnd(4)],
-  ['SSE', 'the client left after the usage, before the terminal event', endWithoutStop, { leaves: [8, 5] }, 'left',
+  ['SSE', 'the client left after the usage, before the terminal event', endWithoutStop, { leaves: [8, 5, 11] }, 'left',
     ALL],
 
   ['JSON', 'onHead throws', wholeJson, { throws: 'above onHead' }, '500 server_error', NOTHING],
@@ -198,7 +199,7 @@ const table: readonly Row[] = [
     '200, 3 words, upstream_stream_interrupted', NOTHING],
   ['SSE', 'onSettle throws after the charge of a cut answer', [words(3), cut()], { throws: 'below onSettle' },
     '200, 3 words, upstream_stream_interrupted', produced(3)],
-  ['SSE', 'onSettle throws after the client left', [words(3), stall()], { throws: 'above onSettle', leaves: [5, 4] },
+  ['SSE', 'onSettle throws after the client left', [words(3), stall()], { throws: 'above onSettle', leaves: [5, 4, 7] },
     'left', readAnd(3)],
   ['JSON', 'onFinish throws', wholeJson, { throws: 'below onFinish' }, '200, 4 words, whole', ALL],
   ['SSE', 'onFinish throws', wholeSse, { throws: 'above onFinish' }, '200, 4 words, whole', ALL],
@@ -226,9 +227,7 @@ const table: readonly Row[] = [
   ['SSE', 'killed after the end', wholeSse, { stopped: ['killed', 'whole'] }, '200, 4 words, whole', ALL]
 ]
 
-// Each row is run in both styles, for an account and a key of its own.
-
-type Style = 'messages' | 'chat'
+// Each row is run in all styles, for an account and a key of its own.
 
 interface Case {
   /** of its account, its key and its client */
@@ -237,7 +236,7 @@ interface Case {
   readonly row: Row
 }
 
-const cases: readonly Case[] = (['messages', 'chat'] as const).flatMap((style) =>
+const cases: readonly Case[] = styles.flatMap((style) =>
   table.map((row, i) => ({ name: `${style}-${i}`, style, row }))
 )
 const live = cases.filter(({ row: [, , , { stopped }] }) => stopped === undefined)
@@ -265,8 +264,8 @@ const PLUGINS = Object.fromEntries(
 )
 
 function settings (url: string, of: readonly Case[]): string {
-  const pipeline = ['auth', 'key-policy', 'schema-validate', 'chat-to-messages', '{ use: ./above.mjs }',
-    '{ use: ./above-settling.mjs }', 'channel-router', 'billing-meter', '{ use: ./below.mjs }',
+  const pipeline = ['auth', 'key-policy', 'schema-validate', 'chat-to-messages', 'responses-to-messages',
+    '{ use: ./above.mjs }', '{ use: ./above-settling.mjs }', 'channel-router', 'billing-meter', '{ use: ./below.mjs }',
     '{ use: ./below-settling.mjs }', 'error-normalize']
   const text = yaml([url], '', pipeline.join(', '))
   const model = /^ {2}- id: m1[^]*?(?=^accounts:)/m.exec(text)![0]
@@ -313,15 +312,14 @@ const wordsAt = (name: string): number => playing.get(name)!.seen.words
 function play ({ name, style, row: [wire, , , { leaves, throws, hasty }] }: Case, api: string): Playing {
   const leaving = new AbortController()
   const seen = { status: 0, words: 0 }
-  // Before its words, a stream has two events in messages style and one in chat style.
-  const opening = style === 'messages' ? 2 : 1
-  const leaveAfter = typeof leaves === 'object' ? leaves[style === 'messages' ? 0 : 1] : 0
-  const got = ask(`${api}/v1/${style === 'messages' ? 'messages' : 'chat/completions'}`, {
+  const { path, opening, asking } = clientStyles[style]
+  const leaveAfter = typeof leaves === 'object' ? leaves[styles.indexOf(style)]! : 0
+  const got = ask(api + path, asking({
     model: hasty === true ? 'hasty' : 'm1',
     max_tokens: 100,
     stream: wire === 'SSE',
     messages: [{ role: 'user', content: name }]
-  }, {
+  }), {
     headers: { authorization: `Bearer ${secretOf(name)}`, 'user-agent': name,
       ...(throws !== undefined && { 'x-throw': throws }) },
     leave: leaving.signal,
@@ -339,49 +337,16 @@ function play ({ name, style, row: [wire, , , { leaves, throws, hasty }] }: Case
 type Json = Readonly<Record<string, unknown>>
 
 /** `STATUS CODE` of an error, `STATUS, COUNT words, whole or CODE` of an answer, `left` or `cut` of none. */
-function read ({ style }: Case, { status, events, body, ended }: Got): Reads {
+function read ({ style }: Case, got: Got): Reads {
+  const { status, events, body, ended } = got
   if (ended === 'left') return 'left'
-  const said =
-    (body === undefined ? events.map(({ data }) => textOf(style, data)).join('') : wholeText(style, body)).match(/\S+/g)
-      ?.length ?? 0
+  const { textOf, wholeText, isEnded } = clientStyles[style]
+  const said = (body === undefined ? events.map(textOf).join('') : wholeText(body)).match(/\S+/g)?.length ?? 0
   const count = `${said} word${said === 1 ? '' : 's'}`
   if (ended === 'cut') return said === 0 ? 'cut' : `cut after ${count}`
-  const error = errorOf(events.map(({ data }) => data).concat(body ?? {}))
+  const error = toldError(got)
   if (body !== undefined && error !== undefined) return `${status} ${codeOf(error)}`
-  return `${status}, ${count}, ${error !== undefined ? codeOf(error) : body !== undefined || isEnded(style, events) ? 'whole' : 'no end'}`
-}
-
-function textOf (style: Style, data: Json): string {
-  const delta = (style === 'messages' ? data['delta'] : (data['choices'] as Json[] | undefined)?.[0]?.['delta']) as
-    | Json
-    | undefined
-  return String(delta?.[style === 'messages' ? 'text' : 'content'] ?? '')
-}
-
-function wholeText (style: Style, body: Json): string {
-  return style === 'messages'
-    ? (body['content'] as { text: string }[] | undefined)?.[0]?.text ?? ''
-    : (body['choices'] as { message: { content: string } }[] | undefined)?.[0]?.message.content ?? ''
-}
-
-interface ErrorBody {
-  readonly code?: string
-  readonly details?: { readonly error_code: string }
-  readonly charged_usd: string
-}
-
-function errorOf (pieces: readonly Json[]): ErrorBody | undefined {
-  return pieces.map((data) => data['error'] as ErrorBody | undefined).find((error) => error !== undefined)
-}
-
-const codeOf = ({ code, details }: ErrorBody): string => details?.error_code ?? code!
-
-/** Of chat: a reason, then [DONE], which is no JSON. */
-function isEnded (style: Style, events: Got['events']): boolean {
-  if (style === 'messages') return events.at(-1)?.event === 'message_stop'
-  return events.some(({ data }) =>
-    ((data['choices'] as Json[] | undefined)?.[0]?.['finish_reason'] ?? null) !== null
-  ) && Object.keys(events.at(-1)!.data).length === 0
+  return `${status}, ${count}, ${error !== undefined ? codeOf(error) : body !== undefined || isEnded(events) ? 'whole' : 'no end'}`
 }
 
 /** Nano-dollars as a decimal of dollars. */
@@ -394,9 +359,9 @@ function usd (nanos: bigint): string {
 async function isAsSaid (t: Test, one: Case, got: Got, store: Store, line?: Json): Promise<void> {
   const { name, row: [, , , , reads, cost] } = one
   t.equal(read(one, got), reads)
-  if (errorOf(got.events.map(({ data }) => data)) !== undefined) {
-    t.equal(one.style === 'messages' ? got.events.at(-1)?.event : Object.keys(got.events.at(-1)!.data).length,
-      one.style === 'messages' ? 'error' : 0, 'nothing comes after the error, but for [DONE]')
+  const error = toldError(got)
+  if (error !== undefined && got.body === undefined) {
+    t.ok(clientStyles[one.style].isFailed(got.events), 'nothing comes after the error, but for [DONE]')
   }
   const entries = (await all(store)).filter(({ account, kind }) => account === name && kind !== 'credit')
   const [entry] = entries
@@ -417,7 +382,6 @@ async function isAsSaid (t: Test, one: Case, got: Got, store: Store, line?: Json
   t.match(await store.balance(name), { balance: OPENING - charged, held: 0n, open_holds: 0 })
   t.match(await store.keyUsage(name), { spent: charged, held: 0n })
 
-  const error = errorOf([...got.events.map(({ data }) => data), got.body ?? {}])
   if (error !== undefined) t.equal(error.charged_usd, usd(charged), 'the client is told what the ledger says')
   else if (got.body !== undefined) t.equal(got.headers['x-gateway-cost-usd'], usd(charged))
   if (entry !== undefined && typeof got.headers['x-request-id'] === 'string') {

@@ -10,7 +10,7 @@ import type { Snapshot } from '../../src/gateway/snapshot.ts'
 import { GatewayError, isGatewayError } from '../../src/errors.ts'
 import type { Routed as Exchange } from '../../src/core/endpoint.ts'
 import type { Outcome } from '../../src/core/exchange.ts'
-import { ApiKey, Charge, Plan, Variant, type Attempt } from '../../src/core/facts.ts'
+import { ApiKey, Charge, Plan, Variant, WorstCase, type Attempt } from '../../src/core/facts.ts'
 import { boundInput as bound, estimateInput } from '../../src/tokens/bound.ts'
 import { formatUsd, type Nanos } from '../../src/money/nanos.ts'
 import type { AttemptHooks, StreamTransformer } from '../../src/core/plugin.ts'
@@ -19,6 +19,7 @@ import { SseEvent } from '../../src/core/sse.ts'
 import { MemoryStore } from '../../src/store/local/memory.ts'
 import type { AdmissionResult, Balance, Entry, HoldRequest, HoldResult, KeyUsage, Settlement, Store,
   Verification } from '../../src/store/store.ts'
+import type { EntryPage, EntryQuery, Failure, Rollup, RollupQuery, Rollups } from '../../src/store/rollups.ts'
 import { account, ask, asking, config, exchange, key, model, services, snapshot, type TestServices,
   upstreamConfig } from '../support/exchange.ts'
 import { all } from '../support/store-conformance.ts'
@@ -56,7 +57,7 @@ class Desk {
 
   constructor (
     of: { readonly balance?: Nanos, readonly model?: typeof textModel, readonly key?: Partial<KeyConfig>,
-      readonly store?: Store, readonly lowBalance?: string } = {}
+      readonly store?: TestServices['store'], readonly lowBalance?: string } = {}
   ) {
     const made = services()
     this.services = { ...made, store: of.store ?? made.store }
@@ -728,12 +729,21 @@ void t.test('images: as many as were asked for are held for, the most where that
   for (const [n, images] of [[undefined, 1n], [null, 1n], [3, 3n], ...[0, -1, 1.5, '2'].map((odd) => [odd, 10n])]) {
     const of = await asked(n)
     t.equal(await desk.held(), images as bigint * each, String(n))
+    t.match(of.get(WorstCase), { input: 0, output: 0 }, 'no tokens')
     await finish(of, failed())
   }
   const of = await asked(3)
   begin(of)
   await finish(of, cut(of, 'client'))
   t.match(await desk.settledOnly(), { kind: 'settle', nanos: 0n })
+})
+
+void t.test('a plan with a channel that does not sell what was asked for is an error that names both', async (t) => {
+  const price = [{ when: { size: '1K' }, usd: '0.04' }] as unknown as TokenPrice
+  const channels = { premium: { ...textModel.channels['premium']!, price } }
+  const of = new Desk({ model: { ...textModel, kind: 'image', channels } }).prepare()
+  of.set(Variant, { size: '2K' })
+  await t.rejects(ask(of), { message: 'the channel premium has no price for {"size":"2K"}' })
 })
 
 void t.test('a forward route: whole, or left by the client after its head, costs its price; anything else nothing', async (t) => {
@@ -818,7 +828,7 @@ void t.test('a price or a limit that cannot be read refuses the configuration, n
 })
 
 /** Answers later, when its gate opens, and may fail first: what a store over a network does. */
-class RemoteStore implements Store {
+class RemoteStore implements Store, Rollups {
   readonly #inner = new MemoryStore()
   readonly failures: { hold?: 'before' | 'after', settle?: number, release?: number } = {}
   gate: Promise<void> = Promise.resolve()
@@ -838,6 +848,9 @@ class RemoteStore implements Store {
   openHolds (): number { return this.#inner.openHolds() }
   entries (): AsyncIterable<Entry> { return this.#inner.entries() }
   progress (): void {}
+  failed (failure: Failure): void { this.#inner.failed(failure) }
+  async rollups (query: RollupQuery): Promise<readonly Rollup[]> { return await this.#inner.rollups(query) }
+  async newest (query: EntryQuery): Promise<EntryPage> { return await this.#inner.newest(query) }
   async verify (): Promise<Verification> { return await this.#inner.verify() }
   close (): void {}
 
@@ -914,6 +927,22 @@ void t.test('what was given back while more was held for it is not charged any m
   resolve()
   await settled
   await finished
+  t.strictSame([await desk.entries(), await desk.held()], [[], 0n])
+})
+
+void t.test('what took too long to record is not charged, though its store answers before the answer ends in an error', async (t) => {
+  const store = new RemoteStore()
+  const desk = new Desk({ store })
+  const of = desk.prepare()
+  await ask(of)
+  begin(of).onUpstreamReply!(json({ content: [], usage: { input_tokens: 2000, output_tokens: 900 } }))
+  const { promise, resolve } = Promise.withResolvers<void>()
+  store.gate = promise
+  const settled = of.settle(completed(of))
+  of.hasSettleFailed = true                                             // hook_timeout
+  resolve()
+  await settled
+  await of.finish(failed(new GatewayError('server_error')))
   t.strictSame([await desk.entries(), await desk.held()], [[], 0n])
 })
 
@@ -1036,6 +1065,17 @@ void t.test('a settlement that failed is tried again at the end; an answer that 
     t.equal(await desk.held(), 0n)
     t.equal((await desk.entries()).length, ending === 'completed' ? 0 : 1)
   }
+})
+
+void t.test('what was given back is given back once, though it is told of its end twice', async (t) => {
+  const store = new RemoteStore()
+  let releases = 0
+  store.onRelease = () => { releases++ }
+  const desk = new Desk({ store })
+  const of = desk.prepare()
+  await ask(of)
+  await finish(of, failed())
+  t.equal(releases, 1)
 })
 
 void t.test('a release that failed is tried again at the end', async (t) => {

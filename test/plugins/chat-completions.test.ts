@@ -104,7 +104,7 @@ t.test('a JSON answer', async (t) => {
     model: 'm1',
     choices: [{ index: 0, message: { role: 'assistant', content: 'Hi!', refusal: null }, logprobs: null,
       finish_reason: 'stop' }],
-    usage: CHAT_USAGE
+    usage: { ...CHAT_USAGE, cost: 0.0001665 }
   })
   t.ok(Math.abs((got.json as { created: number }).created - Date.now() / 1000) < 60)
   t.equal(got.headers['x-gateway-cost-usd'], '0.0001665')
@@ -139,7 +139,7 @@ t.test('a stream, however the upstream cuts its bytes', async (t) => {
       { delta: { role: 'assistant', content: '' }, finish: null },
       { delta: { content: 'Grüße 🌍' }, finish: null },
       { delta: {}, finish: 'stop' },
-      { ...CHAT_USAGE, charged_usd: '0.0001665' }
+      { ...CHAT_USAGE, cost: 0.0001665, charged_usd: '0.0001665' }
     ]
   )
   for (const { id, object, model, created } of chunks) {

@@ -4,8 +4,8 @@ import { Ajv } from 'ajv'
 import fc, { type GeneratorValue } from 'fast-check'
 import t from 'tap'
 import { chatToMessages } from '../../plugins/chat-to-messages/index.ts'
-import { customText, unwrapInput } from '../../plugins/chat-to-messages/custom-input.ts'
-import { grammars } from '../../plugins/chat-to-messages/grammar.ts'
+import { customText, unwrapInput } from '../../src/translation/custom-input.ts'
+import { grammars } from '../../src/translation/grammar.ts'
 import { BLOB_BYTES, JsonGuard } from '../../src/base/json-limits.ts'
 import type { ModelConfig } from '../../src/config/config.ts'
 import { type GatewayError, isGatewayError } from '../../src/errors.ts'
@@ -16,7 +16,7 @@ import { json, type JsonReply } from '../../src/core/reply.ts'
 import { checkBody } from '../../src/simulator/messages-body.ts'
 import { SseDecoder, SseEvent } from '../../src/core/sse.ts'
 import { dialects } from '../../src/upstream/dialects/index.ts'
-import { config, exchange, model, services, snapshot, upstreamConfig } from '../support/exchange.ts'
+import { config, exchange, model, services, snapshot, upstreamConfig, upstreamOf } from '../support/exchange.ts'
 import { fixtureCases, fixtures } from '../support/fixtures.ts'
 
 type Body = Readonly<Record<string, unknown>>
@@ -201,7 +201,7 @@ t.test('replies', async (t) => {
           'x-gateway-cost-usd': '0.1'
         }))
       t.strictSame(JSON.parse(JSON.stringify(got.body)), { id: idOf(of), object: 'chat.completion', created: CREATED,
-        model: 'm1', ...one.completion })
+        model: 'm1', ...one.completion, usage: { ...one.completion['usage'] as Body, cost: 0.1 } })
       t.strictSame(got.headers, { 'x-gateway-cost-usd': '0.1' })
       t.equal(got.status, 200)
     })
@@ -258,7 +258,7 @@ function chunkText (line: string, id: string): string {
 /** As in the server: decoder, dialect, plugin. */
 function feed (of: Exchange, chunks: readonly Buffer[]): string {
   const decoder = new SseDecoder()
-  const decode = dialects.messages.decodeStream(of)
+  const decode = dialects.messages.decodeStream(of, upstreamOf(of))
   const [transformer] = of.route.hooks.onStream.flatMap(({ call }) => call(of) ?? [])
   const out: SseEvent[] = []
   for (const chunk of chunks) {

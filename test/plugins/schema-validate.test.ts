@@ -619,7 +619,7 @@ void t.test('the bound of tokens from below is one: no text has fewer, in either
   >
   t.ok(natural.length + odd.length > 30)
   for (const { text, o200k, cl100k } of [...natural, ...odd]) {
-    const least = leastTokens({ messages: [{ role: 'user', content: text }] }, 100_000)
+    const least = leastTokens([{ role: 'user', content: text }], 100_000)
     t.ok(least <= Math.min(o200k, cl100k), `${JSON.stringify(text.slice(0, 20))}: ${least}, of ${o200k} and ${cl100k}`)
   }
 })
@@ -637,6 +637,7 @@ void t.test('what raises the vendor\'s price, or hides from what is held, is ref
     [{ inference_geo: 'us' }, '"inference_geo"'],
     [{ fallbacks: 'default' }, '"fallbacks"'],
     [{ mcp_servers: {} }, '"mcp_servers"'],
+    [{ mcp_servers: [{ type: 'url', url: 'https://x', name: 'a' }] }, '"mcp_servers"'],
     [{ tools: [{ type: 'mcp_toolset', mcp_server_name: 'a' }] }, '"mcp_toolset"'],
     [{ tools: [{ type: 'advisor_20260301', name: 'advisor', model: 'm2' }] }, '"advisor"'],
     [{ tools: [{ type: 'web_fetch_20260318', name: 'web_fetch' }] }, '"web_fetch"'],
@@ -652,7 +653,7 @@ void t.test('what raises the vendor\'s price, or hides from what is held, is ref
   }
   t.equal(up.requests.length, before)
   for (const change of [
-    { thread: null, compaction: null, inference_geo: 'global', fallbacks: null },
+    { thread: null, compaction: null, inference_geo: 'global', fallbacks: null, mcp_servers: [] },
     { context_management: { edits: [{ type: 'clear_tool_uses_20250919' }, { type: { toString: 1 } }, null] } },
     { context_management: null },
     { tools: [{ type: 'browser_toolset_20260801' }] },
@@ -734,7 +735,7 @@ void t.test('nothing of a refused body is kept', async (t) => {
 const files = readdirSync(join(packageRoot, 'config', 'requests'))
 
 void t.test('the schemas are valid, every endpoint\'s is there, and each says of every property what it is', async (t) => {
-  t.strictSame(files.toSorted(), [...Object.keys(PATHS), ...MEDIA].map((name) => `${name}.json`).toSorted())
+  t.strictSame(files.toSorted(), [...Object.keys(PATHS), ...MEDIA, 'responses'].map((name) => `${name}.json`).toSorted())
   for (const [name, endpoint] of Object.entries(endpoints)) {
     if ('schema' in endpoint) t.ok(files.includes(`${endpoint.schema}.json`), name)
   }

@@ -145,6 +145,32 @@ void t.test('files go when all in them and before them was acknowledged long eno
   t.equal(await (await open(t, folder, options)).append(long), 15)
 })
 
+void t.test('a file that was acknowledged late is kept, though the next was acknowledged long ago', async (t) => {
+  const folder = folderFor(t)
+  let time = 1_800_000_000_000
+  const outbox = await open(t, folder, { now: () => time, retention: 1000, file_bytes: 100 })
+  for (let i = 0; i < 3; i++) await outbox.append('x'.repeat(200))
+  outbox.acknowledge(2)
+  time += 2000
+  outbox.acknowledge(1)
+  for (let i = 0; i < 2; i++) await outbox.append('x'.repeat(200))
+  t.equal(files(folder).length, 5)
+  t.strictSame((await list(outbox.kept())).map(({ no }) => no), [1])
+})
+
+void t.test('a full file without an entry is written to until it has one: the next would have its name', async (t) => {
+  const folder = folderFor(t)
+  let outbox = await open(t, folder, { file_bytes: 100 })
+  await Promise.all(Array.from({ length: 60 }, async () => await outbox.append('x')))
+  for (const [from, to] of [[1, 40], [41, 60]] as const) {
+    for (let no = from; no <= to; no++) outbox.acknowledge(no)
+    await outbox.close()
+    outbox = await open(t, folder, { file_bytes: 100 })
+  }
+  t.equal(outbox.size, 0)
+  t.strictSame(files(folder), ['0000000000000001.jsonl', '0000000000000061.jsonl'])
+})
+
 void t.test('the last line of a gateway that died while it wrote is cut off, and told of; the next is written in its place', async (t) => {
   const whole = folderFor(t)
   const outbox = await open(t, whole)
@@ -265,6 +291,34 @@ void t.test('a full disk: what does not fit is refused as a whole, and what foll
   const next = await open(t, copied(t, folder))
   t.strictSame(await texts(next.pending()), ['e'])
   t.strictSame(await texts(next.kept()), ['a'], 'an acknowledgement that could not be written was written later')
+})
+
+void t.test('a disk that does not answer for more than five seconds is trouble, until it does', async (t) => {
+  const folder = folderFor(t)
+  const outbox = await open(t, folder)
+  const probe = await openFile(folder, 'r')
+  const prototype = Object.getPrototypeOf(probe) as { write: (...args: unknown[]) => Promise<unknown> }
+  await probe.close()
+  const { write } = prototype
+  const [asked, hung] = [Promise.withResolvers<void>(), Promise.withResolvers<void>()]
+  t.intercept(prototype, 'write', {
+    value: async function (this: unknown, ...args: unknown[]) {
+      asked.resolve()
+      await hung.promise
+      return await write.apply(this, args)
+    }
+  })
+  let time = 1000
+  t.intercept(performance, 'now', { value: () => time })
+  const appended = outbox.append('a')
+  await asked.promise
+  time += 5000
+  t.equal(outbox.trouble, undefined)
+  time += 1
+  t.match(outbox.trouble, { message: 'the disk of the outbox did not answer for 5000 ms' })
+  hung.resolve()
+  await appended
+  t.equal(outbox.trouble, undefined)
 })
 
 void t.test('while a charge can\'t be written down nothing is bought, and what ran before is charged when it can', async (t) => {

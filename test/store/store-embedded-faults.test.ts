@@ -1,6 +1,6 @@
 // The embedded store while its disk or its thread fails: what is refused, what stands, and what is there when all is
 // well again.
-import { rmSync, statSync, writeFileSync } from 'node:fs'
+import { existsSync, rmSync, statSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { DatabaseSync } from 'node:sqlite'
 import { setImmediate as turn } from 'node:timers/promises'
@@ -30,13 +30,17 @@ void t.test('what can\'t be recorded is not charged: nothing is lost, and what w
   begin(folder, 'disk-full')
   const settling = store.settle(settlement('r1', 40n))
   const crediting = store.credit('acme', 'd', 1000n)
+  const most = store.credit('beta', 'e', 2n ** 63n - 1n)
   t.match(store.hold(request('r2', 60n)), { kind: 'held' }, 'what the first did not need')
   await t.rejects(async () => await settling, { code: 'service_unavailable', status: 503 })
   await t.rejects(async () => await crediting, { code: 'service_unavailable' })
+  await t.rejects(async () => await most, { code: 'service_unavailable' })
   t.strictSame(store.balance('acme'), { balance: 100n, held: 100n, open_holds: 2 },
     'all of it is held, and none of it twice')
   t.strictSame(store.keyUsage('dev'), { spent: 0n, held: 100n })
   t.throws(() => store.hold(request('r3', 0n)), { code: 'service_unavailable' }, 'nobody buys what can\'t be charged')
+  t.throws(() => store.wouldHold(request('r3', 0n)), { code: 'service_unavailable' })
+  t.throws(() => store.extend('r2', 1n), { code: 'service_unavailable' })
   await t.rejects(async () => await store.settle(settlement('r1', 40n)), { code: 'service_unavailable' })
 
   end(folder, 'disk-full')
@@ -55,6 +59,7 @@ void t.test('what can\'t be recorded is not charged: nothing is lost, and what w
       'the ledger can be written again'
     ]
   )
+  t.equal(await store.credit('beta', 'e', 2n ** 63n - 1n), true, 'what failed counts for no balance')
 })
 
 void t.test('a debit that can\'t be recorded takes nothing, and a refund gives nothing; each counts once when it is booked again', async (t) => {
@@ -146,6 +151,7 @@ void t.test('a disk that hangs stops nobody but who waits for it; after a while 
   t.match(store.hold(request('r2', 1n)), { kind: 'held' })
   await until(() => { try { store.hold(request(`r${Math.random()}`, 0n)); return false } catch { return true } })
   t.strictSame(log.lines, ['the disk does not answer: until it does, requests that cost something are refused'])
+  t.strictSame(log.errors.map(({ message }) => message), ['nothing was recorded for 5000 ms'])
   end(folder, 'hang')
   t.strictSame(await Promise.all([settling, again]), [40n, 40n])
   t.match(store.hold(request('r3', 1n)), { kind: 'held' })
@@ -190,7 +196,9 @@ void t.test('a thread that dies while it reads says so, and what was asked can b
   begin(folder, 'die-after')
   const credited = store.credit('acme', 'd', 1n)
   await turn()                                                 // it is sent at the end of this one
-  await Promise.all([credited, t.rejects(all(store), /died/), t.rejects(store.verify(), /died/)])
+  await Promise.all([credited, t.rejects(all(store), /died/), t.rejects(all(store), /died/),
+    t.rejects(async () => await store.creditOf('c'), /died/),
+    t.rejects(async () => await store.task('v1'), { cause: { message: /died/ } }), t.rejects(store.verify(), /died/)])
   t.equal((await all(store)).length, 2)
   t.strictSame(await store.verify(), { entries: 2, accounts: 1, keys: 0, differences: [] })
 })
@@ -212,6 +220,21 @@ void t.test('the end waits for what is on its way, and is an end even where the 
   t.equal((await open(t, folder)).balance('acme').balance, 50n)
 })
 
+void t.test('the end does not leave a thread to come, where there is none', async (t) => {
+  const folder = folderFor(t)
+  const log = newLog()
+  const timers = (): number => process.getActiveResourcesInfo().filter((one) => one === 'Timeout').length
+  const before = timers()
+  const store = await open(t, folder, { log, worker: faulty })
+  begin(folder, 'stay-dead')
+  begin(folder, 'die-before')
+  const lost = t.rejects(async () => await store.credit('acme', 'c', 1n))
+  await until(() => log.lines.length === 3)
+  await store.close()
+  await lost
+  t.equal(timers(), before)
+})
+
 void t.test('what a disk did not sync is put on it in another way before anything else is', async (t) => {
   const folder = folderFor(t)
   const log = newLog()
@@ -225,6 +248,14 @@ void t.test('what a disk did not sync is put on it in another way before anythin
   const before = statSync(join(folder, 'gateway.db-wal')).size
   await store.credit('acme', 'd', 1n)
   t.ok(statSync(join(folder, 'gateway.db-wal')).size < before, 'all of the log went into the file')
+})
+
+void t.test('a log that is new has its name on the disk before anything is answered', {
+  skip: process.platform === 'win32' && 'a folder can\'t be synced there'
+}, async (t) => {
+  const folder = folderFor(t)
+  await open(t, folder, { worker: faulty })
+  t.ok(existsSync(join(folder, 'folder-synced')))
 })
 
 void t.test('with an interval of zero every commit waits for the disk', async (t) => {

@@ -5,9 +5,12 @@ import { join } from 'node:path'
 import { DatabaseSync } from 'node:sqlite'
 import fc from 'fast-check'
 import t from 'tap'
+import { Ledger } from '../../src/store/embedded/ledger.ts'
 import { migrate, STEPS } from '../../src/store/embedded/schema.ts'
 import { openEmbedded } from '../../src/store/embedded/store.ts'
+import { type Cell, pushEntry } from '../../src/store/local/cells.ts'
 import type { LocalStore } from '../../src/store/local/store.ts'
+import { NO_WRITE } from '../../src/store/local/writer.ts'
 import { copied, newLog, open, request, settlement } from '../support/embedded-store.ts'
 import { folderFor } from '../support/spawned.ts'
 import { all } from '../support/store-conformance.ts'
@@ -109,6 +112,26 @@ void t.test('on the disk, too, days and months that are over are deleted; a cloc
   t.strictSame(rows(folder), kept.flatMap((period) => ['dev', 'ops'].map((key) => [period, key, of(period)])))
   const after = await open(t, folder, { now: () => time })
   t.strictSame((await after.verify()).differences, [])
+})
+
+void t.test('days that are over are looked for when a day begins, not with each charge', async (t) => {
+  const ledger = new Ledger(folderFor(t), false)
+  t.teardown(() => { ledger.close([]) })
+  let seq = 0
+  const days = (): unknown[] =>
+    [...ledger.load()].flatMap(([of, cells]) => of === 'period' ? cells : []).filter((_, i) => i % 3 === 0)
+  const charge = (day: string): unknown[] => {
+    const entries: Cell[] = []
+    pushEntry(entries, { id: '', kind: 'settle', account: 'acme', key: 'dev', reference: `r${seq}`, nanos: -1n, at: '',
+      day }, seq++, 0)
+    ledger.write({ ...NO_WRITE, entries })
+    return days()
+  }
+  charge('2026-04-20')
+  const late = ['2026-04', '2026-04-10', '2026-04-20']
+  t.strictSame(charge('2026-04-10'), late, 'a charge that comes late')
+  t.strictSame(charge('2026-04-20'), late)
+  t.strictSame(charge('2026-04-21'), ['2026-04', '2026-04-20', '2026-04-21'])
 })
 
 void t.test('verify finds a day that was changed by hand, in the file and in what was read from it', async (t) => {

@@ -115,12 +115,23 @@ void t.test('money that is not recorded yet can\'t be spent, and what is charged
   const store = await open(t, folderFor(t))
   const crediting = store.credit('acme', 'c', 100n)
   t.match(store.hold(request('r1', 1n)), { kind: 'refused', by: 'balance', available: 0n })
+  t.throws(() => store.credit('acme', 'd', 2n ** 63n - 100n), /the balance of acme would pass/,
+    'it counts, though, for what a balance may be')
   await crediting
   store.hold(request('r1', 60n))
   const settling = store.settle(settlement('r1', 60n))
   t.equal(store.balance('acme').balance, 40n)
   t.match(store.hold(request('r2', 41n)), { kind: 'refused' })
   await settling
+})
+
+void t.test('the write-ahead log is emptied after about a thousand pages, in large batches as in small ones', async (t) => {
+  const folder = folderFor(t)
+  const store = await open(t, folder)
+  for (let i = 0; i < 50; i++) {
+    await Promise.all(Array.from({ length: 1000 }, (_, k) => store.credit('acme', `c${i} ${k}`, 1n)))
+  }
+  t.ok(statSync(join(folder, 'gateway.db-wal')).size < 1000 * 4096, 'of more than 5 MB')
 })
 
 void t.test('thousands of entries are read in slices, as they were when it began', async (t) => {
@@ -149,8 +160,9 @@ void t.test('verify adds everything up while others write, and they do not distu
   const verified = store.verify().finally(() => { isOver = true })
   // Sent right behind the question: they are recorded while it is worked on, and others are always on their way.
   await Promise.all([verified, ...Array.from({ length: 30 }, async (_, spender) => { await spend(spender) })])
-  const { accounts, keys, differences } = await verified
+  const { entries, accounts, keys, differences } = await verified
   t.strictSame({ accounts, keys, differences }, { accounts: 7, keys: 1, differences: [] })
+  t.ok(entries >= 6000, `${entries} were added up, those that came meanwhile too`)
   t.ok(settled > 0, `${settled} were settled meanwhile`)
 })
 

@@ -1,8 +1,10 @@
 // The Redis driver against the conformance suites, on a cluster of three masters, and behind Sentinels.
 import t from 'tap'
+import { startTimer } from '../../src/base/timer.ts'
 import { newPrefix, openRedis } from '../support/redis-store.ts'
 import { redisCluster, redisSentinel } from '../support/redis-server.ts'
 import { conformance } from '../support/store-conformance.ts'
+import { rollupsConformance } from '../support/store-rollups-conformance.ts'
 import { tasksConformance } from '../support/store-tasks-conformance.ts'
 import { until } from '../support/until.ts'
 
@@ -15,6 +17,11 @@ void t.test('a cluster of three masters', async (t) => {
   })
 
   void t.test('tasks and answers', async (t) => { tasksConformance(t, async (t) => await openRedis(t, { cluster })) })
+
+  void t.test('rollups and newest entries', async (t) => {
+    rollupsConformance(t, async (now) =>
+      await openRedis(t, { cluster }, { now, timer: (ms, call) => startTimer(ms / 50, call) }))
+  })
 
   void t.test('what others change is told', async (t) => {
     const prefix = newPrefix()

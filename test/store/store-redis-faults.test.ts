@@ -35,13 +35,15 @@ void t.test('while Redis is dead nothing is decided, nothing is lost, and each c
   const server = await redisServer(t)
   const log = newLog()
   const store = await funded(t, server, { log, config: { timeout: 1000 } })
-  for (const id of ['r1', 'r2', 'r3', 'r4']) await store.hold(request(id, 50n))
+  for (const id of ['r1', 'r2', 'r3', 'r4', 'r-v1']) await store.hold(request(id, 50n))
+  await store.openTask(task('v1', 50n))
   await server.kill()
   await until(() => !store.health.isUp)
 
   await t.rejects(store.hold(request('r5', 1n)), AWAY)
   await t.rejects(store.admit({ request_id: 'r5', account: 'acme', windows: [{ name: 'k', limit: 5 }] }), AWAY)
   await t.rejects(Promise.resolve(store.balance('acme')), { code: 'service_unavailable' })
+  t.match(await store.task('v1'), { is_open: true }, 'a task that is watched here is known here')
   t.equal(await store.settle(settlement('r1', 30n)), 30n, 'what was held is known here')
   t.equal(await store.settle(settlement('r2', 70n)), 50n)
   t.equal(await store.settle(settlement('r1', 30n)), 30n)
@@ -463,11 +465,27 @@ void t.test('what others change is told at once, and a Redis that forgets by its
   await t.rejects(openRedis(t, empty), /Redis at 127\.0\.0\.1:\d+ can't be used/)
 })
 
+void t.test('how far the slowest replica is behind is told, and that it is not any more', async (t) => {
+  const server = await redisServer(t)
+  const settings = { replicaof: `127.0.0.1 ${server.port}` }
+  const [slow] = await Promise.all([redisServer(t, { settings }), redisServer(t, { settings })])
+  const store = await openRedis(t, server, { timer: (ms, callback) => startTimer(ms / 20, callback) })
+  await until(async () => (await server.ask('INFO', 'replication')).match(/state=online/g)?.length === 2)
+  slow.pause()
+  await until(() => store.health.lagSeconds! > 2)
+  slow.resume()
+  await until(() => store.health.lagSeconds! <= 1)
+  t.ok(store.health.isUp)
+})
+
 void t.test('a failover takes no charge with it', async (t) => {
   const { name, sentinels, master } = await redisSentinel(t)
   const store = await openRedis(t, { sentinels: sentinels.map(({ url }) => url), sentinel_name: name }, {
     config: { timeout: 1000 }
   })
+  // They tell it of another master, and it leaves one that still answers.
+  await until(async () => (await Promise.all(sentinels.map(async (one) => await one.ask('CLIENT', 'LIST'))))
+    .every((clients) => / sub=1 /.test(clients)))
   await store.credit('acme', 'c', 1000n)
   for (let i = 0; i < 10; i++) await store.hold(request(`r${i}`, 50n))
   for (let i = 0; i < 5; i++) await store.settle(settlement(`r${i}`, 10n))
@@ -477,6 +495,7 @@ void t.test('a failover takes no charge with it', async (t) => {
   await isDone(store)
   await until(async () => (await store.balance('acme').catch(() => undefined))?.balance === 900n)
   t.equal((await all(store)).filter(({ kind }) => kind === 'settle').length, 10)
-  t.match(await store.hold(request('after', 1n)), { kind: 'held' })
-  t.strictSame((await store.verify()).differences, [])
+  // A connection to the old master may still be found dead by the command that takes it.
+  t.match(await until(async () => await store.hold(request('after', 1n)).catch(() => undefined)), { kind: 'held' })
+  t.strictSame((await until(async () => await store.verify().catch(() => undefined))).differences, [])
 })

@@ -91,3 +91,52 @@ void t.test('a change that comes back with a version that was seen before, as af
   await clock.until(() => frozen(directory, 'k') === false)
   t.equal(directory.keptKey('k')!.version, 1, 'the store is right')
 })
+
+void t.test('a change is told at once to who is there, and not only found at the next look', async (t) => {
+  const prefix = newPrefix()
+  const [one, other] = [await openRedis(t, server, { prefix }),
+    await openRedis(t, server, { prefix, timer: () => () => {} })] as const
+  let told = 0
+  t.teardown(other.watchRecords(() => { told++ }))
+  const isHeard = async (): Promise<boolean> =>
+    (await server.ask('PUBSUB', 'NUMSUB', `{${prefix}}:changed`)).endsWith('\n1')
+  await until(async () => told === 1 && await isHeard())
+  await one.change({ audit: '{"what":"no record"}' })
+  for (const version of [1, 2]) {
+    await one.change({ record: { kind: 'key', id: 'k', version, text: textOf('k') }, audit: '{}' })
+    await until(() => told === 1 + version)
+  }
+  t.equal((await one.changes(0, 9)).length, 3)
+  t.strictSame((await other.newestChanges(undefined, 2)).map(({ id, text }) => [id, text]), [[3, '{}'], [2, '{}']])
+  t.strictSame((await other.newestChanges(2, 9)).map(({ id, text }) => [id, text]), [[1, '{"what":"no record"}']])
+  t.strictSame([await other.newestChanges(1, 9), await other.newestChanges(99, 1)].flat().map(({ id }) => id), [3])
+  await one.change({ record: { kind: 'key', id: 'k', version: 3, text: textOf('k') } })
+  await until(() => told === 4)
+  t.equal((await one.changes(0, 9)).length, 3, 'a record without a line')
+  const { mark, isWhole, records } = await one.recordsSince('')
+  t.strictSame([isWhole, records.map(({ version }) => version)], [true, [3]])
+  t.strictSame(await one.recordsSince(mark), { mark, isWhole: false, records: [] })
+})
+
+void t.test('a process is among the living until its heartbeat is too old, or it says that it ends', async (t) => {
+  const clock = startClock()
+  const prefix = newPrefix()
+  const store = await openRedis(t, server, { prefix, now: clock.now, timer: clock.timer })
+  const kept = async (): Promise<string[]> => [await server.ask('ZCARD', `{${prefix}}:beats`),
+    await server.ask('HLEN', `{${prefix}}:beats:texts`)]
+  await store.beat('a', 1000, '{"of": "a"}')
+  await clock.advance(400)
+  await store.beat('b', 1000, 'b')
+  t.strictSame((await store.beats()).toSorted((x, y) => x.age_ms - y.age_ms), [{ age_ms: 0, text: 'b' }, { age_ms: 400,
+    text: '{"of": "a"}' }])
+  await clock.advance(599)
+  t.equal((await store.beats()).length, 2)
+  await clock.advance(1)
+  t.strictSame(await store.beats(), [{ age_ms: 600, text: 'b' }])
+  t.strictSame(await kept(), ['2', '2'])
+  await store.beat('c', 1000)
+  t.strictSame(await kept(), ['2', '2'], 'who is not among the living any more is forgotten')
+  await store.beat('c', 0)
+  t.strictSame(await store.beats(), [{ age_ms: 600, text: 'b' }])
+  t.strictSame(await kept(), ['1', '1'])
+})

@@ -6,8 +6,8 @@ import { clientFor } from '../../src/store/redis/address.ts'
 import { AwayError, Link } from '../../src/store/redis/connection.ts'
 import { startTimer } from '../../src/base/timer.ts'
 import { newLog } from '../support/embedded-store.ts'
-import { redisConfig } from '../support/redis-store.ts'
-import { redisServer } from '../support/redis-server.ts'
+import { openRedis, redisConfig } from '../support/redis-store.ts'
+import { redisCluster, redisServer } from '../support/redis-server.ts'
 import { until } from '../support/until.ts'
 
 const server = await redisServer(t)
@@ -81,6 +81,44 @@ t.test('a command that Redis refuses is no outage', async (t) => {
   t.ok(link.isUp)
 })
 
+t.test('an outage is told of once, though Redis goes away again before it has heard everything', async (t) => {
+  const log = newLog()
+  let heard = 0
+  const link = new Link({ client: clientFor(redisConfig(server)), name: 'redis:1', timeout: 5000, log,
+    timer: startTimer, onBack: async () => ++heard > 3 })
+  await link.open()
+  t.teardown(() => { link.close() })
+  await server.ask('CLIENT', 'KILL', 'TYPE', 'normal')
+  await until(() => heard > 3 && link.isUp)
+  t.match(log.lines, [/^Redis at redis:1 does not answer: /, 'Redis at redis:1 answers again'])
+  t.equal(log.lines.length, 2)
+})
+
+t.test('a cluster of which no master is known is away', async (t) => {
+  const { nodes: [node] } = await redisCluster(t, 1)
+  let [heard, probes] = [0, 0]
+  const link = new Link({ client: clientFor(redisConfig({ cluster: [node!.url] })), name: 'redis:1', timeout: 1000,
+    log: newLog(), timer: (ms, callback) => startTimer(ms / 10, () => { probes++; callback() }),
+    onBack: async () => { heard++; return true } })
+  await link.open()
+  t.teardown(() => { link.close() })
+  await node!.kill()
+  await t.rejects(link.call(async (client) => await client.get('nothing')), AwayError)
+  await until(() => link.masters().length === 0)
+  const before = probes
+  await until(() => probes > before + 5)
+  t.equal(heard, 0)
+  t.notOk(link.isUp)
+})
+
+t.test('a connection does not introduce itself: older servers refuse that, and so may the rights of the user', async (t) => {
+  const server = await redisServer(t)
+  const store = await openRedis(t, server)
+  await store.credit('acme', 'c', 1n)
+  t.notMatch(await server.ask('INFO', 'errorstats'), 'errorstat_ERR')
+  t.notMatch(await server.ask('INFO', 'commandstats'), 'setinfo')
+})
+
 t.test('the address names the database', async (t) => {
   for (const [path, db] of [['', 0], ['/', 0], ['/0', 0], ['/1', 1], ['/12', 12]] as const) {
     const client = clientFor(redisConfig({ url: server.url + path }))
@@ -108,13 +146,19 @@ t.test('a Redis that is away is asked less and less often, and the next time as 
   t.intercept(Math, 'random', { value: () => 0.5 })
   const client = clientFor(redisConfig(server))
   const ping = client.ping.bind(client)
-  Object.assign(client, { ping: async () => isAway ? await Promise.reject(new Error('away')) : await ping() })
+  const disconnect = client.disconnect.bind(client)
+  const doubts: number[] = []
+  Object.assign(client, {
+    ping: async () => isAway ? await Promise.reject(new Error('away')) : await ping(),
+    disconnect: (...args: readonly boolean[]) => { doubts.push(pauses.length); disconnect(...args) }
+  })
   const link = new Link({ client, name: 'redis:1', timeout: 5000, log: newLog(), onBack: async () => true,
     timer: (ms, callback) => { pauses.push(ms); next = callback; return () => {} } })
   await link.open()
   t.teardown(() => { link.close() })
   for (let outage = 0; outage < 2; outage++) {
     t.strictSame(pauses.splice(0), [2000])
+    doubts.length = 0
     isAway = true
     client.emit('error', new Error('away'))
     while (pauses.length < 8) {
@@ -123,6 +167,7 @@ t.test('a Redis that is away is asked less and less often, and the next time as 
       await until(() => pauses.length > before)
     }
     t.strictSame(pauses.splice(0), [50, 100, 200, 400, 800, 1000, 1000, 1000])
+    t.strictSame(doubts, [5], 'the fifth time in vain, it is connected to anew')
     isAway = false
     while (!link.isUp) {
       next()

@@ -9,13 +9,18 @@ import { MemoryStore } from '../../src/store/local/memory.ts'
 import { copied, newLog, open, request, settlement } from '../support/embedded-store.ts'
 import { folderFor } from '../support/spawned.ts'
 import { all } from '../support/store-conformance.ts'
-import { answer, bill, opened, task, tasksConformance, type Whole } from '../support/store-tasks-conformance.ts'
+import { answer, bill, opened, refusesWhenClosed, task, tasksConformance,
+  type Whole } from '../support/store-tasks-conformance.ts'
 
 const faulty = new URL('../support/store-faulty-worker.ts', import.meta.url)
 
 void t.test('memory', async (t) => { tasksConformance(t, async () => new MemoryStore()) })
 
 void t.test('embedded', async (t) => { tasksConformance(t, async (t) => await open(t, folderFor(t))) })
+
+void t.test('a store that is closed refuses everything that would count', async (t) => {
+  await refusesWhenClosed(t, await open(t, folderFor(t)))
+})
 
 void t.test('memory and disk decide alike, whatever comes in which order, and what is available never goes below zero', async (t) => {
   const step = fc.record({ of: fc.nat(3), id: fc.nat(4), nanos: fc.nat(60) })

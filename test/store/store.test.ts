@@ -1,5 +1,6 @@
 // Each driver of the store against the conformance suite, and what only one of them does.
 import t from 'tap'
+import { Books, REMEMBERED } from '../../src/store/local/balances.ts'
 import { MemoryStore } from '../../src/store/local/memory.ts'
 import { Pages } from '../../src/store/local/pages.ts'
 import { all, conformance } from '../support/store-conformance.ts'
@@ -37,5 +38,16 @@ void t.test('pages give back every line, one that is longer than a page too', (t
   for (const line of lines) pages.add(line)
   t.ok([...pages.lines()].every((line, i) => line === lines[i]))
   t.equal([...pages.lines()].length, lines.length)
+  t.end()
+})
+
+void t.test('of the requests that were settled last so many are remembered, and those of long ago are not', (t) => {
+  const books = new Books()
+  for (let i = 1; i < 2 * REMEMBERED; i++) books.remember(`r${i}`, BigInt(i))
+  const [first, last] = [REMEMBERED, 2 * REMEMBERED - 1]
+  for (const i of [first, first + 1, last]) t.equal(books.chargeOf(`r${i}`), BigInt(i))
+  books.remember('next', 1n)
+  t.equal(books.chargeOf(`r${first}`), undefined)
+  t.equal(books.chargeOf(`r${first + 1}`), BigInt(first + 1))
   t.end()
 })

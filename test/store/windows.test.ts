@@ -159,6 +159,41 @@ void t.test('windows that count nothing any more are forgotten, and no others', 
   }
 })
 
+void t.test('a window that was saved counts as it did, and what may have come after that until a second later', async (t) => {
+  let time = BEGIN
+  const asked = { request_id: 'r', windows: [{ name: 'k', limit: 9 }] }
+  const saved = new Windows(() => time)
+  saved.admit(asked)
+  const [at, parts] = saved.saveOne('k')
+  time += 5000
+  const restored = (ahead: number): AdmissionResult => {
+    const windows = new Windows(() => time)
+    windows.restore('k', at, parts, ahead, 1000)
+    return windows.wouldAdmit(asked)
+  }
+  t.match(restored(0), { windows: [{ remaining: 8, next_ms: 55_001, reset_ms: 55_001 }] })
+  t.match(restored(2), { windows: [{ remaining: 6, next_ms: 55_001, reset_ms: 56_001 }] })
+})
+
+void t.test('windows are looked through when there are twice as many as at the last look', async (t) => {
+  let time = BEGIN
+  const windows = new Windows(() => time)
+  let names = 0
+  /** one request of each of so many new names */
+  const admit = (many: number): void => {
+    for (let i = 0; i < many; i++) windows.admit({ request_id: 'r', windows: [{ name: `k${names++}`, limit: 1 }] })
+  }
+  admit(1024)
+  time += MINUTE - 1
+  admit(1)
+  t.equal(windows.size, 1025, 'each still counts')
+  time += 1
+  admit(1023)
+  t.equal(windows.size, 2048, 'not at each of them')
+  admit(1)
+  t.equal(windows.size, 1025, 'the first 1,024 are over')
+})
+
 void t.test('the machine\'s clock may be set: windows are measured by another', async (t) => {
   const original = Date.now
   t.teardown(() => { Date.now = original })
@@ -198,5 +233,30 @@ void t.test('a note covers a tenth of the limit, and is made anew when half of t
   notes.drop('k')
   t.strictSame(ask(2), [20, undefined])
   t.strictSame(ask(171).slice(-9), [8, ...none(4), 3, undefined, 1, 0], 'no more than are left')
+  t.end()
+})
+
+void t.test('notes that are over are looked for when there are twice as many as at the last look, and no others are forgotten', (t) => {
+  let time = BEGIN
+  const windows = new Windows(() => time)
+  const notes = new Notes(windows, () => time)
+  let names = 0
+  const take = (name: string): number =>
+    notes.take([{ name, limit: 100, remaining: 99, next_ms: 0, reset_ms: 0 }]).length
+  /** one admission of each of so many new names */
+  const admit = (many: number): void => {
+    for (let i = 0; i < many; i++) take(`k${names++}`)
+  }
+  admit(1024)
+  time += 999
+  admit(1)
+  t.equal(notes.size, 1025, 'each still counts')
+  t.equal(take('k0'), 0, 'as its note does')
+  time += 1
+  admit(1023)
+  t.equal(notes.size, 2048, 'not at each of them')
+  admit(1)
+  t.equal(notes.size, 1025, 'the first 1,024 are over')
+  t.equal(take('k1024'), 0, 'the others are kept')
   t.end()
 })

@@ -68,6 +68,7 @@ const PROMPTS: Readonly<Record<string, object>> = {
   '/v1/messages': { max_tokens: 50, messages: [{ role: 'user', content: 'Hello' }] },
   '/v1/messages/count_tokens': { messages: [{ role: 'user', content: 'Hello' }] },
   '/v1/chat/completions': { messages: [{ role: 'user', content: 'Hello' }] },
+  '/v1/responses': { input: 'Hello' },
   '/v1/images/generations': { prompt: 'A cat' },
   '/v1/videos': { prompt: 'A cat' }
 }

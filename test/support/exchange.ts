@@ -1,5 +1,6 @@
 // A real Exchange on a real Snapshot, without sockets: for tests of plugins and of what watches exchanges.
 import { Writable } from 'node:stream'
+import { scratchSeals } from '../../src/base/seals.ts'
 import { createLogger } from '../../src/telemetry/log.ts'
 import { createMetrics } from '../../src/telemetry/metrics.ts'
 import type { AccountConfig, Config, KeyConfig, ModelConfig, UpstreamConfig } from '../../src/config/config.ts'
@@ -12,10 +13,12 @@ import { ApiKey, Model, Plan } from '../../src/core/facts.ts'
 import { Overheads } from '../../src/tokens/overheads.ts'
 import { TokenRates } from '../../src/tokens/rates.ts'
 import type { Plugin } from '../../src/core/plugin.ts'
+import type { Upstream } from '../../src/core/upstream.ts'
 import { createRequestId } from '../../src/base/request-id.ts'
 import { Directory } from '../../src/accounts/directory.ts'
 import type { GatewayServices } from '../../src/gateway/services.ts'
 import { MemoryStore } from '../../src/store/local/memory.ts'
+import { SealedResponses } from '../../src/store/sealed-responses.ts'
 import { Upstreams } from '../../src/upstream/pool.ts'
 import { backgroundServices } from '../../src/gateway/background.ts'
 
@@ -41,6 +44,7 @@ export function upstreamConfig (more: Partial<UpstreamConfig> = {}): UpstreamCon
       total: 60_000 },
     retries: { attempts: 0, backoff: 1, max_backoff: 10, budget: 100 },
     breaker: { failures: 1000, ratio: 100, window: 10_000, open: 1000, max_open: 1000 },
+    trace: false,
     maintenance: false,
     http2: 'off',
     ...more
@@ -59,9 +63,12 @@ export function model (
     provider: 'anthropic',
     kind: 'text',
     created: '2025-09-29',
+    over_max_output: 'refuse',
     sampling: true,
     thinking: 'none',
     structured_outputs: false,
+    mid_system: false,
+    auto_cache: true,
     accepts: ['text'],
     maintenance: false,
     channels: Object.fromEntries(Object.entries(channels).map(([name, text]) => [name, {
@@ -86,7 +93,8 @@ export function config (more: Partial<Config> = {}): Config {
       api: { ...listener,
         timeouts: { headers: 10_000, body_idle: 15_000, write_stall: 60_000, hold_head: 10_000, ping: 15_000 } },
       public: { ...listener, link_life: 86_400_000, link_space: 10_737_418_240 },
-      admin: { ...listener, token: 'admin-token' },
+      admin: { ...listener, token: 'admin-token', hosts: [] },
+      seal_secrets: [],
       trusted_proxies: [],
       body_limit: 33_554_432,
       body_memory: 536_870_912,
@@ -97,8 +105,8 @@ export function config (more: Partial<Config> = {}): Config {
       drain_timeout: 30_000
     },
     store: { driver: 'memory', path: './data', fsync_interval: 100, windows: 'full', prefix: 'gateway', timeout: 250,
-      on_outage: { auth: 'deny', limits: 'deny', money: 'deny', lease_usd: '1' } },
-    log: { level: 'info', format: 'json' },
+      verify_interval: 0, on_outage: { auth: 'deny', limits: 'deny', money: 'deny', lease_usd: '1' } },
+    log: { level: 'info', format: 'json', requests: { keep: 0, max_age: 60_000, max_size: 1_048_576 } },
     videos: { poll_interval: 5000, poll_concurrency: 20, max_age: 86_400_000, lost_after: 600_000,
       file_life: 86_400_000, keep: 1_728_000_000 },
     hook_timeout: 5000,
@@ -116,6 +124,8 @@ export function config (more: Partial<Config> = {}): Config {
 export interface TestServices extends GatewayServices {
   /** what was logged, parsed */
   readonly lines: readonly Readonly<Record<string, unknown>>[]
+  /** keeps none */
+  readonly requests: { note (): void }
 }
 
 export function services (now: () => number = Date.now): TestServices {
@@ -124,10 +134,11 @@ export function services (now: () => number = Date.now): TestServices {
     lines.push(JSON.parse(String(chunk)) as Record<string, unknown>)
     done()
   } }))
-  const [store, metrics] = [new MemoryStore(now), createMetrics(now)]
+  const [store, metrics, seals] = [new MemoryStore(now), createMetrics(now), scratchSeals()]
   return { log, metrics, store, ...backgroundServices(store, { log, metrics, now }),
     directory: new Directory(new MemoryStore(), now), upstreams: new Upstreams(undefined, now), ...scratchFiles(now),
-    tokenRates: new TokenRates(), overheads: new Overheads(), now, lines }
+    seals, responses: new SealedResponses(store.responses, seals, log, now), tokenRates: new TokenRates(),
+    overheads: new Overheads(), now, lines, requests: { note () {} } }
 }
 
 /** @param plugins with their options in the pipeline, `{}` if it names none */
@@ -153,6 +164,12 @@ export function asking (
   made.set(ApiKey, { key: key(more.key), account: account(more.account) })
   made.set(Model, on.models.get(modelId)!)
   return made
+}
+
+/** The upstream of an exchange whose configuration has but one. */
+export function upstreamOf (of: Exchange): Upstream {
+  const [only] = of.snapshot.upstreams.values()
+  return only!
 }
 
 /** Runs what plugins do before an upstream is asked, as the core does. */

@@ -1,8 +1,5 @@
 // Commands of the gateway, in the test's own process or as real ones, and a configuration for them.
 import { execFile } from 'node:child_process'
-import { once } from 'node:events'
-import { createServer } from 'node:http'
-import type { AddressInfo } from 'node:net'
 import { join } from 'node:path'
 import { Writable } from 'node:stream'
 import { format } from 'node:util'
@@ -68,15 +65,6 @@ export const json = async (folder: string, args: readonly string[]): Promise<unk
   const { code, out, err } = await gateway(folder, [...args, '--json'])
   if (code !== 0) throw new Error(err)
   return JSON.parse(out)
-}
-
-export async function freePort (): Promise<number> {
-  const server = createServer().listen(0, '127.0.0.1')
-  await once(server, 'listening')
-  const { port } = server.address() as AddressInfo
-  server.close()
-  await once(server, 'close')
-  return port
 }
 
 export function yaml (adminPort: number, driver = 'embedded'): string {

@@ -9,6 +9,7 @@ import { plugins } from '../../plugins/index.ts'
 import type { WatchLoad } from '../../src/http/overload.ts'
 import { startGateway, type Gateway } from '../../src/gateway/gateway.ts'
 import type { Timer } from '../../src/base/timer.ts'
+import { judgeAnswers } from './admin-answers.ts'
 import { loadHere } from './load-here.ts'
 
 /** A valid key; any 32 letters or digits behind the prefix would do. */
@@ -100,7 +101,10 @@ export async function gateway (t: Test, text: string, options: GatewayTestOption
     // A machine that is busy with other tests must not look like an overload.
     watchLoad: options.watchLoad ?? (() => () => {})
   })
-  t.teardown(() => running.stop())
+  let stopped: Promise<void> | undefined
+  const stop = async (): Promise<void> => { await (stopped ??= running.stop()) }
+  t.teardown(stop)
+  judgeAnswers(t, running.urls.admin)
   const { health } = running.services.upstreams
   const heal = (): void => { health.retain({ config: { models: [], routes: [] }, upstreams: new Map() }) }
   if (options.isForgetful === true) {
@@ -119,6 +123,7 @@ export async function gateway (t: Test, text: string, options: GatewayTestOption
       await done
     },
     heal,
+    stop,
     messages: (body: unknown, init: RequestInit = {}) => fetch(url + '/v1/messages', {
       method: 'POST',
       body: JSON.stringify(body),

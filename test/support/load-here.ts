@@ -7,9 +7,10 @@ import { readConfig } from '../../src/config/load/read-config.ts'
  * of it for loading again the modules that the test has loaded. Modules that were loaded once stay as they were: a
  * plugin that is written again needs the real way.
  */
-export const loadHere: typeof loadConfig = async (file, { pluginsUrl, env = process.env, now }) => {
+export const loadHere: typeof loadConfig = async (file, { pluginsUrl, env = process.env, now, sent }) => {
   const stamps = new Map<string, string>()
-  const input = { file, env: { ...env }, pluginsUrl: String(pluginsUrl), ...(now !== undefined && { now }) }
+  const input = { file, env: { ...env }, pluginsUrl: String(pluginsUrl), ...(now !== undefined && { now }),
+    ...(sent !== undefined && { sent }) }
   const verdict = await readConfig(input, (name, stamp) => { if (!stamps.has(name)) stamps.set(name, stamp) })
   return await resultOf(verdict, stamps)
 }

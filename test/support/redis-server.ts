@@ -3,11 +3,11 @@
 import { execFile, spawn } from 'node:child_process'
 import { once } from 'node:events'
 import { mkdtempSync, realpathSync, rmSync, writeFileSync } from 'node:fs'
-import { createServer } from 'node:net'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { setTimeout as pause } from 'node:timers/promises'
 import type { Test } from 'tap'
+import { freePort } from './free-port.ts'
 
 /** What a test has, and whoever else ends what he starts. */
 type Teardown = Pick<Test, 'teardown'>
@@ -251,19 +251,4 @@ async function ask (port: number, command: readonly string[]): Promise<string> {
         else reject(new Error(`${command.join(' ')}: ${complaint.trim() || answer.trim() || error.message}`))
       })
   })
-}
-
-/** Below those that systems give to outgoing connections, so that it is free after a restart too. */
-async function freePort (): Promise<number> {
-  for (;;) {
-    const port = 10_000 + Math.floor(Math.random() * 20_000)
-    const probe = createServer()
-    const isFree = await new Promise<boolean>((resolve) => {
-      probe.once('error', () => { resolve(false) }).listen(port, '127.0.0.1', () => { resolve(true) })
-    })
-    if (!isFree) continue
-    probe.close()
-    await once(probe, 'close')
-    return port
-  }
 }

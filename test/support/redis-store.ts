@@ -23,6 +23,7 @@ export interface RedisStoreOptions {
  */
 export function redisConfig (server: Partial<StoreConfig>, more: Partial<StoreConfig> = {}): StoreConfig {
   return { driver: 'redis', path: '', fsync_interval: 100, windows: 'full', prefix: 'test', timeout: 5000,
+    verify_interval: 0,
     on_outage: { auth: 'deny', limits: 'deny', money: 'deny', lease_usd: '1' }, ...server, ...more }
 }
 

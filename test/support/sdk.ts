@@ -107,6 +107,18 @@ export async function simulate (t: Test, key: string): Promise<Simulator> {
   return simulator
 }
 
+/** The form of a signature that the client has. */
+export const SEALED = /^gwseal1_[\w-]{60,}$/
+/** The form of the simulator's own signature. */
+export const THEIRS = /^[A-Za-z0-9+/]{43}=$/
+
+/** Content in which each signature of that form is 'signed': what a client has can be compared with what was sent. */
+export function asSigned (content: unknown, form: RegExp): unknown {
+  return (content as readonly { readonly type: string, readonly signature?: string }[]).map((block) =>
+    block.signature !== undefined && form.test(block.signature) ? { ...block, signature: 'signed' } : block
+  )
+}
+
 /** What an SDK throws. */
 export async function thrown (work: PromiseLike<unknown>): Promise<unknown> {
   try {
@@ -190,7 +202,7 @@ export async function late (t: Test): Promise<{ readonly url: string, readonly f
       const response = await fetch(input, init)
       const spy = new TransformStream<Uint8Array, Uint8Array>({
         transform (chunk, out) {
-          if (Buffer.from(chunk).includes('ping')) pinged.resolve()
+          if (/ping|keepalive/.test(Buffer.from(chunk).toString('latin1'))) pinged.resolve()
           out.enqueue(chunk)
         }
       })

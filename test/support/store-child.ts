@@ -13,8 +13,8 @@ function tell (...words: readonly (string | bigint)[]): void {
 }
 
 function settlement (id: string, nanos: bigint): Settlement {
-  return { request_id: id, nanos, model: 'm', channel: 'premium', usage: { ...noUsage, output: 5 },
-    usage_source: 'provider' }
+  return { request_id: id, nanos, model: 'm', channel: 'premium',
+    usage: { ...noUsage, output: 5, ...(nanos % 2n === 0n && { extras: { image: 1 } }) }, usage_source: 'provider' }
 }
 
 const quiet = (): void => {}
@@ -46,7 +46,11 @@ async function spend (spender: number): Promise<void> {
       }
       wanted = `settle ${id}`
       if (store.hold({ request_id: id, account, key, nanos: 40n, day: today(i % 3) }).kind !== 'held') continue
-      if (i % 5 === 1) { store.release(id); continue }
+      if (i % 5 === 1) {
+        store.release(id)
+        store.failed({ account, key, model: 'm', channel: 'premium' })
+        continue
+      }
       if (i % 5 === 2) store.progress(settlement(id, 3n))
       const settling = Promise.resolve(store.settle(settlement(id, BigInt(i % 60))))
       if (i % 7 === 3) {

@@ -35,6 +35,7 @@ export function conformance (t: Test, open: (now?: () => number) => Promise<Stor
       held_by_others: 0n })
     t.strictSame(await store.hold(request('r2', 0n)), { kind: 'held', nanos: 0n }, 'but what is free needs no balance')
     t.strictSame(await all(store), [])
+    t.match(await store.verify(), { entries: 0, differences: [] })
   })
 
   test('a credit counts once per reference, ever', async (t, store) => {
@@ -414,7 +415,7 @@ export function conformance (t: Test, open: (now?: () => number) => Promise<Stor
     }
     t.strictSame(
       await Promise.all(
-        ['2026-03-20', '2026-04-03', '2026-03', '2026-04-07', '2026-04-08', '2026-04'].map(async (period) =>
+        ['2026-03-20', '2026-04-03', '2026-03', '2026-04-04', '2026-04-08', '2026-04'].map(async (period) =>
           (await store.keyUsage('dev', period)).spent
         )
       ),
@@ -423,6 +424,24 @@ export function conformance (t: Test, open: (now?: () => number) => Promise<Stor
     t.strictSame((await all(store)).slice(1).map(({ day }) => day),
       Array.from({ length: 20 },
         (_, i) => new Date(Date.parse('2026-03-20') + i * 86_400_000).toISOString().slice(0, 10)))
+  })
+
+  void t.test('a day that is over is kept as long as a hold of it is open', async (t) => {
+    let time = Date.parse('2026-03-20T12:00Z')
+    const store = await open(() => time)
+    t.teardown(() => store.close())
+    await store.credit('acme', 'c', 1000n)
+    await store.hold(request('slow', 7n, { day: '2026-03-20' }))
+    for (let i = 0; i < 20; i++, time += 86_400_000) {
+      const day = new Date(time).toISOString().slice(0, 10)
+      await store.hold(request(`r${i}`, 10n, { day }))
+      await store.settle(settlement(`r${i}`, 10n))
+    }
+    const usage = async (): Promise<unknown> =>
+      await Promise.all(['2026-03-20', '2026-03'].map(async (period) => await store.keyUsage('dev', period)))
+    t.strictSame(await usage(), [{ spent: 10n, held: 7n }, { spent: 120n, held: 7n }])
+    await store.settle(settlement('slow', 7n))
+    t.strictSame((await store.verify()).differences, [])
   })
 
   test('accounts and keys are apart', async (t, store) => {
@@ -443,6 +462,9 @@ export function conformance (t: Test, open: (now?: () => number) => Promise<Stor
     t.strictSame(entries.map(({ reference }) => reference), Array.from({ length: 50 }, (_, i) => `c${i}`))
     t.strictSame(entries.map(({ id }) => id).toSorted(), entries.map(({ id }) => id))
     t.equal(new Set(entries.map(({ id }) => id)).size, 50)
+    const times = entries.map(({ at }) => Date.parse(at))
+    t.strictSame(times, times.toSorted((a, b) => a - b))
+    t.ok(Math.abs(times[0]! - Date.now()) < 3_600_000, 'and they tell the time of day')
   })
 
   test('progress charges nothing while the request runs, and what is not open has none', async (t, store) => {

@@ -8,7 +8,7 @@ import { workerData } from 'node:worker_threads'
 
 const { folder } = workerData as { readonly folder: string }
 const { exec } = DatabaseSync.prototype
-const { fdatasync } = fs
+const { fdatasync, fsyncSync } = fs
 
 function isAsked (fault: string): boolean {
   return existsSync(path.join(folder, fault))
@@ -34,6 +34,12 @@ fs.fdatasync = Object.assign((fd: number, callback: (error: Error | null) => voi
   if (isAsked('no-sync')) callback(new Error('EIO: i/o error, fdatasync'))
   else fdatasync(fd, callback)
 }, fdatasync)
+
+/** A file says that the folder's names were put on the disk. */
+fs.fsyncSync = (fd: number): void => {
+  fsyncSync(fd)
+  if (fs.fstatSync(fd).isDirectory()) fs.writeFileSync(path.join(folder, 'folder-synced'), '')
+}
 syncBuiltinESMExports()
 
 if (isAsked('stay-dead')) process.exit(7)

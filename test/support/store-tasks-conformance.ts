@@ -3,11 +3,11 @@
 import type { Test } from 'tap'
 import { noUsage } from '../../src/money/usage.ts'
 import type { Records, Settlement, Store } from '../../src/store/store.ts'
-import type { Answer, Answers, NewTask, Tasks } from '../../src/store/tasks.ts'
+import type { Answer, Answers, Movable, NewTask, Tasks } from '../../src/store/tasks.ts'
 import { request, settlement } from './embedded-store.ts'
 import { all } from './store-conformance.ts'
 
-export type Whole = Store & Records & Tasks & Answers
+export type Whole = Store & Records & Tasks & Answers & Movable
 
 export function task (id: string, nanos: bigint, more: Partial<NewTask> = {}): NewTask {
   return { id, request_id: `r-${id}`, account: 'acme', key: 'dev', created: 1000, nanos, text: `{"of":"${id}"}`,
@@ -125,6 +125,13 @@ export function tasksConformance (t: Test, make: (t: Test) => Promise<Whole>): v
     t.equal(await store.removeTask('v1'), true)
     t.equal(await store.removeTask('v1'), false)
     t.equal(await store.task('v1'), undefined)
+    for (const id of ['v3', 'v4']) {
+      await store.hold(request(`r-${id}`, 1n))
+      await store.openTask(task(id, 1n))
+      await store.endTask(id, '{}')
+    }
+    t.equal(await store.forgetTasks(5000), 2)
+    t.strictSame(await store.tasks('acme', { limit: 9, order: 'asc' }), [])
   })
 
   test('an account\'s tasks come in pages, in the order of their creation', async (t, store) => {
@@ -203,5 +210,42 @@ export function tasksConformance (t: Test, make: (t: Test) => Promise<Whole>): v
       t.equal(await store.forgetAnswers(2000, 1), 1, 'the oldest of too many')
       t.equal(await store.answer('acme', 'n2'), undefined)
       t.strictSame(await store.answer('acme', 'n3'), answer('n3', { created: 3000 }))
+      const found: Answer[] = []
+      for await (const one of store.allAnswers()) found.push(one)
+      t.strictSame(found, [answer('n3', { created: 3000 })])
+      const ofBeta = { account: 'beta', request_id: 'r-beta' }
+      await store.keepAnswer(answer('n4', { ...ofBeta, created: 3500 }))
+      await store.keepAnswer(answer('n5', { ...ofBeta, created: 4500 }))
+      await store.keepAnswer(answer('n6', { request_id: 'r-n3', created: 5000 }))
+      t.equal(await store.forgetAnswers(2000, 2), 2, 'the oldest of all accounts')
+      const left: string[] = []
+      for await (const { name } of store.allAnswers()) left.push(name)
+      t.strictSame(left.toSorted(), ['n5', 'n6'])
     })
+}
+
+/** What a driver must do that writes down what it decides. @param store open and empty */
+export async function refusesWhenClosed (t: Test, store: Whole): Promise<void> {
+  await opened(store)
+  await store.hold(request('r1', 5n))
+  await store.close()
+  const windows = [{ name: 'k', limit: 1 }]
+  const asked: Readonly<Record<string, () => unknown>> = {
+    credit: () => store.credit('acme', 'd', 1n),
+    book: () => store.book({ kind: 'refund', account: 'acme', reference: 'd', nanos: 1n, reason: 'why' }),
+    hold: () => store.hold(request('r2', 1n)),
+    wouldHold: () => store.wouldHold(request('r2', 1n)),
+    extend: () => store.extend('r1', 1n),
+    settle: () => store.settle(settlement('r1', 1n)),
+    progress: () => store.progress(settlement('r1', 1n)),
+    admit: () => store.admit({ request_id: 'r2', windows }),
+    wouldAdmit: () => store.wouldAdmit({ request_id: 'r2', windows }),
+    openTask: () => store.openTask(task('v2', 1n, { request_id: 'r1' })),
+    endTask: () => store.endTask('v1', '{}', bill(1n)),
+    keepAnswer: () => store.keepAnswer(answer('n1')),
+    change: () => store.change({ audit: '{}' })
+  }
+  for (const [what, ask] of Object.entries(asked)) {
+    await t.rejects(async () => await ask(), { message: 'the store is closed' }, what)
+  }
 }

@@ -2,6 +2,7 @@
 // client and its upstream saw of it, and what it may cost by that. For tests that kill what is between them.
 import type { Entry } from '../../src/store/store.ts'
 import { ask, type Got } from './billing-client.ts'
+import { clientStyles, type Style, styles, toldError } from './client-styles.ts'
 import { KEY } from './gateway.ts'
 import { blockStart, blockStop, cut, errorReply, json, message, messageDelta, messageStart, messageStop, step,
   textDelta, wait, type Received, type Script, type Step } from './upstream.ts'
@@ -38,7 +39,7 @@ export interface Plan {
   readonly key: string
   /** its account or key may not have the money for all of it */
   readonly isShort: boolean
-  readonly style: 'messages' | 'chat'
+  readonly style: Style
   readonly stream: boolean
   readonly words: number
   /** milliseconds before each of them, or before a JSON answer */
@@ -77,7 +78,7 @@ export function newPlan (name: string, key = KEY, isShort = false): Plan {
   )
   return {
     name, key, isShort, words, stream, trouble,
-    style: one(['messages', 'chat']),
+    style: one(styles),
     // Some for so long that progress is recorded before they end.
     pace: one([0, 0, 5, 20, 60, 300]),
     usage: { input_tokens: 1 + random(50), cache_read_input_tokens: random(1000),
@@ -115,9 +116,9 @@ function scriptOf (plan: Plan, sent: Sent): Script {
   return trouble === 'upstream cuts' ? [start, says(plan.after), cut()] : [start, says(words), blockStop(0), end]
 }
 
-function bodyOf ({ name, style, stream }: Plan): Record<string, unknown> {
-  return { model: 'm1', max_tokens: 200, stream, messages: [{ role: 'user', content: name }],
-    ...(style === 'chat' && stream && { stream_options: { include_usage: true } }) }
+function bodyOf ({ name, style, stream }: Plan): Json {
+  return clientStyles[style].asking({ model: 'm1', max_tokens: 200, stream,
+    messages: [{ role: 'user', content: name }] })
 }
 
 /** What an upstream answers to all of them. @param fail one was asked twice */
@@ -147,10 +148,9 @@ export async function play (plan: Plan, api: string, onEnd: () => void): Promise
   const leaving = new AbortController()
   const { trouble, after } = plan
   const timer = trouble === 'leaves at any time' ? setTimeout(() => { leaving.abort() }, after) : undefined
-  // Before its words, a stream has two events in messages style and one in chat style; behind them it has three.
-  const opening = plan.style === 'messages' ? 2 : 1
-  const length = opening + plan.words + 3
-  const got = await ask(`${api}/v1/${plan.style === 'messages' ? 'messages' : 'chat/completions'}`, bodyOf(plan), {
+  const { path, opening, closing } = clientStyles[plan.style]
+  const length = opening + plan.words + closing
+  const got = await ask(api + path, bodyOf(plan), {
     headers: { authorization: `Bearer ${plan.key}` },
     leave: leaving.signal,
     ...(trouble === 'leaves' && { leaveAfter: opening + after }),
@@ -165,35 +165,21 @@ export async function play (plan: Plan, api: string, onEnd: () => void): Promise
   return { plan, got }
 }
 
-// What a client can tell of an answer, in either style.
+// What a client can tell of an answer, in any style.
 
 export type Json = Readonly<Record<string, unknown>>
-interface ErrorBody { readonly charged_usd: string }
 
 /** What it holds that an answer ends with; undefined: it saw no end. */
 function endOf (
   { plan, got }: Asked
 ): { readonly kind: 'whole' } | { readonly kind: 'error', readonly nanos: bigint } | undefined {
-  const pieces = got.body === undefined ? got.events.map(({ data }) => data) : [got.body]
-  const error = pieces.map((data) => data['error'] as ErrorBody | undefined).find((found) => found !== undefined)
+  const error = toldError(got)
   if (error !== undefined) return { kind: 'error', nanos: nanosOf(error.charged_usd) }
-  if (got.body !== undefined) return { kind: 'whole' }
-  // The last of chat is [DONE], which is no JSON.
-  const isEnd = plan.style === 'messages'
-    ? got.events.at(-1)?.event === 'message_stop'
-    : got.events.some(({ data }) => finishOf(data) !== null) && Object.keys(got.events.at(-1)!.data).length === 0
-  return isEnd ? { kind: 'whole' } : undefined
+  return got.body !== undefined || clientStyles[plan.style].isEnded(got.events) ? { kind: 'whole' } : undefined
 }
 
-function finishOf (chunk: Json): unknown {
-  return (chunk['choices'] as Json[] | undefined)?.[0]?.['finish_reason'] ?? null
-}
-
-function wordsIn ({ events }: Got): number {
-  return events.filter(({ event, data }) =>
-    event === 'content_block_delta' ||
-    ((data['choices'] as { delta?: { content?: string } }[] | undefined)?.[0]?.delta?.content ?? '') !== ''
-  ).length
+function wordsIn ({ plan, got }: Asked): number {
+  return got.events.filter((event) => clientStyles[plan.style].textOf(event) !== '').length
 }
 
 function nanosOf (usd: string): bigint {
@@ -205,9 +191,9 @@ function nanosOf (usd: string): bigint {
 type Verdict = readonly [least: bigint | 'nothing', most: bigint | 'nothing', why: string]
 
 function judge (asked: Asked, sent: Sent | undefined, logged: Json | undefined): Verdict {
-  const { plan, got } = asked
+  const { plan } = asked
   const end = endOf(asked)
-  const words = wordsIn(got)
+  const words = wordsIn(asked)
   if (end?.kind === 'whole') return [plan.isShort ? 1n : wholeCost(plan), wholeCost(plan), 'the client has its end']
   if (sent === undefined || !sent.hasBegun) return ['nothing', 'nothing', 'the upstream never answered']
   if (end?.kind === 'error' && words === 0 && end.nanos === 0n) {

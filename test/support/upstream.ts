@@ -2,8 +2,9 @@
 import { EventEmitter, once } from 'node:events'
 import { createServer as createHttpServer, type IncomingHttpHeaders, type IncomingMessage,
   type ServerResponse } from 'node:http'
-import { connect, createServer, type AddressInfo, type Server, type Socket } from 'node:net'
+import type { AddressInfo, Server } from 'node:net'
 import { setTimeout } from 'node:timers/promises'
+import { freePort } from './free-port.ts'
 
 /** What of tap's `t` is needed here. */
 interface Test {
@@ -119,24 +120,9 @@ export async function upstream (
   }
 }
 
-/**
- * A url where nobody listens. The port is held by the calling end of a connection, so nobody else can be given it
- * meanwhile.
- */
-export async function refusing (t: Test): Promise<string> {
-  const sockets: Socket[] = []
-  const server = createServer((socket) => { sockets.push(socket) })
-  server.listen(0, '127.0.0.1')
-  await once(server, 'listening')
-  const socket = connect((server.address() as AddressInfo).port, '127.0.0.1')
-  await once(socket, 'connect')
-  t.teardown(async () => {
-    const closed = once(server, 'close')
-    server.close()
-    for (const open of [socket, ...sockets]) open.destroy()
-    await closed
-  })
-  return `http://127.0.0.1:${socket.localPort}`
+/** A url where nobody listens: of ports that no test's server is given. */
+export async function refusing (): Promise<string> {
+  return `http://127.0.0.1:${await freePort(30_000, 32_000)}`
 }
 
 // Steps. Each may be used many times.

@@ -78,6 +78,7 @@ t.test('what a gateway prints comes through whole', async (t) => {
     metrics.watch('gateway_holds_open', () => 5)
     metrics.watch('gateway_fleet_processes', () => 3)
   }
+  one.verified(2)
   const text = await new MergedMetrics(
     async () => [{ worker: '1', process: 'a', text: await one.print() }, { worker: '2', process: 'b',
       text: await two.print() }]
@@ -92,6 +93,7 @@ t.test('what a gateway prints comes through whole', async (t) => {
     ],
     [{ '': 1 }, { '': 2 }, { '': 10 }, { '': 3 }]
   )
+  t.strictSame(values(text, 'gateway_ledger_differences'), { '': 2 })
   t.strictSame(Object.keys(values(text, 'process_resident_memory_bytes')), ['{worker="1"}', '{worker="2"}'])
   t.strictSame(Object.keys(values(text, 'process_cpu_seconds_total')), [''])
   const alone = (await one.print()).split('\n').filter((line) => line.startsWith('# TYPE')).toSorted()

@@ -10,7 +10,8 @@ import { Refusals } from '../../src/telemetry/sampled-refusals.ts'
 import { createMetrics, type Finished, type Metrics } from '../../src/telemetry/metrics.ts'
 import { GatewayError } from '../../src/errors.ts'
 import type { Exchange, Outcome } from '../../src/core/exchange.ts'
-import { ApiKey, Body, Charge, Plan } from '../../src/core/facts.ts'
+import type { Config } from '../../src/config/config.ts'
+import { ApiKey, Body, Charge, Model, Plan } from '../../src/core/facts.ts'
 import { noUsage } from '../../src/money/usage.ts'
 import { packageRoot } from '../../src/base/package.ts'
 import { account, asking, config, exchange, key, model, SECRET, services, snapshot,
@@ -29,6 +30,7 @@ const finished: Finished = {
   upstream: 'u1',
   stream: true,
   nanos: 1500n,
+  cost: undefined,
   usage: { input: 10, cache_read: 100, cache_write_5m: 3, cache_write_1h: 4, output: 20, extras: {} },
   first_byte_ms: 50,
   duration_ms: 300,
@@ -106,10 +108,15 @@ t.test('what is asked of a model: each kind by its own name', async (t) => {
 t.test('labels of few values begin with all of them at 0, so that the first event of each is an increase', async (t) => {
   const metrics = createMetrics()
   const clip = { ...model('clip', { premium: 'u1/vendor*1' }), kind: 'video' as const }
-  metrics.configLive(1,
-    config({ upstreams: { u1: upstreamConfig() },
-      models: [model('m1', { premium: 'u1/vendor*1', cheap: 'u1/vendor*1' }), clip] }))
-  const series = (await metrics.print()).split('\n').filter((line) => / 0$/.test(line)).map((line) => line.slice(0, -2))
+  const models = [model('m1', { premium: 'u1/vendor*1', cheap: 'u1/vendor*1' }), clip]
+  const busy = upstreamConfig({ limits: { concurrency: 1, queue: 1, queue_timeout: 1 },
+    retries: { attempts: 1, backoff: 1, max_backoff: 1, budget: 1 },
+    credentials: ['a', 'b'].map((id) => ({ id, headers: { 'x-api-key': id } })) })
+  const { server } = config()
+  metrics.configLive(1, config({ server: { ...server, workers: 2 }, upstreams: { u1: busy }, models }))
+  const zeros = async (of: Metrics): Promise<readonly string[]> =>
+    (await of.print()).split('\n').filter((line) => / 0$/.test(line)).map((line) => line.slice(0, -2))
+  const series = await zeros(metrics)
   for (const expected of [
     'gateway_rejected_total{reason="overloaded"}',
     'gateway_rejected_total{reason="bad_request"}',
@@ -124,14 +131,96 @@ t.test('labels of few values begin with all of them at 0, so that the first even
     ),
     'gateway_upstream_attempts_total{upstream="u1",outcome="upstream_error"}',
     'gateway_upstream_retries_total{upstream="u1",reason="credential"}',
-    'gateway_upstream_queue_refused_total{upstream="u1",reason="queue_full"}'
+    'gateway_upstream_retries_total{upstream="u1",reason="upstream_error"}',
+    'gateway_upstream_queue_refused_total{upstream="u1",reason="queue_full"}',
+    ...['ok', 'failed', 'refused'].map((result) =>
+      `gateway_target_attempts_total{upstream="u1",model="vendor",result="${result}"}`
+    )
   ]) t.ok(series.includes(expected), expected)
   t.notOk(series.some((one) => one.startsWith('gateway_videos_ended_total{model="m1"')))
+  const plain = createMetrics()
+  const free = model('free', { premium: 'u1/vendor*1' })
+  plain.configLive(1, config({ upstreams: { u1: upstreamConfig() },
+    models: [{ ...free, channels: { premium: { ...free.channels.premium!, price: 'free' } } }] }))
+  const unmoved = /^gateway_(worker_restarts|upstream_retries|upstream_queue_refused|charged)/
+  t.strictSame((await zeros(plain)).filter((one) => unmoved.test(one)), [], 'what can\'t move is not there')
+  t.notMatch(await plain.print(), /^# TYPE gateway_worker_restarts_total/m)
   // Idle models must not take the places of busy ones.
   const many = createMetrics()
   many.configLive(1,
     config({ models: Array.from({ length: 1000 }, (_, i) => model(`m${i}`, { premium: 'u1/vendor*1' })) }))
   t.ok((await many.print()).split('\n').filter((line) => line.startsWith('gateway_tokens_total{')).length <= 1000)
+})
+
+t.test('images and videos have no series that only texts can move, and neither has a count of tokens', async (t) => {
+  const metrics = createMetrics()
+  metrics.record({ ...finished, model: 'image', kind: 'image' })
+  metrics.record({ ...finished, model: 'counted', kind: undefined, nanos: undefined, usage: undefined })
+  const printed = await metrics.print()
+  t.strictSame(printed.match(/^(?!gen_ai_server_request_duration|# ).*"(?:image|counted)".*$/gm)
+    ?.map((line) => line.split('{')[0]), ['gateway_requests_total', 'gateway_requests_total',
+    'gateway_charged_nanodollars_total'])
+  t.notMatch(printed, /gen_ai_request_model="counted"/)
+})
+
+t.test('the time for each token is that behind the first byte, of complete streams', async (t) => {
+  const metrics = createMetrics()
+  metrics.record({ ...finished, first_byte_ms: 50, duration_ms: 1000 })          // 20 tokens of output
+  for (const other of [{ stream: false }, { outcome: 'interrupted' as const }, { first_byte_ms: undefined },
+    { usage: { ...finished.usage!, output: 1 } }]) metrics.record({ ...finished, ...other })
+  const name = 'gen_ai_server_time_per_output_token_seconds'
+  const labels = 'gen_ai_provider_name="acme",gen_ai_request_model="m1",gen_ai_operation_name="chat"'
+  t.equal(await read(metrics, `${name}_count{${labels}}`), 1)
+  t.equal(await read(metrics, `${name}_sum{${labels}}`), 0.95 / 19)
+})
+
+t.test('cost is counted beside the charge of the same answers, where a target says it', async (t) => {
+  const metrics = createMetrics()
+  metrics.record({ ...finished, nanos: 1500n, cost: 1000n })
+  metrics.record({ ...finished, nanos: 0n, cost: 7n })
+  metrics.record({ ...finished, nanos: 99n })
+  const video = { model: 'clip', channel: 'premium', upstream: 'u2' }
+  metrics.videoEnded('completed', { ...video, nanos: 400n, cost: 300n })
+  metrics.videoEnded('failed', { ...video, nanos: 0n, cost: undefined })
+  for (const [labels, charged, cost] of [['model="m1",channel="premium",upstream="u1"', 1500, 1007],
+    ['model="clip",channel="premium",upstream="u2"', 400, 300]] as const) {
+    t.equal(await read(metrics, `gateway_cost_nanodollars_total{${labels}}`), cost)
+    t.equal(await read(metrics, `gateway_costed_charge_nanodollars_total{${labels}}`), charged)
+  }
+  t.equal(await read(metrics, 'gateway_charged_nanodollars_total{model="m1",channel="premium"}'), 1599)
+})
+
+t.test('targets: attempts by their result, and the time to an answer; gone with their targets', async (t) => {
+  const metrics = createMetrics()
+  const at = (id: string): Config => config({ upstreams: { u1: upstreamConfig() },
+    models: [model('m1', { premium: `u1/${id}*1` })] })
+  metrics.configLive(1, at('vendor'))
+  const counts = metrics.target('u1', 'vendor')
+  counts.answered(100)
+  counts.done('ok')
+  counts.done('failed')
+  t.equal(await read(metrics, 'gateway_target_attempts_total{upstream="u1",model="vendor",result="failed"}'), 1)
+  t.equal(await read(metrics, 'gateway_target_latency_seconds_sum{upstream="u1",model="vendor"}'), 0.1)
+  metrics.configLive(2, at('vendor'))
+  t.equal(await read(metrics, 'gateway_target_latency_seconds_sum{upstream="u1",model="vendor"}'), 0.1,
+    'kept, though no model of ours has that name')
+  metrics.configLive(3, at('another'))
+  t.notMatch(await metrics.print(), /"vendor"/)
+  t.equal(await read(metrics, 'gateway_target_attempts_total{upstream="u1",model="another",result="ok"}'), 0)
+})
+
+t.test('what a verification of the ledger has found, once there was one', async (t) => {
+  const metrics = createMetrics(() => 5000)
+  t.notMatch(await metrics.print(), /gateway_ledger/)
+  metrics.verified(2)
+  t.equal(await read(metrics, 'gateway_ledger_differences'), 2)
+  t.equal(await read(metrics, 'gateway_ledger_verified_timestamp_seconds'), 5)
+  t.match(await metrics.print(), /^gateway_build_info\{version="[\d.]+",node="[\d.]+"\} 1$/m)
+})
+
+t.test('gauges that are called counters are left out', async (t) => {
+  const types = (await createMetrics().print()).matchAll(/^# TYPE (\w+) (\w+)$/gm)
+  t.strictSame([...types].filter(([, name, type]) => name!.endsWith('_total') !== (type === 'counter')), [])
 })
 
 t.test('a request without a model counts as a request only', async (t) => {
@@ -324,6 +413,49 @@ t.test('the end of an exchange', async (t) => {
     t.type(line.duration_ms, 'number')
     t.match(line.time, /^\d{4}-\d\d-\d\dT[\d:.]+Z$/)
     t.notMatch(JSON.stringify(line), /secret prompt/)
+    const { level: _level, time: _time, msg: _msg, ...fields } = line
+    own.log.info(fields, 'request')
+    const { time: _later, ...printed } = own.lines.at(-1)!
+    const { time: _then, ...whole } = line
+    t.equal(JSON.stringify(printed), JSON.stringify(whole), 'printed as any line is, in the same order')
+  })
+
+  t.test('is counted by what its address makes, whatever kind of model was named', async (t) => {
+    const route = { match: 'POST /v1/raw', forward: 'u1', price: { usd: '1' } }
+    const made = services()
+    const there = snapshot(config({ upstreams: { u1: upstreamConfig() }, routes: [route],
+      models: [model('m1', { premium: 'u1/vendor*1' })] }), [], made)
+    const lines: unknown[] = []
+    for (const path of ['/v1/messages', '/v1/messages/count_tokens', '/v1/images/generations', '/v1/raw']) {
+      const asked = exchange(there, { path })
+      observe(asked, made, new Refusals(made.log))
+      if (path !== '/v1/raw') asked.set(Model, there.models.get('m1')!)
+      asked.set(Charge, { nanos: 5n, usage: noUsage, source: 'provider' })
+      await asked.finish({ kind: 'completed' })
+      lines.push(made.lines.at(-1)?.model)
+    }
+    t.strictSame(lines, ['m1', 'm1', 'm1', 'POST /v1/raw'])
+    const printed = await made.metrics.print()
+    t.strictSame([...printed.matchAll(/^gen_ai_server_request_duration_seconds_count\{.*operation_name="(\w+)"\} (\d)$/gm)]
+      .map(([, operation, count]) => `${operation} ${count}`), ['chat 1', 'image_generation 1'])
+    t.match(printed, /^gateway_charged_nanodollars_total\{model="POST \/v1\/raw",channel="unknown"\} 5$/m)
+    made.metrics.configLive(1, there.config)
+    t.match(await made.metrics.print(), /^gateway_charged_nanodollars_total\{model="POST \/v1\/raw",/m,
+      'a route that there is is not forgotten')
+  })
+
+  t.test('without an attempt has the channel that was refused', async (t) => {
+    const { premium } = on.models.get('m1')!.channels
+    const attempt = { upstream: 'u1', model: 'vendor', channel: 'cheap' as const, sold: premium! }
+    for (const plan of [{ attempts: [attempt] }, { attempts: [], refused: 'cheap' as const }]) {
+      const asked = served(exchange(on))
+      asked.set(Plan, plan)
+      const error = new GatewayError('model_overloaded')
+      t.match(await end(asked, { kind: 'failed', error }, 503), { code: 'model_overloaded', channel: 'cheap' })
+      const own = served(exchange(on))
+      own.set(Plan, plan)
+      t.equal((await end(own, { kind: 'completed' }, 200)).channel, undefined, 'the gateway has answered itself')
+    }
   })
 
   t.test('is told last, after all who were told about the exchange', async (t) => {

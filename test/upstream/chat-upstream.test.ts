@@ -14,9 +14,9 @@ import { isGuessed } from '../../src/money/usage.ts'
 import { checkChat } from '../../src/simulator/chat-body.ts'
 import { seededRandom } from '../../src/simulator/random.ts'
 import { SseDecoder, SseEvent } from '../../src/core/sse.ts'
-import { clientId, vendorsId } from '../../src/upstream/dialects/chat/call-ids.ts'
+import { clientId, vendorsId } from '../../src/upstream/dialects/call-ids.ts'
 import { dialects } from '../../src/upstream/dialects/index.ts'
-import { config, exchange, model, snapshot, upstreamConfig } from '../support/exchange.ts'
+import { config, exchange, model, snapshot, upstreamConfig, upstreamOf } from '../support/exchange.ts'
 import { fixtureCases, fixtures } from '../support/fixtures.ts'
 
 type Body = Readonly<Record<string, unknown>>
@@ -214,7 +214,8 @@ t.test('replies', async (t) => {
       const of = asked({ body: one.body })
       const decode = (): unknown =>
         dialects.chat.decodeReply({ id: 'chatcmpl-v', object: 'chat.completion', model: 'vendor-m1',
-          choices: [{ index: 0, ...one.choice }], ...(one.usage !== undefined && { usage: one.usage }) }, of)
+          choices: [{ index: 0, ...one.choice }], ...(one.usage !== undefined && { usage: one.usage }) },
+        of, upstreamOf(of))
       if (one.throws !== undefined) {
         t.throws(decode, { message: one.throws })
         return
@@ -238,11 +239,12 @@ t.test('what a vendor says beside the style reaches a client of its own style al
         annotations: [{ type: 'url_citation' }] } }]
   }
   const chat = asked({ own: { max_tokens: 9 } })
-  const message = dialects.chat.decodeReply(completion, chat) as { readonly [chatFields]?: unknown }
+  const message = dialects.chat.decodeReply(completion, chat, upstreamOf(chat)) as { readonly [chatFields]?: unknown }
   t.strictSame(message[chatFields], { annotations: [{ type: 'url_citation' }] })
   t.notMatch(JSON.stringify(message), /annotations/)
-  t.equal((dialects.chat.decodeReply(completion, asked()) as { readonly [chatFields]?: unknown })[chatFields],
-    undefined)
+  const messages = asked()
+  const other = dialects.chat.decodeReply(completion, messages, upstreamOf(messages))
+  t.equal((other as { readonly [chatFields]?: unknown })[chatFields], undefined)
 })
 
 interface StreamCase {
@@ -370,7 +372,7 @@ const listed = (made: Made): readonly SseEvent[] => made === undefined ? [] : ma
 /** As in the server: decoder, then dialect. */
 function feed (of: Exchange, chunks: readonly Buffer[], hasEnd: boolean): string {
   const decoder = new SseDecoder()
-  const decode = dialects.chat.decodeStream(of)
+  const decode = dialects.chat.decodeStream(of, upstreamOf(of))
   const out = chunks.flatMap((chunk) => decoder.push(chunk)).flatMap((raw) => listed(decode.event(raw)))
   return SseEvent.join([...out, ...hasEnd ? decode.end!() : []]).toString('utf8').replaceAll(of.id.slice(4), 'ID')
 }
@@ -395,7 +397,7 @@ t.test('streams', async (t) => {
       const expected = steps.flatMap(({ events }) => events.flatMap((line) => spell(line, of)))
 
       // one by one: each record becomes the events below it
-      const decode = dialects.chat.decodeStream(of)
+      const decode = dialects.chat.decodeStream(of, upstreamOf(of))
       for (const { record, events } of steps) {
         const made = listed(record === 'end' ? decode.end!() : decode.event(record)).map((one) =>
           one.bytes.toString().replaceAll(of.id.slice(4), 'ID')
@@ -437,7 +439,8 @@ t.test('both directions know the same reasons', async (t) => {
 
 t.test('what is broken is not passed over', async (t) => {
   const read = (...data: string[]): void => {
-    const decode = dialects.chat.decodeStream(asked({ body: { stream: true } }))
+    const of = asked({ body: { stream: true } })
+    const decode = dialects.chat.decodeStream(of, upstreamOf(of))
     for (const one of data) decode.event(new SseEvent('', one))
   }
   const call = (piece: unknown): string => JSON.stringify({ choices: [{ index: 0, delta: { tool_calls: [piece] } }] })
@@ -484,17 +487,20 @@ t.test('an answer has 1,000 calls at most, whatever the vendor says of them', as
   for (const [name, about] of [['an index', (i: number) => ({ index: i })], ['an id', (i: number) => ({ id: `c${i}` })],
     ['one id for all', () => ({ id: 'c', index: 0 })], ['nothing', () => ({})]] as const) {
     const stream = (count: number): readonly SseEvent[] => {
-      const decode = dialects.chat.decodeStream(asked({ body: { stream: true } }))
+      const of = asked({ body: { stream: true } })
+      const decode = dialects.chat.decodeStream(of, upstreamOf(of))
       return [{ choices: [{ index: 0, delta: { tool_calls: calls(count, about) } }] }, {
         choices: [{ index: 0, delta: {}, finish_reason: 'tool_calls' }],
         usage: { prompt_tokens: 1, completion_tokens: 1 }
       }]
         .flatMap((chunk) => listed(decode.event(SseEvent.of('', chunk))))
     }
-    const reply = (count: number): unknown =>
-      dialects.chat.decodeReply({
+    const reply = (count: number): unknown => {
+      const of = asked()
+      return dialects.chat.decodeReply({
         choices: [{ finish_reason: 'tool_calls', message: { tool_calls: calls(count, about) } }]
-      }, asked())
+      }, of, upstreamOf(of))
+    }
     t.equal(new Set(readStrictly(stream(1000)).ids).size, 1000, name)
     t.throws(() => stream(1001), /more than 1000 calls/, name)
     t.equal(new Set((reply(1000) as { content: { id: string }[] }).content.map(({ id }) => id)).size, 1000, name)
@@ -655,7 +661,7 @@ t.test('nothing is lost and nothing doubled, whatever the habits of a vendor', a
   const chat = asked({ own: { stream: true, max_tokens: 100 } })
   fc.assert(fc.property(answers, habits, fc.integer(), (answer, own, seed) => {
     const chunks = chunksOf(answer, own, seededRandom(seed))
-    const decode = dialects.chat.decodeStream(messages)
+    const decode = dialects.chat.decodeStream(messages, upstreamOf(messages))
     const made = chunks.flatMap((data) => listed(decode.event(new SseEvent('', data))))
     const events = [...made, ...decode.end!()]
     const { usage, stop, ids, ...got } = readStrictly(events)
@@ -690,4 +696,15 @@ t.test('nothing is lost and nothing doubled, whatever the habits of a vendor', a
       calls: seen.calls.map((call) => ({ name: call.name, input: JSON.parse(call.text) as Body })) }, got)
   }), { numRuns: 300 })
   t.pass('300 answers')
+})
+
+void t.test('a thought of a chat client goes back once, with its own call, also where ids of calls come again', async (t) => {
+  const call = { id: 'c1', type: 'function', function: { name: 'look', arguments: '{}' } }
+  const turn = (thought?: string): Body[] => [{ role: 'assistant', tool_calls: [call],
+    ...(thought !== undefined && { reasoning_content: thought }) }, { role: 'tool', tool_call_id: 'c1', content: 'x' }]
+  const messages = [...HELLO, ...turn('first'), ...turn('second'), ...Array.from({ length: 100 }, () => turn()).flat()]
+  const { body } = encode(asked({ own: { messages }, options: { reasoning_field: 'reasoning_content' } }))
+  const sent = (body as { readonly messages: readonly Body[] }).messages
+  t.equal(sent.filter(({ role }) => role === 'assistant').length, 102)
+  t.strictSame(sent.flatMap(({ reasoning_content: thought }) => thought ?? []), ['first', 'second'])
 })

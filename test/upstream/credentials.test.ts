@@ -1,7 +1,7 @@
 // Several credentials at one upstream: which one goes, which is put aside and for how long, and that none of them is
 // ever to be read.
 import t from 'tap'
-import { client, errorOf, fate } from '../support/client.ts'
+import { type Call, client, errorOf, fate } from '../support/client.ts'
 import { startClock } from '../support/clock.ts'
 import { CALM, gateway, messagesRequest, type TestGateway } from '../support/gateway.ts'
 import { ANSWER_NANOS, counted, inTurn, isOverloaded, metric, text, time } from '../support/resilience.ts'
@@ -99,6 +99,32 @@ t.test('what an upstream says of one does not reach a client', async (t) => {
   const got = await client(t, gw).post(messagesRequest).whole()
   t.match(errorOf(got).message, /messages\.0 is wrong/)
   t.notMatch(got.text, /secret-value/)
+})
+
+t.test('a request asks with each of them once, though the one that was limited may be used again', async (t) => {
+  const clock = time()
+  const waiting: ((script: Script) => void)[] = []
+  const up = await upstream(t, ({ headers }) => up.requests.length > 3
+    ? answer(String(headers['x-api-key']).split('-').at(-1)!)
+    : new Promise<Script>((resolve) => { waiting.push(resolve) }))
+  const gw = await gateway(t, text([up.url], several), clock)
+  const calls = []
+  for (const many of [1, 2, 3]) {
+    calls.push(client(t, gw).post(messagesRequest))
+    await until(() => waiting.length === many)
+  }
+  const [first, second, third] = calls as [Call, Call, Call]
+  t.strictSame(keysOf(up), ['secret-value-one', 'secret-value-two', 'secret-value-one'])
+  const limited = errorReply(429, 'rate_limit_error', 'no')
+  waiting[0]!(limited)
+  t.match((await first.whole()).json, { content: [{ text: 'two' }] })
+  // What the third is told was true when the first was told it: nothing is put aside anew.
+  await clock.advance(1000)
+  waiting[2]!(limited)
+  t.match((await third.whole()).json, { content: [{ text: 'two' }] })
+  waiting[1]!(answer('two'))
+  t.equal((await second.whole()).status, 200)
+  t.strictSame(keysOf(up).slice(3), ['secret-value-two', 'secret-value-two'])
 })
 
 t.test('all of them out', async (t) => {

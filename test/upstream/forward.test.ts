@@ -474,6 +474,22 @@ t.test('credentials', async (t) => {
     t.equal((await read(response)).status, 200)
     isClean(t, await up.nextRequest())
   })
+  await t.test('the versions of its API that the client asks for do; of a version the upstream\'s own wins', async (t) => {
+    const asked = { 'anthropic-version': '2026-10-21', 'anthropic-beta': 'b-1,ours-1', 'openai-beta': 'assistants=v2' }
+    const seen = async (gw: TestGateway): Promise<object> => {
+      await ask(gw.url, '/v1/echo', { headers: asked })
+      const { headers } = await up.nextRequest()
+      return Object.fromEntries(Object.keys(asked).map((name) => [name, headers[name]]))
+    }
+    t.same(await seen(gw), asked)
+    const pinned = forwardYaml(up.url).replace('headers: { ',
+      'messages: { betas: ["b-*"] }, headers: { Anthropic-Version: "2023-06-01", anthropic-beta: ours-1, ')
+    t.same(await seen(await gateway(t, pinned)), { ...asked, 'anthropic-version': '2023-06-01',
+      'anthropic-beta': 'ours-1,b-1' }, 'each once')
+    const other = pinned.replace('b-*', 'c-*').replace(', anthropic-beta: ours-1', '')
+    t.same(await seen(await gateway(t, other)), { ...asked, 'anthropic-version': '2023-06-01',
+      'anthropic-beta': undefined }, 'none that it does not know')
+  })
   await t.test('trap 3: even when the agent has to queue', async (t) => {
     connectionsOf(gw.live.current().upstreams.get('u0')!).agent.maxSockets = 1
     const all = await Promise.all(
@@ -488,8 +504,8 @@ t.test('credentials', async (t) => {
     t.same(
       Object.keys(headers).filter((name) => ['date', 'connection', 'keep-alive'].includes(name) === false).toSorted(),
       [
-        'content-disposition', 'content-type', 'etag', 'request-id', 'transfer-encoding', 'x-gateway-config-generation',
-        'x-request-id'
+        'content-disposition', 'content-type', 'etag', 'request-id', 'server-timing', 'transfer-encoding',
+        'x-gateway-config-generation', 'x-request-id'
       ]
     )
     t.notMatch(JSON.stringify(headers), /vendor/)
@@ -736,7 +752,7 @@ t.test('upstreams that fail', async (t) => {
     t.equal(got.bytes.toString(), '{"ok":true}')
   })
   await t.test('one that refuses is 502, and is named so in the log', async (t) => {
-    const gw = await gateway(t, forwardYaml(await refusing(t)))
+    const gw = await gateway(t, forwardYaml(await refusing()))
     const got = await ask(gw.url, '/v1/echo')
     t.equal(got.status, 502)
     t.equal(errorOf(t, got).code, 'server_error')
@@ -1166,7 +1182,12 @@ t.test('every registered route that can cost money leaves a ledger row', async (
           break
         }
         for (const method of methods) {
-          for (const stream of [false, true]) { await send(name, method, path, { ...messagesRequest, stream }) }
+          // A summary comes whole.
+          for (const stream of endpoint.compacts === true ? [false] : [false, true]) {
+            const { messages, ...rest } = messagesRequest
+            const said = endpoint.style.conversation === 'input' ? { input: messages } : { messages }
+            await send(name, method, path, { ...rest, ...said, stream })
+          }
         }
         break
       default: t.fail(`a kind of route that this test does not know: ${JSON.stringify(endpoint)}`)

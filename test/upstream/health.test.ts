@@ -1,4 +1,5 @@
 // What is known of targets and credentials, on a clock that stands still until a test moves it.
+import fc from 'fast-check'
 import t, { type Test } from 'tap'
 import type { UpstreamConfig } from '../../src/config/config.ts'
 import { type ErrorCode, GatewayError } from '../../src/errors.ts'
@@ -46,6 +47,39 @@ function bench (t: Test, more: Partial<UpstreamConfig> = {}): Bench {
 }
 
 const two = [{ id: 'one', headers: { 'X-Api-Key': '1' } }, { id: 'two', headers: { 'X-Api-Key': '2' } }]
+
+t.test('of each attempt metrics hear one end at most, one answer at most, and the answer first', async (t) => {
+  const steps = fc.array(fc.constantFrom('begin', 'succeed', 'broken', 'refused', 'unpaid', 'leave'), { maxLength: 6 })
+  await fc.assert(fc.asyncProperty(steps, async (taken) => {
+    const told: string[] = []
+    const upstreams = new Upstreams(undefined, () => START, undefined, undefined, {
+      target: (upstream, model) => ({
+        answered (ms) { told.push(`${upstream}/${model} answered ${ms >= 0}`) },
+        done (result) { told.push(`${upstream}/${model} ${result}`) }
+      })
+    })
+    const permit = upstreams.health.enter(upstreams.open('u', upstreamConfig()), 'm')!
+    const expected: string[] = []
+    let isOver = false
+    for (const one of taken) {
+      if (one === 'begin') permit.begin()
+      else if (one === 'succeed') permit.succeed()
+      else if (one === 'leave') permit.leave()
+      else if (one === 'broken') permit.fail(reset, named())
+      else if (one === 'unpaid') permit.fail(status(402), named())
+      else permit.fail(status(400), named('invalid_request'))
+      if (isOver) continue
+      const isAnswer = one === 'begin' || one === 'succeed'
+      if (isAnswer && expected.length === 0) expected.push('u/m answered true')
+      isOver = one !== 'begin'
+      const results: Readonly<Record<string, string>> = { succeed: 'ok', broken: 'failed', unpaid: 'failed',
+        refused: 'refused' }
+      if (results[one] !== undefined) expected.push(`u/m ${results[one]}`)
+    }
+    t.strictSame(told, expected, taken.join(' '))
+    await upstreams.destroy()
+  }), { numRuns: 200 })
+})
 
 t.test('a window of whole seconds counts what is in it', async (t) => {
   const recent = new SlidingWindow()

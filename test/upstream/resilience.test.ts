@@ -54,7 +54,7 @@ t.test('what may pass is asked again, and only the answer is paid', async (t) =>
     t.match(await fate(gw, got.id), { line: { attempts: 2 }, charged: ANSWER_NANOS, openHolds: 0 })
   })
   await t.test('nobody listens', async (t) => {
-    const gw = await gateway(t, text([await refusing(t)], QUICK))
+    const gw = await gateway(t, text([await refusing()], QUICK))
     const got = await client(t, gw).post(messagesRequest).whole()
     t.equal(got.status, 502)
     t.match(await fate(gw, got.id), { line: { attempts: 3, cause: /^refused/ }, entries: [], openHolds: 0 })
@@ -330,7 +330,7 @@ t.test('a video is posted there again only where none was made for certain', asy
   let script: Script = []
   const up = await upstream(t, () => script)
   const of = (url: string): ReturnType<typeof gateway> => gateway(t, videosYaml(url).replace(CALM, QUICK))
-  const [there, gone] = [await of(up.url), await of(await refusing(t))]
+  const [there, gone] = [await of(up.url), await of(await refusing())]
   for (const [name, gw, code, attempts, posts] of [['408', there, 408, 1, 1], ['500', there, 500, 1, 1], ['503', there,
     503, 1, 1], ['529', there, 529, 1, 1], ['429', there, 429, 3, 3], ['refused', gone, 0, 3, 0]] as const) {
     await t.test(name, async (t) => {

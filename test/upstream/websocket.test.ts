@@ -347,7 +347,7 @@ t.test('what an upstream says in the place of a WebSocket is shaped and scrubbed
     })
   }
   await t.test('nobody listens there', async (t) => {
-    const gw = await serving(t, await refusing(t))
+    const gw = await serving(t, await refusing())
     const got = await raw(t, gw.url)
     t.equal(got.status, 502)
     isShaped(t, got, 'server_error')

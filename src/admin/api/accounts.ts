@@ -6,14 +6,15 @@ import { formatUsd, parseUsd } from '../../money/nanos.ts'
 import type { JsonSchema } from '../../config/plugin-descriptor.ts'
 import type { Booked, Booking, BookingKind, Store } from '../../store/store.ts'
 import {
-  type ApiAnswer, type ApiParts, type Call, checkVersion, type Operation, pageOf, readQuery
+  type ApiAnswer, type ApiParts, type Call, checkVersion, isTagged, type Operation, pageOf, readQuery
 } from './operation.ts'
-import { Refusal } from './refusal.ts'
+import { accountAnswer, booked, declaredAt, page } from './answers.ts'
+import { closed, Refusal } from './refusal.ts'
 import { accountPatch, credit, debit, judge, merge, newAccount, refund } from './schemas.ts'
 
 type Body = Readonly<Record<string, unknown>>
 
-const LIST = ['after', 'limit']
+const LIST = ['tag', 'after', 'limit']
 
 /** The result of a new booking, in the answer. */
 const DONE: Readonly<Record<BookingKind, string>> = { credit: 'credited', refund: 'refunded', debit: 'debited' }
@@ -27,6 +28,7 @@ export function accountOperations (parts: ApiParts): readonly Operation[] {
       name: 'listAccounts',
       summary: 'All accounts, those of gateway.yaml too, by id.',
       query: LIST,
+      gives: page(accountAnswer),
       answer: (call) => accounts.list(call)
     },
     {
@@ -35,10 +37,16 @@ export function accountOperations (parts: ApiParts): readonly Operation[] {
       name: 'createAccount',
       summary: 'Makes an account with a balance of nothing.',
       takes: newAccount,
+      gives: accountAnswer,
+      statuses: [201],
+      refuses: ['already_exists'],
+      isVersioned: true,
       answer: (call) => accounts.create(call)
     },
     {
       method: 'GET', path: '/accounts/{id}', name: 'getAccount', summary: 'One account and its balance.',
+      gives: accountAnswer,
+      isVersioned: true,
       answer: (call) => accounts.get(call)
     },
     {
@@ -48,24 +56,54 @@ export function accountOperations (parts: ApiParts): readonly Operation[] {
       summary:
         'Changes some settings, such as suspended; null sets one back to the standard. Holds from the next request on.',
       takes: accountPatch,
+      gives: accountAnswer,
+      refuses: ['read_only'],
+      isVersioned: true,
+      takesVersion: true,
       answer: (call) => accounts.change(call)
     },
+    {
+      method: 'POST',
+      path: '/accounts/{id}/close',
+      isGrave: true,
+      name: 'closeAccount',
+      summary: 'Ends an account: no requests, no new keys, no credits. Its balance stays, to be refunded or debited.',
+      gives: accountAnswer,
+      refuses: ['read_only'],
+      isVersioned: true,
+      takesVersion: true,
+      answer: (call) => accounts.close(call, true)
+    },
+    {
+      method: 'POST',
+      path: '/accounts/{id}/reopen',
+      name: 'reopenAccount',
+      summary: 'Opens a closed account again. Holds from the next request on.',
+      needs: 'owner',
+      gives: accountAnswer,
+      refuses: ['read_only'],
+      isVersioned: true,
+      takesVersion: true,
+      answer: (call) => accounts.close(call, false)
+    },
     booking('credit', { path: '/accounts/{id}/credits', name: 'creditAccount',
-      summary: 'Adds money, once per reference.', takes: credit }),
+      summary: 'Adds money, once per reference.', takes: credit, gives: booked('Credited', DONE.credit),
+      refuses: ['account_closed'] }),
     booking('refund', { path: '/accounts/{id}/refunds', name: 'refundAccount',
       summary: 'Gives money back, once per reference. What keys have spent, and their limits, stay as they are.',
-      takes: refund }),
+      takes: refund, gives: booked('Refunded', DONE.refund) }),
     booking('debit', { path: '/accounts/{id}/debits', name: 'debitAccount',
       summary: 'Takes money, once per reference: at most what is available, beside what open requests hold.',
-      takes: debit })
+      takes: debit, gives: booked('Debited', DONE.debit), refuses: ['insufficient_balance'] })
   ]
 
   function booking (
     kind: BookingKind,
-    what: Pick<Operation, 'path' | 'name' | 'summary'> & { readonly takes: JsonSchema }
+    what: Pick<Operation, 'path' | 'name' | 'summary' | 'gives' | 'refuses'> & { readonly takes: JsonSchema }
   ): Operation {
     const judgeBooking = judge(what.takes)
-    return { ...what, method: 'POST', answer: (call) => accounts.book(call, kind, judgeBooking) }
+    return { ...what, method: 'POST', needs: 'owner', isGrave: true, statuses: [200, 201],
+      answer: (call) => accounts.book(call, kind, judgeBooking) }
   }
 }
 
@@ -75,18 +113,21 @@ class AccountApi {
   readonly #directory: Directory
   readonly #now: () => number
   readonly #config: ApiParts['config']
+  readonly #placeOf: ApiParts['placeOf']
   readonly #judgeAccount = judge(newAccount)
 
-  constructor ({ services: { store, directory, now }, config }: ApiParts) {
+  constructor ({ services: { store, directory, now }, config, placeOf }: ApiParts) {
     this.#store = store
     this.#directory = directory
     this.#now = now
     this.#config = config
+    this.#placeOf = placeOf
   }
 
   async list ({ query }: Call): Promise<ApiAnswer> {
-    const { rows, next } = pageOf([...this.#config().accounts, ...this.#directory.keptAccounts()],
-      readQuery(query, LIST))
+    const read = readQuery(query, LIST)
+    const all = [...this.#config().accounts, ...this.#directory.keptAccounts().map(({ record }) => record.settings)]
+    const { rows, next } = pageOf(all.filter((account) => isTagged(account, read.get('tag'))), read)
     return { status: 200, body: { data: await Promise.all(rows.map(async ({ id }) => await this.#view(id))), next } }
   }
 
@@ -94,7 +135,7 @@ class AccountApi {
     return await this.#answer(id)
   }
 
-  async create ({ body, who }: Call): Promise<ApiAnswer> {
+  async create ({ body, by }: Call): Promise<ApiAnswer> {
     const settings = this.#read(body as Body)
     const { id } = settings
     await this.#directory.change(() => {
@@ -104,30 +145,48 @@ class AccountApi {
           `There is an account ${id} already. Choose another id, or change that one.`)
       }
       const account: AccountRecord = { settings, created_at: new Date(this.#now()).toISOString() }
-      return { account, audit: { who, what: 'account.create', id, before: null, after: audited(settings) } }
+      return { account, audit: { ...by, what: 'account.create', id, before: null, after: audited(settings) } }
     })
     return { ...await this.#answer(id), status: 201 }
   }
 
-  async change ({ id, body, ifMatch, who }: Call): Promise<ApiAnswer> {
+  async change (call: Call): Promise<ApiAnswer> {
+    const { id, body } = call
+    return await this.#update(call, 'account.change', ({ closed: isClosed, ...before }) => {
+      if (Object.hasOwn(body as Body, 'id') && (body as Body)['id'] !== id) {
+        throw new Refusal('invalid_request',
+          'The id of an account can\'t be changed: the ledger knows it. Make another account.')
+      }
+      const settings = this.#read(merge(audited(before), body as Body, newAccount))
+      return { ...settings, ...(isClosed === true && { closed: true }) }
+    })
+  }
+
+  async close (call: Call, isClosed: boolean): Promise<ApiAnswer> {
+    return await this.#update(call, isClosed ? 'account.close' : 'account.reopen', ({ closed: _closed, ...open }) => ({
+      ...open, ...(isClosed && { closed: true })
+    }))
+  }
+
+  async #update (
+    { id, ifMatch, by }: Call,
+    what: string,
+    decide: (before: AccountConfig) => AccountConfig
+  ): Promise<ApiAnswer> {
     await this.#directory.change(() => {
       if (this.#isDeclared(id)) throw readOnly(id)
       const kept = this.#directory.keptAccount(id)
       if (kept === undefined) throw unknown(id)
       checkVersion(ifMatch, kept.version, `The account ${id}`)
-      if (Object.hasOwn(body as Body, 'id') && (body as Body)['id'] !== id) {
-        throw new Refusal('invalid_request',
-          'The id of an account can\'t be changed: the ledger knows it. Make another account.')
-      }
-      const settings = this.#read(merge(audited(kept.record.settings), body as Body, newAccount))
+      const settings = decide(kept.record.settings)
       return { account: { ...kept.record, settings },
-        audit: { who, what: 'account.change', id, before: audited(kept.record.settings), after: audited(settings) } }
+        audit: { ...by, what, id, before: audited(kept.record.settings), after: audited(settings) } }
     })
     return await this.#answer(id)
   }
 
-  async book ({ id, body, who }: Call, kind: BookingKind, judgeBooking: (body: unknown) => void): Promise<ApiAnswer> {
-    if (!this.#isDeclared(id) && this.#directory.account(id) === undefined) throw unknown(id)
+  async book ({ id, body, by }: Call, kind: BookingKind, judgeBooking: (body: unknown) => void): Promise<ApiAnswer> {
+    if (this.#find(id) === undefined) throw unknown(id)
     const wanted = { ...body as Body }
     judgeBooking(wanted)
     const { amount_usd, reference, ...more } = wanted as unknown as { readonly amount_usd: string,
@@ -135,12 +194,17 @@ class AccountApi {
     const nanos = parseUsd(amount_usd)
     if (nanos === 0n) throw new Refusal('invalid_request', 'amount_usd must be more than 0. Nothing was changed.')
     const said = { reference, amount_usd: formatUsd(nanos), ...more }
+    const full = `${kind}:${id}:${reference}`
     let isNew = false
     await this.#directory.change(async () => {
+      // A payment that is told of again, though the account was closed meanwhile, was credited.
+      if (kind === 'credit' && this.#find(id)?.closed === true && await this.#store.creditOf(full) === undefined) {
+        throw closed(id, 'gets no credit')
+      }
       const before = await this.#store.balance(id)
-      isNew = await this.#bookOnce({ kind, account: id, reference: `${kind}:${id}:${reference}`, nanos, ...more })
+      isNew = await this.#bookOnce({ kind, account: id, reference: full, nanos, ...more })
       return {
-        audit: { who, what: `account.${kind}${isNew ? '' : '_repeated'}`, id, ...said,
+        audit: { ...by, what: `account.${kind}${isNew ? '' : '_repeated'}`, id, ...said,
           before: { balance_usd: formatUsd(before.balance) },
           after: { balance_usd: formatUsd((await this.#store.balance(id)).balance) } }
       }
@@ -173,6 +237,10 @@ class AccountApi {
     return booked === 'new'
   }
 
+  #find (id: string): AccountConfig | undefined {
+    return this.#config().accounts.find((account) => account.id === id) ?? this.#directory.account(id)
+  }
+
   #isDeclared (id: string): boolean {
     return this.#config().accounts.some((account) => account.id === id)
   }
@@ -191,14 +259,16 @@ class AccountApi {
   }
 
   async #view (id: string): Promise<Readonly<Record<string, unknown>>> {
-    const declared = this.#config().accounts.find((account) => account.id === id)
-    const kept = this.#directory.keptAccount(id)
-    const settings = declared ?? kept?.record.settings
+    const settings = this.#find(id)
     if (settings === undefined) throw unknown(id)
+    const kept = this.#isDeclared(id) ? undefined : this.#directory.keptAccount(id)
+    const { closed: isClosed, ...shown } = audited(settings)
     const { balance, held, open_holds } = await this.#store.balance(id)
     return {
-      ...audited(settings), declared: declared !== undefined, state: settings.suspended ? 'suspended' : 'active',
-      ...(declared === undefined && { version: kept!.version, created_at: kept!.record.created_at }),
+      ...shown, tags: settings.tags ?? [], declared: kept === undefined,
+      ...(kept === undefined && declaredAt(this.#placeOf?.('accounts', id))),
+      state: isClosed === true ? 'closed' : settings.suspended ? 'suspended' : 'active',
+      ...(kept !== undefined && { version: kept.version, created_at: kept.record.created_at }),
       balance_usd: formatUsd(balance), held_usd: formatUsd(held), available_usd: formatUsd(balance - held), open_holds
     }
   }

@@ -3,14 +3,27 @@
 import { version as gatewayVersion } from '../../base/package.ts'
 import { UnknownOutcome } from '../../accounts/directory.ts'
 import { accountOperations } from './accounts.ts'
+import { anything } from './answers.ts'
 import { bookOperations } from './books.ts'
+import { configOperations } from './config.ts'
+import { eventOperations } from './events.ts'
 import { isBody, keyOperations } from './keys.ts'
 import { fleetOperations } from './fleet.ts'
+import { linkOperations } from './links.ts'
 import { openapi } from './openapi.ts'
 import { explainOperations } from './explain.ts'
-import { type ApiAnswer, type ApiParts, type ApiRequest, BODY_LIMIT, type Operation, readQuery } from './operation.ts'
+import {
+  type ApiAnswer, type ApiParts, type ApiRequest, BODY_LIMIT, checkRole, type Operation, readQuery
+} from './operation.ts'
+import { priceOperations } from './prices.ts'
 import { Refusal } from './refusal.ts'
+import { requestOperations } from './requests.ts'
+import { seriesOperations } from './series.ts'
+import { storeOperations } from './store.ts'
+import { summaryOperations } from './summary.ts'
+import { tokenOperations } from './tokens.ts'
 import { upstreamOperations } from './upstreams.ts'
+import { videoOperations } from './videos.ts'
 
 const PREFIX = '/admin/v1'
 
@@ -20,17 +33,26 @@ interface Routed {
 }
 
 export class AdminApi {
+  /** describes the API, in OpenAPI 3.1 */
+  readonly document: Readonly<Record<string, unknown>>
   readonly #routes: readonly Routed[]
 
   constructor (parts: ApiParts) {
     const operations = [...keyOperations(parts), ...accountOperations(parts), ...bookOperations(parts),
-      ...explainOperations(parts), ...fleetOperations(parts),
-      ...(parts.upstreams === undefined ? [] : upstreamOperations(parts.upstreams))]
-    const document = openapi(operations, gatewayVersion)
+      ...seriesOperations(parts), ...tokenOperations(parts), ...explainOperations(parts), ...fleetOperations(parts),
+      ...requestOperations(parts.requests),
+      ...(parts.links === undefined ? [] : linkOperations(parts.links)),
+      ...(parts.upstreams === undefined ? [] : upstreamOperations(parts.upstreams)),
+      ...priceOperations(parts), ...videoOperations(parts),
+      ...(parts.running === undefined ? [] : [...configOperations(parts.running),
+        ...summaryOperations(parts, parts.running), ...eventOperations(parts, parts.running),
+        ...storeOperations(parts.running.backup)])]
     operations.push({
       method: 'GET', path: '/openapi.json', name: 'getOpenapi', summary: 'This document.',
-      answer: () => ({ status: 200, body: document })
+      gives: anything('A document of OpenAPI 3.1.'),
+      answer: () => ({ status: 200, body: this.document })
     })
+    this.document = openapi(operations, gatewayVersion)
     this.#routes = [...new Set(operations.map(({ path }) => path))].map((path) => ({
       pattern: (PREFIX + path).split('/'),
       byMethod: new Map(
@@ -60,6 +82,10 @@ export class AdminApi {
     if (operation === undefined) {
       const allow = [...route.byMethod.keys()].join(', ')
       throw new Refusal('method_not_allowed', `This address takes ${allow} only.`, { headers: { allow } })
+    }
+    checkRole(operation, request.by)
+    if (operation.isGrave === true && request.isProved === false) {
+      throw new Refusal('proof_needed', 'Give your token again for this: you gave it more than five minutes ago.')
     }
     if (operation.query === undefined) readQuery(request.query, [])
     // A rotation without a body is one without grace.

@@ -9,6 +9,7 @@ import { itemPrice, rateOf } from '../../money/item-price.ts'
 import { priceAt } from '../../money/price-schedule.ts'
 import type { Rehearsal } from '../../pipeline/dry-run.ts'
 import type { ApiParts, Operation } from './operation.ts'
+import { choice, flag, keyUsage, list, money, named, object, orNull, priceAnswer, text, whole } from './answers.ts'
 import { Refusal, refuseMistakes } from './refusal.ts'
 import { judge, question } from './schemas.ts'
 
@@ -27,6 +28,66 @@ interface Wanted {
 
 type View = Readonly<Record<string, unknown>>
 
+const targetFields = {
+  channel: text('The channel of the model.'),
+  upstream: text('The upstream.'),
+  model: text('The name that the upstream knows the model by.')
+}
+
+const explanation = object('Explanation', 'What would happen to a request, and why.', {
+  key: text('The key.'),
+  key_state: choice('Whether it is served.', ['active', 'frozen', 'expired']),
+  account: orNull(text('Who pays; null: the account does not exist.')),
+  ip: text('The address of the client.'),
+  route: text('The route.'),
+  config_generation: whole('The configuration; 0: no gateway runs.'),
+  allowed: flag('false: it would be refused.'),
+  then: choice('What would happen.',
+    ['refused', 'answered by a plugin', 'sent to a target', 'forwarded', 'answered by the gateway']),
+  refusal: orNull(object('ClientError', 'The error that the client would get.', {
+    status: whole('Of the answer.'),
+    code: text('Such as model_not_allowed.'),
+    type: text('Such as permission_error.'),
+    message: text('In words for people.'),
+    param: orNull(text('The field that is wrong.')),
+    retry_after: whole('Seconds.'),
+    cause: text('Of a plugin that threw.')
+  }, ['retry_after', 'cause'])),
+  steps: list('The hooks that were called, in their order.', object('Step', 'A hook.', {
+    who: text('The plugin, or core.'),
+    hook: text('The hook.'),
+    verdict: choice('How it ended.', ['passed', 'answered', 'refused', 'failed']),
+    wrote: list('Facts.', text('The name of a fact.'))
+  })),
+  model: orNull(text('The model; null: it is not known.')),
+  alias: orNull(text('The alias that the client named; null: none.')),
+  targets: list('Who would be asked, in this order.', object('PlannedTarget', 'A target.', {
+    ...targetFields,
+    priority: orNull(whole('Its tier; null: a plugin has planned it.')),
+    weight: orNull(whole('Its share of the tier; null: a plugin has planned it.')),
+    price_version: orNull(text('The price; null: the variant is not sold.'))
+  }, ['channel', 'model', 'priority', 'weight', 'price_version'])),
+  in_maintenance: list('Targets of the model that are left out.', object('LeftOutTarget', 'A target.', targetFields)),
+  max_cost_usd: money('The most that it could cost.'),
+  held_at_start_usd: money('What would be held before the upstream is asked.'),
+  max_input_tokens: whole('A bound.'),
+  max_output_tokens: whole('A bound.'),
+  prices: list('Of the channels that may answer.', object('ChannelPrice', 'The price of a channel.', {
+    channel: text('The channel.'),
+    price: priceAnswer,
+    until: orNull(text('When another follows; null: none is announced.'))
+  })),
+  limits: orNull(object('MoneyLeft', 'What is left to account and key.', {
+    balance_usd: money('Of the account.'),
+    available_usd: money('The balance less what is held.'),
+    usage_limit_usd: orNull(money('Of the key, in total; null: none.')),
+    usage_limit_day_usd: orNull(money('Of the key, per day; null: none.')),
+    usage_limit_month_usd: orNull(money('Of the key, per month; null: none.')),
+    ...keyUsage
+  })),
+  answer_headers: named('Headers of the answer.', text('A header.'))
+})
+
 export function explainOperations ({ services: { directory, now }, config, rehearse }: ApiParts): readonly Operation[] {
   const judgeQuestion = judge(question)
 
@@ -34,7 +95,10 @@ export function explainOperations ({ services: { directory, now }, config, rehea
     method: 'POST',
     path: '/explain',
     name: 'explainRequest',
+    needs: 'viewer',
     takes: question,
+    gives: explanation,
+    refuses: ['not_found'],
     bodyLimit: BODY_LIMIT,
     summary:
       'What would happen to a request, and why: verdicts in the order of the plugins, targets in an order drawn by ' +
@@ -100,7 +164,7 @@ async function view ({ exchange, steps, error, reply }: Rehearsal): Promise<View
     refusal: error === undefined ? null : viewError(error),
     steps,
     model: exchange.find(Model)?.id ?? null,
-    alias: exchange.alias ?? null,
+    alias: exchange.asked ?? null,
     targets: endpoint.kind === 'forward' ? [{ upstream: endpoint.upstream }] : targetsOf(exchange),
     in_maintenance: leftOut(exchange),
     ...viewCost(exchange),

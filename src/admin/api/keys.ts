@@ -11,17 +11,18 @@ import { newKeySecret } from '../../accounts/key-secret.ts'
 import { viewUsage } from '../../accounts/key-limits.ts'
 import type { Store } from '../../store/store.ts'
 import {
-  type ApiAnswer, type ApiParts, type Call, checkVersion, type Operation, pageOf, readQuery
+  type ApiAnswer, type ApiParts, type Call, checkVersion, isTagged, type Operation, pageOf, readQuery
 } from './operation.ts'
-import { type Mistake, Refusal, refuseMistakes } from './refusal.ts'
-import { judge, keyPatch, merge, newKey, nowhere, rotation } from './schemas.ts'
+import { changedKey, declaredAt, deletedKey, keyAnswer, keyWithSecret, page } from './answers.ts'
+import { closed, type Mistake, Refusal, refuseMistakes } from './refusal.ts'
+import { isTime, judge, keyPatch, merge, newKey, nowhere, rotation } from './schemas.ts'
 
 type Body = Record<string, unknown>
 type Settings = Omit<KeyConfig, 'secret'>
 /** A new key, typed by its schema. */
 type Wanted = Settings & { readonly expires_at?: string }
 
-const LIST = ['account', 'after', 'limit']
+const LIST = ['account', 'tag', 'after', 'limit']
 
 /** Most old secrets of a key in their grace period: more is a script that runs wild. */
 const OLD_SECRETS = 10
@@ -35,6 +36,7 @@ export function keyOperations (parts: ApiParts): readonly Operation[] {
       name: 'listKeys',
       summary: 'All keys, those of gateway.yaml too, by id.',
       query: LIST,
+      gives: page(keyAnswer),
       answer: (call) => keys.list(call)
     },
     {
@@ -43,6 +45,10 @@ export function keyOperations (parts: ApiParts): readonly Operation[] {
       name: 'createKey',
       summary: 'Makes a key. The answer is the only one that has its secret.',
       takes: newKey,
+      gives: keyWithSecret,
+      statuses: [201],
+      refuses: ['already_exists', 'account_closed'],
+      isVersioned: true,
       answer: (call) => keys.create(call)
     },
     {
@@ -50,6 +56,8 @@ export function keyOperations (parts: ApiParts): readonly Operation[] {
       path: '/keys/{id}',
       name: 'getKey',
       summary: 'One key, what it has spent, and what it may still spend.',
+      gives: keyAnswer,
+      isVersioned: true,
       answer: (call) => keys.get(call)
     },
     {
@@ -59,13 +67,21 @@ export function keyOperations (parts: ApiParts): readonly Operation[] {
       summary:
         'Changes some settings, such as frozen; null sets one back to the standard. Holds from the next request on.',
       takes: keyPatch,
+      gives: changedKey,
+      refuses: ['read_only'],
+      isVersioned: true,
+      takesVersion: true,
       answer: (call) => keys.change(call)
     },
     {
       method: 'DELETE',
       path: '/keys/{id}',
       name: 'deleteKey',
+      isGrave: true,
       summary: 'Ends a key for ever. Its entries stay in the ledger, and its id is never used again.',
+      gives: deletedKey,
+      refuses: ['read_only'],
+      takesVersion: true,
       answer: (call) => keys.delete(call)
     },
     {
@@ -74,6 +90,11 @@ export function keyOperations (parts: ApiParts): readonly Operation[] {
       name: 'rotateKey',
       summary: 'Gives a key a new secret; the old one works on for the time of grace.',
       takes: rotation,
+      isBodyOptional: true,
+      gives: keyWithSecret,
+      refuses: ['read_only'],
+      isVersioned: true,
+      takesVersion: true,
       answer: (call) => keys.rotate(call)
     }
   ]
@@ -87,24 +108,27 @@ class KeyApi {
   readonly #config: ApiParts['config']
   readonly #plugins: ApiParts['plugins']
   readonly #tryKey: ApiParts['tryKey']
+  readonly #placeOf: ApiParts['placeOf']
   readonly #judgeKey = judge(newKey)
   readonly #judgeRotation = judge(rotation)
 
-  constructor ({ services: { store, directory, now }, config, plugins, tryKey }: ApiParts) {
+  constructor ({ services: { store, directory, now }, config, plugins, tryKey, placeOf }: ApiParts) {
     this.#store = store
     this.#directory = directory
     this.#now = now
     this.#config = config
     this.#plugins = plugins
     this.#tryKey = tryKey
+    this.#placeOf = placeOf
   }
 
   async list ({ query: sent }: Call): Promise<ApiAnswer> {
     const query = readQuery(sent, LIST)
-    const account = query.get('account')
-    const all = [...this.#config().keys.map((key) => ({ id: key.id, account: key.account })),
-      ...this.#directory.keptKeys().map(({ id, record }) => ({ id, account: record.settings.account }))]
-    const { rows, next } = pageOf(account === undefined ? all : all.filter((key) => key.account === account), query)
+    const [account, tag] = [query.get('account'), query.get('tag')]
+    const all = [...this.#config().keys, ...this.#directory.keptKeys().map(({ record }) => record.settings)]
+    const { rows, next } = pageOf(all.filter((key) =>
+      (account === undefined || key.account === account) && isTagged(key, tag)
+    ), query)
     return { status: 200, body: { data: await Promise.all(rows.map(async ({ id }) => await this.#view(id))), next } }
   }
 
@@ -112,13 +136,15 @@ class KeyApi {
     return await this.#answer(id)
   }
 
-  async create ({ body, who }: Call): Promise<ApiAnswer> {
+  async create ({ body, by }: Call): Promise<ApiAnswer> {
     const wanted = { id: `key_${randomSecret().slice(0, 16)}`, ...body as Body }
     const { settings, expires_at, warnings } = this.#read(wanted)
     const secret = newKeySecret(this.#config())
     await this.#directory.change(() => {
       const { id } = settings
       this.#checkUnused(id)
+      const { account } = settings
+      if (this.#accountOf(this.#config(), account)?.closed === true) throw closed(account, 'has no new keys')
       const key: KeyRecord = {
         settings,
         secrets: [{ sha256: hashOf(secret) }],
@@ -126,13 +152,13 @@ class KeyApi {
         created_at: this.#time(),
         ...(expires_at !== undefined && { expires_at })
       }
-      return { key, audit: { who, what: 'key.create', id, before: null, after: audited(key) } }
+      return { key, audit: { ...by, what: 'key.create', id, before: null, after: audited(key) } }
     })
     const answer = await this.#answer(settings.id, { secret, ...(warnings.length > 0 && { warnings }) })
     return { ...answer, status: 201 }
   }
 
-  async change ({ id, body, ifMatch, who }: Call): Promise<ApiAnswer> {
+  async change ({ id, body, ifMatch, by }: Call): Promise<ApiAnswer> {
     let warnings: readonly Mistake[] = []
     await this.#update(id, ifMatch, (record) => {
       checkFixed(body as Body, record)
@@ -141,20 +167,20 @@ class KeyApi {
       const { expires_at: _expires, ...kept } = record
       const key: KeyRecord = { ...kept, settings: changed.settings,
         ...(changed.expires_at !== undefined && { expires_at: changed.expires_at }) }
-      return { key, audit: { who, what: 'key.change', id, before: audited(record), after: audited(key) } }
+      return { key, audit: { ...by, what: 'key.change', id, before: audited(record), after: audited(key) } }
     })
     return await this.#answer(id, warnings.length > 0 ? { warnings } : {})
   }
 
-  async delete ({ id, ifMatch, who }: Call): Promise<ApiAnswer> {
+  async delete ({ id, ifMatch, by }: Call): Promise<ApiAnswer> {
     await this.#update(id, ifMatch, (record) => {
       const key: KeyRecord = { ...record, secrets: [], deleted_at: this.#time() }
-      return { key, audit: { who, what: 'key.delete', id, before: audited(record), after: null } }
+      return { key, audit: { ...by, what: 'key.delete', id, before: audited(record), after: null } }
     })
     return { status: 200, body: { id, deleted: true } }
   }
 
-  async rotate ({ id, body, ifMatch, who }: Call): Promise<ApiAnswer> {
+  async rotate ({ id, body, ifMatch, by }: Call): Promise<ApiAnswer> {
     const wanted = { ...body as Body }
     this.#judgeRotation(wanted)
     const grace = wanted['grace'] as number
@@ -169,7 +195,7 @@ class KeyApi {
       }
       const key: KeyRecord = { ...record, secrets: [{ sha256: hashOf(secret) }, ...old], shown: shown(secret) }
       return { key,
-        audit: { who, what: 'key.rotate', id, before: { shown: record.shown },
+        audit: { ...by, what: 'key.rotate', id, before: { shown: record.shown },
           after: { shown: key.shown, old_secret_until: end } } }
     })
     return await this.#answer(id, { secret })
@@ -267,7 +293,8 @@ class KeyApi {
     const usage = await viewUsage(this.#store, settings, this.#now()).catch((err: unknown) => {
       if (!mayLackUsage) throw err
     })
-    return { ...declared === undefined ? keptView(kept!, this.#now()) : declaredView(declared), ...usage }
+    const seen = declared === undefined ? keptView(kept!, this.#now()) : declaredView(declared, this.#placeOf)
+    return { ...seen, ...usage }
   }
 
   #time (): string {
@@ -275,8 +302,12 @@ class KeyApi {
   }
 }
 
-function declaredView ({ secret: _secret, ...settings }: KeyConfig): Readonly<Record<string, unknown>> {
-  return { ...settings, declared: true, state: settings.frozen ? 'frozen' : 'active' }
+function declaredView (
+  { secret: _secret, ...settings }: KeyConfig,
+  placeOf: ApiParts['placeOf']
+): Readonly<Record<string, unknown>> {
+  return { ...settings, tags: settings.tags ?? [], declared: true, ...declaredAt(placeOf?.('keys', settings.id)),
+    state: settings.frozen ? 'frozen' : 'active' }
 }
 
 function keptView ({ record, version }: Kept<KeyRecord>, now: number): Readonly<Record<string, unknown>> {
@@ -285,6 +316,7 @@ function keptView ({ record, version }: Kept<KeyRecord>, now: number): Readonly<
   const old = secrets.slice(1).map(({ until }) => until!).filter((until) => Date.parse(until) > now).sort().at(-1)
   return {
     ...settings,
+    tags: settings.tags ?? [],
     declared: false,
     state: settings.frozen ? 'frozen' : isExpired ? 'expired' : 'active',
     shown,
@@ -311,12 +343,6 @@ function reportTo (list: Mistake[]): (path: readonly (string | number)[], messag
     list.push({ path: '/' + path.slice(2).join('/'), message, ...(hint !== undefined &&
       { hint: hint.replace('add it to accounts:', 'make the account first: POST /admin/v1/accounts') }) })
   }
-}
-
-/** Strict: `Date.parse` takes the 31st of February for the 3rd of March. */
-function isTime (text: string): boolean {
-  const day = text.slice(0, 10)
-  return !Number.isNaN(Date.parse(text)) && new Date(day).toISOString().startsWith(day)
 }
 
 export function isBody (body: unknown): body is Body {

@@ -1,9 +1,36 @@
 // Health of upstreams as the processes of this gateway see it: targets and credentials that are not used at present,
 // and for how long.
 import type { FailedAttempt } from '../../core/upstream.ts'
+import { choice, flag, instant, list, number, object, orNull, page, text, whole } from './answers.ts'
 import { type Operation, pageOf, readQuery, type UpstreamParts } from './operation.ts'
 
 const QUERY = ['after', 'limit']
+
+const upstream = object('Upstream', 'An upstream and how it fares.', {
+  id: text('Its name in upstreams:.'),
+  dialect: text('What it speaks.'),
+  maintenance: flag('true: it is as if it were not there.'),
+  targets: list('Its models, and the routes that are forwarded there.', object('Target', 'A target.', {
+    model: text('The model, or the forward route.'),
+    breaker: choice('Whether it is asked.', ['closed', 'half_open', 'open']),
+    running: whole('Attempts that run.'),
+    ended: whole('Attempts that ended within the window of the breaker.'),
+    failed: whole('Those of them that failed.'),
+    wait_ms: number('Milliseconds until it is asked again.'),
+    last_error: orNull(object('FailedAttempt', 'The last failure since the process started.', {
+      at: instant('When.'),
+      request_id: text('In which request.'),
+      credential: orNull(text('With which credential; null: there is only one.')),
+      cause: text('Such as "status 404".'),
+      said: orNull(text('What the upstream said, 300 characters without secrets; null: nothing.'))
+    }))
+  })),
+  credentials: list('Its accounts.', object('Credential', 'An account at an upstream.', {
+    id: text('Its name; headers: the only one.'),
+    running: whole('Attempts that run.'),
+    wait_ms: number('Milliseconds until it is used again.')
+  }))
+})
 
 export function upstreamOperations ({ view, live }: UpstreamParts): readonly Operation[] {
   return [{
@@ -11,6 +38,7 @@ export function upstreamOperations ({ view, live }: UpstreamParts): readonly Ope
     path: '/upstreams',
     name: 'listUpstreams',
     query: QUERY,
+    gives: page(upstream),
     summary:
       'All upstreams of the configuration and how they fare: what each target had of requests within its breaker\'s ' +
         'window, what runs, in how many milliseconds it is asked again, and what it said when it failed last (the ' +

@@ -8,6 +8,7 @@ import { startTimer, type Timer } from '../../base/timer.ts'
 import type { Config } from '../config.ts'
 import type { Env } from '../yaml/interpolate.ts'
 import type { Problem } from '../problem.ts'
+import type { SentText } from '../yaml/read.ts'
 
 export interface LoadOptions {
   /** the module that exports the shipped `plugins` */
@@ -21,11 +22,21 @@ export interface LoadOptions {
   readonly now?: number
   /** a thread of `warmUp`; this call consumes it */
   readonly warm?: Worker | undefined
+  /** judged in the place of what stands in the file */
+  readonly sent?: SentConfig
+}
+
+/** A text that somebody has sent. */
+export interface SentConfig extends SentText {
+  /** the user's own plugins that it may name, absolute: loading one runs it */
+  readonly plugins: readonly string[]
 }
 
 export interface Place { readonly file: string, readonly line: number, readonly column: number }
 
 interface Loaded {
+  /** of a text that was sent: values that were not looked at, in which mistakes were not looked for */
+  readonly unread?: readonly Problem[]
   /** every file that was read or looked for, absolute, with its stamp from before the read */
   readonly stamps: ReadonlyMap<string, string>
   readonly files: readonly string[]
@@ -44,6 +55,8 @@ export interface ValidLoad extends Loaded {
   readonly digest: string
   /** JSON pointers below /pipeline of values that must not be printed */
   readonly secrets: readonly string[]
+  /** the files of YAML among them */
+  readonly sources: readonly string[]
   /** by JSON pointer: positions of parts that need a restart, or that only a plugin can refuse */
   readonly places: Readonly<Record<string, Place>>
 }
@@ -59,6 +72,7 @@ export interface WorkerInput {
   readonly pluginsUrl: string
   /** milliseconds since the epoch; absent: the machine's clock */
   readonly now?: number
+  readonly sent?: SentConfig
 }
 
 /**
@@ -72,11 +86,12 @@ export interface Parts {
 
 export type FromWorker = Verdict | { readonly kind: 'file', readonly path: string, readonly stamp: string }
 
-export type InvalidVerdict = Pick<InvalidLoad, 'kind' | 'problems'>
+export type InvalidVerdict = Pick<InvalidLoad, 'kind' | 'problems' | 'unread'>
 
 export type Verdict =
   | InvalidVerdict
-  | Pick<ValidLoad, 'kind' | 'warnings' | 'digest' | 'secrets' | 'places'> & { readonly parts: Parts }
+  | Pick<ValidLoad, 'kind' | 'warnings' | 'unread' | 'sources' | 'digest' | 'secrets' | 'places'>
+  & { readonly parts: Parts }
 
 const TIMEOUT_MS = 30_000
 /** A runaway worker dies alone; without a limit it takes the process with it. */
@@ -104,11 +119,12 @@ export function warmUp (pluginsUrl: string | URL): Worker {
 /** @param file name in problems; relative to the working folder */
 export async function loadConfig (
   file: string,
-  { pluginsUrl, env = processEnv, timeoutMs, timer, now, warm }: LoadOptions
+  { pluginsUrl, env = processEnv, timeoutMs, timer, now, warm, sent }: LoadOptions
 ): Promise<LoadResult> {
   const stamps = new Map<string, string>()
   const input: WorkerInput = {
-    file, env: { ...env }, pluginsUrl: String(pluginsUrl), ...(now !== undefined && { now })
+    file, env: sent === undefined ? { ...env } : {}, pluginsUrl: String(pluginsUrl), ...(now !== undefined && { now }),
+    ...(sent !== undefined && { sent })
   }
   const start = (): Worker => {
     const worker = warm === undefined || hasEnded(warm) ? warmUp(pluginsUrl) : warm

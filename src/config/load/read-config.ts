@@ -15,12 +15,12 @@ import { hashFiles, loadUserPlugin, PluginError } from './user-plugin.ts'
 type Note = (path: string, stamp: string) => void
 
 export async function readConfig (input: WorkerInput, note: Note): Promise<Verdict> {
-  const source = readSource(input.file, input.env, note)
+  const source = readSource(input.file, input.env, note, input.sent)
   if (!source.isWhole) return invalid(source, source.problems)
   const { problems, reported, ownPlugins } = normalize(source)
   source.problems.push(...problems)
   const { plugins: shipped } = await import(input.pluginsUrl) as { readonly plugins: readonly PluginDescriptor[] }
-  const own = await loadOwn(ownPlugins, shipped, source, note)
+  const own = await loadOwn(ownPlugins, shipped, source, note, input.sent?.plugins)
   const checked = check({ source, shipped, own: own.plugins, reported: new Set([...reported, ...own.reported]),
     now: input.now ?? Date.now() })
   if (checked.problems.length > 0) return invalid(source, checked.problems)
@@ -37,6 +37,8 @@ export async function readConfig (input: WorkerInput, note: Note): Promise<Verdi
     kind: 'valid',
     parts: { rest: JSON.stringify({ server, store, ...rest }), lists },
     warnings: sortProblems([...checked.warnings, ...source.oddities], source.file.name),
+    unread: unreadIn(source.tree, []),
+    sources: source.files,
     digest: createHash('sha256').update(JSON.stringify([rest, lists])).digest('hex'),
     secrets: checked.secrets.filter((pointer) => pointer.startsWith('/pipeline/')),
     places: Object.fromEntries([
@@ -47,6 +49,8 @@ export async function readConfig (input: WorkerInput, note: Note): Promise<Verdi
       ...placesOf(source.tree, 'pipeline', 'use'),
       ...placesOf(source.tree, 'upstreams', 'url'),
       ...placesOf(source.tree, 'accounts', 'opening_balance_usd'),
+      ...placesOf(source.tree, 'accounts', 'id'),
+      ...placesOf(source.tree, 'keys', 'id'),
       ['', locate(source.tree.at)]
     ])
   }
@@ -65,11 +69,13 @@ interface Own {
   readonly reported: readonly string[]
 }
 
+/** @param trusted the only ones that may be loaded; absent: all */
 async function loadOwn (
   wanted: readonly OwnPlugin[],
   shipped: readonly PluginDescriptor[],
   source: Source,
-  note: Note
+  note: Note,
+  trusted?: readonly string[]
 ): Promise<Own> {
   const plugins = new Map<string, PluginDescriptor>()
   const tried = new Set<string>()
@@ -81,11 +87,16 @@ async function loadOwn (
     note(path, stampSync(path))
   }
   for (const { path, pointer, tree } of wanted) {
-    noteFile(path)
     const report = (message: string, hint?: string): void => {
       reported.push(pointer)
       source.problems.push(problemAt(tree.at, `${pointer}/use`, message, hint))
     }
+    // Loading a plugin runs it.
+    if (trusted?.includes(path) === false) {
+      report('this plugin is not one of the live configuration, and no other is loaded here')
+      continue
+    }
+    noteFile(path)
     if (tried.has(path)) {                        // listed twice: reported by a rule, if it can be used at all
       if (!plugins.has(path)) reported.push(pointer)
       continue
@@ -118,7 +129,7 @@ function invalid (source: Source, problems: readonly Problem[]): Verdict {
       odd.file === file && (odd.line === line || (!source.isWhole && odd.line === line - 1))
     )
   const causes = [...problems.filter((problem) => !isCaused(problem)), ...source.oddities]
-  return { kind: 'invalid',
+  return { kind: 'invalid', unread: unreadIn(source.tree, []),
     problems: sortProblems(causes, source.file.name).map((problem) => hide(problem, source.secretTexts)) }
 }
 
@@ -128,6 +139,14 @@ function hide (problem: Problem, secrets: readonly string[]): Problem {
     secrets.reduce((left, secret) => secret.length < 4 ? left : left.replaceAll(secret, '***'), text)
   return { ...problem, message: clean(problem.message),
     ...(problem.hint !== undefined && { hint: clean(problem.hint) }) }
+}
+
+/** The values that were not looked at. */
+function unreadIn (tree: Tree, path: readonly string[]): Problem[] {
+  const found = tree.isUnread === true
+    ? [problemAt(tree.at, formatPointer(path), `the value of ${tree.origin!} is not looked at here`)]
+    : []
+  return [...found, ...[...tree.children ?? []].flatMap(([name, child]) => unreadIn(child, [...path, name]))]
 }
 
 /** The position of one key in each item of a list or map; that of the item, if the key is not written there. */

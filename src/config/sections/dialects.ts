@@ -9,13 +9,16 @@ interface DialectTraits {
   readonly ending: RegExp
   /** the field of an upstream with its options */
   readonly options?: string
+  /** thoughts come signed in it, and go back to upstreams of their family alone (`thinking_family`) */
+  readonly signsThoughts?: true
   /** `max_tokens: 0` is valid in it: it only warms up a cache */
   readonly warmsUp?: true
 }
 
 const table = {
-  messages: { kind: 'text', ending: /\/messages(?:\/count_tokens)?\/*$/, warmsUp: true },
+  messages: { kind: 'text', ending: /\/messages(?:\/count_tokens)?\/*$/, options: 'messages', warmsUp: true, signsThoughts: true },
   chat: { kind: 'text', ending: /(?:\/chat)?\/completions\/*$/, options: 'chat' },
+  responses: { kind: 'text', ending: /\/responses\/*$/, options: 'responses' },
   images: { kind: 'image', ending: /\/images(?:\/generations|\/edits)?\/*$/ },
   videos: { kind: 'video', ending: /\/videos\/*$/ }
 } as const satisfies Readonly<Record<string, DialectTraits>>

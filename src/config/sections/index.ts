@@ -3,7 +3,7 @@
 import { findTree, formatPointer, problemAt } from '../yaml/position.ts'
 import type { Problem } from '../problem.ts'
 import type { Report, RuleInput } from './input.ts'
-import { checkAliases } from './aliases.ts'
+import { checkAliases, checkDefaultModel } from './aliases.ts'
 import { checkKeys } from './keys.ts'
 import { checkModels } from './models.ts'
 import { checkPipeline } from './pipeline.ts'
@@ -31,6 +31,7 @@ export function applyRules (input: RuleInput, now: number): Findings {
   checkPipeline(input, report, warn)
   checkModels(input, now, report, warn)
   checkAliases(input, now, report)
+  checkDefaultModel(input, report)
   checkRoutes(input, report, warn)
   checkKeys(input, report, warn)
   return { problems, warnings }

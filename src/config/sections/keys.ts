@@ -6,8 +6,9 @@ import { findTree, isMap, type Path, printSpot, type Tree } from '../yaml/positi
 import { quote, show } from '../check/messages.ts'
 import { nearest, suggest } from '../check/suggest.ts'
 import { at, checkUnique, items, providerOf, type Report, type RuleInput, text, texts } from './input.ts'
+import { stemOf } from './aliases.ts'
 import { checkNetworks } from './networks.ts'
-import { choice, flag, id, list, map, type Of, usd } from './schema.ts'
+import { choice, flag, id, line, list, map, type Of, tags, usd } from './schema.ts'
 
 const CHANNELS = ['premium', 'cheap'] as const
 
@@ -61,6 +62,7 @@ export const key = map('What a client proves itself with.', {
     }
   ),
   streaming: flag('false: requests for a stream are refused.', true),
+  store: flag('false: no answer of the Responses API is kept for it, whatever its requests say.'),
   routing_mode: choice(
     'Which channel is asked, and which follows when it fails: premium; cheap; auto_cheap and max: cheap, then ' +
     'premium; auto_premium: premium, then cheap. A model that is not sold in cheap is premium in every mode.',
@@ -68,7 +70,9 @@ export const key = map('What a client proves itself with.', {
   ),
   channels: list('The channels that it may use at all.', choice('A channel.', CHANNELS), {
     minItems: 1, uniqueItems: true, default: CHANNELS
-  })
+  }),
+  name: line('For people, such as what it is used for; absent: it has none.', 100),
+  tags: tags('The operator\'s own words for it, by which the admin API filters; absent: none.')
 }, { required: ['id', 'account', 'secret'] })
 
 export const keys = list('What clients prove themselves with.', key, { default: [] })
@@ -97,8 +101,9 @@ export function checkKeys (input: RuleInput, report: Report, warn: Report): void
       'is not the built-in simulator, so the demo key is off; and no keys are declared',
       'add accounts: and keys:, or make them with "gateway accounts create" and "gateway keys create"')
   }
-  const models = [...items(value.models, 'models'), ...items(value.aliases, 'aliases')].flatMap(({ item }) =>
-    typeof item.id === 'string' ? [item.id] : []
+  // What an alias catches is judged by its model, whose own id is the one to allow.
+  const models = [...items(value.models, 'models'), ...items(value.aliases, 'aliases')].flatMap(({ item: { id } }) =>
+    typeof id === 'string' && stemOf(id) === undefined ? [id] : []
   )
   /** explanations by entry: a thousand keys may name the same model, and to look for the nearest name takes long */
   const explained = new Map<string, Wrong | undefined>()
@@ -116,7 +121,7 @@ export function checkKeys (input: RuleInput, report: Report, warn: Report): void
     }
     const where = [...path, 'secret']
     const secret = text(item.secret, tree, where)
-    if (secret !== undefined) {
+    if (secret !== undefined && prefix !== undefined) {
       // never the secret, nor how much of it is right
       if (!secret.startsWith(prefix) || !/^[A-Za-z0-9]{32}$/.test(secret.slice(prefix.length))) {
         report(where, `must be "${prefix}" and 32 letters or digits`, explainSecret(secret, prefix))
@@ -183,12 +188,12 @@ function nearestZone (zone: string): string | undefined {
   return near === undefined ? undefined : `did you mean "${near}"?`
 }
 
-/** The prefix of key secrets, an option of the plugin that provides identity. */
-function keyPrefix (input: RuleInput): string {
+/** The prefix of key secrets, an option of the plugin that provides identity; undefined: its value is not known. */
+function keyPrefix (input: RuleInput): string | undefined {
   const identity = providerOf('identity', input)
   const found = items(input.value.pipeline, 'pipeline').find(({ item }) => item.use === identity)
   const prefix = at(found?.item, 'with', 'prefix')
-  return typeof prefix === 'string' ? prefix : KEY_PREFIX
+  return typeof prefix === 'string' ? text(prefix, input.tree, [...found!.path, 'with', 'prefix']) : KEY_PREFIX
 }
 
 function explainSecret (secret: string, prefix: string): string {

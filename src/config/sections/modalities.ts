@@ -26,8 +26,6 @@ export interface Modality {
   readonly article: string
   /** its endpoints, for messages */
   readonly addresses: string
-  /** OpenTelemetry's name for metrics; it has none for images and videos */
-  readonly operation: string
   /** absent: sold by tokens */
   readonly item?: Item
   /** true: the upstream works on it after the request, and whether or not the client is still there */
@@ -37,13 +35,11 @@ export interface Modality {
 export const modalities: Readonly<Record<ModelKind, Modality>> = {
   text: {
     article: 'a text model',
-    addresses: 'POST /v1/messages or POST /v1/chat/completions',
-    operation: 'chat'
+    addresses: 'POST /v1/messages or POST /v1/chat/completions'
   },
   image: {
     article: 'an image model',
     addresses: 'POST /v1/images/generations, or POST /v1/images/edits to change an image',
-    operation: 'image_generation',
     item: {
       unit: 'usd', otherUnit: 'usd_per_second', publicUnit: 'usd_per_image',
       pricedFields: ['resolution', 'size', 'quality', 'tier', 'input_fidelity'],
@@ -54,7 +50,6 @@ export const modalities: Readonly<Record<ModelKind, Modality>> = {
   video: {
     article: 'a video model',
     addresses: 'POST /v1/videos',
-    operation: 'video_generation',
     item: {
       unit: 'usd_per_second', otherUnit: 'usd', publicUnit: 'usd_per_second',
       pricedFields: ['resolution', 'size', 'seconds', 'quality'],
@@ -76,5 +71,5 @@ export function isSoldByTokens (kind: unknown): boolean {
 }
 
 /** Fields of a model in gateway.yaml that only text models have. */
-export const textFields = ['context', 'max_output', 'default_max_tokens', 'sampling', 'thinking',
-  'structured_outputs'] as const
+export const textFields = ['context', 'max_output', 'over_max_output', 'default_max_tokens', 'sampling',
+  'thinking', 'structured_outputs', 'mid_system'] as const

@@ -1,8 +1,9 @@
 // models: names in them must exist, and sold variants must be possible.
 import { isMap, type Path } from '../yaml/position.ts'
+import { dialectNamed, standardDialect } from './dialects.ts'
 import { at, checkUnique, items, type Report, type RuleInput, text } from './input.ts'
 import { isSoldByTokens, kinds } from './modalities.ts'
-import { channelPrice, checkPriceList } from './prices.ts'
+import { channelPrice, checkPriceList, checkUnit, targetCost } from './prices.ts'
 import { checkUpstreamName } from './upstreams.ts'
 import { checkVariants } from './variants.ts'
 import { choice, flag, id, list, maintenance, map, nameOrId, type Of, record, word } from './schema.ts'
@@ -22,7 +23,8 @@ const channel = map('One way to sell the model.', {
     priority: {
       description: 'Targets of a higher number are asked when all of a lower one are out, full, or have failed.',
       type: 'integer', minimum: 0, maximum: 100, default: 0
-    }
+    },
+    cost: targetCost
   }, { required: ['upstream', 'model'] }), { minItems: 1 })
 }, { required: ['price', 'targets'] })
 
@@ -50,6 +52,11 @@ const model = map('A model that clients can ask for.', {
   family: { description: 'Models that share limits.', type: 'string', minLength: 1 },
   context: { description: 'Tokens of input that fit.', type: 'integer', minimum: 1 },
   max_output: { description: 'Tokens of output at most.', type: 'integer', minimum: 1 },
+  over_max_output: choice(
+    'A request for more output than max_output: refuse it, or clamp, which lowers it to max_output (and a thinking ' +
+    'budget with it) and says so in the header x-gateway-max-tokens of the answer.',
+    ['refuse', 'clamp'], 'refuse'
+  ),
   default_max_tokens: {
     description: 'max_tokens of a chat request that names none; absent: the smaller of max_output and 8192.',
     type: 'integer', minimum: 1
@@ -62,6 +69,14 @@ const model = map('A model that clients can ask for.', {
   ),
   structured_outputs: flag(
     'Whether it takes a JSON Schema for its answer; false: a tool is forced in its place.', false
+  ),
+  mid_system: flag(
+    'Whether it takes system turns among the messages, as the newest models of messages style do; false: an upstream ' +
+    'of that style gets them as text of the user, marked as a reminder of the system.', false
+  ),
+  auto_cache: flag(
+    'Whether a request of the Responses API with a prompt_cache_key, as agents send it, is cached at its provider up ' +
+    'to its end: what is written to the cache costs more than input, what is read from it less.', true
   ),
   accepts: list('What a request may hold.', choice('A kind of content.', ['text', 'image']), {
     minItems: 1, uniqueItems: true, default: ['text']
@@ -114,8 +129,12 @@ export function checkModels (input: RuleInput, now: number, report: Report, warn
       const targets = at(channel, 'targets')
       const list = (Array.isArray(targets) ? targets : []) as readonly unknown[]
       for (const [index, target] of list.entries()) {
-        const here = [...path, 'channels', name, 'targets', index, 'upstream']
-        checkUpstreamName(text(at(target, 'upstream'), tree, here), here, input, report)
+        const here = [...path, 'channels', name, 'targets', index]
+        checkUpstreamName(text(at(target, 'upstream'), tree, [...here, 'upstream']), [...here, 'upstream'], input, report)
+        checkUnit(at(target, 'cost'), [...here, 'cost'], item.kind, input, warn)
+      }
+      if (item.thinking !== undefined && item.thinking !== 'none' && at(channel, 'sticky') !== true) {
+        checkFamilies(list, [...path, 'channels', name, 'targets'], input, warn)
       }
       if (list.length > 0 && list.every((target) => at(target, 'weight') === 0)) {
         report([...path, 'channels', name, 'targets'], 'all weights are 0: no target can be chosen',
@@ -125,6 +144,22 @@ export function checkModels (input: RuleInput, now: number, report: Report, warn
     if (channels.length > 0 && channels.every(([, channel]) => at(channel, 'enabled') === false)) {
       warn([...path, 'channels'], 'all channels are switched off: the model cannot be called', undefined, true)
     }
+  }
+}
+
+/** Warns of targets between which conversations move at every turn, and lose their thoughts each time. */
+function checkFamilies (targets: readonly unknown[], path: Path, { value }: RuleInput, warn: Report): void {
+  const upstreamOf = (target: unknown): unknown => at(value, 'upstreams', String(at(target, 'upstream')))
+  const signing = targets.filter((target) =>
+    dialectNamed(at(upstreamOf(target), 'dialect') ?? standardDialect)?.signsThoughts === true
+  )
+  for (const tier of Map.groupBy(signing, (target) => at(target, 'priority') ?? 0).values()) {
+    const declared = tier.map((target) => at(upstreamOf(target), 'thinking_family'))
+    const families = new Map(tier.map((target, i) => [declared[i] ?? at(target, 'upstream'), at(target, 'upstream')]))
+    const [one, other] = families.values()
+    if (other === undefined || !declared.includes(undefined)) continue
+    warn(path, `conversations move between ${String(one)} and ${String(other)}, and leave their thoughts behind`,
+      'write "sticky: true" beside them; or, if both run models of one vendor, the same "thinking_family" in both')
   }
 }
 
@@ -146,11 +181,14 @@ function checkTokens ({ context, max_output: most }: Record<string, unknown>, pa
 }
 
 function checkOutput (
-  { max_output: most, default_max_tokens: standard, thinking }: Record<string, unknown>,
+  { kind, max_output: most, over_max_output: over, default_max_tokens: standard, thinking }: Record<string, unknown>,
   path: Path,
   report: Report,
   warn: Report
 ): void {
+  if (most === undefined && over === 'clamp' && isSoldByTokens(kind)) {
+    report([...path, 'over_max_output'], 'lowers nothing: the model has no max_output', 'add "max_output: 64000"', true)
+  }
   if (typeof most !== 'number') return
   if (typeof standard === 'number' && standard > most) {
     report([...path, 'default_max_tokens'],

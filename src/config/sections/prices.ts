@@ -74,6 +74,18 @@ export const channelPrice = typed<'free' | Of<typeof tokenPrice> | readonly ('fr
   else: { if: { type: 'array' }, then: priceList, else: { ...tokenPrice, expected: PRICE_FORMS } }
 })
 
+const COST_FORMS = 'a map of prices per 1M tokens, or a list of prices per image or second'
+
+/** What a target costs the operator. Its form must fit the model's kind, as that of a price. */
+export const targetCost = typed<Of<typeof tokenPrice> | readonly Of<typeof priceRow>[]>({
+  description: 'What it costs the operator, for the metrics of cost and margin: a text model: US dollars per 1M ' +
+    'tokens; an image or video model: a list of variants, the first that fits a request. Absent: not known.',
+  if: { type: 'array' },
+  then: { type: 'array', minItems: 1, items: { ...priceRow, expected: 'a map of prices' } },
+  else: { ...tokenPrice, expected: COST_FORMS },
+  hint: 'what costs nothing is written "cost: { input: 0, output: 0 }"'
+})
+
 /**
  * The typed form is that of a text model; prices of other kinds are read through `itemPriceOf` (money/item-price.ts).
  */
@@ -125,7 +137,7 @@ export function checkPriceList (
 const CHEAPEST = { input: 0.001, output: 0.001, cache_read: 0.0001, cache_write: 0.0001, cache_write_5m: 0.0001,
   cache_write_1h: 0.0001 } as const
 
-function checkUnit (price: unknown, path: Path, kind: unknown, { tree }: RuleInput, warn: Report): void {
+export function checkUnit (price: unknown, path: Path, kind: unknown, { tree }: RuleInput, warn: Report): void {
   if (!isSoldByTokens(kind) || !isMap(price)) return
   for (const [name, cheapest] of Object.entries(CHEAPEST)) {
     const usd = text(price[name], tree, [...path, name])

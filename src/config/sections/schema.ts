@@ -105,6 +105,30 @@ export function id (description: string) {
   } as const
 }
 
+/** An id, or the beginning of ids. */
+export function nameOfMany (description: string) {
+  return {
+    description, type: 'string', pattern: '^[A-Za-z0-9][A-Za-z0-9._:/@+-]{0,127}\\*?$',
+    expected: 'an id of letters, digits and . _ : / @ + - that begins with a letter or digit, or the beginning of ids ' +
+      'with "*" at its end'
+  } as const
+}
+
+/** A text for people, in one line. @param most characters */
+export function line (description: string, most: number) {
+  return { description, type: 'string', pattern: `^(?=.*\\S)[^\\p{Cc}\\p{Cs}]{1,${most}}$`,
+    expected: `1 to ${most} characters in one line` } as const
+}
+
+/** Short words of the operator's own, by which lists are filtered. */
+export function tags (description: string) {
+  return list(description, {
+    description: 'A tag, such as team:web.', type: 'string',
+    pattern: '^[^\\s,\\p{Cc}\\p{Cs}](?:[^,\\p{Cc}\\p{Cs}]{0,62}[^\\s,\\p{Cc}\\p{Cs}])?$',
+    expected: '1 to 64 characters in one line, without a comma, and without a space at either end'
+  }, { uniqueItems: true, maxItems: 32 })
+}
+
 /** A name for people; where it is missing, normalize() fills in the id. */
 export function nameOrId (description: string) {
   return { description, type: 'string', minLength: 1 } as unknown as Typed<string, string>

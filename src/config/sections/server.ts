@@ -2,7 +2,7 @@
 import { isIP } from 'node:net'
 import { quote } from '../check/messages.ts'
 import { driverNamed } from './drivers.ts'
-import { at, type Report, type RuleInput, text } from './input.ts'
+import { at, type Report, type RuleInput, text, texts } from './input.ts'
 import { checkNetworks } from './networks.ts'
 import { duration, list, map, type Of, size } from './schema.ts'
 
@@ -45,8 +45,26 @@ export const server = map('Where the gateway listens, and its limits. A change n
     token: {
       description: 'Bearer token of the admin API; empty: one is made in the data folder.',
       type: 'string', default: '', secret: true
-    }
+    },
+    hosts: list(
+      'Names under which browsers may ask for the pages at /ui/, such as gateway.internal; addresses and loopback ' +
+      'names always may.',
+      {
+        description: 'A name, without port.', type: 'string', pattern: '^[a-z0-9]([a-z0-9.-]*[a-z0-9])?$',
+        expected: 'a host name in small letters, without port'
+      },
+      { default: [] }
+    )
   }, { default: {} }),
+  seal_secrets: list(
+    'What seals texts that clients keep and send back, such as thoughts: the first seals, all of them open. Gateways ' +
+    'that share clients need the same. To change one, write the new one behind it, in all gateways, then before it; ' +
+    'and leave the old one for as long as conversations last. Absent: one is generated in the data folder.',
+    {
+      description: 'A secret; "openssl rand -hex 32" makes one. Empty: none.', type: 'string', secret: true
+    },
+    { default: [] }
+  ),
   trusted_proxies: list('Networks whose X-Forwarded-For is believed.', {
     description: 'An address, or a network such as 10.0.0.0/8.', type: 'string'
   }, { default: [] }),
@@ -95,6 +113,7 @@ export type PublicConfig = ServerConfig['public']
 export type OverloadConfig = ServerConfig['overload']
 
 const SHORTEST_TOKEN = 8
+const SHORTEST_SEAL_SECRET = 32
 
 export function checkServer ({ value, tree }: RuleInput, report: Report, warn: Report): void {
   const listeners = new Map<string, string>()
@@ -128,6 +147,12 @@ export function checkServer ({ value, tree }: RuleInput, report: Report, warn: R
         'openssl rand -hex 16 makes one; without one the gateway does')
     } else if (!/^[\x21-\x7e]+$/.test(token)) {
       report(path, 'holds a space, or something that no header can', 'write letters and digits')
+    }
+  }
+  for (const { entry, here } of texts(at(value, 'server', 'seal_secrets'), tree, ['server', 'seal_secrets'])) {
+    if (entry !== '' && entry.length < SHORTEST_SEAL_SECRET) {
+      report(here, `must have at least ${SHORTEST_SEAL_SECRET} characters: who guesses it reads what it seals`,
+        'openssl rand -hex 32 makes one; without any the gateway does')
     }
   }
   const workers = at(value, 'server', 'workers')

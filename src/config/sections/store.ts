@@ -29,6 +29,11 @@ export const store = map('Where balances, holds and the ledger live. A change ne
     'forget: nothing.',
     ['full', 'forget'], 'full'
   ),
+  verify_interval: duration(
+    'How often a store in this process adds up its whole ledger again, in the background, for the metric ' +
+    'gateway_ledger_differences; 0s: only when it is asked to.',
+    '24h', { min: '0s' }
+  ),
   url: redisUrl(
     'Address of a Redis server, with its credentials: redis://USER:PASSWORD@HOST:PORT/DATABASE, or rediss:// for ' +
     'TLS. Beside sentinels its host does not count.'

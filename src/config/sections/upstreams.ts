@@ -41,6 +41,15 @@ const upstream = map('A provider that answers requests.', {
   },
   dialect: choice('The API that it speaks.', dialectNames, standardDialect),
   count_tokens: flag('Whether it answers POST /v1/messages/count_tokens; false: the gateway estimates.', false),
+  thinking_family: {
+    description: 'Upstreams with the same word, and the same dialect, take back each other\'s thoughts (signatures, ' +
+      'encrypted reasoning), such as a vendor and a cloud that runs its models; absent: its name, so that no other ' +
+      'takes them. Thoughts that an upstream may not have are left out of what it is sent. What the vendor binds to ' +
+      'an organization wants credentials of one organization.',
+    type: 'string',
+    pattern: '^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$',
+    expected: 'a name of letters, digits and . _ -'
+  },
   links: choice(
     'What becomes of its links to images. pass: the client gets them. mirror: the gateway fetches the image, and ' +
     'the client gets a link of its public listener.',
@@ -110,6 +119,7 @@ const upstream = map('A provider that answers requests.', {
     open: duration('How long it stays open; then one request tries it. Twice as long after each that failed.', '5s'),
     max_open: duration('How long it stays open at most.', '60s')
   }, { default: {} }),
+  trace: flag('Whether it is told the trace of each request: traceparent and tracestate (W3C Trace Context).', false),
   maintenance: maintenance('true: nothing is sent to it, as if its targets were not there.'),
   tls: map('How an https upstream proves itself to us, and we to it.', {
     ca: pem('Certificates of the authorities that are believed, in the place of the public ones.'),
@@ -133,6 +143,18 @@ const upstream = map('A provider that answers requests.', {
     'auto: HTTP/2 where the upstream is https and offers it, but for forward routes. off: HTTP/1.1.',
     ['auto', 'off'], 'off'
   ),
+  messages: map('With "dialect: messages", what differs among its vendors.', {
+    betas: list(
+      'Those of a client\'s anthropic-beta that it gets, because it knows them; absent: all. What "headers" says it ' +
+      'gets in any case.',
+      {
+        description: 'The name of a beta, or with "*" at its end the beginning of names.',
+        type: 'string', pattern: '^[A-Za-z0-9][A-Za-z0-9._-]{0,127}\\*?$',
+        expected: 'the name of a beta such as interleaved-thinking-2025-05-14, or the beginning of one with "*" at its end'
+      },
+      { uniqueItems: true }
+    )
+  }),
   chat: map('With "dialect: chat", what differs among its vendors.', {
     max_tokens_field: choice(
       'Its name for the most tokens of an answer; absent: max_tokens.', ['max_tokens', 'max_completion_tokens']
@@ -154,6 +176,26 @@ const upstream = map('A provider that answers requests.', {
       },
       { uniqueItems: true }
     )
+  }),
+  responses: map('With "dialect: responses", what differs among its vendors and models.', {
+    efforts: list(
+      'The efforts of reasoning that its models know, whatever a client asks for: the nearest is sent; absent: none, ' +
+      'low, medium, high and xhigh.',
+      choice('One of them.', ['none', 'minimal', 'low', 'medium', 'high', 'xhigh', 'max']),
+      { minItems: 1, uniqueItems: true }
+    ),
+    summaries: flag('false: it shows no reasoning (some vendors want to know who asks for it); absent: a client that ' +
+      'wants thoughts gets its summaries.'),
+    stop_sequences: choice(
+      'What becomes of the stop sequences of a request, which this API knows nothing of. refuse: it is left to the ' +
+      'next target, or 400; absent, or drop: they are left out.',
+      ['drop', 'refuse']
+    ),
+    client_tools: choice(
+      'How it is told of the tools of clients that speak this API too. functions: all as functions, for a vendor that ' +
+      'knows no others; absent, or as_declared: as they are, with grammars and namespaces.',
+      ['as_declared', 'functions']
+    )
   })
 }, { required: ['url'] })
 
@@ -170,6 +212,7 @@ export type RetriesConfig = UpstreamConfig['retries']
 export type BreakerConfig = UpstreamConfig['breaker']
 export type TlsConfig = NonNullable<UpstreamConfig['tls']>
 export type ChatConfig = NonNullable<UpstreamConfig['chat']>
+export type ResponsesConfig = NonNullable<UpstreamConfig['responses']>
 
 /**
  * Headers that an upstream's `headers` can't set: they belong to one connection, are computed by the client, or state

@@ -70,7 +70,21 @@ function checkTextOnly (item: Record<string, unknown>, path: Path, report: Repor
       report([...path, 'channels', name, 'price'], 'a text model has prices per 1M tokens',
         'write "price: { input: 3, output: 15 }"')
     }
+    for (const { cost, here } of costsIn(channel, [...path, 'channels', name])) {
+      if (Array.isArray(cost)) {
+        report(here, 'a text model costs so much per 1M tokens', 'write "cost: { input: 2, output: 10 }"')
+      }
+    }
   }
+}
+
+/** What the targets of a channel cost, where they say so. */
+function costsIn (channel: unknown, path: Path): { readonly cost: unknown, readonly here: Path }[] {
+  const targets = at(channel, 'targets')
+  return (Array.isArray(targets) ? targets as readonly unknown[] : []).flatMap((target, index) => {
+    const cost = at(target, 'cost')
+    return cost === undefined ? [] : [{ cost, here: [...path, 'targets', index, 'cost'] }]
+  })
 }
 
 function isItemRow (row: unknown): boolean {
@@ -127,7 +141,7 @@ type Variant = ReadonlyMap<string, string>
  */
 function checkPrices (
   article: string,
-  { unit, otherUnit, each, price: what, sample }: Item,
+  sold: Item,
   item: Record<string, unknown>,
   path: Path,
   parameters: Parameters,
@@ -140,37 +154,54 @@ function checkPrices (
   for (const [name, channel] of channelsOf(item)) {
     const price = at(channel, 'price')
     const here = [...path, 'channels', name, 'price']
-    if (!Array.isArray(price)) {
+    if (Array.isArray(price)) all.push(...checkRows(article, sold, price, here, parameters, input, report, warn))
+    else {
       isWhole = false
-      if (isMap(price)) {
-        report(here, `${article} has a list of prices, ${each}`, `write "price: ${sample}"`)
-      }
-      continue
+      if (isMap(price)) report(here, `${article} has a list of prices, ${sold.each}`, `write "price: ${sold.sample}"`)
     }
-    const before: { readonly variant: Variant, readonly row: Path }[] = []
-    for (const [index, value] of (price as readonly unknown[]).entries()) {
-      const row = [...here, index]
-      if (!isMap(value)) continue
-      if (value[otherUnit] !== undefined) {
-        report([...row, otherUnit], `${article} is priced with "${unit}"`, `write "${unit}"`, true)
-      } else if (value[unit] === undefined) report(row, `"${unit}" is missing: ${what}`)
-      const variant = checkWhen(value.when, row, parameters, input, report)
-      const first = before.find((other) =>
-        [...other.variant].every(([parameter, wanted]) => variant.get(parameter) === wanted))
-      if (first !== undefined) {
-        warn(
-          row,
-          `is never reached: whatever fits it fits the row at ${printSpot(findTree(input.tree, first.row).tree.at)} ` +
-          'before',
-          'the first row that fits is the price'
-        )
+    for (const { cost, here: place } of costsIn(channel, [...path, 'channels', name])) {
+      if (Array.isArray(cost)) checkRows(article, sold, cost, place, parameters, input, report, warn)
+      else if (isMap(cost)) {
+        report(place, `${article} has a list of costs, ${sold.each}`, `write "cost: ${sold.sample}"`)
       }
-      before.push({ variant, row })
-      all.push(variant)
     }
   }
-  if (unit === 'usd_per_second' && all.length > 0) checkSeconds(path, parameters, report)
+  if (sold.unit === 'usd_per_second' && all.length > 0) checkSeconds(path, parameters, report)
   return isWhole ? all : undefined
+}
+
+/** @returns the variant of each row that has a form at all */
+function checkRows (
+  article: string,
+  { unit, otherUnit, price: what }: Item,
+  rows: readonly unknown[],
+  here: Path,
+  parameters: Parameters,
+  input: RuleInput,
+  report: Report,
+  warn: Report
+): readonly Variant[] {
+  const before: { readonly variant: Variant, readonly row: Path }[] = []
+  for (const [index, value] of rows.entries()) {
+    const row = [...here, index]
+    if (!isMap(value)) continue
+    if (value[otherUnit] !== undefined) {
+      report([...row, otherUnit], `${article} is priced with "${unit}"`, `write "${unit}"`, true)
+    } else if (value[unit] === undefined) report(row, `"${unit}" is missing: ${what}`)
+    const variant = checkWhen(value['when'], row, parameters, input, report)
+    const first = before.find((other) =>
+      [...other.variant].every(([parameter, wanted]) => variant.get(parameter) === wanted))
+    if (first !== undefined) {
+      warn(
+        row,
+        `is never reached: whatever fits it fits the row at ${printSpot(findTree(input.tree, first.row).tree.at)} ` +
+        'before',
+        'the first row that fits is the price'
+      )
+    }
+    before.push({ variant, row })
+  }
+  return before.map(({ variant }) => variant)
 }
 
 /** Checks that a price by the second has a parameter with the number of seconds. */

@@ -5,7 +5,7 @@ import { type Alias, isAlias, isMap as isYamlMap, isScalar, isSeq, type Node, ty
 import type { Findings } from './findings.ts'
 import { type Env, interpolate, resolveCore } from './interpolate.ts'
 import { formatPointer, isMap, type Part, type Path, type Spot, type TextFile } from './position.ts'
-import type { textReader } from './read-text.ts'
+import type { ReadText } from './read-text.ts'
 
 /** Most nodes made by aliases: a "billion laughs" is refused, a thousand models that share a price by alias are not. */
 const MAX_ALIASED_NODES = 100_000
@@ -13,8 +13,9 @@ const MAX_DEPTH = 64
 
 /** The tools of the conversion. */
 export interface Means {
-  readonly env: Env
-  readonly readText: ReturnType<typeof textReader>
+  /** undefined: what a ${...} stands for is not looked at */
+  readonly env: Env | undefined
+  readonly readText: ReadText
   readonly findings: Findings
 }
 
@@ -152,7 +153,9 @@ class Conversion {
     const found = interpolate(node.value, this.#file.path, env, readText)
     if (found === undefined) return { value: node.value, tree: { at, text: node.value } }
     for (const { message, hint } of found.problems) findings.report(at, formatPointer(path), message, hint)
-    const tree = { at, text: found.text, origin: found.origin, isBroken: found.problems.length > 0 }
+    const { isUnread } = found
+    const isBroken = isUnread || found.problems.length > 0
+    const tree = { at, text: found.text, origin: found.origin, isUnread, isBroken }
     if (found.isSecret && found.problems.length === 0) findings.secretTexts.push(found.text)
     return { value: found.whole && node.type === 'PLAIN' ? resolveCore(found.text) : found.text, tree }
   }

@@ -12,18 +12,26 @@ export interface Interpolated {
   readonly origin: string
   /** from a secret file */
   readonly isSecret: boolean
+  /** nothing was looked up: the text is as written */
+  readonly isUnread: boolean
   readonly problems: readonly { readonly message: string, readonly hint?: string }[]
 }
 
 const PATTERN = /\$\$\{|\$\{([^}]*)\}?/g
 const NAME = /^([A-Za-z_]\w*)(?::-(.*))?$/s
 
-/** @returns undefined when there is nothing to replace */
-export function interpolate (raw: string, yamlPath: string, env: Env, readText: ReadText): Interpolated | undefined {
+/**
+ * @param env undefined: neither the environment nor a secret file is looked at
+ * @returns undefined when there is nothing to replace
+ */
+export function interpolate (
+  raw: string, yamlPath: string, env: Env | undefined, readText: ReadText
+): Interpolated | undefined {
   if (!raw.includes('${')) return undefined
   const problems: { message: string, hint?: string }[] = []
   const origins: string[] = []
   let isSecret = false
+  let isUnread = false
   const text = raw.replace(PATTERN, (match, inner: string | undefined) => {
     if (inner === undefined) return '${'
     if (!match.endsWith('}')) {
@@ -32,6 +40,7 @@ export function interpolate (raw: string, yamlPath: string, env: Env, readText: 
     }
     if (inner.startsWith('file:')) {
       origins.push(match)
+      if (env === undefined) { isUnread = true; return match }
       isSecret = true
       const read = readText(resolve(dirname(yamlPath), inner.slice('file:'.length)))
       if (read.kind === 'text') return read.text.replace(/(\r?\n)+$/, '')
@@ -45,6 +54,7 @@ export function interpolate (raw: string, yamlPath: string, env: Env, readText: 
       return match
     }
     origins.push(`\${${name[1]!}}`)
+    if (env === undefined) { isUnread = true; return match }
     const value = env[name[1]!]
     // as in a shell, ":-" also replaces an empty value
     if (name[2] !== undefined) return value === undefined || value === '' ? name[2] : value
@@ -53,7 +63,7 @@ export function interpolate (raw: string, yamlPath: string, env: Env, readText: 
       hint: `set it, or write a default: \${${name[1]!}:-default}` })
     return match
   })
-  return { text, whole: /^\$\{[^}]*\}$/.test(raw), origin: origins.join(' '), isSecret, problems }
+  return { text, whole: /^\$\{[^}]*\}$/.test(raw), origin: origins.join(' '), isSecret, isUnread, problems }
 }
 
 /** Reads a plain scalar by the core schema of YAML 1.2 (10.3.2), except for the empty text, which stays a text. */

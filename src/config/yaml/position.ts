@@ -27,6 +27,8 @@ export interface Tree {
   origin?: string
   /** its ${...} gave no value: reported once, where it stands */
   isBroken?: boolean
+  /** what its ${...} stands for was not looked at; it counts as broken */
+  isUnread?: boolean
   /** of a map by key, of a list by index */
   children?: Map<string, Tree>
 }

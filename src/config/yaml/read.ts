@@ -9,7 +9,7 @@ import { merge } from './merge.ts'
 import { parse } from './parse.ts'
 import { formatPointer, type Part, type Path, type Spot, type TextFile } from './position.ts'
 import type { Problem } from '../problem.ts'
-import { textReader } from './read-text.ts'
+import { type ReadText, textReader } from './read-text.ts'
 
 export interface Source extends Part {
   /** the main file */
@@ -19,6 +19,8 @@ export interface Source extends Part {
   readonly oddities: readonly Problem[]
   /** false: parts could not be read, so that a search for more mistakes would invent some */
   readonly isWhole: boolean
+  /** the files of YAML that were read, absolute */
+  readonly files: readonly string[]
   /** JSON pointers of values from secret files */
   readonly secrets: ReadonlySet<string>
   /** texts from secret files: never to be printed */
@@ -26,22 +28,49 @@ export interface Source extends Part {
 }
 
 /**
+ * A text to read in the place of a file's. Who has sent it may be somebody else than who keeps the machine: no
+ * environment, no secret file and no other file is read for it.
+ */
+export interface SentText {
+  readonly text: string
+  /** the files that it may include, absolute */
+  readonly includes: readonly string[]
+}
+
+/**
  * @param name the path of the main file, as the operator wrote it
  * @param note called with every file that was asked for
  */
-export function readSource (name: string, env: Env, note: (path: string, stamp: string) => void): Source {
-  const reading = new Reading({ env, readText: textReader(note), findings: new Findings() })
-  const { findings } = reading
+export function readSource (
+  name: string,
+  env: Env,
+  note: (path: string, stamp: string) => void,
+  sent?: SentText
+): Source {
+  const readText = textReader(note)
+  const findings = new Findings()
+  const reading = new Reading(sent === undefined
+    ? { env, readText, findings }
+    : { env: undefined, readText: within(sent, resolve(name), readText), findings })
   const { file, text, message } = reading.open(name, resolve(name))
   const { problems, oddities, secretTexts } = findings
   if (text === undefined) {
     problems.push({ file: name, line: 1, column: 1, path: '', message: `the file ${message}` })
     return { file, value: {}, tree: { at: { file, offset: 0 } }, problems, oddities, isWhole: false,
-      secrets: new Set(), secretTexts }
+      files: reading.files, secrets: new Set(), secretTexts }
   }
   const part = reading.read(file, text)
-  return { file, ...part, problems, oddities, isWhole: findings.isWhole,
+  return { file, ...part, problems, oddities, isWhole: findings.isWhole, files: reading.files,
     secrets: findSecrets(part.tree, [], new Set()), secretTexts }
+}
+
+function within ({ text, includes }: SentText, main: string, readText: ReadText): ReadText {
+  return (path) => {
+    if (path === main) return { kind: 'text', text }
+    return includes.includes(path)
+      ? readText(path)
+      : { kind: 'unreadable', message: 'is not one of the live configuration, and no other is read here' }
+  }
 }
 
 interface Opened {
@@ -62,6 +91,8 @@ class Reading {
   }
 
   get findings (): Findings { return this.#means.findings }
+
+  get files (): readonly string[] { return [...this.#files.keys()] }
 
   open (name: string, path: string): Opened {
     const file: TextFile = { name, path, lines: new LineCounter() }

@@ -1,12 +1,15 @@
-// The tables beside the entries: records with their audit log, tasks, and answers that are given again. Part of
-// ledger.ts, which owns the file.
+// What is asked of the ledger beside its decisions: records with their audit log, tasks, answers that are given again,
+// rollups and entries. Part of ledger.ts, which owns the file.
 import type { DatabaseSync, SQLInputValue, StatementSync } from 'node:sqlite'
 import { REFUNDED_LATE } from '../late-entries.ts'
 import type { Nanos } from '../../money/nanos.ts'
-import { readTask, TASK, type Cell } from '../local/cells.ts'
-import type { Documents } from '../local/writer.ts'
+import { readTask, TASK, withTexts, type Cell } from '../local/cells.ts'
+import type { Documents, EntryStep, RollupStep } from '../local/writer.ts'
+import type { EntryQuery, RollupQuery } from '../rollups.ts'
 import type { AuditLine, BookingKind, Change, StoredRecord } from '../store.ts'
 import type { Answer, Task, TaskPage } from '../tasks.ts'
+import type { EntryIndex } from './newest.ts'
+import type { RollupTables } from './rollup-tables.ts'
 
 /** Rows deleted in one statement: writes wait meanwhile. */
 const AT_ONCE = 1000
@@ -22,12 +25,18 @@ const CHARGED = `(EXISTS (SELECT 1 FROM tasks WHERE tasks.request_id = answers.r
 
 export class Tables implements Documents {
   readonly #db: DatabaseSync
+  readonly #rollups: RollupTables
+  readonly #index: EntryIndex
   readonly #transact: (work: () => void) => void
   readonly #put: StatementSync
   readonly #booked: StatementSync
 
-  constructor (db: DatabaseSync, transact: (work: () => void) => void) {
+  constructor (
+    db: DatabaseSync, rollups: RollupTables, index: EntryIndex, transact: (work: () => void) => void
+  ) {
     this.#db = db
+    this.#rollups = rollups
+    this.#index = index
     this.#transact = transact
     this.#put = db.prepare(`INSERT INTO tasks (${TASK.join()}) VALUES (${TASK.map(() => '?').join()})
       ON CONFLICT (id) DO UPDATE SET nanos = excluded.nanos, is_open = excluded.is_open, text = excluded.text`)
@@ -39,6 +48,14 @@ export class Tables implements Documents {
     for (let i = 0; i < cells.length; i += TASK.length) {
       this.#put.run(...cells.slice(i, i + TASK.length) as SQLInputValue[])
     }
+  }
+
+  rollups (query: RollupQuery): RollupStep {
+    return this.#rollups.read(query)
+  }
+
+  newest (query: EntryQuery): EntryStep {
+    return this.#index.newest(query)
   }
 
   booked (kind: BookingKind, reference: string): Nanos | undefined {
@@ -66,7 +83,7 @@ export class Tables implements Documents {
           )
         isDone = changes === 1
       }
-      if (isDone) this.#db.prepare('INSERT INTO audit (text) VALUES (?)').run(audit)
+      if (isDone && audit !== undefined) this.#db.prepare('INSERT INTO audit (text) VALUES (?)').run(audit)
     })
     return isDone
   }
@@ -74,6 +91,13 @@ export class Tables implements Documents {
   changes (after: number, limit: number): AuditLine[] {
     return this.#db.prepare('SELECT id, text FROM audit WHERE id > ? ORDER BY id LIMIT ?').all(after,
       limit) as unknown as AuditLine[]
+  }
+
+  newestChanges (before: number | undefined, limit: number): AuditLine[] {
+    return this.#db.prepare('SELECT id, text FROM audit WHERE id < ? ORDER BY id DESC LIMIT ?').all(
+      before ?? Number.MAX_SAFE_INTEGER,
+      limit
+    ) as unknown as AuditLine[]
   }
 
   /** Inserts a record as it was in another ledger. */
@@ -149,7 +173,7 @@ export class Tables implements Documents {
 
   #rows (where: string, ...values: readonly SQLInputValue[]): Task[] {
     const query = this.#db.prepare(
-      `SELECT ${TASK.map((name) => name === 'nanos' ? 'CAST(nanos AS TEXT)' : name).join()} FROM tasks ${where}`
+      `SELECT ${withTexts(TASK)} FROM tasks ${where}`
     )
     query.setReturnArrays(true)
     return (query.all(...values) as unknown as Cell[][]).map((cells) => readTask(cells, 0).task)

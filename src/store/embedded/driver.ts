@@ -11,5 +11,9 @@ export const driver: Driver = {
     const { fillFolder } = await import('./import.ts')
     await fillFolder(folder, rows)
   },
+  async restore (folder, file, now) {
+    const { restoreFolder } = await import('./restore.ts')
+    return await restoreFolder(folder, file, now)
+  },
   acceptLoss: (folder) => findLoss(folder) === undefined ? undefined : setAside(folder)
 }

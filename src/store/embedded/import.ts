@@ -1,10 +1,11 @@
 // Fills an empty data folder with the rows of another store. For a command that has the folder for itself: it writes in
 // its own thread, because no request waits for it.
-import { mkdtempSync, rmSync } from 'node:fs'
+import { mkdirSync, rmSync } from 'node:fs'
 import path from 'node:path'
 import type { Row } from '../transfer.ts'
 import { type Cell, pushEntry, pushTask } from '../local/cells.ts'
 import { seqOf } from '../local/entry-ids.ts'
+import { NO_WRITE } from '../local/writer.ts'
 import { Ledger } from './ledger.ts'
 import { findLoss, replaceLost } from './ledger-mark.ts'
 
@@ -19,10 +20,19 @@ const OWN_ID = /^[0-9a-z]{17}$/
  */
 export async function fillFolder (folder: string, rows: AsyncIterable<Row>): Promise<void> {
   if (findLoss(folder) === undefined) { await fill(folder, rows); return }
-  // Made beside it: a kill must leave a folder whose ledger is lost, not an empty one that the next start begins anew.
-  const beside = mkdtempSync(path.join(folder, 'import-'))
+  await putInPlace(folder, async (beside) => { await fill(beside, rows) })
+}
+
+/**
+ * Puts a ledger into the place of a lost one. It is made beside it: a kill must leave a folder whose ledger is lost,
+ * not an empty one that the next start begins anew.
+ */
+export async function putInPlace (folder: string, make: (beside: string) => Promise<void>): Promise<void> {
+  const beside = path.join(folder, 'import-in-progress')
+  rmSync(beside, { recursive: true, force: true })            // of a process that was killed
+  mkdirSync(beside, { mode: 0o700 })
   try {
-    await fill(beside, rows)
+    await make(beside)
     replaceLost(folder, beside)
   } finally {
     rmSync(beside, { recursive: true, force: true })
@@ -46,7 +56,7 @@ async function put (ledger: Ledger, rows: AsyncIterable<Row>): Promise<void> {
   let [seq, time] = [-1, 0]
   const flush = (): void => {
     if (
-      entries.length > 0 && ledger.write({ entries, progress: [], forget: [], tasks: [], windows: [] }).length > 0
+      entries.length > 0 && ledger.write({ ...NO_WRITE, entries }).length > 0
     ) throw new Error('an entry is there twice')
     entries = []
     count = 0

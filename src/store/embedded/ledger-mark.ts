@@ -14,11 +14,15 @@ const NAME = 'ledger-mark'
 const LEDGER = ['gateway.db', 'gateway.db-wal'] as const
 const LINE = /^gateway\.db: entries up to number +(-?\d+), written at (\S+)\n$/
 
+export function markFile (folder: string): string {
+  return path.join(folder, NAME)
+}
+
 /** Undefined: there was no ledger, or one older than marks. */
 export function readMark (folder: string): Mark | undefined {
   let text: string
   try {
-    text = readFileSync(path.join(folder, NAME), 'utf8')
+    text = readFileSync(markFile(folder), 'utf8')
   } catch (error) {
     if ((error as NodeJS.ErrnoException).code === 'ENOENT') return undefined
     throw error
@@ -29,7 +33,7 @@ export function readMark (folder: string): Mark | undefined {
 
 /** Written in place, and always of one length: a full disk takes it, and a kill leaves no half of it. */
 export function writeMark (folder: string, { seq, time }: Mark): void {
-  const file = path.join(folder, NAME)
+  const file = markFile(folder)
   const isNew = sizeOf(file) === undefined
   const descriptor = openSync(file, isNew ? 'wx' : 'r+', 0o600)
   try {
@@ -70,8 +74,8 @@ function textOf (folder: string, { state, mark, logBytes }: NonNullable<ReturnTy
       'it was not touched.'
   return `the ledger of the data folder ${folder} is lost: gateway.db is ${state}${had}.${log} A new one would know ` +
     'nothing of what was spent, and would credit opening balances again. ' +
-    'Put gateway.db back, or fill the folder with an export: gateway store import FILE. To accept the loss: gateway ' +
-    'store new --accept-loss.'
+    'Put gateway.db back, or restore a backup: gateway store restore FILE (an export: gateway store import FILE). To ' +
+    'accept the loss: gateway store new --accept-loss.'
 }
 
 /** Renames the remains of a lost ledger. @returns the new names */
@@ -84,9 +88,17 @@ export function setAside (folder: string, names: readonly string[] = [...LEDGER,
 
 /** Moves a new ledger in, its mark first: until the file is there too, the folder is one whose ledger is lost. */
 export function replaceLost (folder: string, beside: string): void {
-  renameSync(path.join(beside, NAME), path.join(folder, NAME))
+  renameSync(markFile(beside), markFile(folder))
   setAside(folder, LEDGER)
   renameSync(path.join(beside, LEDGER[0]), path.join(folder, LEDGER[0]))
+  syncFolder(folder)
+}
+
+/** A file whose directory entry is not on the disk is lost with all that was synced into it. */
+export function syncFolder (folder: string): void {
+  if (process.platform === 'win32') return
+  const directory = openSync(folder, 'r')
+  try { fsyncSync(directory) } catch { /* not every file system can */ } finally { closeSync(directory) }
 }
 
 function sizeOf (file: string): number | undefined {

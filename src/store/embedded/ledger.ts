@@ -1,34 +1,42 @@
 // The file gateway.db: opens it, writes a batch in one transaction, reads and adds up in slices. Runs in a thread of
-// its own; SQL is only here, in schema.ts and in documents.ts.
+// its own; SQL is only here, in schema.ts, documents.ts and backup.ts.
 import { closeSync, mkdirSync, openSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
 import path from 'node:path'
 import { DatabaseSync, type SQLInputValue, type StatementSync } from 'node:sqlite'
 import type { Nanos } from '../../money/nanos.ts'
 import { monthOf } from '../../money/calendar.ts'
 import { REMEMBERED } from '../local/balances.ts'
-import { ENTRY, PROGRESS, TASK, WINDOW, type Cell } from '../local/cells.ts'
-import type { KnownEntry, Loaded, Opened, Write } from '../local/writer.ts'
+import { addFailures, addRow, ENTRY, PROGRESS, TASK, WINDOW, withTexts, type Cell } from '../local/cells.ts'
+import { type KnownEntry, type Loaded, NO_WRITE, type Opened, type Write } from '../local/writer.ts'
 import { isOver, oldestKept, partsOf } from '../periods.ts'
 import { REFUNDED_LATE, SETTLED_LATE } from '../late-entries.ts'
 import type { Difference } from '../store.ts'
+import { RollupSums } from '../rollup-sums.ts'
 import { Sums } from '../sums.ts'
+import { copy } from './backup.ts'
 import { LossError, type Mark, readMark, refuseLoss, writeMark } from './ledger-mark.ts'
 import { FOREIGN, migrate, refuseEmpty } from './schema.ts'
 import { Tables } from './documents.ts'
+import { EntryIndex } from './newest.ts'
+import { type RollupCheck, RollupTables } from './rollup-tables.ts'
 
 /** Rows at a time: less than a millisecond each, because commits wait meanwhile. */
 const SLICE = 500
 
-const DAY = ENTRY.indexOf('day')
+const [ACCOUNT, KEY, NANOS, DAY] = [ENTRY.indexOf('account'), ENTRY.indexOf('key'), ENTRY.indexOf('nanos'),
+  ENTRY.indexOf('day')]
 
-/** Tables of the stored sums, with the columns that identify a row. */
-const KEPT: Readonly<Record<Difference['of'], { readonly table: string, readonly id: readonly string[] }>> = {
+/** Stored sums that memory has too. */
+type KeptSum = Exclude<Difference['of'], 'rollup'>
+
+/** Tables of these sums, with the columns that identify a row. */
+const KEPT: Readonly<Record<KeptSum, { readonly table: string, readonly id: readonly string[] }>> = {
   account: { table: 'balances', id: ['account'] },
   key: { table: 'key_usage', id: ['key'] },
   period: { table: 'key_periods', id: ['period', 'key'] }
 }
 
-/** Rows of id, sum of the entries, and stored sum: of several accounts, keys or periods. */
+/** The arguments of `OnCompared`. */
 interface Compared { readonly of: Difference['of'], readonly cells: Cell[] }
 
 export class Ledger {
@@ -49,8 +57,10 @@ export class Ledger {
   readonly #probe: StatementSync
   readonly #slice: StatementSync
   readonly #last: StatementSync
+  readonly #rollups: RollupTables
+  readonly #index: EntryIndex
   /** sums of the entries that a running `verify` has seen; entries written meanwhile are added */
-  #verified: Sums | undefined
+  #verified: { readonly sums: Sums, readonly rollups: RollupCheck } | undefined
   /** newest day of the entries that this thread has written */
   #today = ''
 
@@ -102,13 +112,18 @@ export class Ledger {
       `SELECT ${withTexts(ENTRY)} FROM entries WHERE seq > ? AND seq <= ? ORDER BY seq LIMIT ${SLICE}`
     )
     this.#slice.setReturnArrays(true)
-    this.documents = new Tables(this.#db, (work) => { this.#transact(work) })
+    this.#rollups = new RollupTables(this.#db, this.last().time)
+    this.#index = new EntryIndex(this.#db)
+    this.documents = new Tables(this.#db, this.#rollups, this.#index, (work) => { this.#transact(work) })
   }
 
   /** Writes all in one transaction. @throws {Error} nothing was recorded */
-  write ({ entries, progress, forget, tasks, windows }: Write): KnownEntry[] {
+  write ({ entries, progress, forget, tasks, windows, failures }: Write): KnownEntry[] {
     const known: KnownEntry[] = []
     const sums = new Sums()
+    const used = new RollupSums()
+    const failed = new RollupSums()
+    addFailures(failures, failed)
     let today = this.#today
     this.#transact(() => {
       let skipped: Cell | undefined
@@ -121,6 +136,7 @@ export class Ledger {
           const day = row[DAY] as string | null
           if (day !== null && day > today) today = day
           sums.add(account, key, nanos, day)
+          addRow(row, used)
           continue
         }
         const before = this.#find.get(reference, kind) as { readonly seq: number, readonly nanos: string } | undefined
@@ -132,6 +148,10 @@ export class Ledger {
       for (const [account, nanos] of sums.accounts) { this.#addBalance.run(account, nanos) }
       for (const [key, nanos] of sums.keys) { this.#addUsage.run(key, nanos) }
       for (const [name, nanos] of sums.periods) { this.#addPeriod.run(...partsOf(name), nanos) }
+      this.#rollups.add(used)
+      this.#rollups.add(failed)
+      if (this.#verified === undefined) this.#rollups.fold()
+      if (entries.length > 0) this.#index.add(entries.at(-ENTRY.length) as number)
       if (today !== this.#today) this.#forgetPeriods.run(oldestKept(today), monthOf(oldestKept(today)))
       for (let i = 0; i < progress.length; i += PROGRESS.length) {
         this.#note.run(...progress.slice(i, i + PROGRESS.length) as SQLInputValue[])
@@ -145,7 +165,8 @@ export class Ledger {
       if (entries.length === 0) this.#probe.run()
     })
     this.#today = today
-    this.#verified?.addAll(sums)
+    this.#verified?.sums.addAll(sums)
+    if (this.#verified !== undefined) used.addTo(this.#verified.rollups)
     return known
   }
 
@@ -205,8 +226,7 @@ export class Ledger {
       if (shortfall !== null) push('shortfall', 0n, BigInt(shortfall!))
     }
     if (rows.length > 0) {
-      this.write({ entries, progress: [], forget: rows.map(([, , reference]) => reference as string), tasks: [],
-        windows: [] })
+      this.write({ ...NO_WRITE, entries, forget: rows.map(([, , reference]) => reference as string) })
     }
     return rows.length
   }
@@ -276,25 +296,29 @@ export class Ledger {
   }
 
   /**
-   * Adds up all entries again, a slice at each step, and then yields id, sum and stored sum. Writes may run between
-   * steps.
+   * Adds up all entries again, a slice at each step, and yields what they and the stored sums are. Writes may run
+   * between steps.
    * @param oldest earlier days and months are not compared
    */
   * verify (oldest: string): Generator<Compared | undefined, number> {
     const sums = new Sums(oldest)
+    const rollups = this.#rollups.check()
     const { seq: upTo } = this.last()
-    this.#verified = sums
+    this.#verified = { sums, rollups }
     try {
-      const slice = this.#db.prepare(
-        `SELECT seq, account, key, CAST(nanos AS TEXT), day FROM entries WHERE seq > ? AND seq <= ? ORDER BY seq LIMIT ${SLICE}`
-      )
-      slice.setReturnArrays(true)
       for (let after = -1; after < upTo;) {
-        const rows = slice.all(after, upTo) as unknown as [number, string, string | null, string, string | null][]
-        for (const [, account, key, nanos, day] of rows) sums.add(account, key, BigInt(nanos), day)
-        after = rows.at(-1)?.[0] ?? upTo
+        const rows = this.#slice.all(after, upTo) as unknown as Cell[][]
+        for (const row of rows) {
+          sums.add(row[ACCOUNT] as string, row[KEY] as string | null, BigInt(row[NANOS]!), row[DAY] as string | null)
+          addRow(row, rollups)
+        }
+        const last = rows.at(-1)
+        after = last?.[0] as number | undefined ?? upTo
         yield undefined
+        // Entries come by time, and the last ones may not be all of their hour.
+        if (last !== undefined) yield * ofRollups(rollups.compare(last[1] as number))
       }
+      yield * ofRollups(rollups.compare(Infinity))
       yield * this.#compare('account', sums.accounts)
       yield * this.#compare('key', sums.keys)
       yield * this.#compare('period', sums.periods, oldest)
@@ -302,6 +326,11 @@ export class Ledger {
     } finally {
       this.#verified = undefined
     }
+  }
+
+  /** Copies the whole file, while writes run between its steps. @throws {Error} as `copy` */
+  async backup (file: string, isWanted: () => boolean): Promise<void> {
+    await copy(this.#db, file, isWanted)
   }
 
   /** @param how PASSIVE copies what it can without a wait; TRUNCATE copies everything, and syncs it */
@@ -333,7 +362,7 @@ export class Ledger {
     this.#db.close()
   }
 
-  * #compare (of: Difference['of'], sums: ReadonlyMap<string, Nanos>, oldest = ''): Iterable<Compared> {
+  * #compare (of: KeptSum, sums: ReadonlyMap<string, Nanos>, oldest = ''): Iterable<Compared> {
     const { table, id: columns } = KEPT[of]
     const split = (id: string): readonly string[] => of === 'period' ? partsOf(id) : [id]
     const kept = this.#db.prepare(
@@ -377,13 +406,12 @@ export class Ledger {
   }
 }
 
-function marks (columns: readonly string[]): string {
-  return columns.map(() => '?').join()
+function * ofRollups (differing: Iterable<Cell[]>): Iterable<Compared> {
+  for (const cells of differing) yield { of: 'rollup', cells }
 }
 
-/** Columns with amounts as text: as numbers they would be rounded. */
-function withTexts (columns: readonly string[]): string {
-  return columns.map((name) => name === 'nanos' || name === 'shortfall' ? `CAST(${name} AS TEXT)` : name).join()
+function marks (columns: readonly string[]): string {
+  return columns.map(() => '?').join()
 }
 
 /**

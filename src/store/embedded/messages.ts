@@ -11,6 +11,9 @@ export type ToThread =
   | { readonly kind: 'verify', readonly oldest: string }
   /** a call of `Documents`; answered in order */
   | { readonly kind: 'ask', readonly of: keyof Documents, readonly args: readonly unknown[] }
+  /** a copy, where `copyIn` says; one at a time */
+  | { readonly kind: 'back up' }
+  | { readonly kind: 'give up backup' }
   /** `windows`: all that count, as rows of `WINDOW` */
   | { readonly kind: 'close', readonly windows: readonly Cell[] }
 
@@ -25,11 +28,12 @@ export type FromThread =
   | { readonly kind: 'written', readonly no: number, readonly known: readonly KnownEntry[] }
   | { readonly kind: 'unwritten', readonly no: number, readonly message: string }
   | { readonly kind: 'read', readonly cells: readonly Cell[], readonly upTo: number }
-  /** rows of id, sum of entries, sum stored on disk */
+  /** the arguments of `OnCompared` */
   | { readonly kind: 'compared', readonly of: Difference['of'], readonly cells: readonly Cell[] }
   | { readonly kind: 'verified', readonly entries: number }
   | { readonly kind: 'answered', readonly answer: unknown }
-  | { readonly kind: 'failed', readonly what: 'read' | 'verify' | 'ask', readonly message: string }
+  | { readonly kind: 'backed up' }
+  | { readonly kind: 'failed', readonly what: 'read' | 'verify' | 'ask' | 'back up', readonly message: string }
   | { readonly kind: 'warning', readonly message: string }
 
 export interface ThreadInput {

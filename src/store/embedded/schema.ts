@@ -2,6 +2,46 @@
 // follows.
 import type { DatabaseSync } from 'node:sqlite'
 
+/** What an entry adds to its hour: tokens and items count once, in the settlement. */
+const ADDED_BY_ENTRIES = `
+  SELECT time - time % 3600000 AS start, account, coalesce(key, '') AS key, coalesce(model, '') AS model,
+    coalesce(channel, '') AS channel, kind = 'settle' AS requests, iif(kind = 'settle', input, 0) AS input,
+    iif(kind = 'settle', cache_read, 0) AS cache_read, iif(kind = 'settle', cache_write_5m, 0) AS cache_write_5m,
+    iif(kind = 'settle', cache_write_1h, 0) AS cache_write_1h, iif(kind = 'settle', output, 0) AS output,
+    iif(kind = 'settle', coalesce(extras, '{}'), '{}') AS extras, nanos, coalesce(shortfall, 0) AS shortfall
+  FROM entries WHERE kind IN ('settle', 'adjust', 'shortfall')
+`
+/** Sums for a rollup, in the order of its columns. */
+const ADDED_UP = `sum(requests), 0, coalesce(sum(input), 0), coalesce(sum(cache_read), 0),
+    coalesce(sum(cache_write_5m), 0), coalesce(sum(cache_write_1h), 0), coalesce(sum(output), 0),
+    coalesce(sum(extras ->> 'web_search'), 0), coalesce(sum(extras ->> 'web_fetch'), 0),
+    coalesce(sum(extras ->> 'image'), 0), coalesce(sum(extras ->> 'video_second'), 0), -sum(nanos), sum(shortfall)`
+/** The first hour of the last 7 days. */
+const FIRST_HOUR = '(SELECT max(time) - max(time) % 3600000 - 604800000 FROM entries)'
+const rollups = (name: string): string => `
+  CREATE TABLE ${name} (
+    start INTEGER NOT NULL,
+    account TEXT NOT NULL,
+    key TEXT NOT NULL,
+    model TEXT NOT NULL,
+    channel TEXT NOT NULL,
+    requests INTEGER NOT NULL,
+    errors INTEGER NOT NULL,
+    input INTEGER NOT NULL,
+    cache_read INTEGER NOT NULL,
+    cache_write_5m INTEGER NOT NULL,
+    cache_write_1h INTEGER NOT NULL,
+    output INTEGER NOT NULL,
+    web_search INTEGER NOT NULL,
+    web_fetch INTEGER NOT NULL,
+    image INTEGER NOT NULL,
+    video_second INTEGER NOT NULL,
+    nanos INTEGER NOT NULL,
+    shortfall INTEGER NOT NULL,
+    PRIMARY KEY (start, account, key, model, channel)
+  ) STRICT, WITHOUT ROWID;
+`
+
 /** The step at index n leads from version n to n + 1. */
 export const STEPS: readonly string[] = [`
   CREATE TABLE entries (
@@ -102,6 +142,34 @@ export const STEPS: readonly string[] = [`
   -- Of a refund or a debit. No progress has one: its columns are those of the entry that it may become.
   ALTER TABLE entries ADD COLUMN reason TEXT;
   ALTER TABLE progress ADD COLUMN reason TEXT;
+`, `
+  -- What entries that keys have caused add up to: hours of the last 7 days, and before them days in UTC. '' stands for none.
+  ${rollups('usage_hours')}
+  ${rollups('usage_days')}
+  INSERT INTO usage_hours SELECT start, account, key, model, channel, ${ADDED_UP}
+    FROM (${ADDED_BY_ENTRIES}) WHERE start >= ${FIRST_HOUR} GROUP BY 1, 2, 3, 4, 5;
+  INSERT INTO usage_days SELECT start - start % 86400000, account, key, model, channel, ${ADDED_UP}
+    FROM (${ADDED_BY_ENTRIES}) WHERE start < ${FIRST_HOUR} GROUP BY 1, 2, 3, 4, 5;
+  -- Bookings by the reference that their accounts know: the one that is stored has kind and account before it.
+  CREATE INDEX bookings_by_reference ON entries (
+    iif(instr(reference, kind || ':' || account || ':') = 1, substr(reference, length(kind) + length(account) + 3), reference)
+  ) WHERE kind IN ('credit', 'refund', 'debit');
+`, `
+  -- Numbers of entries by account, key and model, as JSON lists of up to a thousand, the first of which is the row's.
+  CREATE TABLE entry_index (of TEXT NOT NULL, member TEXT NOT NULL, first INTEGER NOT NULL, seqs TEXT NOT NULL, PRIMARY KEY (of, member, first)) STRICT, WITHOUT ROWID;
+  -- Entries up to it are in the index.
+  CREATE TABLE indexed (seq INTEGER NOT NULL) STRICT;
+  INSERT INTO entry_index SELECT 'account', account, min(seq), json_group_array(seq ORDER BY seq) FROM entries
+    GROUP BY account, seq / 1000;
+  INSERT INTO entry_index SELECT 'key', key, min(seq), json_group_array(seq ORDER BY seq) FROM entries
+    WHERE key IS NOT NULL GROUP BY key, seq / 1000;
+  INSERT INTO entry_index SELECT 'model', model, min(seq), json_group_array(seq ORDER BY seq) FROM entries
+    WHERE model IS NOT NULL GROUP BY model, seq / 1000;
+  INSERT INTO indexed SELECT coalesce(max(seq), -1) FROM entries;
+  -- Of a gateway between two releases.
+  DROP INDEX IF EXISTS entries_of_account;
+  DROP INDEX IF EXISTS entries_of_key;
+  DROP INDEX IF EXISTS entries_of_model;
 `]
 
 export const FOREIGN = 'it belongs to another program'
@@ -116,17 +184,21 @@ export function refuseEmpty (db: DatabaseSync): void {
   }
 }
 
+/** @returns the version of its tables. @throws {Error} a newer release wrote it: the words behind the file's name */
+export function refuseNewer (db: DatabaseSync, steps = STEPS): number {
+  const version = Number(db.prepare('PRAGMA user_version').get()!['user_version'])
+  if (version <= steps.length) return version
+  throw new Error(
+    `it was written by a newer gateway (its tables are of version ${version}, this gateway knows ` +
+    `${steps.length}): start that one`
+  )
+}
+
 /** Applies the missing steps, all or none. @throws {Error} the file belongs to another program or a newer release */
 export function migrate (db: DatabaseSync, steps = STEPS): void {
   db.exec('BEGIN IMMEDIATE')
   try {
-    const version = Number(db.prepare('PRAGMA user_version').get()!['user_version'])
-    if (version > steps.length) {
-      throw new Error(
-        `it was written by a newer gateway (its tables are of version ${version}, this gateway knows ` +
-        `${steps.length}): start that one`
-      )
-    }
+    const version = refuseNewer(db, steps)
     if (version === 0 && db.prepare('SELECT 1 FROM sqlite_schema').get() !== undefined) throw new Error(FOREIGN)
     for (const step of steps.slice(version)) { db.exec(step) }
     db.exec(`PRAGMA user_version = ${steps.length}; COMMIT`)

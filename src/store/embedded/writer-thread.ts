@@ -1,10 +1,12 @@
 // The thread that records the store's decisions: one transaction for each message, in the order of the messages. fsync
 // does not delay it; a checkpoint delays only messages that arrive during it. Run by writer.ts only.
-import { closeSync, fdatasync, fsyncSync, openSync } from 'node:fs'
+import { closeSync, fdatasync, mkdirSync, openSync, rmSync } from 'node:fs'
 import path from 'node:path'
 import { parentPort, workerData } from 'node:worker_threads'
 import { answerFrom, type Documents, type Opened, type Write } from '../local/writer.ts'
+import { copyIn } from './backup.ts'
 import { Ledger } from './ledger.ts'
+import { syncFolder } from './ledger-mark.ts'
 import type { FromThread, ThreadInput, ToThread } from './messages.ts'
 
 /**
@@ -38,10 +40,7 @@ class Syncer {
   constructor (ledger: Ledger) {
     this.#ledger = ledger
     this.noteCommit()                                         // commits of the start
-    // A file whose directory entry is not on the disk is lost with all that was synced into it.
-    if (process.platform === 'win32') return
-    const directory = openSync(folder, 'r')
-    try { fsyncSync(directory) } catch { /* not every file system can */ } finally { closeSync(directory) }
+    syncFolder(folder)
   }
 
   noteCommit (): void {
@@ -93,14 +92,17 @@ class Syncer {
 }
 
 /** Calls that change nothing, and need no sync. */
-const READS: ReadonlySet<keyof Documents> = new Set(['booked', 'records', 'changes', 'task', 'tasks', 'allTasks',
-  'answer', 'allAnswers'])
+const READS: ReadonlySet<keyof Documents> = new Set(['rollups', 'newest', 'booked', 'records', 'changes',
+  'newestChanges', 'task', 'tasks', 'allTasks', 'answer', 'allAnswers'])
 
 class Recording {
   readonly #ledger: Ledger
   readonly #syncer: Syncer
   #pages = 0
   #isStuck = false
+  /** the copy that is being made; never rejects */
+  #backup: Promise<void> | undefined
+  #isBackupWanted = false
 
   constructor (ledger: Ledger) {
     this.#ledger = ledger
@@ -113,7 +115,9 @@ class Recording {
       case 'read': this.#read(message.after, message.upTo); return
       case 'verify': this.#verify(message.oldest); return
       case 'ask': this.#answer(message.of, message.args); return
-      case 'close': this.#close(message.windows)
+      case 'back up': this.#backup = this.#backUp().finally(() => { this.#backup = undefined }); return
+      case 'give up backup': this.#isBackupWanted = false; return
+      case 'close': void this.#close(message.windows)
     }
   }
 
@@ -183,7 +187,22 @@ class Recording {
     step()
   }
 
-  #close (windows: Parameters<Ledger['close']>[0]): void {
+  async #backUp (): Promise<void> {
+    this.#isBackupWanted = true
+    const target = copyIn(folder)
+    try {
+      mkdirSync(target.folder, { mode: 0o700 })
+      await this.#ledger.backup(target.file, () => this.#isBackupWanted)
+      post({ kind: 'backed up' })
+    } catch (thrown) {
+      rmSync(target.folder, { recursive: true, force: true })
+      post({ kind: 'failed', what: 'back up', message: (thrown as Error).message })
+    }
+  }
+
+  async #close (windows: Parameters<Ledger['close']>[0]): Promise<void> {
+    this.#isBackupWanted = false
+    await this.#backup                                        // the thread pool must not copy what is closed
     this.#syncer.close()
     try {
       this.#ledger.close(windows)
@@ -197,6 +216,7 @@ class Recording {
 try {
   const ledger = new Ledger(folder, fsyncInterval === 0)
   const recording = new Recording(ledger)
+  rmSync(copyIn(folder).folder, { recursive: true, force: true })
   let recovered = 0
   const lost = ledger.lost()
   if (isResumed) {

@@ -5,7 +5,8 @@ import { extname } from 'node:path'
 import { Worker } from 'node:worker_threads'
 import type { Logger } from 'pino'
 import { type Cell, ENTRY } from '../local/cells.ts'
-import type { Batch, Documents, LastingWriter, OnCompared, Opened } from '../local/writer.ts'
+import { type Batch, type Documents, type LastingWriter, NO_WRITE, type OnCompared,
+  type Opened } from '../local/writer.ts'
 import type { FromThread, ThreadInput, ToThread } from './messages.ts'
 
 /** The thread's file: .ts in a checkout, .js in the packed build, as this one. */
@@ -55,6 +56,7 @@ export class ThreadWriter implements LastingWriter {
   readonly #reads: Asked<Slice>[] = []
   readonly #asked: Asked<unknown>[] = []
   #verifying: Asked<number> & { readonly onCompared: OnCompared } | undefined
+  #backingUp: Asked<void> | undefined
   #opening: Asked<Opened> | undefined
   #onLoaded: Parameters<LastingWriter['open']>[0] = () => {}
   #onCure: () => void = () => {}
@@ -129,6 +131,26 @@ export class ThreadWriter implements LastingWriter {
       this.#verifying = { resolve, reject, onCompared }
       this.#post({ kind: 'verify', oldest })
     })
+  }
+
+  /**
+   * Has a copy made, where `copyIn` says. One at a time.
+   * @param signal gives it up
+   * @throws {Error} it can't be made; then none is there
+   */
+  async backUp (signal: AbortSignal): Promise<void> {
+    this.#refuseWhileDead()
+    signal.throwIfAborted()
+    const giveUp = (): void => { this.#worker?.postMessage({ kind: 'give up backup' } satisfies ToThread) }
+    signal.addEventListener('abort', giveUp)
+    try {
+      await new Promise<void>((resolve, reject) => {
+        this.#backingUp = { resolve, reject }
+        this.#post({ kind: 'back up' })
+      })
+    } finally {
+      signal.removeEventListener('abort', giveUp)
+    }
   }
 
   async close (windows: readonly Cell[]): Promise<void> {
@@ -206,15 +228,23 @@ export class ThreadWriter implements LastingWriter {
       case 'answered':
         this.#asked.shift()!.resolve(message.answer)
         break
+      case 'backed up':
+        this.#backingUp!.resolve()
+        break
       case 'failed':
-        ;(message.what === 'read'
-          ? this.#reads.shift()
-          : message.what === 'ask'
-          ? this.#asked.shift()
-          : this.#verifying)!.reject(new Error(message.message))
+        this.#failed(message.what).reject(new Error(message.message))
         break
       case 'warning':
         this.#log.error(message.message)
+    }
+  }
+
+  #failed (what: Extract<FromThread, { kind: 'failed' }>['what']): Pick<Asked<unknown>, 'reject'> {
+    switch (what) {
+      case 'read': return this.#reads.shift()!
+      case 'ask': return this.#asked.shift()!
+      case 'verify': return this.#verifying!
+      case 'back up': return this.#backingUp!
     }
   }
 
@@ -233,6 +263,7 @@ export class ThreadWriter implements LastingWriter {
     const died = new Error(`the thread that records died: ${cause.message}`, { cause })
     for (const { reject } of [...this.#reads.splice(0), ...this.#asked.splice(0)]) reject(died)
     this.#verifying?.reject(died)
+    this.#backingUp?.reject(died)
     if (this.#opening !== undefined) {
       clearInterval(this.#watch)
       this.#opening.reject(cause)
@@ -274,8 +305,7 @@ export class ThreadWriter implements LastingWriter {
           'the disk does not answer: until it does, requests that cost something are refused')
       }
     } else if (this.#trouble !== undefined) {
-      this.send({ write: { entries: [], progress: [], forget: [], tasks: [], windows: [] }, onWritten () {},
-        onFailed () {} })
+      this.send({ write: NO_WRITE, onWritten () {}, onFailed () {} })
     }
   }
 

@@ -34,7 +34,7 @@ const CHARGES: readonly unknown[] = ['settle', 'shortfall'] satisfies readonly E
 
 export class Decisions implements Batch {
   readonly write: { readonly entries: Cell[], readonly progress: Cell[], readonly forget: string[],
-    readonly tasks: Cell[], readonly windows: Cell[] }
+    readonly tasks: Cell[], readonly windows: Cell[], readonly failures: Cell[] }
   readonly announced: Announced[] = []
   /** by request id */
   readonly settled = new Map<string, Settled>()
@@ -51,7 +51,7 @@ export class Decisions implements Batch {
   constructor (books: Books, forget: string[], onEnd: (isRecorded: boolean) => void) {
     this.#books = books
     this.#onEnd = onEnd
-    this.write = { entries: [], progress: [], forget, tasks: [], windows: [] }
+    this.write = { entries: [], progress: [], forget, tasks: [], windows: [], failures: [] }
     this.committed = this.#outcome.promise
     this.committed.catch(() => {})                            // a rejection without a waiting caller is no error
   }

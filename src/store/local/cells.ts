@@ -1,6 +1,7 @@
 // Entries, tasks and windows as rows of cells: flat arrays, which cost a third of objects to clone for another thread.
 import type { Nanos } from '../../money/nanos.ts'
-import type { Usage, UsageSource } from '../../money/usage.ts'
+import { noUsage, type Usage, type UsageSource } from '../../money/usage.ts'
+import { addEntry, isUsage, type RollupSums, type SumsAt } from '../rollup-sums.ts'
 import type { Hold } from './balances.ts'
 import { entryId } from './entry-ids.ts'
 import type { Task } from '../tasks.ts'
@@ -13,6 +14,11 @@ export const ENTRY = ['seq', 'time', 'kind', 'account', 'key', 'reference', 'nan
   'usage_source', 'input', 'cache_read', 'cache_write_5m', 'cache_write_1h', 'output', 'extras', 'price_version', 'day',
   'reason'] as const
 
+const [TIME, KIND, ACCOUNT, KEY, NANOS, SHORTFALL] = [ENTRY.indexOf('time'), ENTRY.indexOf('kind'),
+  ENTRY.indexOf('account'), ENTRY.indexOf('key'), ENTRY.indexOf('nanos'), ENTRY.indexOf('shortfall')]
+const [MODEL, CHANNEL, SOURCE, USED_END] = [ENTRY.indexOf('model'), ENTRY.indexOf('channel'),
+  ENTRY.indexOf('usage_source'), ENTRY.indexOf('price_version')]
+
 /** Columns of the table `progress`: a progress record has no number, time and kind. */
 export const PROGRESS = ENTRY.slice(3)
 
@@ -24,6 +30,9 @@ export const TASK = ['id', 'request_id', 'account', 'key', 'nanos', 'day', 'crea
 
 /** Columns of the table `noted_windows`, as Windows.save and Notes give them. */
 export const WINDOW = ['name', 'at', 'parts', 'ahead'] as const
+
+/** Requests that ended without a settlement: the beginning of their hour, their members, and how many. */
+export const FAILURE = ['hour', 'account', 'key', 'model', 'channel', 'count'] as const
 
 /** The cells of an entry from `account` on, or all cells of a progress record. */
 export function pushSettlement (
@@ -65,12 +74,23 @@ export function pushBooking (
   cells.push(seq, time, kind, account, null, reference, nanos, ...NOTHING_USED, reason ?? null)
 }
 
+/** The cells of an entry from `usage_source` to `extras`. */
+type Used = [UsageSource | null, number, number, number, number, number, string | null]
+
+function usageIn ([source, input, cacheRead, write5m, write1h, output, extras]: Used): Usage | undefined {
+  if (source === null) return undefined
+  return { input, cache_read: cacheRead, cache_write_5m: write5m, cache_write_1h: write1h, output,
+    extras: extras === null ? noUsage.extras : JSON.parse(extras) as Usage['extras'] }
+}
+
 /** An entry from its cells: amounts are text, because JavaScript's numbers would round them. */
 export function readEntry (cells: readonly Cell[], at: number): Entry {
-  const [seq, time, kind, account, key, reference, nanos, shortfall, model, channel, source, input, cacheRead, write5m,
-    write1h, output, extras, priceVersion, day, reason] = cells.slice(at, at + ENTRY.length) as [number, number,
-      EntryKind, string, string | null, string, string, string | null, string | null, string | null, UsageSource | null,
-      number, number, number, number, number, string | null, string | null, string | null, string | null]
+  const [seq, time, kind, account, key, reference, nanos, shortfall, model, channel, ...used] =
+    cells.slice(at, at + USED_END) as [number, number, EntryKind, string, string | null, string, string, string | null,
+      string | null, string | null, ...Used]
+  const [priceVersion, day, reason] = cells.slice(at + USED_END, at + ENTRY.length) as
+    [string | null, string | null, string | null]
+  const usage = usageIn(used)
   return {
     id: entryId(seq, time),
     kind,
@@ -82,11 +102,7 @@ export function readEntry (cells: readonly Cell[], at: number): Entry {
     at: new Date(time).toISOString(),
     ...(model !== null && { model }),
     ...(channel !== null && { channel }),
-    ...(source !== null && {
-      usage: { input, cache_read: cacheRead, cache_write_5m: write5m, cache_write_1h: write1h, output,
-        extras: extras === null ? {} : JSON.parse(extras) as Usage['extras'] },
-      usage_source: source
-    }),
+    ...(usage !== undefined && { usage, usage_source: used[0]! }),
     ...(priceVersion !== null && { price_version: priceVersion }),
     ...(day !== null && { day }),
     ...(reason !== null && { reason })
@@ -120,6 +136,27 @@ export function pushEntry (
     usage?.cache_write_1h ?? null, usage?.output ?? null, extras, priceVersion ?? null, day ?? null, reason ?? null)
 }
 
+/** Adds an entry to its sum, where it is in one. @param row of `ENTRY`, in which amounts may be text */
+export function addRow (row: readonly Cell[], sums: SumsAt): void {
+  const kind = row[KIND] as EntryKind
+  if (!isUsage(kind)) return
+  const shortfall = row[SHORTFALL]!
+  addEntry(sums.at(row[TIME] as number, { account: row[ACCOUNT] as string, key: (row[KEY] ?? '') as string,
+    model: (row[MODEL] ?? '') as string, channel: (row[CHANNEL] ?? '') as string }), {
+    kind, nanos: BigInt(row[NANOS]!), shortfall: shortfall === null ? 0n : BigInt(shortfall),
+    usage: kind === 'settle' ? usageIn(row.slice(SOURCE, USED_END) as Used) : undefined
+  })
+}
+
+/** Adds requests that failed to their hours. @param cells rows of `FAILURE` */
+export function addFailures (cells: readonly Cell[], sums: RollupSums): void {
+  for (let i = 0; i < cells.length; i += FAILURE.length) {
+    const [hour, account, key, model, channel, count] = cells.slice(i, i + FAILURE.length) as [number, string, string,
+      string, string, number]
+    sums.of(hour, { account, key, model, channel }).errors += count
+  }
+}
+
 /** @param day of its hold */
 export function pushTask (
   cells: Cell[],
@@ -140,4 +177,9 @@ export function readTask (
     task: { id, request_id: requestId, account, key, nanos: BigInt(nanos), created, is_open: isOpen === 1, text },
     day: day ?? undefined
   }
+}
+
+/** Columns for SQL, with amounts as text: as numbers they would be rounded. */
+export function withTexts (columns: readonly string[]): string {
+  return columns.map((name) => name === 'nanos' || name === 'shortfall' ? `CAST(${name} AS TEXT)` : name).join()
 }

@@ -3,42 +3,42 @@
 import { setImmediate as nextTurn } from 'node:timers/promises'
 import type { Nanos } from '../../money/nanos.ts'
 import type { AuditLine, BookingKind, Change, StoredRecord } from '../store.ts'
+import { DAY_MS, dayOf, differencesOf, RollupSums, titleOf } from '../rollup-sums.ts'
+import type { EntryQuery, RollupQuery } from '../rollups.ts'
 import { Sums } from '../sums.ts'
 import type { Answer, Task, TaskPage } from '../tasks.ts'
-import { ENTRY, readTask, TASK, type Cell } from './cells.ts'
-import { Pages } from './pages.ts'
+import { addRow, ENTRY, readTask, TASK, type Cell } from './cells.ts'
+import { MemoryEntries } from './memory-entries.ts'
+import { MemoryResponses } from './responses.ts'
 import { LocalStore } from './store.ts'
-import { answerFrom, type Batch, type Documents, type KnownEntry, type OnCompared, type Writer } from './writer.ts'
+import { answerFrom, type Batch, type Documents, type EntryStep, type KnownEntry, type OnCompared, type RollupStep,
+  type Writer } from './writer.ts'
 
-const [NANOS, SHORTFALL] = [ENTRY.indexOf('nanos'), ENTRY.indexOf('shortfall')]
 const DAY = ENTRY.indexOf('day')
 
 export class MemoryWriter implements Writer {
   readonly isPrompt = true
   readonly trouble = undefined
-  readonly #documents = new MemoryDocuments()
-  /** rows of `ENTRY`, as JSON, in which amounts are text, because its numbers would round them */
-  readonly #entries = new Pages()
+  readonly #entries = new MemoryEntries()
+  readonly #documents = new MemoryDocuments(this.#entries)
   /** sums of the entries that a running `verify` has seen; entries written meanwhile are added */
-  #verified: Sums | undefined
+  #verified: Verified | undefined
 
   send (batch: Batch): void {
-    const { entries, tasks } = batch.write
+    const { entries, tasks, failures } = batch.write
     const known: KnownEntry[] = []
     for (let i = 0; i < entries.length; i += ENTRY.length) {
       const row = entries.slice(i, i + ENTRY.length)
-      const [seq, , kind, account, key, reference, nanos] =
-        row as [number, number, string, string, string | null, string, Nanos]
+      const [seq, , kind, , , reference, nanos] = row as [number, number, string, string, string | null, string, Nanos]
       const before = this.#documents.note(kind, reference, nanos)
       if (before !== undefined) {
         known.push([seq, before])
         continue
       }
-      this.#verified?.add(account, key, nanos, row[DAY] as string | null)
-      row[NANOS] = nanos.toString()
-      row[SHORTFALL] = row[SHORTFALL]?.toString() ?? null
-      this.#entries.add(JSON.stringify(row))
+      this.#verified?.add(row)
+      this.#entries.add(row)
     }
+    this.#entries.addFailures(failures)
     for (let i = 0; i < tasks.length; i += TASK.length) this.#documents.put(readTask(tasks, i).task)
     batch.onWritten(known)
   }
@@ -48,26 +48,22 @@ export class MemoryWriter implements Writer {
   }
 
   async * slices (after: number): AsyncIterable<readonly Cell[]> {
-    for (const line of this.#entries.lines()) {
-      const row = JSON.parse(line) as readonly Cell[]
-      if (row[0] as number > after) yield row
-    }
+    for (const row of this.#entries.rows()) if (row[0] as number > after) yield row
   }
 
   async verify (oldest: string, onCompared: OnCompared): Promise<number> {
-    const lines = this.#entries.lines()
-    const sums = this.#verified = new Sums(oldest)
-    for (const line of lines) {
-      const row = JSON.parse(line) as readonly Cell[]
-      const [, , , account, key, , nanos] =
-        row as readonly [number, number, string, string, string | null, string, string]
-      sums.add(account, key, BigInt(nanos), row[DAY] as string | null)
+    const rows = this.#entries.rows()
+    const verified = this.#verified = new Verified(oldest)
+    const { sums, days } = verified
+    for (const row of rows) {
+      verified.add(row)
       if (sums.entries % 1000 === 0) await nextTurn()
     }
     this.#verified = undefined
     for (const [of, all] of [['account', sums.accounts], ['key', sums.keys], ['period', sums.periods]] as const) {
       onCompared(of, [...all].flatMap(([id, nanos]) => [id, nanos, nanos]))
     }
+    onCompared('rollup', differences(days, this.#entries.inDays))
     return sums.entries
   }
 
@@ -78,14 +74,42 @@ export class MemoryWriter implements Writer {
 export class MemoryStore extends LocalStore {
   /** @param now milliseconds since the epoch */
   constructor (now: () => number = Date.now) {
-    super({ writer: new MemoryWriter(), now })
+    super({ writer: new MemoryWriter(), responses: new MemoryResponses(now), now })
   }
 
   /** A no-op: the state can still be read. */
   override async close (): Promise<void> {}
 }
 
+class Verified {
+  readonly sums: Sums
+  readonly days = new RollupSums(dayOf)
+
+  /** @param oldest as `Sums` */
+  constructor (oldest: string) {
+    this.sums = new Sums(oldest)
+  }
+
+  /** @param row of `ENTRY`, in which amounts may be text */
+  add (row: readonly Cell[]): void {
+    const [, , , account, key, , nanos] = row as readonly [number, number, string, string, string | null, string,
+      string]
+    this.sums.add(account, key, BigInt(nanos), row[DAY] as string | null)
+    addRow(row, this.days)
+  }
+}
+
+/** Rollups that are not the sums of the entries, as `OnCompared`. */
+function differences (entries: RollupSums, kept: RollupSums): Cell[] {
+  const names = new Map([...entries.rows(), ...kept.rows()]
+    .map(({ start, members }) => [titleOf(start, DAY_MS, members), { start, members }]))
+  return [...names].flatMap(([title, { start, members }]) =>
+    differencesOf(entries.of(start, members), kept.of(start, members)).flatMap((one) => [title, ...one])
+  )
+}
+
 class MemoryDocuments implements Documents {
+  readonly #entries: MemoryEntries
   readonly #records = new Map<string, StoredRecord>()
   readonly #audit: AuditLine[] = []
   /** changes by bookings, by kind and reference */
@@ -97,6 +121,18 @@ class MemoryDocuments implements Documents {
   readonly #tasked = new Set<string>()
   /** by account and name */
   readonly #answers = new Map<string, Answer>()
+
+  constructor (entries: MemoryEntries) {
+    this.#entries = entries
+  }
+
+  rollups (query: RollupQuery): RollupStep {
+    return this.#entries.rollups(query)
+  }
+
+  newest (query: EntryQuery): EntryStep {
+    return this.#entries.newest(query)
+  }
 
   /**
    * Notes an entry. @returns the change by an earlier entry of this kind and reference: then this one is not written
@@ -132,12 +168,17 @@ class MemoryDocuments implements Documents {
       if ((this.#records.get(name)?.version ?? 0) !== record.version - 1) return false
       this.#records.set(name, record)
     }
-    this.#audit.push({ id: this.#audit.length + 1, text: audit })
+    if (audit !== undefined) this.#audit.push({ id: this.#audit.length + 1, text: audit })
     return true
   }
 
   changes (after: number, limit: number): readonly AuditLine[] {
     return this.#audit.slice(after, after + limit)
+  }
+
+  newestChanges (before: number | undefined, limit: number): readonly AuditLine[] {
+    const end = Math.min((before ?? Infinity) - 1, this.#audit.length)
+    return this.#audit.slice(Math.max(0, end - limit), Math.max(0, end)).reverse()
   }
 
   task (id: string): Task | undefined {

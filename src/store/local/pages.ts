@@ -21,7 +21,19 @@ export class Pages {
 
   /** The lines that are there when it is called, page by page. */
   lines (): Iterable<string> {
-    return linesOf([...this.#full, this.#page.subarray(0, this.#used)])
+    return linesOf(this.#pages())
+  }
+
+  /** The pages that are there when it is called, the last one first: the lines of each, in their order. */
+  * backwards (): Iterable<readonly string[]> {
+    for (const page of this.#pages().reverse()) {
+      const lines = [...linesOf([page])]
+      if (lines.length > 0) yield lines
+    }
+  }
+
+  #pages (): Buffer[] {
+    return [...this.#full, this.#page.subarray(0, this.#used)]
   }
 }
 

@@ -34,16 +34,23 @@ import { chargeIn, Decisions, type Settled } from './batch.ts'
 import { ENTRY, pushBooking, pushRefund, pushSettlement, pushTask, readEntry, readTask, TASK, WINDOW,
   type Cell } from './cells.ts'
 import { seqOf, Sequence } from './entry-ids.ts'
+import { Failures } from './failures.ts'
 import { OpenTasks } from './open-tasks.ts'
 import { steady, Windows } from './rate-windows.ts'
 import { Notes, NOTE_MS } from './window-notes.ts'
-import type { Documents, LastingWriter, Loaded, Writer } from './writer.ts'
+import type { Documents, LastingWriter, Loaded, RollupStep, Writer } from './writer.ts'
 import type { Admission, AdmissionResult, AuditLine, Balance, Booked, Booking, Change, Difference, Entry, HoldRequest,
   HoldResult, KeyUsage, Records, Settlement, Store, StoredRecord, Verification } from '../store.ts'
+import type { Backup } from '../backup.ts'
+import type { ResponseStore } from '../responses.ts'
+import type { EntryPage, EntryQuery, Failure, Rollup, RollupQuery, Rollups } from '../rollups.ts'
 import type { Answer, Answers, Movable, NewTask, Task, TaskPage, Tasks } from '../tasks.ts'
 
 export interface LocalOptions<Kind extends Writer = Writer> {
   readonly writer: Kind
+  readonly responses: ResponseStore
+  /** absent: nothing outlives the process */
+  readonly backup?: Backup
   /** milliseconds since the epoch */
   readonly now?: () => number
   /** milliseconds between two progress records of the same request, and before the first */
@@ -57,8 +64,14 @@ export interface LocalOptions<Kind extends Writer = Writer> {
 }
 
 const MINUTE_MS = 60_000
+/** Milliseconds that a failure waits for a batch that takes it along. */
+const FAILURE_MS = 1000
+/** Most steps for one page of the newest entries: where few fit, the page is short. */
+const MOST_STEPS = 40
 
-export class LocalStore implements Store, Records, Tasks, Answers, Movable {
+export class LocalStore implements Store, Records, Tasks, Answers, Movable, Rollups {
+  readonly responses: ResponseStore
+  readonly backup: Backup | undefined
   readonly #books = new Books()
   readonly #tasks = new OpenTasks()
   /** ends of tasks that are on their way */
@@ -79,6 +92,8 @@ export class LocalStore implements Store, Records, Tasks, Answers, Movable {
   #pendingDeletes: string[] = []
   /** retries of failed writes: called when the next batch opens */
   #insisting: (() => void)[] = []
+  readonly #failures = new Failures()
+  #failing: NodeJS.Timeout | undefined
   #verifying: Promise<Verification> | undefined
   #closing: Promise<void> | undefined
 
@@ -112,8 +127,13 @@ export class LocalStore implements Store, Records, Tasks, Answers, Movable {
   }
 
   /** Starts empty. */
-  constructor ({ writer, now = Date.now, progress_interval: progressInterval = 2000, windows = 'full' }: LocalOptions) {
+  constructor (
+    { writer, responses, backup, now = Date.now, progress_interval: progressInterval = 2000,
+      windows = 'full' }: LocalOptions
+  ) {
     this.#writer = writer
+    this.responses = responses
+    this.backup = backup
     this.#now = now
     this.#steadyNow = steady(now)
     this.#sequence = new Sequence(now)
@@ -272,6 +292,48 @@ export class LocalStore implements Store, Records, Tasks, Answers, Movable {
     }
   }
 
+  async rollups (query: RollupQuery): Promise<readonly Rollup[]> {
+    const found: Rollup[] = []
+    for (let from: number | undefined = query.from; from !== undefined;) {
+      const step: RollupStep = await this.#ask('rollups', { ...query, from })
+      for (const rollup of step.rollups) found.push(rollup)
+      from = step.next
+    }
+    return found
+  }
+
+  failed (failure: Failure): void {
+    if (this.#closing !== undefined) return
+    this.#failures.note(failure, this.#now())
+    if (this.#writer.isPrompt) {
+      this.#decide()
+      this.#send()
+    } else {
+      this.#failing ??= setTimeout(() => {
+        this.#failing = undefined
+        if (this.trouble === undefined) this.#payOwed()
+      }, FAILURE_MS).unref()
+    }
+  }
+
+  async newest (query: EntryQuery): Promise<EntryPage> {
+    const entries: Entry[] = []
+    let { before } = query
+    for (let steps = 1; ; steps++) {
+      // One more than the page, which tells whether there is another.
+      const limit = query.limit + 1 - entries.length
+      const { cells, next } = await this.#ask('newest', { ...query, limit, ...(before !== undefined && { before }) })
+      for (let i = 0; i < cells.length; i += ENTRY.length) entries.push(Object.freeze(readEntry(cells, i)))
+      if (entries.length > query.limit) {
+        entries.length = query.limit
+        return { entries, next: entries.at(-1)!.id }
+      }
+      if (next === undefined) return { entries }
+      if (steps === MOST_STEPS) return { entries, next }
+      before = next
+    }
+  }
+
   async openTask (task: NewTask): Promise<void> {
     this.#refuseClosed()
     this.#refuseUnwritable()
@@ -396,6 +458,10 @@ export class LocalStore implements Store, Records, Tasks, Answers, Movable {
     return await this.#writer.ask('changes', after, limit)
   }
 
+  async newestChanges (before: number | undefined, limit: number): Promise<readonly AuditLine[]> {
+    return await this.#writer.ask('newestChanges', before, limit)
+  }
+
   async verify (): Promise<Verification> {
     return await (this.#verifying ??= this.#verify().finally(() => { this.#verifying = undefined }))
   }
@@ -405,10 +471,12 @@ export class LocalStore implements Store, Records, Tasks, Answers, Movable {
   }
 
   async #close (): Promise<void> {
+    clearTimeout(this.#failing)
     this.#payOwed()
     await undefined                                           // the retries have put their writes into the batch
     this.#send()
     await this.#writer.close(this.#windows.save().flatMap((cells) => [...cells, 0]))
+    await this.responses.close()
   }
 
   /** @throws {GatewayError} service_unavailable: the writer does not answer at this moment */
@@ -434,7 +502,7 @@ export class LocalStore implements Store, Records, Tasks, Answers, Movable {
   }
 
   #payOwed (): void {
-    if (this.#pendingDeletes.length + this.#insisting.length > 0) this.#decide()
+    if (this.#pendingDeletes.length + this.#insisting.length + this.#failures.size > 0) this.#decide()
   }
 
   #decide (): Decisions {
@@ -476,6 +544,7 @@ export class LocalStore implements Store, Records, Tasks, Answers, Movable {
     if (decisions === undefined) return
     this.#next = undefined
     decisions.seal()
+    decisions.write.failures.push(...this.#failures.take())
     this.#sent.push(decisions)
     this.#writer.send(decisions)
   }
@@ -485,7 +554,8 @@ export class LocalStore implements Store, Records, Tasks, Answers, Movable {
     // Not at once: callers that resume now decide in this turn too, and join the batch.
     if (this.#next !== undefined) setImmediate(() => { this.#send() })
     if (isRecorded) return
-    const { windows } = decisions.write
+    const { windows, failures } = decisions.write
+    this.#failures.putBack(failures)
     for (let i = 0; i < windows.length; i += WINDOW.length) this.#notes?.drop(windows[i] as string)
     for (const id of decisions.write.forget) if (!this.#books.hasHold(id)) this.#pendingDeletes.push(id)
   }
@@ -519,6 +589,13 @@ export class LocalStore implements Store, Records, Tasks, Answers, Movable {
     const count = { account: 0, key: 0, period: 0 }
     const differences: Difference[] = []
     const entries = await this.#writer.verify(oldestCompared(this.#now()), (of, cells) => {
+      if (of === 'rollup') {
+        for (let i = 0; i < cells.length; i += 4) {
+          const [id, sum, right, kept] = cells.slice(i, i + 4) as [string, string, Nanos, Nanos]
+          differences.push({ of, id, sum, entries: right, kept, where: this.#writer.isPrompt ? 'memory' : 'disk' })
+        }
+        return
+      }
       // The thread reports its commits before its sums, so the sums leave out exactly the decisions that are unrecorded
       // here.
       const pending = new Sums()

@@ -31,6 +31,11 @@ export class Notes {
     this.#now = now
   }
 
+  /** notes that still count, or did until lately */
+  get size (): number {
+    return this.#notes.size
+  }
+
   /** Counts one admission in each window. @returns the notes to be recorded now, as `WINDOW` */
   take (states: readonly WindowState[]): Cell[] {
     const now = this.#now()

@@ -3,6 +3,7 @@
 // nothing outlives the process.
 import type { Awaitable } from '../../base/awaitable.ts'
 import type { Nanos } from '../../money/nanos.ts'
+import type { EntryQuery, Rollup, RollupQuery } from '../rollups.ts'
 import type { AuditLine, BookingKind, Change, Difference, StoredRecord } from '../store.ts'
 import type { Answer, Task, TaskPage } from '../tasks.ts'
 import type { Cell } from './cells.ts'
@@ -19,7 +20,12 @@ export interface Write {
   readonly tasks: readonly Cell[]
   /** rows of `WINDOW` */
   readonly windows: readonly Cell[]
+  /** rows of `FAILURE` */
+  readonly failures: readonly Cell[]
 }
+
+export const NO_WRITE: Write = Object.freeze({ entries: [], progress: [], forget: [], tasks: [], windows: [],
+  failures: [] })
 
 /**
  * An entry whose kind and reference were in the ledger already: its number, and the amount recorded there, which
@@ -35,13 +41,33 @@ export interface Batch {
   onFailed (error: Error): void
 }
 
-/** Records, the audit log, tasks and answers, and what was booked under a reference. */
+/** The beginning of an answer to a query of rollups, read without holding up writes. */
+export interface RollupStep {
+  readonly rollups: readonly Rollup[]
+  /** the next query's `from`; absent: that was all */
+  readonly next?: number
+}
+
+/** The beginning of a page of the newest entries. */
+export interface EntryStep {
+  /** rows of `ENTRY` with amounts as text, newest first */
+  readonly cells: readonly Cell[]
+  /** the next query's `before`; absent: there are no older ones */
+  readonly next?: string
+}
+
+/** Records, the audit log, tasks and answers; and of the entries: sums, the newest, what a reference was booked for. */
 export interface Documents {
+  /** As many periods as are read in a moment. */
+  rollups (query: RollupQuery): RollupStep
+  /** As many entries, at most `limit`, as are found in a moment. */
+  newest (query: EntryQuery): EntryStep
   booked (kind: BookingKind, reference: string): Nanos | undefined
   records (): readonly StoredRecord[]
   /** @returns false when the version before is not the stored one: nothing is changed */
   change (change: Change): boolean
   changes (after: number, limit: number): readonly AuditLine[]
+  newestChanges (before: number | undefined, limit: number): readonly AuditLine[]
   task (id: string): Task | undefined
   /** @returns undefined: `after` is no task of this account */
   tasks (account: string, page: TaskPage): readonly Task[] | undefined
@@ -64,7 +90,10 @@ export function answerFrom<Of extends keyof Documents> (
   return answer.apply(documents, args as never[]) as ReturnType<Documents[Of]>
 }
 
-/** Called with rows of id, sum of the entries, and stored sum. */
+/**
+ * Called with rows of id, sum of the entries, and stored sum; of rollups only those that differ: id, name of the sum,
+ * sum of the entries, and stored sum.
+ */
 export type OnCompared = (of: Difference['of'], cells: readonly Cell[]) => void
 
 export interface Writer {

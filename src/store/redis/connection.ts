@@ -5,7 +5,7 @@ import { Cluster, Redis, ReplyError } from 'ioredis'
 import type { Logger } from 'pino'
 import type { Timer } from '../../base/timer.ts'
 import type { Client } from './address.ts'
-import { defineScripts, type Script } from './scripts.ts'
+import { type Argument, defineScripts, type Script } from './scripts.ts'
 
 export interface LinkOptions {
   readonly client: Client
@@ -41,8 +41,6 @@ export class AwayError extends Error {
     this.isUnasked = isUnasked
   }
 }
-
-export type Argument = string | number
 
 /**
  * away: only a probe is sent. told: Redis receives what it may have missed, by `early` commands. up: all commands pass.

@@ -1,7 +1,8 @@
 // Holds and slots of requests that ended without a charge while Redis was away: given back as soon as it is back.
 // Otherwise a key would be at its limit, and money held, until their leases end, without a running request.
-import { AwayError, type Argument } from './connection.ts'
+import { AwayError } from './connection.ts'
 import { eachOf, type Space } from './keyspace.ts'
+import type { Argument } from './scripts.ts'
 
 export class Ended {
   readonly #early: Space

@@ -67,10 +67,22 @@ function entryId (account: string, id: string): string {
   return `${Number(micros).toString(36).padStart(11, '0')}${Number(seq).toString(36).padStart(8, '0')}-${account}`
 }
 
+/** An id before that of each entry of a microsecond, and behind those of all earlier ones. */
+export function idAt (micros: number): string {
+  return entryId('', `${micros}-0`)
+}
+
 /** The parts of an entry's id; undefined: another driver made it. */
 export function streamId (id: string): { readonly micros: number, readonly seq: number } | undefined {
   const [, micros, seq] = /^([0-9a-z]{11})([0-9a-z]{8})-/.exec(id) ?? []
   return micros === undefined ? undefined : { micros: parseInt(micros, 36), seq: parseInt(seq!, 36) }
+}
+
+/** Whether an id of a stream comes behind another one. */
+export function isBehind (id: string, other: string): boolean {
+  const [[micros, seq], [otherMicros, otherSeq]] = [id, other].map((one) => one.split('-').map(Number)) as
+    [[number, number], [number, number]]
+  return micros === otherMicros ? seq > otherSeq : micros > otherMicros
 }
 
 /** The first stream id behind an entry's. */
@@ -120,17 +132,10 @@ export async function* merged (
   fetch: Fetch,
   after: string | undefined
 ): AsyncIterable<Entry> {
-  const heap = new Heap()
+  const heap = new Heap((one, other) => one.id < other.id)
   const from = after === undefined ? '-' : startAfter(after)
   for (let i = 0; i < accounts.length; i += PARALLEL) {
-    await Promise.all(accounts.slice(i, i + PARALLEL).map(async (account) => {
-      const reader = new Reader(account, fetch, from)
-      while (await reader.advance()) {
-        if (after !== undefined && reader.next!.id <= after) continue
-        heap.push(reader)
-        return
-      }
-    }))
+    await heap.open(accounts.slice(i, i + PARALLEL), fetch, from, ({ id }) => after === undefined || id > after)
   }
   for (let first = heap.pop(); first !== undefined; first = heap.pop()) {
     yield first.next!
@@ -138,16 +143,76 @@ export async function* merged (
   }
 }
 
-/** A heap of readers, the one with the oldest entry first: thousands of accounts cost a dozen comparisons per entry. */
+/** An account, and the microsecond of the newest entry that may be wanted of it. */
+export interface Tip {
+  readonly account: string
+  readonly micros: number
+}
+
+/**
+ * Entries, the newest first. Of an account nothing is read before its turn may have come: of thousands of accounts a
+ * page has entries of a few.
+ * @param from of the first read of each
+ * @param before id of an entry: only entries written before it
+ */
+export async function* mergedBack (
+  tips: readonly Tip[],
+  fetch: Fetch,
+  from: string,
+  before: string | undefined
+): AsyncIterable<Entry> {
+  const heap = new Heap((one, other) => one.id > other.id)
+  const waiting = tips.toSorted((a, b) => a.micros - b.micros)
+  for (;;) {
+    for (let tip; (tip = waiting.at(-1)) !== undefined;) {
+      if (heap.first !== undefined && streamId(heap.first.id)!.micros > tip.micros) break
+      const accounts = waiting.splice(-PARALLEL).map(({ account }) => account)
+      await heap.open(accounts, fetch, from, ({ id }) => before === undefined || id < before)
+    }
+    const first = heap.pop()
+    if (first === undefined) return
+    yield first.next!
+    if (await first.advance()) heap.push(first)
+  }
+}
+
+/** A heap of readers, the one whose entry is next first: thousands of accounts cost a dozen comparisons per entry. */
 class Heap {
   readonly #readers: Reader[] = []
+  readonly #isBefore: (one: Entry, other: Entry) => boolean
+
+  constructor (isBefore: (one: Entry, other: Entry) => boolean) {
+    this.#isBefore = isBefore
+  }
+
+  /** the next entry */
+  get first (): Entry | undefined {
+    return this.#readers[0]?.next
+  }
+
+  /** Adds accounts, each from its first entry on that is wanted. */
+  async open (
+    accounts: readonly string[],
+    fetch: Fetch,
+    from: string,
+    isWanted: (entry: Entry) => boolean
+  ): Promise<void> {
+    await Promise.all(accounts.map(async (account) => {
+      const reader = new Reader(account, fetch, from)
+      while (await reader.advance()) {
+        if (!isWanted(reader.next!)) continue
+        this.push(reader)
+        return
+      }
+    }))
+  }
 
   push (reader: Reader): void {
     const all = this.#readers
     let at = all.push(reader) - 1
     while (at > 0) {
       const above = (at - 1) >> 1
-      if (all[above]!.next!.id <= reader.next!.id) break
+      if (this.#isBefore(all[above]!.next!, reader.next!)) break
       all[at] = all[above]!
       at = above
     }
@@ -163,8 +228,8 @@ class Heap {
     for (;;) {
       let below = 2 * at + 1
       if (below >= all.length) break
-      if (below + 1 < all.length && all[below + 1]!.next!.id < all[below]!.next!.id) below++
-      if (all[below]!.next!.id >= last.next!.id) break
+      if (below + 1 < all.length && this.#isBefore(all[below + 1]!.next!, all[below]!.next!)) below++
+      if (this.#isBefore(last.next!, all[below]!.next!)) break
       all[at] = all[below]!
       at = below
     }

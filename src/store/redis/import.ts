@@ -16,7 +16,8 @@ import { bookingName, reasonText, streamId, whatOf } from './entries.ts'
 import { Link } from './connection.ts'
 import { CHARGE_MS } from './lua/account.ts'
 import { RedisRecords } from './records.ts'
-import { Space } from './keyspace.ts'
+import { eachOf, Space } from './keyspace.ts'
+import { addAllOld } from './rollups.ts'
 
 const MARK = 'filling'
 /** Commands in flight. */
@@ -150,6 +151,7 @@ class Filler {
     }
     await this.#settle()
     await Promise.all(this.#running)
+    await eachOf([...this.#accounts.keys()], async (account) => { await addAllOld(this.#space, account) })
   }
 
   /** Sends a command without waiting for it, as long as fewer than `AT_ONCE` are in flight. */

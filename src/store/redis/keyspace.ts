@@ -1,8 +1,9 @@
 // State shared by the parts of the driver: the connection, the names of keys, and the clock.
 import { randomUUID } from 'node:crypto'
 import { GatewayError } from '../../errors.ts'
-import { AwayError, type Argument, type Link, type Way } from './connection.ts'
-import type { Script } from './scripts.ts'
+import type { Client } from './address.ts'
+import { AwayError, type Link, type Way } from './connection.ts'
+import type { Argument, Script } from './scripts.ts'
 
 export class Space {
   readonly link: Link
@@ -44,6 +45,11 @@ export class Space {
     return this.#now?.() ?? ''
   }
 
+  /** Whether scripts take Redis's own time, of which the ids of entries are in any case. */
+  get isRedisTime (): boolean {
+    return this.#now === undefined
+  }
+
   /** milliseconds since the epoch, by this process's clock */
   get nearly (): number {
     return this.#now?.() ?? Date.now()
@@ -72,9 +78,14 @@ export class Space {
     }
   }
 
+  /** Reads for a client; repeated after a broken connection. @throws {GatewayError} service_unavailable */
+  async read<T> (command: (client: Client) => Promise<T>): Promise<T> {
+    return await this.orUnavailable(this.link.call(command))
+  }
+
   /** Every account that was ever used. */
   async accounts (): Promise<readonly string[]> {
-    return await this.orUnavailable(this.link.call(async (client) => await client.smembers(this.single('accounts'))))
+    return await this.read(async (client) => await client.smembers(this.single('accounts')))
   }
 }
 

@@ -65,7 +65,7 @@ export class Delivery {
   readonly #idle = new Set<() => void>()
   #draining: Promise<boolean> | undefined
   #telling: Telling | undefined
-  #isBehind = false
+  #isBehind: boolean
   /** true: the backlog goes first, and new messages wait too */
   #isHeld = false
   #refusedAt = -Infinity

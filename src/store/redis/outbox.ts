@@ -112,7 +112,6 @@ export class Outbox {
     try {
       await outbox.#load()
     } catch (thrown) {
-      await outbox.#handle?.close()
       outbox.#lock.close()
       throw thrown
     }

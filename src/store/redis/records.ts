@@ -1,4 +1,4 @@
-// Accounts and keys of the admin API, shared by all processes: a change is published to the others.
+// Accounts, keys and tokens of the admin API, shared by all processes: a change is published to the others.
 import { randomUUID } from 'node:crypto'
 import type { Logger } from 'pino'
 import type { Timer } from '../../base/timer.ts'
@@ -67,8 +67,8 @@ export class RedisRecords {
     const field = record === undefined ? '' : `${record.kind}:${record.id}`
     const keys = ['records', 'audit', 'changes'].map((name) => this.#space.shared(name)) as [string, string, string]
     return await this.#space.orUnavailable(
-      this.#space.link.run('change', ...keys, field, record?.version ?? 0, record?.text ?? '', audit, this.#channel,
-        randomUUID())
+      this.#space.link.run('change', ...keys, field, record?.version ?? 0, record?.text ?? '', audit ?? '',
+        this.#channel, randomUUID())
     ) === 1
   }
 
@@ -79,6 +79,17 @@ export class RedisRecords {
       )
     )
     return lines.map((text, i) => ({ id: after + i + 1, text }))
+  }
+
+  async newestChanges (before: number | undefined, limit: number): Promise<readonly AuditLine[]> {
+    const [{ link }, key] = [this.#space, this.#space.shared('audit')]
+    return await this.#space.orUnavailable((async () => {
+      const end = Math.min((before ?? Infinity) - 1, await link.call(async (client) => await client.llen(key)))
+      const start = Math.max(0, end - limit)
+      if (end <= start) return []
+      const lines = await link.call(async (client) => await client.lrange(key, start, end - 1))
+      return lines.map((text, i) => ({ id: start + i + 1, text })).reverse()
+    })())
   }
 
   async beat (id: string, life: number, text: string): Promise<void> {

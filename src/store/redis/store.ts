@@ -29,6 +29,7 @@ import { refuseAmount, refuseBooking, refuseNegative, refuseUsage } from '../loc
 import { oldestKept } from '../periods.ts'
 import { clientFor, nameOf } from './address.ts'
 import { Admissions } from './admissions.ts'
+import { backupOf } from './backup.ts'
 import { BudgetLease } from './budget-lease.ts'
 import { checkServers } from './check-servers.ts'
 import { Delivery, type Message } from './outbox-delivery.ts'
@@ -39,7 +40,10 @@ import { AwayError, Link } from './connection.ts'
 import { CHARGE_MS, LEASE_MS } from './lua/account.ts'
 import { Outbox } from './outbox.ts'
 import { RedisRecords } from './records.ts'
+import { RedisResponses } from './responses.ts'
 import { RecentRequests, type Charge, type Hold } from './requests.ts'
+import { newest } from './newest.ts'
+import { RedisRollups } from './rollups.ts'
 import { eachOf, Space } from './keyspace.ts'
 import { RedisTasks } from './tasks.ts'
 import { verify } from './verify.ts'
@@ -47,6 +51,8 @@ import { steady } from '../local/rate-windows.ts'
 import type { Admission, AdmissionResult, AuditLine, Balance, Beat, Booked, Booking, Change, Entry, HoldRequest,
   HoldResult, KeyUsage, ReadRecords, Records, Settlement, Store, StoredRecord, StoreHealth,
   Verification } from '../store.ts'
+import type { Backup } from '../backup.ts'
+import type { EntryPage, EntryQuery, Failure, Rollup, RollupQuery, Rollups } from '../rollups.ts'
 import type { Answer, Answers, Movable, NewTask, Task, TaskPage, Tasks } from '../tasks.ts'
 
 export interface RedisStoreOptions {
@@ -71,6 +77,9 @@ const PROGRESS_MS = 2000
  */
 const SWEEP_MS = 15_000
 const SWEPT_AT_ONCE = 500
+/** Milliseconds between two looks for entries that are not in the rollups, and between two sendings of failures. */
+const ADD_OLD_MS = 5000
+const FAILURES_MS = 1000
 /** Charges remembered whole, so that they can be refunded: a refund follows its settlement at once. */
 const REFUNDABLE = 5000
 /**
@@ -85,7 +94,9 @@ const CLOSE_MS = 5000
 
 const UNCHECKED = 'The balance cannot be checked at this moment. Nothing was charged: try again in {wait}.'
 
-export class RedisStore implements Store, Records, Tasks, Answers, Movable {
+export class RedisStore implements Store, Records, Tasks, Answers, Movable, Rollups {
+  readonly responses: RedisResponses
+  readonly backup: Backup = backupOf(this)
   readonly #config: StoreConfig
   readonly #log: RedisStoreOptions['log']
   readonly #timer: Timer
@@ -98,6 +109,7 @@ export class RedisStore implements Store, Records, Tasks, Answers, Movable {
   readonly #ended: Ended
   readonly #tasks: RedisTasks
   readonly #records: RedisRecords
+  readonly #rollups: RedisRollups
   readonly #owner = randomUUID()
   readonly #holds = new Map<string, Hold>()
   readonly #admissions: Admissions
@@ -168,6 +180,10 @@ export class RedisStore implements Store, Records, Tasks, Answers, Movable {
       for (const told of this.#taken) { told(id) }
     })
     this.#records = new RedisRecords(this.#space, timer, log)
+    this.#rollups = new RedisRollups(this.#space, this.#owner, async (account, key) => {
+      await this.#list(account, key)
+    })
+    this.responses = new RedisResponses({ config, now, timer, log })
     const { limits, money, lease_usd: lease } = config.on_outage
     this.#budgetLease = money === 'degrade'
       ? new BudgetLease(this.#space, this.#owner, parseUsd(lease), this.#steady)
@@ -178,6 +194,8 @@ export class RedisStore implements Store, Records, Tasks, Answers, Movable {
   #begin (): void {
     this.#every('renew', RENEW_MS, async () => { await this.#renewAll() })
     this.#every('sweep', SWEEP_MS, async () => { await this.#sweep() })
+    this.#every('add old', ADD_OLD_MS, async () => { await this.#rollups.addOld() })
+    this.#every('failures', FAILURES_MS, async () => { await this.#rollups.sendFailures() })
   }
 
   get health (): StoreHealth {
@@ -230,10 +248,11 @@ export class RedisStore implements Store, Records, Tasks, Answers, Movable {
   }
 
   async creditOf (reference: string): Promise<Nanos | undefined> {
-    const found = await this.#read(async (client) => await client.get(this.#space.single(`reference:${reference}`)))
+    const key = this.#space.single(`reference:${reference}`)
+    const found = await this.#space.read(async (client) => await client.get(key))
     const [, nanos, account] = /^(\d+) (.*)$/s.exec(found ?? '') ?? []
     if (nanos === undefined) return undefined
-    const isThere = await this.#read(async (client) =>
+    const isThere = await this.#space.read(async (client) =>
       await client.sismember(this.#space.of(account!, 'references'), reference)
     )
     return isThere === 1 ? BigInt(nanos) : undefined
@@ -437,7 +456,7 @@ export class RedisStore implements Store, Records, Tasks, Answers, Movable {
   }
 
   async balance (account: string): Promise<Balance> {
-    const [balance, held, open] = await this.#read(async (client) =>
+    const [balance, held, open] = await this.#space.read(async (client) =>
       await client.hmget(this.#space.of(account), 'balance', 'held', 'open')
     )
     return { balance: BigInt(balance ?? 0), held: BigInt(held ?? 0), open_holds: Number(open ?? 0) }
@@ -445,10 +464,11 @@ export class RedisStore implements Store, Records, Tasks, Answers, Movable {
 
   async keyUsage (key: string, period?: string): Promise<KeyUsage> {
     const suffix = period === undefined ? '' : `:${period}`
-    const accounts = await this.#read(async (client) => await client.smembers(this.#space.single(`accounts_of:${key}`)))
+    const list = this.#space.single(`accounts_of:${key}`)
+    const accounts = await this.#space.read(async (client) => await client.smembers(list))
     const usages = await eachOf(accounts,
       async (account) =>
-        await this.#read(async (client) =>
+        await this.#space.read(async (client) =>
           await client.hmget(this.#space.of(account, `key:${key}`), `s${suffix}`, `h${suffix}`)
         ))
     return usages.reduce<KeyUsage>(
@@ -459,12 +479,21 @@ export class RedisStore implements Store, Records, Tasks, Answers, Movable {
 
   async openHolds (): Promise<number> {
     const counts = await eachOf(await this.#space.accounts(),
-      async (account) => await this.#read(async (client) => await client.hget(this.#space.of(account), 'open')))
+      async (account) => await this.#space.read(async (client) => await client.hget(this.#space.of(account), 'open')))
     return counts.reduce((sum, count) => sum + Number(count ?? 0), 0)
   }
 
   async * entries (after?: string): AsyncIterable<Entry> {
-    yield * merged(await this.#space.accounts(), async (account, from) => await this.#page(account, from), after)
+    const accounts = await this.#space.accounts()
+    // Up to the entries that are the last ones now: of an account that is busy there is always one more.
+    const tips = await eachOf(accounts, async (account) => {
+      const [micros, seq] = await this.#space.read(async (client) =>
+        await client.hmget(this.#space.of(account), 'entry_time', 'entries')
+      )
+      return [account, `${micros ?? 0}-${seq ?? 0}`] as const
+    })
+    const last = new Map(tips)
+    yield * merged(accounts, async (account, from) => await this.#page(account, from, last.get(account)), after)
   }
 
   async #page (account: string, from: string, to?: string): Promise<readonly Raw[]> {
@@ -480,6 +509,18 @@ export class RedisStore implements Store, Records, Tasks, Answers, Movable {
 
   async verify (): Promise<Verification> {
     return await verify(this.#space, async (account, from, to) => await this.#page(account, from, to))
+  }
+
+  async rollups (query: RollupQuery): Promise<readonly Rollup[]> {
+    return await this.#rollups.find(query)
+  }
+
+  failed (failure: Failure): void {
+    this.#rollups.failed(failure)
+  }
+
+  async newest (query: EntryQuery): Promise<EntryPage> {
+    return await newest(this.#space, query)
   }
 
   async openTask (task: NewTask): Promise<void> {
@@ -577,6 +618,10 @@ export class RedisStore implements Store, Records, Tasks, Answers, Movable {
     return await this.#records.changes(after, limit)
   }
 
+  async newestChanges (before: number | undefined, limit: number): Promise<readonly AuditLine[]> {
+    return await this.#records.newestChanges(before, limit)
+  }
+
   async beat (id: string, life: number, text = ''): Promise<void> {
     await this.#records.beat(id, life, text)
   }
@@ -604,6 +649,7 @@ export class RedisStore implements Store, Records, Tasks, Answers, Movable {
   async #close (): Promise<void> {
     for (const cancel of this.#cancels.values()) cancel()
     this.#records.close()
+    this.#rollups.close()
     this.#delivery.stop()
     if (this.#link.isUp) {
       await before(CLOSE_MS, (async () => {
@@ -611,12 +657,14 @@ export class RedisStore implements Store, Records, Tasks, Answers, Movable {
         await this.#delivery.idle()
         await this.#tasks.leave()
         await this.#budgetLease?.close()
+        await this.#rollups.sendFailures()
       })())
     }
     if (this.#delivery.size > 0) {
       this.#log.warn({ pending: this.#delivery.size },
         'charges wait in the outbox: they reach Redis when the next gateway starts on this data folder')
     }
+    this.responses.close()
     this.#link.close()
     await this.#noted
     await this.#outbox.close()
@@ -662,12 +710,6 @@ export class RedisStore implements Store, Records, Tasks, Answers, Movable {
       ...(key === undefined ? [] : [client.sadd(this.#space.single(`accounts_of:${key}`), account)])
     ]))
     this.#listed.add(name)
-  }
-
-  async #read<T> (
-    command: Parameters<Link['call']>[0] & ((client: Parameters<Parameters<Link['call']>[0]>[0]) => Promise<T>)
-  ): Promise<T> {
-    return await this.#space.orUnavailable(this.#link.call(command))
   }
 
   #refused (thrown: unknown, message: string): unknown {

@@ -22,7 +22,10 @@ export class PassedRequest implements UpstreamRequest {
 
   /** An object made on demand, for plugins. */
   get body (): Json {
-    return this.#body ??= Object.fromEntries(this.#fields())
+    if (this.#body !== undefined) return this.#body
+    const fields: [name: string, value: unknown][] = []
+    this.#eachField((name, value) => { fields.push([name, value]) })
+    return this.#body = Object.fromEntries(fields)
   }
 
   set body (body: Json) {
@@ -31,18 +34,18 @@ export class PassedRequest implements UpstreamRequest {
 
   get text (): string {
     if (this.#body !== undefined) return JSON.stringify(this.#body)
-    const fields: string[] = []
-    for (const [name, value] of this.#fields()) {
+    let fields = ''
+    this.#eachField((name, value) => {
       const text = JSON.stringify(value) as string | undefined
-      if (text !== undefined) fields.push(`${JSON.stringify(name)}:${text}`)
-    }
-    return `{${fields.join(',')}}`
+      if (text !== undefined) fields += `${fields === '' ? '' : ','}${JSON.stringify(name)}:${text}`
+    })
+    return `{${fields}}`
   }
 
-  * #fields (): Generator<[name: string, value: unknown]> {
+  #eachField (tell: (name: string, value: unknown) => void): void {
     const [own, changes] = [this.#own, this.#changes]
-    for (const name in own) if (!Object.hasOwn(changes, name) && isGiven(own[name])) yield [name, own[name]]
-    for (const name in changes) if (isGiven(changes[name])) yield [name, changes[name]]
+    for (const name in own) if (!Object.hasOwn(changes, name) && isGiven(own[name])) tell(name, own[name])
+    for (const name in changes) if (isGiven(changes[name])) tell(name, changes[name])
   }
 }
 

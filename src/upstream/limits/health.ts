@@ -2,10 +2,12 @@
 // usable. Outlives reloads; settings come with each call, from the snapshot of the calling request. No timers: states
 // expire by the clock.
 import type { Config } from '../../config/config.ts'
+import { targetsIn } from '../../config/targets.ts'
 import { Cooldown } from './cooldown.ts'
 import { Breaker, type BreakerState } from './breaker.ts'
 import type { Credential, FailedAttempt, TargetHealth, Upstream } from '../../core/upstream.ts'
-import { type CredentialState, type Log, type Permit, type Destination, Run, type Target } from './permit.ts'
+import { type CredentialState, type Log, type Permit, type Destination, Run, type Target,
+  type TargetMetrics } from './permit.ts'
 import { RetryBudget } from './retry-budget.ts'
 
 export interface TargetView {
@@ -50,12 +52,14 @@ interface Live {
 export class Health implements TargetHealth {
   readonly #now: () => number
   readonly #log: Log | undefined
+  readonly #metrics: TargetMetrics | undefined
   readonly #known = new Map<string, UpstreamHealth>()
 
   /** @param now milliseconds since the epoch */
-  constructor (now: () => number, log?: Log) {
+  constructor (now: () => number, log?: Log, metrics?: TargetMetrics) {
     this.#now = now
     this.#log = log
+    this.#metrics = metrics
   }
 
   /** Attempts in progress at a target. */
@@ -125,7 +129,8 @@ export class Health implements TargetHealth {
     const { targets, accounts } = this.#of(upstream)
     const now = this.#now()
     const target = take(targets, model,
-      () => ({ running: 0, breaker: new Breaker(), until: 0, cooldowns: new Map(), lastError: undefined }))
+      () => ({ running: 0, breaker: new Breaker(), until: 0, cooldowns: new Map(), lastError: undefined,
+        counts: this.#metrics?.target(upstream.name, model) }))
     let destination: Destination | undefined
     for (const credential of upstream.credentials) {
       const account = take(accounts, credential.key, () => ({ running: 0, refused: new Cooldown() }))
@@ -137,7 +142,7 @@ export class Health implements TargetHealth {
       const isAlone = upstream.credentials.length === 1
       destination = { model, target, credential, isAlone, account, cooldown, isBlamed }
     }
-    return destination && new Run(destination, this.#now, this.#log, onOver)
+    return destination && new Run(destination, { now: this.#now, log: this.#log, onOver })
   }
 
   /** Keeps a target's last failure; a target that has never been entered has no record. */
@@ -158,7 +163,7 @@ export class Health implements TargetHealth {
 
   /** Forgets upstreams and targets that the live configuration does not have. */
   retain ({ config, upstreams }: Live): void {
-    const models = modelsOf(config)
+    const models = targetsIn(config)
     for (const [name, known] of this.#known) {
       const upstream = upstreams.get(name)
       if (upstream?.config.url !== known.url) { this.#known.delete(name); continue }
@@ -173,7 +178,7 @@ export class Health implements TargetHealth {
 
   targets ({ config, upstreams }: Live): readonly TargetView[] {
     const found: TargetView[] = []
-    const models = modelsOf(config)
+    const models = targetsIn(config)
     const now = this.#now()
     for (const [name, upstream] of upstreams) {
       const known = this.#known.get(name)
@@ -230,19 +235,4 @@ function waitFor (
   now: number
 ): number {
   return Math.max(known?.accounts.get(key)?.refused.wait(now) ?? 0, target?.cooldowns.get(key)?.wait(now) ?? 0)
-}
-
-/** Targets of each upstream: models, and forward routes. */
-function modelsOf ({ models, routes }: Live['config']): ReadonlyMap<string, ReadonlySet<string>> {
-  const found = new Map<string, Set<string>>()
-  const add = (upstream: string, model: string): void => {
-    found.set(upstream, (found.get(upstream) ?? new Set()).add(model))
-  }
-  for (const { forward, match } of routes) { if (forward !== undefined) add(forward, match) }
-  for (const { channels } of models) {
-    for (const { targets } of Object.values(channels)) {
-      for (const { upstream, model } of targets) add(upstream, model)
-    }
-  }
-  return found
 }

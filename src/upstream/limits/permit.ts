@@ -49,6 +49,7 @@ export interface Target {
   readonly cooldowns: Map<string, Cooldown>
   /** the last failure, however long ago */
   lastError: FailedAttempt | undefined
+  readonly counts: TargetCounts | undefined
 }
 
 /** State of a credential, over all models. */
@@ -58,6 +59,29 @@ export interface CredentialState {
 }
 
 export type Log = Pick<Logger, 'info' | 'warn'>
+
+/** What becomes of the attempts at one target, for metrics: looked up once, as long as the target is known. */
+export interface TargetCounts {
+  /** An answer has begun: a stream's first content came, or the whole of another answer. */
+  answered (ms: number): void
+  /**
+   * An attempt is over. `ok`: the answer came whole. `failed`: the target or its credential was at fault. `refused`:
+   * the request was. One that was given up, because its client left, is none of them.
+   */
+  done (result: 'ok' | 'failed' | 'refused'): void
+}
+
+export interface TargetMetrics {
+  target (upstream: string, model: string): TargetCounts
+}
+
+interface RunParts {
+  /** milliseconds since the epoch */
+  readonly now: () => number
+  readonly log: Log | undefined
+  /** called once, at its end */
+  readonly onOver: (() => void) | undefined
+}
 
 /** The target, credential and breaker of an attempt. */
 export interface Destination {
@@ -78,14 +102,16 @@ export class Run implements Permit {
   readonly #now: () => number
   readonly #log: Log | undefined
   readonly #onOver: (() => void) | undefined
+  /** by `performance.now()` */
+  readonly #began = performance.now()
+  #hasAnswered = false
   /** term of the breaker, and of the cooldowns, at the beginning of the attempt */
   #term: number
   readonly #cooldownTerm: number
   readonly #refusedTerm: number
   #isOver = false
 
-  /** @param now milliseconds since the epoch @param onOver called once, at its end */
-  constructor (to: Destination, now: () => number, log: Log | undefined, onOver: (() => void) | undefined) {
+  constructor (to: Destination, { now, log, onOver }: RunParts) {
     const { target, account, cooldown } = this.#destination = to
     this.#now = now
     this.#log = log
@@ -106,7 +132,9 @@ export class Run implements Permit {
   }
 
   begin (): void {
-    if (!this.#isOver) this.#close()
+    if (this.#isOver) return
+    this.#close()
+    this.#noteAnswer()
   }
 
   succeed (): void {
@@ -116,12 +144,15 @@ export class Run implements Permit {
     target.breaker.succeed(this.#term, this.#now())
     cooldown.reset(this.#cooldownTerm)
     account.refused.reset(this.#refusedTerm)
+    this.#noteAnswer()
+    target.counts?.done('ok')
   }
 
   fail (failure: UpstreamFailure, error: GatewayError): void {
     if (!this.#end()) return
     const blame = blameFor(failure, error, this.#now)
     this.died = { failure, blame }
+    this.#destination.target.counts?.done(blame.who === 'nobody' ? 'refused' : 'failed')
     if (blame.who === 'target') this.#blameTarget(blame.pause)
     else this.#destination.target.breaker.leave(this.#term)
     if (blame.who === 'credential') this.#blameCredential(blame, failure)
@@ -129,6 +160,12 @@ export class Run implements Permit {
 
   leave (): void {
     if (this.#end()) this.#destination.target.breaker.leave(this.#term)
+  }
+
+  #noteAnswer (): void {
+    if (this.#hasAnswered) return
+    this.#hasAnswered = true
+    this.#destination.target.counts?.answered(performance.now() - this.#began)
   }
 
   /** @returns false: it had ended before */

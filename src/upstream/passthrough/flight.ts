@@ -3,7 +3,6 @@
 import type { Agent, ClientRequest, IncomingMessage, ServerResponse } from 'node:http'
 import { Readable } from 'node:stream'
 import { parseOr } from '../../base/json.ts'
-import { version as gatewayVersion } from '../../base/package.ts'
 import type { OwnRequest, Routed } from '../../core/endpoint.ts'
 import { nameFailure } from '../../core/hooks.ts'
 import type { UpstreamFailure } from '../../core/plugin.ts'
@@ -18,7 +17,7 @@ import { connectionsOf } from '../pool.ts'
 import { RACE_MS } from '../transport/connections.ts'
 import { failureOf } from '../transport/connect.ts'
 import { Deadline } from '../transport/deadline.ts'
-import { forwardable, returnable } from '../transport/headers.ts'
+import { forwardable, headersOf, returnable, traceFor } from '../transport/headers.ts'
 import type { ClientBody } from './client-body.ts'
 import { readError } from './error-body.ts'
 import { proxied, type ProxiedRequest, proxy } from './proxy.ts'
@@ -38,6 +37,7 @@ export interface FlightParts {
 
 export class Flight implements ProxiedRequest {
   readonly headers: Readonly<Record<string, string>>
+  readonly #upstreamHeaders: Readonly<Record<string, string>>
   readonly #parts: FlightParts
   readonly #answer = Promise.withResolvers<BytesReply>()
   readonly #deadline: Deadline | undefined
@@ -55,9 +55,13 @@ export class Flight implements ProxiedRequest {
   #broken: UpstreamFailure = { kind: 'reset', cause: new Error('the answer broke off') }
 
   constructor (parts: FlightParts) {
-    const { own, req, upstream: { config: { timeouts: { total } } } } = parts
+    const { own, req, exchange, upstream } = parts
+    const { config } = upstream
     this.#parts = parts
     this.headers = own === undefined ? forwardable(req.headers) : { ...own.headers }
+    this.#upstreamHeaders = { ...headersOf(config, own === undefined ? req.headers : {}),
+      ...traceFor(upstream, exchange) }
+    const { total } = config.timeouts
     this.#deadline = own === undefined
       ? new Deadline(total, () => { this.#cut('total_timeout', `the answer was not over after ${total} ms`) })
       : undefined
@@ -100,7 +104,7 @@ export class Flight implements ProxiedRequest {
         selfHandleResponse: true,
         buffer,
         // Trap 3: setting headers in the proxyReq event throws once the request was queued.
-        headers: { 'user-agent': `model-gateway/${gatewayVersion}`, ...upstream.config.headers }
+        headers: this.#upstreamHeaders
       }, (error) => { this.onError(error) })
     } catch (thrown) {
       this.#fail(toGatewayError(thrown))

@@ -18,7 +18,7 @@ import { below } from '../dialects/versioned.ts'
 import { readError } from './error-body.ts'
 import { refuseEscapes } from './forward.ts'
 import { proxy } from './proxy.ts'
-import { acceptable, returnable, upgradable } from '../transport/headers.ts'
+import { acceptable, returnable, traceFor, upgradable } from '../transport/headers.ts'
 import type { Permit } from '../limits/permit.ts'
 import { connectionsOf } from '../pool.ts'
 
@@ -173,7 +173,8 @@ class Handshake implements ProxiedUpgrade {
         agent: connectionsOf(upstream).newAgent,
         changeOrigin: true,
         toProxy: true,
-        headers: { 'user-agent': `model-gateway/${gatewayVersion}`, ...upstream.config.headers }
+        headers: { 'user-agent': `model-gateway/${gatewayVersion}`, ...upstream.config.headers,
+          ...traceFor(upstream, this.#exchange) }
       }, (error) => { this.onError(error) })
     } catch (thrown) {
       this.#fail(toGatewayError(thrown))

@@ -2,12 +2,17 @@
 // (src/README.md#allow-list).
 import type { IncomingHttpHeaders } from 'node:http'
 import { version } from '../../base/package.ts'
+import type { UpstreamConfig } from '../../config/config.ts'
+import type { Exchange } from '../../core/exchange.ts'
+import { traceHeaders } from '../../core/trace.ts'
 import type { Upstream } from '../../core/upstream.ts'
 
 /** Headers of a client's request on a forward route. */
 const REQUEST = new Set([
   'accept', 'accept-encoding', 'content-type', 'content-length', 'content-encoding', 'range',
-  'if-match', 'if-none-match', 'if-modified-since', 'if-range', 'if-unmodified-since', 'idempotency-key'
+  'if-match', 'if-none-match', 'if-modified-since', 'if-range', 'if-unmodified-since', 'idempotency-key',
+  // which version of its API a vendor is asked in: without them some addresses of it do not exist
+  'anthropic-version', 'openai-beta'
 ])
 
 /** Headers of an upstream's response on a forward route. */
@@ -52,6 +57,42 @@ export function forwardable (headers: IncomingHttpHeaders): Record<string, strin
   // upstream reads them as another request.
   if (headers['transfer-encoding'] !== undefined) picked['transfer-encoding'] = 'chunked'
   return picked
+}
+
+/** The upstream's own headers on a forward route, which win over the client's. @param headers of the client */
+export function headersOf (config: UpstreamConfig, headers: IncomingHttpHeaders): Record<string, string> {
+  const beta = betasOf(config, headers['anthropic-beta'])
+  return { 'user-agent': `model-gateway/${version}`, ...config.headers, ...(beta !== '' && { 'anthropic-beta': beta }) }
+}
+
+/** The trace of the request, for an upstream that takes part in it. */
+export function traceFor ({ config }: Upstream, exchange: Exchange): Readonly<Record<string, string>> {
+  return config.trace ? traceHeaders(exchange.trace) : {}
+}
+
+/**
+ * The betas that are configured, and those of the client that the upstream knows, each once
+ * (src/README.md#beta-headers).
+ * @param isLetIn of the client's, whether it may pass
+ */
+export function betasOf (
+  { headers, messages }: UpstreamConfig,
+  asked: string | readonly string[] | undefined,
+  isLetIn: (name: string) => boolean = () => true
+): string {
+  const configured = headers['anthropic-beta'] ?? ''
+  if (asked === undefined) return configured
+  const known = messages?.betas
+  const split = (list: string): string[] => list.split(',').map((name) => name.trim())
+  const wanted = (typeof asked === 'string' ? [asked] : asked).flatMap(split).filter((name) =>
+    isLetIn(name) && (known === undefined || known.some((one) => covers(one, name)))
+  )
+  return [...new Set([...split(configured), ...wanted])].filter((name) => name !== '').join(',')
+}
+
+/** @param known a name, or with "*" at its end the beginning of names */
+function covers (known: string, name: string): boolean {
+  return known.endsWith('*') ? name.startsWith(known.slice(0, -1)) : name === known
 }
 
 export function returnable (

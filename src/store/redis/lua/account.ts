@@ -3,7 +3,8 @@
 // All keys of an account have the same hash tag, so that they lie in one slot of a cluster: {PREFIX:ACCOUNT}:NAME. The
 // scripts are told one of them, KEYS[1], and make the others from it. Amounts are text.
 //
-// account        hash    balance, held, aside (part of held), open (holds), entries (counted), entry_time, seen, grace
+// account        hash    balance, held, aside (part of held), open (holds), entries (counted), entry_time, seen, grace,
+//                        rolled: id of the last entry that is in the sums of rolling.ts
 //   keys           set     of ids of its keys
 //   key:ID         hash    of a key: s and h, spent and held ever; s:PERIOD and h:PERIOD, the same of a day or month
 //   holds, leases  hash, sorted set    a hold, packed, and until when it is its process's, by request id
@@ -11,6 +12,7 @@
 //   references     set     of all its credits; with the kind before it, of its refunds and debits
 //   ledger         stream  its entries
 import { arithmetic } from './arithmetic.ts'
+import { rolling } from './rolling.ts'
 
 /** Life of a lease on a hold or a slot; its process renews it before. */
 export const LEASE_MS = 30_000
@@ -34,14 +36,28 @@ const ledger = `
 local account = KEYS[1]
 local base = string.sub(account, 1, -8)
 local holds, leases = base .. 'holds', base .. 'leases'
-
--- Entries are ordered by their ids, whatever the clock does.
-local function write (kind, reference, nanos, ...)
-  local at = math.max(micros, tonumber(redis.call('HGET', account, 'entry_time') or '0'))
-  redis.call('HSET', account, 'entry_time', string.format('%.0f', at))
-  local id = string.format('%.0f-%.0f', at, redis.call('HINCRBY', account, 'entries', 1))
+${rolling}
+-- Entries are ordered by their ids, whatever the clock does. One gets its share of the sums with it, where all before
+-- it have theirs: else there are entries of an earlier version, and it waits behind them.
+local function write (kind, reference, nanos, key, day, what, shortfall)
+  local known = redis.call('HMGET', account, 'entry_time', 'entries', 'rolled')
+  local last, count, rolled = tonumber(known[1] or '0'), tonumber(known[2] or '0'), known[3] or '0-0'
+  local isNext = rolled == string.format('%.0f-%.0f', last, count)
+  local time, count = string.format('%.0f', math.max(micros, last)), string.format('%.0f', count + 1)
+  local id, fields = time .. '-' .. count, {}
+  local function put (name, value)
+    if not value then return end
+    table.insert(fields, name)
+    table.insert(fields, value)
+  end
+  put('key', key)
+  put('day', day)
+  put('what', what)
+  put('shortfall', shortfall)
   redis.call('XADD', base .. 'ledger', id, 'kind', kind, 'reference', reference, 'nanos', nanos,
-    'at', string.format('%.0f', now), ...)
+    'at', string.format('%.0f', now), unpack(fields))
+  redis.call('HSET', account, 'entry_time', time, 'entries', count, 'rolled', isNext and id or rolled)
+  if isNext then share(now, kind, nanos, key, what, shortfall) end
 end
 
 local function purse (key)
@@ -121,8 +137,8 @@ end
 
 local function enter (id, key, day, charged, shortfall, what)
   spend(key, day, charged)
-  write('settle', id, negated(charged), 'key', key, 'day', day, 'what', what)
-  if shortfall ~= '0' then write('shortfall', id, '0', 'key', key, 'day', day, 'what', what, 'shortfall', shortfall) end
+  write('settle', id, negated(charged), key, day, what)
+  if shortfall ~= '0' then write('shortfall', id, '0', key, day, what, shortfall) end
 end
 
 local function available ()

@@ -21,7 +21,7 @@ else
 end
 redis.call('SADD', base .. 'references', name)
 redis.call('HINCRBY', account, 'balance', change)
-if what == '' then write(kind, reference, change) else write(kind, reference, change, 'what', what) end
+write(kind, reference, change, nil, nil, what ~= '' and what)
 return 'new'
 `)
 
@@ -154,10 +154,10 @@ local function settle (id, hold, nanos, shortfall, key, day, oldest, what, aside
     short = plus(short, minus(more, charged))
     if text(charged) ~= '0' then
       spend(key, day, text(charged))
-      write('adjust', id .. '${SETTLED_LATE}', negated(text(charged)), 'key', key, 'day', day, 'what', what)
+      write('adjust', id .. '${SETTLED_LATE}', negated(text(charged)), key, day, what)
     end
     if isLess(ZERO, short) then
-      write('shortfall', id .. '${SETTLED_LATE}', '0', 'key', key, 'day', day, 'what', what, 'shortfall', text(short))
+      write('shortfall', id .. '${SETTLED_LATE}', '0', key, day, what, text(short))
     end
     local sum = text(plus(number(before), charged))
     remember(id, 'l', sum)
@@ -229,7 +229,7 @@ if kind and charged ~= '0' then
   spend(key, day, negated(charged))
   local reference = id
   if kind == 'l' then reference = id .. '${REFUNDED_LATE}' end
-  write('adjust', reference, charged, 'key', key, 'day', day, 'what', ARGV[5])
+  write('adjust', reference, charged, key, day, ARGV[5])
 end
 local hold = load(id)
 if hold and not hold.t then drop(id, hold) end
@@ -258,14 +258,18 @@ for i = 3 + count, #ARGV, 2 do redis.call('ZADD', base .. 'slot:' .. ARGV[i], no
  */
 const sweep = ofAccount(`
 local swept = sweep()
-if swept < 0 and redis.call('ZCARD', leases) == 0 then return 0 end
+if swept == -1 and redis.call('ZCARD', leases) == 0 then return 0 end
 return swept
 `)
 
-/** -> stored sums, and the last entry in them: balance, id of the entry, then id and fields of each key. */
+/**
+ * -> stored sums: balance, id of the last entry in it, id of the last one in the rollups, then id and fields of each
+ * key.
+ */
 const sums = ofAccount(`
 local last = redis.call('XREVRANGE', base .. 'ledger', '+', '-', 'COUNT', 1)[1]
-local found = { redis.call('HGET', account, 'balance') or '0', last and last[1] or '0-0' }
+local known = redis.call('HMGET', account, 'balance', 'rolled')
+local found = { known[1] or '0', last and last[1] or '0-0', known[2] or '0-0' }
 for _, key in ipairs(redis.call('SMEMBERS', base .. 'keys')) do
   table.insert(found, key)
   table.insert(found, redis.call('HGETALL', purse(key)))

@@ -1,7 +1,7 @@
-// Lua: accounts and keys made through the admin API, and the audit log. In a slot of their own: {PREFIX}:records, a
-// hash by kind and id; {PREFIX}:audit, a list; {PREFIX}:changes, the last changes, newest first: a unique id, and the
-// field. A process that finds the last id it knows reads the changes after it; one that does not has missed too many,
-// or Redis has lost it: that one reads all.
+// Lua: accounts, keys and tokens made through the admin API, and the audit log. In a slot of their own:
+// {PREFIX}:records, a hash by kind and id; {PREFIX}:audit, a list; {PREFIX}:changes, the last changes, newest first: a
+// unique id, and the field. A process that finds the last id it knows reads the changes after it; one that does not has
+// missed too many, or Redis has lost it: that one reads all.
 import { timed } from './account.ts'
 
 /** Changes that are kept: a process may miss so many. */
@@ -9,7 +9,7 @@ const CHANGES = 1000
 
 /**
  * KEYS: records, audit, changes. field, version, text, audit line, channel, id -> whether the version before was the
- * stored one. An empty field: only the line.
+ * stored one. An empty field: only the line; an empty line: only the record.
  */
 const change = `
 local field, version = ARGV[1], tonumber(ARGV[2])
@@ -19,7 +19,7 @@ if field ~= '' then
   if known ~= version - 1 then return 0 end
   redis.call('HSET', KEYS[1], field, version .. ' ' .. ARGV[3])
 end
-redis.call('RPUSH', KEYS[2], ARGV[4])
+if ARGV[4] ~= '' then redis.call('RPUSH', KEYS[2], ARGV[4]) end
 if field ~= '' then
   redis.call('LPUSH', KEYS[3], ARGV[6] .. ' ' .. field)
   redis.call('LTRIM', KEYS[3], 0, ${CHANGES - 1})

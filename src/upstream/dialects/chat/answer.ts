@@ -2,9 +2,8 @@
 // the finish reason.
 import { chatFields, chatStyle, STOP_REASONS } from '../../../protocols/chat.ts'
 import type { Exchange } from '../../../core/exchange.ts'
-import { clientId } from './call-ids.ts'
 import { isRecord, type Json } from '../../../base/json.ts'
-import { textIn } from './json.ts'
+import { textIn } from '../json.ts'
 
 /** Finish reasons that are failures, whatever came before: vendors' own words for "it broke". */
 const FAILED = new Set<unknown>(['error', 'insufficient_system_resource'])
@@ -94,31 +93,4 @@ export function ownFields (said: Json, { route: { style } }: Exchange): Json | u
 
 export function withOwnFields (message: Json, own: Json | undefined): Json {
   return own === undefined ? message : { ...message, [chatFields]: own }
-}
-
-/** Most calls of an answer: no model makes as many. */
-const MOST_CALLS = 1000
-
-/** The ids of an answer's calls, as the client gets them. */
-export class CallIds {
-  readonly #request: string
-  readonly #taken = new Set<string>()
-  #calls = 0
-
-  constructor ({ id }: Exchange) {
-    this.#request = id.slice(id.indexOf('_') + 1)
-  }
-
-  /**
-   * A generated id for a call without one, or with that of another call.
-   * @throws {Error} there are too many calls
-   */
-  next (theirs: string): string {
-    if (this.#calls === MOST_CALLS) throw new Error(`the answer has more than ${MOST_CALLS} calls`)
-    const given = theirs === '' ? '' : clientId(theirs)
-    const id = given !== '' && !this.#taken.has(given) ? given : `toolu_${this.#request}_${this.#calls}`
-    this.#calls++
-    this.#taken.add(id)
-    return id
-  }
 }

@@ -1,10 +1,10 @@
 // Tells the calls of a streamed answer apart: vendors number them, name them, or do neither.
 import type { Exchange } from '../../../core/exchange.ts'
 import { isRecord, type Json } from '../../../base/json.ts'
-import { CallIds } from './answer.ts'
-import type { Call } from './blocks.ts'
-import { textIn } from './json.ts'
-import { JsonEnd } from './json-end.ts'
+import { CallIds } from '../call-ids.ts'
+import type { Call } from '../answer-blocks.ts'
+import { textIn } from '../json.ts'
+import { JsonEnd } from '../json-end.ts'
 
 export class Calls {
   readonly #ids: CallIds

@@ -1,12 +1,15 @@
 // Translates system blocks and turns into the messages of a chat.
-import { vendorsId } from './call-ids.ts'
+import { vendorsId } from '../call-ids.ts'
 import { isRecord, type Json } from '../../../base/json.ts'
-import { textIn, unsayable } from './json.ts'
+import { textIn } from '../json.ts'
+import { dataUrl, type PartStyle, readPart, readParts, systemLines } from '../parts.ts'
 
-/**
- * Claude Code's first system block: another hash in every request, with which no vendor's prefix cache would ever hit.
- */
-const ATTRIBUTION = /^x-anthropic-billing-header/
+const PARTS: PartStyle = {
+  text: textPart,
+  image: (url) => ({ type: 'image_url', image_url: { url } }),
+  file: ({ type, title, source }) =>
+    type === 'url' ? undefined : { type: 'file', file: { filename: title, file_data: dataUrl(source) } }
+}
 
 /**
  * @param own the body of a chat client, which alone has its thoughts
@@ -28,11 +31,6 @@ export function toChatMessages (body: Json, own: Json, reasoning: string | undef
   return system.length === 0 ? turns : [{ role: 'system', content: system.join('\n') }, ...turns]
 }
 
-function systemLines (content: unknown, path: string): string[] {
-  const parts = typeof content === 'string' ? [textPart(content)] : readParts(content, path)
-  return parts.map(({ text }) => textIn(text)).filter((text) => text !== '' && !ATTRIBUTION.test(text))
-}
-
 /** Results of tools come first: chat style wants them right behind the calls. */
 function addQuestion (content: unknown, path: string, turns: Json[]): void {
   if (!Array.isArray(content)) {
@@ -43,7 +41,7 @@ function addQuestion (content: unknown, path: string, turns: Json[]): void {
   const said: Json[] = []
   for (const [i, block] of content.entries()) {
     if (isRecord(block) && block.type === 'tool_result') shown.push(...addResult(block, `${path}[${i}]`, turns))
-    else said.push(...readPart(block, `${path}[${i}]`))
+    else said.push(...readPart(block, `${path}[${i}]`, PARTS))
   }
   const parts = [...shown, ...said]
   if (parts.length > 0) turns.push({ role: 'user', content: contentOf(parts) })
@@ -55,7 +53,7 @@ function addResult (
   path: string,
   turns: Json[]
 ): readonly Json[] {
-  const parts = typeof content === 'string' ? [textPart(content)] : readParts(content, `${path}.content`)
+  const parts = typeof content === 'string' ? [textPart(content)] : readParts(content, `${path}.content`, PARTS)
   const media = parts.filter(({ type }) => type !== 'text')
   const text = parts.map((part) => textIn(part.text)).filter((one) => one !== '').join('\n')
   const said = text === '' && media.length > 0 ? 'See what follows.' : text
@@ -66,7 +64,7 @@ function addResult (
 function addAnswer (
   content: unknown,
   reasoning: string | undefined,
-  thoughts: ReadonlyMap<unknown, string> | undefined,
+  thoughts: Thoughts | undefined,
   turns: Json[]
 ): void {
   const blocks: readonly unknown[] = Array.isArray(content) ? content : [textPart(textIn(content))]
@@ -83,7 +81,7 @@ function addAnswer (
     else if (block.type === 'thinking' && textIn(block.signature) === '') thought += textIn(block.thinking)
   }
   if (text === '' && calls.length === 0) return
-  if (thought === '') thought = thoughts?.get(calls[0]?.id) ?? ''
+  if (thought === '') thought = thoughts?.get(calls[0]?.id)?.pop() ?? ''
   turns.push({
     role: 'assistant',
     content: text === '' ? null : text,
@@ -96,14 +94,24 @@ function toCall ({ id, name, input }: Json): { readonly id: string } & Json {
   return { id: vendorsId(textIn(id)), type: 'function', function: { name, arguments: JSON.stringify(input ?? {}) } }
 }
 
-/** Thoughts by the id of the first call: vendors want them back only with calls, and some insist. */
-function thoughtsByCall ({ messages }: Json): ReadonlyMap<unknown, string> {
-  const thoughts = new Map<unknown, string>()
-  for (const message of Array.isArray(messages) ? messages as readonly unknown[] : []) {
+/** the last ones first */
+type Thoughts = ReadonlyMap<unknown, string[]>
+
+/**
+ * Thoughts by the id of the first call: vendors want them back only with calls, and some insist. Each goes out once,
+ * also where a client counts its calls anew in each turn: repeated, one of them would make a body of gigabytes.
+ */
+export function thoughtsByCall ({ messages }: Json): Thoughts {
+  const thoughts = new Map<unknown, string[]>()
+  for (const message of Array.isArray(messages) ? (messages as readonly unknown[]).toReversed() : []) {
     if (!isRecord(message) || !Array.isArray(message.tool_calls)) continue
     const [call] = message.tool_calls as readonly unknown[]
     const thought = textIn(message.reasoning_content) || textIn(message.reasoning)
-    if (isRecord(call) && thought !== '') thoughts.set(vendorsId(textIn(call.id)), thought)
+    if (!isRecord(call) || thought === '') continue
+    const id = vendorsId(textIn(call.id))
+    const others = thoughts.get(id)
+    if (others === undefined) thoughts.set(id, [thought])
+    else others.push(thought)
   }
   return thoughts
 }
@@ -115,52 +123,4 @@ function contentOf (parts: readonly Json[]): unknown {
 
 function textPart (text: string): Json {
   return { type: 'text', text }
-}
-
-function readParts (blocks: unknown, path: string): readonly Json[] {
-  return Array.isArray(blocks) ? blocks.flatMap((block, i) => readPart(block, `${path}[${i}]`)) : []
-}
-
-/** @throws {GatewayError} invalid_request: the block can't be expressed in chat style */
-function readPart (block: unknown, path: string): readonly Json[] {
-  const { type, text, source } = isRecord(block) ? block : {}
-  switch (type) {
-    case 'text':
-      return textIn(text) === '' ? [] : [textPart(text as string)]
-    case 'image':
-      if (isRecord(source)) {
-        return [{ type: 'image_url', image_url: { url: source.type === 'url' ? source.url : dataUrl(source) } }]
-      }
-      break
-    case 'document':
-      return readDocument(block as Json, path)
-    case 'search_result':
-      return readSearchResult(block as Json, path)
-  }
-  throw unsayable(`${path}.type`, `is ${JSON.stringify(type ?? null).slice(0, 60)}`)
-}
-
-function readDocument ({ source, title, context }: Json, path: string): readonly Json[] {
-  const { type, media_type: mediaType, data, content } = isRecord(source) ? source : {}
-  const about = [title, context].flatMap((line) => textIn(line) === '' ? [] : [textPart(line as string)])
-  if (type === 'text') return [...about, textPart(textIn(data))]
-  if (type === 'content') {
-    return [...about,
-      ...(typeof content === 'string' ? [textPart(content)] : readParts(content, `${path}.source.content`))]
-  }
-  if (type !== 'base64' || mediaType !== 'application/pdf') {
-    throw unsayable(`${path}.source`, 'is no PDF and no text')
-  }
-  return [...about, { type: 'file',
-    file: { filename: textIn(title) === '' ? 'document.pdf' : title, file_data: dataUrl(source as Json) } }]
-}
-
-function readSearchResult ({ source, title, content }: Json, path: string): readonly Json[] {
-  const heads = [title, source].flatMap((line) => textIn(line) === '' ? [] : [textPart(line as string)])
-  return [...heads, ...readParts(content, `${path}.content`)]
-}
-
-/** The data last: it may be the placeholder of bytes (large-strings.ts). */
-function dataUrl ({ media_type: mediaType, data }: Json): string {
-  return `data:${textIn(mediaType)};base64,${textIn(data)}`
 }

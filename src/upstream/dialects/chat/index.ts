@@ -6,12 +6,12 @@ import type { UpstreamRequest } from '../../../core/plugin.ts'
 import { ownHeaders } from '../../transport/headers.ts'
 import type { Upstream } from '../../../core/upstream.ts'
 import { toMessage } from './reply.ts'
-import { toChat } from './request.ts'
+import { ownWords, toChat } from './request.ts'
 import { toEvents } from './stream.ts'
 import type { DialectModule } from '../dialect.ts'
 import { versioned } from '../versioned.ts'
 
-export const dialect: DialectModule = { encode, decodeReply: toMessage, decodeStream: toEvents }
+export const dialect: DialectModule = { encode, decodeReply: toMessage, decodeStream: toEvents, ownWords }
 
 function encode (exchange: Exchange, attempt: Attempt, upstream: Upstream): UpstreamRequest {
   return {

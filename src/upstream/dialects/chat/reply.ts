@@ -1,10 +1,10 @@
 // Translates a chat completion into a message.
 import type { Exchange } from '../../../core/exchange.ts'
 import { UpstreamErrorBody } from '../error-reply.ts'
-import { argumentsOf, CallIds, callsIn, cutsCalls, hasFailed, ownFields, readSpoken, stopOf,
-  withOwnFields } from './answer.ts'
+import { CallIds } from '../call-ids.ts'
+import { argumentsOf, callsIn, cutsCalls, hasFailed, ownFields, readSpoken, stopOf, withOwnFields } from './answer.ts'
 import { isGiven, isRecord, type Json } from '../../../base/json.ts'
-import { textIn } from './json.ts'
+import { callInput, textIn } from '../json.ts'
 import { usageOf } from './usage.ts'
 import { charactersOf, guessUsage, messageId } from '../omissions.ts'
 
@@ -47,18 +47,5 @@ export function toMessage (completion: unknown, exchange: Exchange): Json {
 /** @throws {Error} its arguments are no JSON object, although the answer was not cut short */
 function toBlock (call: Json, isShort: boolean, id: string): ToolUse {
   const named = isRecord(call.function) ? call.function : {}
-  return { type: 'tool_use', id, name: textIn(named.name), input: inputOf(argumentsOf(named), isShort) }
-}
-
-function inputOf (text: string, isShort: boolean): Json {
-  if (text.trim() === '' || text.trim() === 'null') return {}
-  try {
-    const input: unknown = JSON.parse(text)
-    if (isRecord(input)) return input
-  } catch (cause) {
-    // An input cut by max_tokens is empty with vendors of messages style too.
-    if (isShort) return {}
-    throw new Error('the arguments of a call are no JSON', { cause })
-  }
-  throw new Error('the arguments of a call are no object')
+  return { type: 'tool_use', id, name: textIn(named.name), input: callInput(argumentsOf(named), isShort) }
 }

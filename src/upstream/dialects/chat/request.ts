@@ -5,9 +5,13 @@ import type { ChatConfig } from '../../../config/config.ts'
 import type { Exchange } from '../../../core/exchange.ts'
 import { Body, Model } from '../../../core/facts.ts'
 import { chatStyle } from '../../../protocols/chat.ts'
-import { toChatMessages } from './conversation.ts'
+import { styleOfBody } from '../../../protocols/index.ts'
+import type { Upstream } from '../../../core/upstream.ts'
+import type { OwnWords } from '../dialect.ts'
+import { thoughtsByCall, toChatMessages } from './conversation.ts'
+import { toolsInForce } from '../tool-changes.ts'
 import { isGiven, isRecord, type Json } from '../../../base/json.ts'
-import { isClosed, toChatChoice, toChatTools } from './tools.ts'
+import { functionChoice, functionsOf, isClosed } from '../functions.ts'
 
 /** Fields of a chat client's own body without an equivalent in messages style; they are official, old, and free. */
 const KEPT = ['seed', 'presence_penalty', 'frequency_penalty', 'logit_bias'] as const
@@ -17,8 +21,7 @@ const NOTHING: Json = Object.freeze({})
 /** @throws {GatewayError} invalid_request, with the path of a part that can't be expressed in chat style */
 export function toChat (exchange: Exchange, modelId: string, options: ChatConfig): Json {
   const { body, stream } = exchange.request
-  // A chat client's own fields: where this dialect accepts them, they are not translated back and forth.
-  const own = exchange.route.style === chatStyle ? exchange.find(Body) ?? NOTHING : NOTHING
+  const own = ownOf(exchange)
   const model = exchange.get(Model)
   const chat: Record<string, unknown> = {}
   const add = (name: string, value: unknown): void => { if (isGiven(value)) chat[name] = value }
@@ -34,10 +37,10 @@ export function toChat (exchange: Exchange, modelId: string, options: ChatConfig
   }
   const stops = Array.isArray(body.stop_sequences) ? body.stop_sequences : []
   if (stops.length > 0) add('stop', stops)
-  const tools = toChatTools(body.tools)
-  if (tools.length > 0) {
-    add('tools', tools)
-    add('tool_choice', toChatChoice(body.tool_choice, tools))
+  const functions = functionsOf(toolsInForce(body))
+  if (functions.length > 0) {
+    add('tools', functions.map((one) => ({ type: 'function', function: one })))
+    add('tool_choice', functionChoice(body.tool_choice, functions, (name) => ({ type: 'function', function: { name } })))
     if (isRecord(body.tool_choice) && body.tool_choice.disable_parallel_tool_use === true) {
       add('parallel_tool_calls', false)
     }
@@ -51,6 +54,21 @@ export function toChat (exchange: Exchange, modelId: string, options: ChatConfig
     if (options.include_usage !== false) add('stream_options', { include_usage: true })
   }
   return chat
+}
+
+/** A chat client's own fields: where this dialect accepts them, they are not translated back and forth. */
+function ownOf (exchange: Exchange): Json {
+  const asked = exchange.find(Body) ?? NOTHING
+  return styleOfBody(exchange.route, asked) === chatStyle ? asked : NOTHING
+}
+
+/** The form of the answer, of which messages style may have a shorter version, and thoughts, which it may not have. */
+export function ownWords (exchange: Exchange, { config: { chat: options } }: Upstream): OwnWords | undefined {
+  const { body } = exchange.request
+  const own = ownOf(exchange)
+  const thoughts = options?.reasoning_field === undefined ? [] : [...thoughtsByCall(own).values()]
+  if (thoughts.length === 0 && !isRecord(own.response_format)) return undefined
+  return { sent: { response_format: formatOf(body, own), thoughts }, instead: { output_config: body.output_config } }
 }
 
 /** LiteLLM's steps. Without thinking the vendor's own default applies: few accept "none". */

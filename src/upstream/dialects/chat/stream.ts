@@ -5,10 +5,10 @@ import type { Exchange } from '../../../core/exchange.ts'
 import type { StreamTransformer } from '../../../core/plugin.ts'
 import { SseEvent } from '../../../core/sse.ts'
 import { argumentsOf, callsIn, cutsCalls, hasFailed, ownFields, readSpoken, stopOf } from './answer.ts'
-import { Blocks } from './blocks.ts'
+import { Blocks } from '../answer-blocks.ts'
 import { Calls } from './calls.ts'
 import { isGiven, isRecord, type Json } from '../../../base/json.ts'
-import { textIn } from './json.ts'
+import { textIn } from '../json.ts'
 import { usageOf, withGuessedOutput } from './usage.ts'
 import { guessUsage, messageId } from '../omissions.ts'
 
@@ -96,7 +96,7 @@ class ChatStream implements StreamTransformer {
     let call = this.#calls.find(delta, piece)
     if (call === undefined) {
       call = this.#calls.begin(delta)
-      this.#blocks.call(call)
+      this.#blocks.begin(call)
     } else if (call.name === '') call.name = textIn(its.name)
     this.#characters += piece.length
     this.#blocks.input(call, piece)

@@ -3,7 +3,10 @@
 import type { Exchange } from '../../../core/exchange.ts'
 import type { Json } from '../../../base/json.ts'
 import { SseEvent } from '../../../core/sse.ts'
+import type { Upstream } from '../../../core/upstream.ts'
+import { sealThought } from '../thoughts.ts'
 import { isCall, WholeBlocks } from './blocks.ts'
+import { sealBlock } from './thoughts.ts'
 
 /** A content block that has not ended. */
 export interface OpenBlock {
@@ -12,6 +15,8 @@ export interface OpenBlock {
   /** the vendor's index, if it has one */
   readonly theirs: unknown
   readonly type: unknown
+  /** of a thought, so far: vendors may send it in pieces, and it can be sealed only whole */
+  signature: string
 }
 
 /**
@@ -22,13 +27,17 @@ export const BLOCK_OF: Readonly<Record<string, string>> = { text_delta: 'text', 
   thinking_delta: 'thinking', signature_delta: 'thinking' }
 
 export class OpenBlocks {
+  readonly #exchange: Exchange
+  readonly #upstream: Upstream
   readonly #whole: WholeBlocks
   /** in the order in which they began */
   readonly #open: OpenBlock[] = []
   #count = 0
   #hasCalls = false
 
-  constructor (exchange: Exchange) {
+  constructor (exchange: Exchange, upstream: Upstream) {
+    this.#exchange = exchange
+    this.#upstream = upstream
     this.#whole = new WholeBlocks(exchange)
   }
 
@@ -42,30 +51,39 @@ export class OpenBlocks {
   }
 
   /** @param event the vendor's event, if there is one @returns the block's start, and the deltas for content in it */
-  begin (said: unknown, theirs: unknown, event?: SseEvent, data: Json = {}): SseEvent[] {
+  begin (said: unknown, theirs: unknown, event?: SseEvent, data: Json = {}): readonly SseEvent[] {
     const block = this.#whole.fill(said)
-    const { type, text, thinking } = block
-    const ended = this.#open.filter((one) => one.theirs === theirs || !isCall(one.type)).map((one) => this.end(one))
+    const { type } = block
+    const ended = this.#open.filter((one) => one.theirs === theirs || !isCall(one.type))
+      .flatMap((one) => this.end(one))
     const index = this.#count++
-    this.#open.push({ index, theirs, type })
+    const signature = type === 'thinking' ? block.signature as string : ''
+    this.#open.push({ index, theirs, type, signature })
     this.#hasCalls ||= type === 'tool_use'
-    const early = type === 'text' && text !== '' ? [deltaOf(index, { type: 'text_delta', text })]
-      : type === 'thinking' && thinking !== '' ? [deltaOf(index, { type: 'thinking_delta', thinking })] : []
-    const isWhole = event !== undefined && block === said && theirs === index && early.length === 0
-    const content = early.length === 0 ? block : type === 'text' ? { ...block, text: '' } : { ...block, thinking: '' }
+    const { content, early } = split(block, index)
+    const start = type === 'redacted_thinking' ? sealBlock(content, this.#exchange, this.#upstream) : content
+    const isWhole = event !== undefined && start === said && theirs === index
     return [...ended, isWhole
       ? event
-      : SseEvent.of('content_block_start', { ...data, type: 'content_block_start', index, content_block: content }),
+      : SseEvent.of('content_block_start', { ...data, type: 'content_block_start', index, content_block: start }),
       ...early]
   }
 
-  end (block: OpenBlock): SseEvent {
+  /**
+   * @param event the vendor's end, if it has the client's index
+   * @returns the end, behind the block's signature
+   */
+  end (block: OpenBlock, event?: SseEvent): readonly SseEvent[] {
     this.#open.splice(this.#open.indexOf(block), 1)
-    return SseEvent.of('content_block_stop', { type: 'content_block_stop', index: block.index })
+    const { index, signature } = block
+    const end = event ?? SseEvent.of('content_block_stop', { type: 'content_block_stop', index })
+    if (signature === '') return [end]
+    const sealed = sealThought(this.#exchange, this.#upstream, signature)
+    return [deltaOf(index, { type: 'signature_delta', signature: sealed }), end]
   }
 
   endAll (): SseEvent[] {
-    return [...this.#open].map((block) => this.end(block))
+    return [...this.#open].flatMap((block) => this.end(block))
   }
 
   /** The block of an event; without an index, the last one that may hold the delta. */
@@ -75,6 +93,17 @@ export class OpenBlocks {
       ? fitting.at(-1)
       : fitting.find((one) => one.theirs === theirs) ?? fitting.find((one) => one.theirs === undefined)
   }
+}
+
+/** What a start says of a block that later events say: text, a thought, its signature. */
+function split (block: Json, index: number): { readonly content: Json, readonly early: readonly SseEvent[] } {
+  const { type, text, thinking, signature } = block
+  if (type === 'text' && text !== '') {
+    return { content: { ...block, text: '' }, early: [deltaOf(index, { type: 'text_delta', text })] }
+  }
+  if (type !== 'thinking' || (thinking === '' && signature === '')) return { content: block, early: [] }
+  return { content: { ...block, thinking: '', signature: '' },
+    early: thinking === '' ? [] : [deltaOf(index, { type: 'thinking_delta', thinking })] }
 }
 
 export function deltaOf (index: number, said: Json): SseEvent {

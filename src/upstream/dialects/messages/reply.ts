@@ -1,14 +1,16 @@
 // Completes a whole answer of messages style (src/README.md#message-shape): vendors that imitate the style leave parts
 // out.
 import type { Exchange } from '../../../core/exchange.ts'
+import type { Upstream } from '../../../core/upstream.ts'
 import { isRecord, type Json } from '../../../base/json.ts'
 import { UpstreamErrorBody } from '../error-reply.ts'
 import { messageId } from '../omissions.ts'
 import { WholeBlocks } from './blocks.ts'
+import { sealBlock } from './thoughts.ts'
 import { wholeUsage } from './usage.ts'
 
 /** @throws {UpstreamErrorBody} the vendor's error, in an answer's status; {Error} it is no message */
-export function toMessage (body: unknown, exchange: Exchange): Json {
+export function toMessage (body: unknown, exchange: Exchange, upstream: Upstream): Json {
   if (!isRecord(body)) throw new Error('the answer is no object')
   const { content: said, type, error } = body
   if (!Array.isArray(said) && (type === 'error' || isRecord(error))) throw new UpstreamErrorBody(body)
@@ -16,7 +18,7 @@ export function toMessage (body: unknown, exchange: Exchange): Json {
     throw new Error('the answer is not a message')
   }
   const blocks = new WholeBlocks(exchange)
-  const content = contentOf(said).map((block) => blocks.fill(block))
+  const content = contentOf(said).map((block) => sealBlock(blocks.fill(block), exchange, upstream))
   return Object.assign(body, {                                // just parsed, and not shared
     ...headOf(body, exchange),
     content,

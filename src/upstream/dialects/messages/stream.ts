@@ -5,8 +5,9 @@ import { isRecord, type Json } from '../../../base/json.ts'
 import { guessedOutput, isCount } from '../../../money/usage.ts'
 import type { StreamTransformer } from '../../../core/plugin.ts'
 import { SseEvent } from '../../../core/sse.ts'
+import type { Upstream } from '../../../core/upstream.ts'
 import { guessOutput } from '../omissions.ts'
-import { BLOCK_OF, deltaOf, OpenBlocks } from './open-blocks.ts'
+import { BLOCK_OF, deltaOf, type OpenBlock, OpenBlocks } from './open-blocks.ts'
 import { headOf, reasonFor } from './reply.ts'
 import { wholeUsage } from './usage.ts'
 
@@ -18,6 +19,9 @@ const BEHIND_START = new Set(['content_block_start', 'content_block_delta', 'con
   'message_stop'])
 const KNOWN = new Set([...BEHIND_START, 'message_start', 'ping', 'error'])
 
+/** Most characters of a signature: beyond any that is meant. */
+const LONGEST_SIGNATURE = 4 * 1024 * 1024
+
 type Out = SseEvent | readonly SseEvent[] | undefined
 
 /** The parts of a message_delta, from all events so far. */
@@ -27,8 +31,8 @@ interface Ending {
   readonly usage: Json
 }
 
-export function toEvents (exchange: Exchange): StreamTransformer {
-  return new MessageStream(exchange)
+export function toEvents (exchange: Exchange, upstream: Upstream): StreamTransformer {
+  return new MessageStream(exchange, upstream)
 }
 
 class MessageStream implements StreamTransformer {
@@ -43,9 +47,9 @@ class MessageStream implements StreamTransformer {
   #unsaid: Ending | undefined
   #hasEnd = false
 
-  constructor (exchange: Exchange) {
+  constructor (exchange: Exchange, upstream: Upstream) {
     this.#exchange = exchange
-    this.#blocks = new OpenBlocks(exchange)
+    this.#blocks = new OpenBlocks(exchange, upstream)
   }
 
   event (event: SseEvent): Out {
@@ -89,7 +93,7 @@ class MessageStream implements StreamTransformer {
     // As of a turn whose calls a program of the model's has made: they are blocks like all others.
     return Array.isArray(content) && content.length > 0
       ? [event, ...content.flatMap((block: unknown, i) =>
-        [...this.#blocks.begin(block, i), this.#blocks.end(this.#blocks.last!)])]
+        [...this.#blocks.begin(block, i), ...this.#blocks.end(this.#blocks.last!)])]
       : event
   }
 
@@ -118,6 +122,9 @@ class MessageStream implements StreamTransformer {
     if (field !== undefined && field !== 'signature') this.#characters += (said[field] as string).length
     const block = this.#blocks.find(data.index, type)
     if (block !== undefined) {
+      if (type === 'signature_delta' && block.type === 'thinking' && block.signature + String(said.signature) !== '') {
+        return sign(block, String(said.signature))
+      }
       return block.index === data.index && said.type === type
         ? event
         : SseEvent.of('content_block_delta', { ...data, type: 'content_block_delta', index: block.index,
@@ -126,14 +133,16 @@ class MessageStream implements StreamTransformer {
     const begun = BLOCK_OF[type]
     if (begun === undefined) throw new Error('a delta belongs to no content block')
     const before = this.#blocks.begin({ type: begun }, data.index)
-    return [...before, deltaOf(this.#blocks.last!.index, { ...said, type })]
+    const last = this.#blocks.last!
+    if (type !== 'signature_delta') return [...before, deltaOf(last.index, { ...said, type })]
+    sign(last, String(said.signature))
+    return before
   }
 
   #readStop (event: SseEvent, data: Json): Out {
     const block = this.#blocks.find(data.index)
     if (block === undefined) return undefined
-    const made = this.#blocks.end(block)
-    return block.index === data.index ? event : made
+    return this.#blocks.end(block, block.index === data.index ? event : undefined)
   }
 
   #readEnd (event: SseEvent, data: Json): Out {
@@ -172,6 +181,12 @@ class MessageStream implements StreamTransformer {
     return { data: { ...this.#unsaid?.data, ...data }, delta: { ...this.#unsaid?.delta, ...given },
       usage: { ...this.#unsaid?.usage, ...usage } }
   }
+}
+
+/** Keeps the signature until its block ends. Some vendors say it whole twice: in the block's start, then here. */
+function sign (block: OpenBlock, piece: string): undefined {
+  if (piece !== block.signature) block.signature += piece
+  if (block.signature.length > LONGEST_SIGNATURE) throw new Error('the signature of a thought has no end')
 }
 
 function nameOf ({ event }: SseEvent, { type }: Json): string {

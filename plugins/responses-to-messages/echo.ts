@@ -1,0 +1,39 @@
+// The fields of a request that its response repeats, with the values that clients expect where it has none: some of
+// them refuse a response without these.
+import { isGiven, isRecord, type Json } from '../../src/base/json.ts'
+
+/** Longer instructions are not repeated: no client reads them. */
+const LONGEST_INSTRUCTIONS = 64 * 1024
+
+const TEXT: Json = Object.freeze({ format: Object.freeze({ type: 'text' }) })
+
+export function echoOf (body: Json): Json {
+  const { instructions, text, reasoning } = body
+  const given = (name: string, otherwise: unknown = null): unknown => isGiven(body[name]) ? body[name] : otherwise
+  return {
+    instructions: typeof instructions === 'string' && instructions.length <= LONGEST_INSTRUCTIONS ? instructions : null,
+    metadata: given('metadata', {}),
+    parallel_tool_calls: given('parallel_tool_calls', true),
+    temperature: given('temperature', 1),
+    top_p: given('top_p', 1),
+    tool_choice: given('tool_choice', 'auto'),
+    tools: given('tools', []),
+    presence_penalty: 0,
+    frequency_penalty: 0,
+    top_logprobs: 0,
+    background: false,
+    store: false,
+    service_tier: 'default',
+    truncation: 'disabled',
+    text: isRecord(text) ? { ...TEXT, ...text } : TEXT,
+    reasoning: isRecord(reasoning)
+      ? { effort: reasoning.effort ?? null, summary: reasoning.summary ?? reasoning.generate_summary ?? null }
+      : { effort: null, summary: null },
+    max_output_tokens: given('max_output_tokens'),
+    max_tool_calls: given('max_tool_calls'),
+    previous_response_id: null,
+    prompt_cache_key: given('prompt_cache_key'),
+    safety_identifier: given('safety_identifier'),
+    access_programs: null
+  }
+}

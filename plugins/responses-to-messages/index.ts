@@ -1,0 +1,140 @@
+// responses-to-messages: the Responses API on top of messages style. Translates the request on its way down, and the
+// answer on its way up; error-normalize shapes errors, billing-meter prices, and schema-validate checks its bodies. At
+// the address of chat completions it translates the request alone.
+import { isRecord, type Json } from '../../src/base/json.ts'
+import { type Bytes, flag, type Milliseconds, size, typed } from '../../src/config/sections/schema.ts'
+import type { Exchange } from '../../src/core/exchange.ts'
+import { ApiKey, fact, Model } from '../../src/core/facts.ts'
+import { definePlugin, type StreamTransformer } from '../../src/core/plugin.ts'
+import { styleOfBody } from '../../src/protocols/index.ts'
+import { responsesStyle, ResponsesWords } from '../../src/protocols/responses.ts'
+import { invalid } from '../../src/translation/reads.ts'
+import type { Seal } from './items.ts'
+import { Keeper, wantsToKeep } from './keeper.ts'
+import { toResponse } from './reply.ts'
+import { toMessages } from './request.ts'
+import type { Frame } from './response.ts'
+import type { ResponseShape } from './shape.ts'
+import { recall, type Recalled } from './state.ts'
+import { toResponseEvents } from './stream.ts'
+
+/** Present only if this plugin translated the request. Private to it. */
+const Asked = fact<{
+  readonly frame: Frame
+  readonly shape: ResponseShape
+  readonly seal: Seal
+  /** undefined: no stream was asked for */
+  readonly events: StreamTransformer | undefined
+  /** undefined: the answer is not kept */
+  readonly keeper: Keeper | undefined
+}>('responses-to-messages')
+
+interface Options {
+  readonly error_event_after_failed?: boolean
+  readonly keep?: Milliseconds
+  readonly keep_space?: Bytes
+}
+
+const SPACE = 32 * 1024 * 1024
+
+export const responsesToMessages = definePlugin<Options>({
+  name: 'responses-to-messages',
+  schema: {
+    properties: {
+      error_event_after_failed: flag('Whether an answer that fails in its stream ends with an `error` event behind ' +
+        '`response.failed`: for LangChain, which takes the latter alone for an end.', false),
+      keep: typed<Milliseconds>({
+        description: 'How long answers are kept, sealed, from their last use on, for previous_response_id, references ' +
+          'to items, and GET; a day after they were made they end. store: false of a request or of a key wins. ' +
+          'Absent: nothing is kept.',
+        duration: { min: '1m', max: '24h' }
+      }),
+      keep_space: size('What an account may keep; what was used longest ago goes first.', '32MB',
+        { min: '1MB', max: '10GB' })
+    }
+  },
+  reads: [ApiKey, Model],
+  writes: [Asked, ResponsesWords],
+  translates: responsesStyle,
+  create (
+    { error_event_after_failed: hasErrorEvent = false, keep: life = 0, keep_space: space = SPACE }, _config,
+    { now, seals, responses }
+  ) {
+    const frameOf = ({ id, request }: Exchange): Frame => ({
+      // The same 24 characters as in the request id: an answer's id leads to its line in the log.
+      id: `resp_${id.slice(id.indexOf('_') + 1)}`,
+      created: Math.floor(now() / 1000),
+      model: request.body.model,
+      now
+    })
+    const keeperFor = (exchange: Exchange, body: Json, { id }: Frame): Keeper | undefined => {
+      const owner = exchange.find(ApiKey)
+      if (life === 0 || owner === undefined || owner.key.store === false) return undefined
+      if (!wantsToKeep(exchange, body)) return undefined
+      return new Keeper(exchange, { responses, account: owner.account.id, life: { life, space }, id, created: now(),
+        body })
+    }
+    const translate = (exchange: Exchange, account: string, recalled?: Recalled): void => {
+      const { body, stream } = exchange.request
+      const { blobs } = exchange
+      const compacts = isCompaction(exchange)
+      if (compacts && stream) throw invalid('stream', 'must be false: a summary comes whole')
+      const { shape, body: messages, dropped, words } = toMessages(body, { stream, model: exchange.get(Model), blobs,
+        recalled, compacts, open: (purpose, sealed) => seals.open(purpose, account, sealed) })
+      const frame = frameOf(exchange)
+      exchange.set(ResponsesWords, words)
+      exchange.request = { body: messages, stream }
+      if (dropped.length > 0) exchange.answerHeaders['x-gateway-dropped-tools'] = dropped.join(', ')
+      // At the address of another style, that style's translator writes the answer.
+      if (exchange.route.style !== responsesStyle) return
+      const seal: Seal = (text, purpose) => seals.seal(purpose ?? 'reasoning', account, text)
+      // A summary stands for itself: its client sends it.
+      const keeper = shape.compacts === true ? undefined : keeperFor(exchange, body, frame)
+      const told: ResponseShape = keeper === undefined && recalled === undefined ? shape : { ...shape, echo: {
+        ...shape.echo, store: keeper !== undefined, previous_response_id: body.previous_response_id ?? null } }
+      const keep = keeper === undefined ? undefined : async (response: string) => await keeper.keep(response)
+      const events = stream ? toResponseEvents(frame, told, seal, hasErrorEvent, keep) : undefined
+      exchange.ownEvents = events
+      exchange.set(Asked, { frame, shape: told, seal, events, keeper })
+    }
+    return {
+      onRequest (exchange) {
+        if (styleOfBody(exchange.route, exchange.request.body) !== responsesStyle) return
+        // What is sealed or kept is the account's; a route without keys has none.
+        const account = exchange.find(ApiKey)?.account.id ?? ''
+        const recalling = life === 0 || account === ''
+          ? undefined
+          : recall(exchange, exchange.request.body, { responses, account, life })
+        if (recalling === undefined) translate(exchange, account)
+        else return recalling.then((recalled) => { translate(exchange, account, recalled) })
+      },
+
+      onReply (reply, exchange) {
+        const asked = exchange.find(Asked)
+        // A plugin's own answer stays as it is.
+        if (
+          asked === undefined || reply.kind !== 'json' || !isRecord(reply.body) || reply.body.type !== 'message'
+        ) return
+        const { frame, shape, seal, keeper } = asked
+        const response = toResponse(reply.body, frame, shape, seal, reply.headers['x-gateway-cost-usd'])
+        if (isCompaction(exchange)) return { ...reply, body: compactionOf(response) }
+        return keeper === undefined
+          ? { ...reply, body: response }
+          : keeper.keep(JSON.stringify(response)).then((isKept) => ({ ...reply,
+            body: isKept ? response : { ...response, store: false } }))
+      },
+
+      onStream: (exchange) => exchange.find(Asked)?.events
+    }
+  }
+})
+
+/** Whether its address gives summaries alone. */
+function isCompaction ({ route: { endpoint } }: Exchange): boolean {
+  return endpoint.kind === 'model' && endpoint.compacts === true
+}
+
+/** What that address answers, which is no response. */
+function compactionOf ({ id, created_at, output, usage }: Json): Json {
+  return { id, object: 'response.compaction', created_at, output, usage }
+}

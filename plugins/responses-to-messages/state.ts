@@ -1,0 +1,160 @@
+// What a request leaves to the gateway: the response that it goes on from (`previous_response_id`), and items that it
+// only names (`item_reference`). Both become items of its input before that is read, so that one translation serves
+// all. And what is kept of its own answer.
+import { JsonGuard } from '../../src/base/json-limits.ts'
+import { isGiven, isRecord, type Json } from '../../src/base/json.ts'
+import type { Exchange } from '../../src/core/exchange.ts'
+import { kindOf, isResponseId, namedInput, outputIn, parseKept, responseOfItem } from '../../src/core/kept-items.ts'
+import { GatewayError } from '../../src/errors.ts'
+import type { KeptResponse, KeptResponses } from '../../src/store/responses.ts'
+import { invalid } from '../../src/translation/reads.ts'
+
+/** The input as it is translated. */
+export interface Recalled {
+  /** items of the conversation that the request goes on from */
+  readonly history: readonly Json[]
+  readonly input: unknown
+}
+
+/** Most responses that one request may lead to, and bytes of them together. */
+const MOST_RESPONSES = 1000
+const MOST_BYTES = 32 * 1024 * 1024
+/** Responses read at a time. */
+const AT_ONCE = 8
+
+export interface RecallMeans {
+  readonly responses: KeptResponses
+  /** id */
+  readonly account: string
+  /** milliseconds that what is used lives on */
+  readonly life: number
+}
+
+/**
+ * @returns undefined: the request brings all that it means
+ * @throws {GatewayError} invalid_request, previous_response_not_found; service_unavailable: what is kept can't be read
+ * at this moment; queue_full
+ */
+export function recall (exchange: Exchange, body: Json, means: RecallMeans): Promise<Recalled> | undefined {
+  const { input, previous_response_id: previous } = body
+  if (isGiven(previous)) {
+    if (typeof previous !== 'string') throw invalid('previous_response_id', 'must be the id of a response')
+    return new Search(exchange, means).all(input, previous)
+  }
+  if (Array.isArray(input) && input.some(isReference)) return new Search(exchange, means).all(input, undefined)
+  return undefined
+}
+
+export function isReference (item: unknown): item is Json {
+  return isRecord(item) && kindOf(item) === 'item_reference'
+}
+
+/** Items of a text, or of a list. */
+export function itemsOf (input: unknown): unknown {
+  return typeof input === 'string' ? [{ type: 'message', role: 'user', content: input }] : input
+}
+
+class Search {
+  readonly #exchange: Exchange
+  readonly #means: RecallMeans
+  readonly #found = new Map<string, Promise<KeptResponse | undefined>>()
+  /** items of a response by their ids, of those that were looked into */
+  readonly #items = new Map<string, ReadonlyMap<unknown, Json>>()
+  readonly #guard = new JsonGuard()
+  #bytes = 0
+
+  constructor (exchange: Exchange, means: RecallMeans) {
+    this.#exchange = exchange
+    this.#means = means
+    exchange.onFinish(() => { means.responses.give(this.#bytes) })
+  }
+
+  async all (input: unknown, previous: string | undefined): Promise<Recalled> {
+    const chain = previous === undefined ? [] : await this.#chain(previous)
+    const inputs = chain.map((kept) => this.#parsed(kept.input))
+    await this.#load([...inputs, input].flatMap((items) => Array.isArray(items) ? items.filter(isReference) : []))
+    const lost = (): never => { throw unknownResponse(previous!) }
+    const history = chain.flatMap((kept, i) => [
+      ...(inputs[i] as readonly Json[]).map((item) => isReference(item) ? this.#item(item) ?? lost() : item),
+      ...outputIn(this.#parsed(kept.response))
+    ])
+    // What is not found stays as it is: the translation refuses it, with its place.
+    return { history, input: Array.isArray(input)
+      ? input.map((item: unknown) => isReference(item) ? this.#item(item) ?? item : item)
+      : input }
+  }
+
+  /** From the first response of the conversation to this one. */
+  async #chain (last: string): Promise<readonly KeptResponse[]> {
+    const chain: KeptResponse[] = []
+    for (let id: string | null = last; id !== null;) {
+      const kept: KeptResponse | undefined = await this.#find(id)
+      if (kept === undefined) throw unknownResponse(last)
+      chain.push(kept)
+      id = kept.previous
+    }
+    return chain.reverse()
+  }
+
+  async #load (references: readonly Json[]): Promise<void> {
+    const ids = [...new Set(references.map(({ id }) => responseOfItem(id)))].filter((id) => id !== undefined)
+    for (let i = 0; i < ids.length; i += AT_ONCE) {
+      await Promise.all(ids.slice(i, i + AT_ONCE).map(async (id) => {
+        const kept = await this.#find(id)
+        if (kept === undefined) return
+        const output = outputIn(this.#parsed(kept.response))
+        const hasAll = references.every((one) => responseOfItem(one.id) !== id ||
+          output.some((item) => item.id === one.id))
+        const items = hasAll ? output : [...namedInput(kept, this.#parsed(kept.input)), ...output]
+        this.#items.set(id, new Map(items.map((item) => [item.id, item])))
+      }))
+    }
+  }
+
+  #item ({ id }: Json): Json | undefined {
+    return this.#items.get(responseOfItem(id) ?? '')?.get(id)
+  }
+
+  async #find (id: string): Promise<KeptResponse | undefined> {
+    const { responses, account, life } = this.#means
+    if (!isResponseId(id)) return undefined
+    const known = this.#found.get(id)
+    if (known !== undefined) return await known
+    if (this.#found.size === MOST_RESPONSES) throw tooLong()
+    const finding = responses.find(account, id, life).then((kept) => {
+      if (kept !== undefined) this.#take(kept.response.length + kept.input.length)
+      return kept
+    })
+    this.#found.set(id, finding)
+    return await finding
+  }
+
+  #take (bytes: number): void {
+    this.#exchange.throwIfAborted()
+    this.#means.responses.take(bytes)
+    this.#bytes += bytes
+    if (this.#bytes > MOST_BYTES) throw tooLong()
+  }
+
+  #parsed (json: Buffer): unknown {
+    return parseKept(json, this.#exchange.blobs, this.#guard)
+  }
+}
+
+function tooLong (): GatewayError {
+  return new GatewayError('context_length_exceeded', {
+    message: 'The conversation that this request goes on from has become too long. Begin a new one, with a summary.'
+  })
+}
+
+function unknownResponse (id: string): GatewayError {
+  return new GatewayError('previous_response_not_found', {
+    message: `There is no response ${shown(id)} here, or it has ended, or one that it goes on from has. Send the whole ` +
+      'conversation as "input", without previous_response_id.',
+    param: 'previous_response_id'
+  })
+}
+
+function shown (id: string): string {
+  return JSON.stringify(id.slice(0, 64))
+}

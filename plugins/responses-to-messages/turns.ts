@@ -1,0 +1,147 @@
+// Builds the turns of messages style from items that come in any order (src/README.md#responses-request): calls are
+// answered in the turn behind theirs, all of them and no others, as vendors require.
+import { type Block, textBlock, type Turn } from '../../src/translation/blocks.ts'
+import { vendorId } from '../../src/translation/vendor-id.ts'
+import type { Json } from '../../src/base/json.ts'
+
+/** A call, with what came back from it: nothing, or one output or more. */
+interface Call {
+  readonly id: string
+  /** the calls of its turn */
+  readonly among: readonly Call[]
+  readonly output: Block[]
+  isAnswered: boolean
+  hasFailed: boolean
+}
+
+interface OpenTurn {
+  readonly role: 'user' | 'assistant'
+  readonly blocks: Block[]
+  /** of the user: the system turn behind it, where vendors take one */
+  readonly system: Block[]
+  /** of the assistant: its calls; of the user: those that the turn answers */
+  readonly calls: readonly Call[]
+}
+
+/** What is said for a call that has no output: its client was interrupted. */
+const NO_OUTPUT = 'There is no output: the call was interrupted.'
+
+/**
+ * What is asked behind the model's own words, where the conversation ends with them, since not every model goes on with
+ * those, or where only a system turn follows, since that can't stand behind an answer.
+ */
+const GO_ON = 'Continue.'
+
+export class Turns {
+  readonly #turns: OpenTurn[] = []
+  /** the last call of each of the client's ids: some clients count their calls anew in each turn */
+  readonly #calls = new Map<string, Call>()
+  /** ids for the vendor, which must be unique */
+  readonly #ids = new Set<string>()
+  /** of the client's ids that came again: the number of the next one, so that none is looked for from the beginning */
+  readonly #again = new Map<string, number>()
+  /** thoughts that nothing has followed yet: a turn may not end with them */
+  #thoughts: Block[] = []
+  /** of the assistant's turn that is open */
+  #made: Call[] = []
+
+  addUser (blocks: readonly Block[]): void {
+    if (blocks.length > 0) append(this.#userTurn(), blocks)
+  }
+
+  addSystem (blocks: readonly Block[]): void {
+    if (blocks.length === 0) return
+    this.#userTurn()
+    append(this.#turns.at(-1)!.system, blocks)
+  }
+
+  addAnswer (blocks: readonly Block[]): void {
+    if (blocks.length > 0) append(this.#assistantTurn(), blocks)
+  }
+
+  addThoughts (blocks: readonly Block[]): void {
+    append(this.#thoughts, blocks)
+  }
+
+  /** @param ids of the client, one of which its output will name */
+  addCall (ids: readonly string[], name: string, input: Json): void {
+    const id = this.#newId(ids[0]!)
+    const turn = this.#assistantTurn()
+    turn.push({ type: 'tool_use', id, name, input })
+    const call: Call = { id, among: this.#made, output: [], isAnswered: false, hasFailed: false }
+    this.#made.push(call)
+    for (const one of ids) this.#calls.set(one, call)
+  }
+
+  /** @param id of its call; without such a call the output is told as the user's text */
+  addOutput (id: string, blocks: readonly Block[], hasFailed = false): void {
+    const call = this.#calls.get(id)
+    if (call === undefined) {
+      this.addUser([textBlock(`The output of a call ${JSON.stringify(id.slice(0, 64))} that is not shown:`), ...blocks])
+      return
+    }
+    call.isAnswered = true
+    call.hasFailed ||= hasFailed
+    append(call.output, blocks)
+    if (call.among === this.#made) this.#userTurn()
+  }
+
+  #newId (theirs: string): string {
+    let id = vendorId(theirs)
+    while (this.#ids.has(id)) {
+      const number = this.#again.get(theirs) ?? 2
+      this.#again.set(theirs, number + 1)
+      id = vendorId(`${theirs}:${number}`)
+    }
+    this.#ids.add(id)
+    return id
+  }
+
+  /** The turns; the last one is the user's, or the system's behind it. */
+  end (): Turn[] {
+    if (this.#turns.length === 0) return []
+    if (this.#made.length > 0) this.#userTurn()
+    else if (this.#turns.at(-1)!.role === 'assistant') this.addUser([textBlock(GO_ON)])
+    return this.#turns.flatMap(({ role, blocks, calls, system }): Turn[] => {
+      if (role === 'assistant') return [{ role, content: blocks }]
+      if (calls.length + blocks.length === 0) blocks.push(textBlock(GO_ON))
+      const turn: Turn = { role, content: [...calls.map(toResult), ...blocks] }
+      return system.length === 0 ? [turn] : [turn, { role: 'system', content: system }]
+    })
+  }
+
+  /** The blocks of the user's turn, which is begun here, unless it is open. */
+  #userTurn (): Block[] {
+    this.#endThoughts()
+    const last = this.#turns.at(-1)
+    if (last?.role === 'user') return last.blocks
+    const blocks: Block[] = []
+    this.#turns.push({ role: 'user', blocks, calls: this.#made, system: [] })
+    this.#made = []
+    return blocks
+  }
+
+  #assistantTurn (): Block[] {
+    const last = this.#turns.at(-1)
+    let blocks = last?.role === 'assistant' ? last.blocks : undefined
+    if (blocks === undefined) this.#turns.push({ role: 'assistant', blocks: blocks = [], calls: [], system: [] })
+    append(blocks, this.#thoughts)
+    this.#endThoughts()
+    return blocks
+  }
+
+  #endThoughts (): void {
+    if (this.#thoughts.length > 0) this.#thoughts = []
+  }
+}
+
+/** One by one: a message may have more parts than a function takes arguments. */
+function append (blocks: Block[], more: readonly Block[]): void {
+  for (const block of more) blocks.push(block)
+}
+
+function toResult ({ id, output, isAnswered, hasFailed }: Call): Block {
+  if (!isAnswered) return { type: 'tool_result', tool_use_id: id, content: NO_OUTPUT, is_error: true }
+  return { type: 'tool_result', tool_use_id: id, ...(output.length > 0 && { content: output }),
+    ...(hasFailed && { is_error: true }) }
+}

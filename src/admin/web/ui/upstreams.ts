@@ -1,0 +1,63 @@
+// Upstreams: who answers, how each target fares, and what it said when it failed last. Read again every few seconds.
+import type { VNode } from 'preact'
+import type { Rows } from './api.ts'
+import { useData } from './data.ts'
+import { html } from './html.ts'
+import { Empty, Page, Problem, State, Table, Time, Waiting } from './parts.ts'
+
+interface Upstream {
+  readonly id: string
+  readonly dialect: string
+  readonly maintenance: boolean
+  readonly targets: readonly Target[]
+  readonly credentials: readonly { readonly id: string, readonly running: number, readonly wait_ms: number }[]
+}
+
+interface Target {
+  readonly model: string
+  readonly breaker: 'closed' | 'half_open' | 'open'
+  readonly running: number
+  readonly ended: number
+  readonly failed: number
+  readonly wait_ms: number
+  readonly last_error: { readonly at: string, readonly request_id: string, readonly credential: string | null,
+    readonly cause: string, readonly said: string | null } | null
+}
+
+const EVERY_MS = 5000
+
+export default function Upstreams (): VNode {
+  const { value, error, again } = useData<Rows<Upstream>>('/upstreams?limit=1000', EVERY_MS)
+  return html`<${Page} title="Upstreams"><${Problem} error=${error} again=${again} />
+    ${value === undefined ? error === undefined && html`<${Waiting} what="how the upstreams fare" />`
+      : value.data.length === 0 ? html`<${Empty} title="No upstreams yet">They are where models live. Declare one in
+        gateway.yaml under <code>upstreams:</code>.<//>`
+        : value.data.map((one) => html`<section key=${one.id}><h2>${one.id} <span class="quiet">${one.dialect}</span>
+          ${one.maintenance && html` <${State} is="maintenance" />`}</h2>
+          ${one.targets.length === 0 ? html`<p class="quiet">No model is sold from here.</p>`
+            : html`<${Targets} of=${one} />`}
+          ${one.credentials.some(({ running, wait_ms: wait }) => running > 0 || wait > 0) && html`<p class="quiet">
+            Credentials: ${one.credentials.map(({ id, running, wait_ms: wait }) =>
+              `${id} (${running} running${wait > 0 ? `, used again in ${seconds(wait)}` : ''})`).join(', ')}</p>`}
+          </section>`)}<//>`
+}
+
+function Targets ({ of: { id, targets } }: { readonly of: Upstream }): VNode {
+  return html`<${Table} caption="Targets of ${id}" rows=${targets} keyOf=${({ model }: Target) => model} columns=${[
+    { name: 'Model', show: ({ model }: Target) => model },
+    { name: 'Breaker', show: ({ breaker }: Target) => html`<${State} words=${breaker}
+      is=${breaker === 'closed' ? 'active' : breaker} />` },
+    { name: 'Running', isNumber: true, show: ({ running }: Target) => running },
+    { name: 'Ended', isNumber: true, show: ({ ended }: Target) => ended },
+    { name: 'Failed', isNumber: true, show: ({ failed }: Target) => failed },
+    { name: 'Asked again in', isNumber: true, show: ({ wait_ms: wait }: Target) => wait > 0 ? seconds(wait) : 'now' },
+    { name: 'Last error', show: ({ last_error: last }: Target) => last === null ? html`<span class="quiet">none since the
+      start</span>` : html`<${Time} at=${last.at} /> ${last.cause}${last.said !== null && html`: <q>${last.said}</q>`}
+      <br /><span class="quiet">request <code>${last.request_id}</code>${last.credential !== null &&
+        ` with ${last.credential}`}</span>` }
+  ]} />`
+}
+
+function seconds (ms: number): string {
+  return `${Math.ceil(ms / 1000)} s`
+}

@@ -1,0 +1,89 @@
+// The entries of the memory driver, and what they add up to.
+import type { EntryQuery, RollupQuery } from '../rollups.ts'
+import { dayOf, firstKept, hourOf, rollupsOf, RollupSums } from '../rollup-sums.ts'
+import { addFailures, addRow, ENTRY, readEntry, type Cell } from './cells.ts'
+import { seqOf } from './entry-ids.ts'
+import { Pages } from './pages.ts'
+import type { EntryStep, RollupStep } from './writer.ts'
+import { isAbout } from '../late-entries.ts'
+
+const [SEQ, TIME] = [ENTRY.indexOf('seq'), ENTRY.indexOf('time')]
+const [NANOS, SHORTFALL] = [ENTRY.indexOf('nanos'), ENTRY.indexOf('shortfall')]
+
+export class MemoryEntries {
+  /** rows of `ENTRY`, as JSON, in which amounts are text, because its numbers would round them */
+  readonly #rows = new Pages()
+  readonly #hours = new RollupSums()
+  readonly #days = new RollupSums(dayOf)
+  #newest = 0
+
+  /** @param row of `ENTRY` */
+  add (row: readonly Cell[]): void {
+    addRow(row, this.#hours)
+    this.#fold(row[TIME] as number)
+    const text = [...row]
+    for (const at of [NANOS, SHORTFALL]) text[at] = row[at]?.toString() ?? null
+    this.#rows.add(JSON.stringify(text))
+  }
+
+  /** @param rows of `FAILURE` */
+  addFailures (rows: readonly Cell[]): void {
+    addFailures(rows, this.#hours)
+  }
+
+  /** The rows that are there when the first is read, oldest first. */
+  * rows (): Iterable<readonly Cell[]> {
+    for (const line of this.#rows.lines()) yield rowIn(line)
+  }
+
+  rollups (query: RollupQuery): RollupStep {
+    const days = query.by === 'day' ? this.#days.rows() : []
+    return { rollups: rollupsOf([...days, ...this.#hours.rows()], query) }
+  }
+
+  /** Looks through one page of rows: this driver keeps no index. */
+  newest (query: EntryQuery): EntryStep {
+    const before = query.before === undefined ? Infinity : seqOf(query.before)
+    for (const lines of this.#rows.backwards()) {
+      const first = rowIn(lines[0]!)
+      if (first[SEQ] as number >= before) continue
+      const rows = lines.map(rowIn).filter((row) => (row[SEQ] as number) < before && isMeant(row, query)).reverse()
+      const page = rows.slice(0, query.limit)
+      const last = rows.length > query.limit ? page.at(-1)! : first
+      const isOver = (last[TIME] as number) < (query.from ?? 0)
+      return { cells: page.flat(), ...(!isOver && { next: readEntry(last, 0).id }) }
+    }
+    return { cells: [] }
+  }
+
+  /** All that is kept, in days. */
+  get inDays (): RollupSums {
+    const all = new RollupSums(dayOf)
+    this.#days.addTo(all)
+    this.#hours.addTo(all)
+    return all
+  }
+
+  #fold (time: number): void {
+    if (hourOf(time) === this.#newest) return
+    this.#newest = hourOf(time)
+    const first = firstKept(this.#newest)
+    this.#hours.addTo(this.#days, first)
+    this.#hours.forget(first)
+  }
+}
+
+function rowIn (line: string): readonly Cell[] {
+  return JSON.parse(line) as readonly Cell[]
+}
+
+function isMeant (
+  row: readonly Cell[],
+  { account, key, model, reference, from = 0, to = Infinity }: EntryQuery
+): boolean {
+  const entry = readEntry(row, 0)
+  const time = row[TIME] as number
+  return (account === undefined || entry.account === account) && (key === undefined || entry.key === key) &&
+    (model === undefined || entry.model === model) && (reference === undefined || isAbout(entry, reference)) &&
+    time >= from && time < to
+}

@@ -1,0 +1,207 @@
+// Adds up entries to rollups: what drivers keep with each charge, what `verify` computes anew, and what a query asks
+// for.
+import type { Nanos } from '../money/nanos.ts'
+import { ITEMS, type Usage } from '../money/usage.ts'
+import type { Rollup, RollupGroup, RollupQuery } from './rollups.ts'
+import type { EntryKind } from './store.ts'
+
+export const HOUR_MS = 3_600_000
+export const DAY_MS = 24 * HOUR_MS
+/** Hours before the newest one that are kept as hours; older ones are added to their day. */
+const KEPT_HOURS = 7 * 24
+
+export const GROUPS = ['account', 'key', 'model', 'channel'] as const satisfies readonly RollupGroup[]
+export const COUNTS = ['requests', 'errors', 'input', 'cache_read', 'cache_write_5m', 'cache_write_1h', 'output',
+  ...ITEMS] as const
+export const AMOUNTS = ['nanos', 'shortfall'] as const
+
+/** A member of each group; '': none. */
+export type Members = Readonly<Record<RollupGroup, string>>
+
+export const NOBODY: Members = { account: '', key: '', model: '', channel: '' }
+
+/** All that a rollup adds up: amounts in nano-dollars. */
+export type Sum = Record<typeof COUNTS[number], number> & Record<typeof AMOUNTS[number], Nanos>
+
+/** The part of an entry that a rollup adds up. */
+export interface Added {
+  readonly kind: EntryKind
+  readonly nanos: Nanos
+  readonly shortfall?: Nanos | undefined
+  readonly usage?: Usage | undefined
+}
+
+export function noSum (): Sum {
+  return { requests: 0, errors: 0, input: 0, cache_read: 0, cache_write_5m: 0, cache_write_1h: 0, output: 0,
+    web_search: 0, web_fetch: 0, image: 0, video_second: 0, nanos: 0n, shortfall: 0n }
+}
+
+/** Whether an entry is in a rollup: credits, refunds and debits are an operator's, and no usage. */
+export function isUsage (kind: string): boolean {
+  return kind === 'settle' || kind === 'adjust' || kind === 'shortfall'
+}
+
+/** Adds an entry. Its usage counts once, in the settlement: shortfalls and late settlements repeat it. */
+export function addEntry (sum: Sum, { kind, nanos, shortfall = 0n, usage }: Added): void {
+  sum.nanos -= nanos
+  sum.shortfall += shortfall
+  if (kind !== 'settle') return
+  sum.requests++
+  if (usage === undefined) return
+  sum.input += usage.input
+  sum.cache_read += usage.cache_read
+  sum.cache_write_5m += usage.cache_write_5m
+  sum.cache_write_1h += usage.cache_write_1h
+  sum.output += usage.output
+  for (const name in usage.extras) if (isItem(name)) sum[name] += usage.extras[name]!
+}
+
+export function addSum (sum: Sum, more: Readonly<Sum>): void {
+  for (const name of COUNTS) sum[name] += more[name]
+  for (const name of AMOUNTS) sum[name] += more[name]
+}
+
+function isItem (name: string): name is typeof ITEMS[number] {
+  return (ITEMS as readonly string[]).includes(name)
+}
+
+/** The beginning of the hour of an instant, both in milliseconds since the epoch. */
+export function hourOf (time: number): number {
+  return time - time % HOUR_MS
+}
+
+/** The beginning of the day in UTC. */
+export function dayOf (time: number): number {
+  return time - time % DAY_MS
+}
+
+/** The first hour that is kept as an hour, where `newest` is the newest. */
+export function firstKept (newest: number): number {
+  return newest - KEPT_HOURS * HOUR_MS
+}
+
+/** Sums that entries are added to. */
+export interface SumsAt {
+  /** The sum for an entry. @param time milliseconds since the epoch */
+  at (time: number, members: Members): Sum
+}
+
+/** Sums by period and members. */
+export class RollupSums implements SumsAt {
+  /** by the beginning of the period, and `nameOf` */
+  readonly periods = new Map<number, Map<string, Sum>>()
+  readonly #periodOf: (time: number) => number
+
+  /** @param periodOf the beginning of the period of an instant */
+  constructor (periodOf = hourOf) {
+    this.#periodOf = periodOf
+  }
+
+  /** The sum of these members in a period: nothing at first. */
+  of (start: number, members: Members): Sum {
+    let period = this.periods.get(start)
+    if (period === undefined) this.periods.set(start, period = new Map<string, Sum>())
+    const name = nameOf(members)
+    let sum = period.get(name)
+    if (sum === undefined) period.set(name, sum = noSum())
+    return sum
+  }
+
+  /** The sum of these members in the period of an instant. */
+  at (time: number, members: Members): Sum {
+    return this.of(this.#periodOf(time), members)
+  }
+
+  /** Adds the periods before an instant to those of other sums. */
+  addTo (sums: SumsAt, before = Infinity): void {
+    for (const { start, members, sum } of this.rows()) if (start < before) addSum(sums.at(start, members), sum)
+  }
+
+  /** Forgets the periods before an instant. */
+  forget (before: number): void {
+    for (const start of this.periods.keys()) if (start < before) this.periods.delete(start)
+  }
+
+  /** number of rows */
+  get size (): number {
+    return [...this.periods.values()].reduce((size, period) => size + period.size, 0)
+  }
+
+  /** By period, and then by members. */
+  sorted (): SumRow[] {
+    return [...this.rows()]
+      .toSorted((a, b) => a.start - b.start || (nameOf(a.members) < nameOf(b.members) ? -1 : 1))
+  }
+
+  * rows (): Iterable<SumRow> {
+    for (const [start, period] of this.periods) {
+      for (const [name, sum] of period) yield { start, members: membersOf(name), sum }
+    }
+  }
+}
+
+export interface SumRow {
+  /** milliseconds since the epoch: when the period begins */
+  readonly start: number
+  readonly members: Members
+  readonly sum: Readonly<Sum>
+}
+
+/** No id has a line feed in it. */
+export function nameOf ({ account, key, model, channel }: Members): string {
+  return `${account}\n${key}\n${model}\n${channel}`
+}
+
+/** The inverse of `nameOf`. */
+export function membersOf (name: string): Members {
+  const [account, key, model, channel] = name.split('\n') as [string, string, string, string]
+  return { account, key, model, channel }
+}
+
+/** The answer to a query, from rows of hours, or of days and hours: in any order, several of a period too. */
+export function rollupsOf (rows: Iterable<SumRow>, { by, from, to, groups, only }: RollupQuery): Rollup[] {
+  const periodOf = by === 'hour' ? hourOf : dayOf
+  const found = new RollupSums()
+  for (const { start, members, sum } of rows) {
+    const period = periodOf(start)
+    if (period < from || period >= to) continue
+    if (GROUPS.some((group) => only[group] !== undefined && only[group] !== members[group])) continue
+    const asked = (group: RollupGroup): string => groups.includes(group) ? members[group] : ''
+    addSum(found.of(period, { account: asked('account'), key: asked('key'), model: asked('model'),
+      channel: asked('channel') }), sum)
+  }
+  return found.sorted().map((row) => rollupOf(row, groups))
+}
+
+/** @param groups those that were asked for: the row says no others */
+export function rollupOf ({ start, members, sum }: SumRow, groups: readonly RollupGroup[]): Rollup {
+  const { requests, errors, nanos, shortfall, input, cache_read, cache_write_5m, cache_write_1h, output } = sum
+  const extras: Record<string, number> = {}
+  for (const name of ITEMS) if (sum[name] !== 0) extras[name] = sum[name]
+  const rollup: Omit<Rollup, RollupGroup> & Partial<Record<RollupGroup, string>> = { from: start, requests, errors,
+    usage: { input, cache_read, cache_write_5m, cache_write_1h, output, extras }, nanos, shortfall }
+  for (const group of groups) if (group !== 'channel' || members.channel !== '') rollup[group] = members[group]
+  return rollup
+}
+
+/** What a rollup adds up. */
+export function sumOf ({ requests, errors, usage: { extras, ...tokens }, nanos, shortfall }: Rollup): Sum {
+  return { ...noSum(), ...extras, ...tokens, requests, errors, nanos, shortfall }
+}
+
+/** The sums of two rollups that differ. @returns name, and both values, of each */
+export function differencesOf (
+  of: Readonly<Sum>,
+  other: Readonly<Sum>
+): readonly (readonly [name: keyof Sum, Nanos, Nanos])[] {
+  // No entry tells of an error.
+  return ([...COUNTS, ...AMOUNTS] as const)
+    .filter((name) => name !== 'errors' && of[name] !== other[name])
+    .map((name) => [name, BigInt(of[name]), BigInt(other[name])])
+}
+
+/** The name of a rollup in a comparison: its day or hour, and its members. */
+export function titleOf (start: number, length: number, { account, key, model, channel }: Members): string {
+  const period = new Date(start).toISOString().slice(0, length === DAY_MS ? 10 : 13)
+  return [period, account, key, model, channel].join(' ').trimEnd()
+}

@@ -1,0 +1,140 @@
+// A line of the log of requests: a JSON array. Never a prompt, an answer or a secret, and nothing that a client may
+// write as it likes, such as its user agent.
+import { isRequestId, microsOf } from '../../base/request-id.ts'
+import { MOST_FAILURES } from '../../core/failed-attempt.ts'
+import type { ExchangeRecord } from '../../core/record.ts'
+import type { Usage, UsageSource } from '../../money/usage.ts'
+
+/** A finished request, as it is kept. Null: it has none, or did not come so far. */
+export interface LoggedRequest {
+  readonly request_id: string
+  readonly account: string | null
+  readonly key: string | null
+  readonly model: string | null
+  /** "ok", or the code of the error */
+  readonly code: string
+  /** status that the client got; 0: nothing was written */
+  readonly status: number
+  readonly route: string
+  /** name of the client's style */
+  readonly style: string
+  readonly channel: string | null
+  readonly stream: boolean | null
+  readonly outcome: ExchangeRecord['outcome']
+  /** the side that cut it */
+  readonly by: NonNullable<ExchangeRecord['by']> | null
+  readonly config_generation: number
+  /** milliseconds since its arrival */
+  readonly first_byte_ms: number | null
+  readonly duration_ms: number
+  readonly own_ms: number
+  readonly queue_ms: number
+  /** charged nano-dollars */
+  readonly nanos: number | null
+  readonly usage: Usage | null
+  readonly usage_source: UsageSource | null
+  /** attempts that were begun */
+  readonly begun: number
+  /** oldest first; of many failed ones the first twenty */
+  readonly attempts: readonly LoggedAttempt[]
+}
+
+export interface LoggedAttempt {
+  readonly upstream: string
+  /** the model there, or the forward route */
+  readonly target: string | null
+  /** null: the upstream has only one */
+  readonly credential: string | null
+  /** of the upstream's answer */
+  readonly status: number | null
+  /** such as "status 404" or "refused: ECONNREFUSED", or the request's code; null: it answered */
+  readonly error: string | null
+  /** the first 300 characters of what the upstream said about its failure, without secrets */
+  readonly said: string | null
+}
+
+type AttemptCells = [upstream: string, target: string | null, credential: string | null, status: number | null,
+  error: string | null, said: string | null]
+
+/** Times are whole microseconds: fractions take much longer to print. */
+type Cells = [id: string, account: string | null, key: string | null, model: string | null, code: string,
+  status: number, route: string, style: string, channel: string | null, stream: boolean | null,
+  outcome: LoggedRequest['outcome'], by: LoggedRequest['by'], generation: number, firstByte: number | null,
+  duration: number, own: number, queue: number, nanos: number | null, source: UsageSource | null,
+  input: number | null, cacheRead: number, cacheWrite5m: number, cacheWrite1h: number, output: number,
+  extras: Usage['extras'] | null, begun: number, attempts: AttemptCells[]]
+
+const CELLS = 27
+
+/** The line without its end. */
+export function lineOf (record: ExchangeRecord): string {
+  const { usage, first_byte_ms: firstByte, nanos } = record
+  const cells: Cells = [
+    record.request_id, record.account ?? null, record.key_id ?? null, record.model ?? null, record.code, record.status,
+    record.route, record.style, record.channel ?? null, record.stream ?? null, record.outcome, record.by ?? null,
+    record.config_generation, firstByte === undefined ? null : toMicros(firstByte), toMicros(record.duration_ms),
+    toMicros(record.own_ms), toMicros(record.queue_ms), nanos === undefined ? null : Number(nanos),
+    record.usage_source ?? null, usage?.input ?? null, usage?.cache_read ?? 0, usage?.cache_write_5m ?? 0,
+    usage?.cache_write_1h ?? 0, usage?.output ?? 0, usage?.extras ?? null, record.attempts, attemptsOf(record)
+  ]
+  return JSON.stringify(cells)
+}
+
+function attemptsOf (record: ExchangeRecord): AttemptCells[] {
+  const { failures } = record
+  const last = lastOf(record)
+  if (failures.length === 0) return last === undefined ? [] : [last]
+  const failed = failures.map((one): AttemptCells => [one.upstream, one.model, one.credential ?? null,
+    one.status ?? null, one.cause, one.said ?? null])
+  return last === undefined ? failed : [...failed, last]
+}
+
+/** The last attempt, if it is no failure: it answered, or its client left. */
+function lastOf (
+  { upstream, target, credential, outcome, status, code, attempts, failures }: ExchangeRecord
+): AttemptCells | undefined {
+  if (upstream === undefined) return undefined
+  if (outcome === 'completed') return [upstream, target ?? null, credential ?? null, status, null, null]
+  if (attempts <= failures.length || failures.length === MOST_FAILURES) return undefined
+  return [upstream, target ?? null, credential ?? null, outcome === 'failed' ? null : status, code, null]
+}
+
+/** Behind `["` */
+const ID_AT = 2
+const ID_LENGTH = 28
+
+/** The request id of a line that begins at an index of a text; of a damaged one anything. */
+export function idOf (text: string, start = 0): string {
+  return text.slice(start + ID_AT, start + ID_AT + ID_LENGTH)
+}
+
+/** @returns microseconds since the epoch at which the request of a whole line came */
+export function arrivalOf (line: string): number {
+  return microsOf(line, ID_AT)
+}
+
+/** @returns undefined: the line is torn, damaged, or of another release */
+export function readLine (line: string): LoggedRequest | undefined {
+  try {
+    const cells = JSON.parse(line) as Cells
+    return cells.length === CELLS && isRequestId(cells[0]) ? requestOf(cells) : undefined
+  } catch {
+    return undefined
+  }
+}
+
+function requestOf (cells: Cells): LoggedRequest {
+  const [request_id, account, key, model, code, status, route, style, channel, stream, outcome, by, config_generation,
+    firstByte, duration, own, queue, nanos, usage_source, input, cache_read, cache_write_5m, cache_write_1h, output,
+    extras, begun, attempts] = cells
+  return { request_id, account, key, model, code, status, route, style, channel, stream, outcome, by,
+    config_generation, first_byte_ms: firstByte === null ? null : firstByte / 1000, duration_ms: duration / 1000,
+    own_ms: own / 1000, queue_ms: queue / 1000, nanos, usage_source,
+    usage: input === null ? null : { input, cache_read, cache_write_5m, cache_write_1h, output, extras: extras ?? {} },
+    begun, attempts: attempts.map(([upstream, target, credential, its, error, said]): LoggedAttempt =>
+      ({ upstream, target, credential, status: its, error, said })) }
+}
+
+function toMicros (ms: number): number {
+  return Math.round(ms * 1000)
+}

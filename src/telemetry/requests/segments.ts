@@ -1,0 +1,147 @@
+// The files of the log of requests. Each process of a data folder appends to one of its own, which gets a name that
+// tells what is in it when it is full, and is never changed again. So what is too old or too much goes file by file,
+// and a file that is broken or gone costs its own lines.
+import { appendFile, mkdir, readdir, readFile, rename, rmdir, unlink } from 'node:fs/promises'
+import path from 'node:path'
+
+/** Where the files are. */
+export interface SegmentFiles {
+  /** empty where there are none */
+  names (): Promise<readonly string[]>
+  /** Undefined: the file is gone, or can't be read. */
+  read (name: string): Promise<string | undefined>
+  /** Makes the file where it is missing. */
+  append (name: string, text: string): Promise<void>
+  /** A no-op where the file is gone. */
+  rename (from: string, to: string): Promise<void>
+  /** A no-op where the file is gone. */
+  remove (name: string): Promise<void>
+  /** Removes the folder, if it is empty. */
+  end (): Promise<void>
+}
+
+/** What is in a file. */
+export interface Content {
+  rows: number
+  bytes: number
+  /** arrivals of its requests, in microseconds since the epoch */
+  oldest: number
+  newest: number
+}
+
+/** A full file. */
+export interface Segment extends Readonly<Content> {
+  readonly name: string
+}
+
+const FULL = /^(\d+)-(\d+)-\d+-(\d+)-(\d+)\.jsonl$/
+const OPEN = /^open-(\d+)\.jsonl$/
+
+/** @param number of the process: 0, or that of a worker */
+export function nameOfOpen (number: number): string {
+  return `open-${number}.jsonl`
+}
+
+/** Of the process whose open file it is. Undefined: it is no open file. */
+export function numberOf (name: string): number | undefined {
+  const number = OPEN.exec(name)?.[1]
+  return number === undefined ? undefined : Number(number)
+}
+
+export function isFull (name: string): boolean {
+  return FULL.test(name)
+}
+
+/** Ids of one process don't repeat a microsecond, so neither do the names of its files. */
+export function nameOfFull (number: number, { oldest, newest, rows, bytes }: Readonly<Content>): string {
+  return `${oldest}-${newest}-${number}-${rows}-${bytes}.jsonl`
+}
+
+/** The full files among these, by their newest request: the newest first. */
+export function segmentsOf (names: readonly string[]): readonly Segment[] {
+  return names.flatMap((name): Segment[] => {
+    const found = FULL.exec(name)
+    if (found === null) return []
+    const [oldest, newest, rows, bytes] = found.slice(1).map(Number) as [number, number, number, number]
+    return [{ name, oldest, newest, rows, bytes }]
+  }).sort((a, b) => b.newest - a.newest)
+}
+
+/** In a folder, which is made with the first file. */
+export class FolderFiles implements SegmentFiles {
+  readonly #folder: string
+
+  constructor (folder: string) {
+    this.#folder = folder
+  }
+
+  async names (): Promise<readonly string[]> {
+    return await readdir(this.#folder).catch(unlessGone) ?? []
+  }
+
+  async read (name: string): Promise<string | undefined> {
+    return await readFile(this.#of(name), 'utf8').catch(() => undefined)
+  }
+
+  async append (name: string, text: string): Promise<void> {
+    const write = async (): Promise<true> => { await appendFile(this.#of(name), text, { mode: 0o600 }); return true }
+    if (await write().catch(unlessGone) === true) return
+    await mkdir(this.#folder, { recursive: true, mode: 0o700 })
+    await write()
+  }
+
+  async rename (from: string, to: string): Promise<void> {
+    await rename(this.#of(from), this.#of(to)).catch(unlessGone)
+  }
+
+  async remove (name: string): Promise<void> {
+    await unlink(this.#of(name)).catch(unlessGone)
+  }
+
+  async end (): Promise<void> {
+    await rmdir(this.#folder).catch(() => {})
+  }
+
+  #of (name: string): string {
+    return path.join(this.#folder, name)
+  }
+}
+
+/** @throws {Error} any other error than that a file or folder does not exist */
+function unlessGone (thrown: unknown): undefined {
+  if ((thrown as NodeJS.ErrnoException).code !== 'ENOENT') throw thrown
+}
+
+/** In memory, for a store that keeps nothing. */
+export class MemoryFiles implements SegmentFiles {
+  readonly #texts = new Map<string, string>()
+
+  names (): Promise<readonly string[]> {
+    return Promise.resolve([...this.#texts.keys()])
+  }
+
+  read (name: string): Promise<string | undefined> {
+    return Promise.resolve(this.#texts.get(name))
+  }
+
+  append (name: string, text: string): Promise<void> {
+    this.#texts.set(name, (this.#texts.get(name) ?? '') + text)
+    return Promise.resolve()
+  }
+
+  rename (from: string, to: string): Promise<void> {
+    const text = this.#texts.get(from)
+    if (text !== undefined) this.#texts.set(to, text)
+    this.#texts.delete(from)
+    return Promise.resolve()
+  }
+
+  remove (name: string): Promise<void> {
+    this.#texts.delete(name)
+    return Promise.resolve()
+  }
+
+  end (): Promise<void> {
+    return Promise.resolve()
+  }
+}

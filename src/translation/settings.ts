@@ -1,0 +1,37 @@
+// Settings of a request that every style has: the output's limits, sampling, the user's id.
+import type { Model } from '../core/facts.ts'
+import { isGiven, type Json } from '../base/json.ts'
+import type { Output } from './thinking.ts'
+
+const STANDARD_MAX_TOKENS = 8192
+/** The lowest top_p that the vendor accepts while it thinks. */
+const LEAST_THINKING_TOP_P = 0.95
+
+/** Asks for JSON where the client has no schema. */
+export const JSON_LINE = 'Answer with one JSON object and nothing else: no Markdown, no words around it.'
+
+/** Limits of the output where the client sets none. */
+export function outputOf ({ default_max_tokens: usual, max_output, context }: Model): Output {
+  return { usual: usual ?? Math.min(max_output ?? STANDARD_MAX_TOKENS, STANDARD_MAX_TOKENS),
+    most: max_output ?? context ?? Infinity }
+}
+
+/** A vendor's defaults are never sent: some models refuse the fields whatever their value. */
+export function addSampling (
+  messages: Record<string, unknown>,
+  { temperature, top_p: topP, top_k: topK }: Json,
+  thinks: boolean
+): void {
+  if (isGiven(temperature) && !thinks) messages.temperature = temperature
+  if (isGiven(topP) && !(thinks && Number(topP) < LEAST_THINKING_TOP_P)) messages.top_p = topP
+  if (isGiven(topK) && !thinks) messages.top_k = topK
+}
+
+/**
+ * Whether an id may be sent to the vendor: it wants no e-mail addresses and phone numbers, and none longer than its
+ * limit.
+ */
+export function isOpaque (id: unknown): id is string {
+  return typeof id === 'string' && id !== '' && id.length <= 256 && !/\S@\S+\.\S/.test(id) &&
+    !/^\+?[\d\s().-]{7,}$/.test(id)
+}

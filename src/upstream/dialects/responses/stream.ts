@@ -1,0 +1,120 @@
+// Translates the events of a streamed response into those of a message: begun with the first event, ended by the
+// terminal one; without that it is incomplete, whatever else the vendor sends.
+import type { Exchange } from '../../../core/exchange.ts'
+import type { StreamTransformer } from '../../../core/plugin.ts'
+import { SseEvent } from '../../../core/sse.ts'
+import type { Upstream } from '../../../core/upstream.ts'
+import { isRecord, type Json } from '../../../base/json.ts'
+import { guessUsage, messageId } from '../omissions.ts'
+import { shortBy, stopOf } from './ending.ts'
+import { errorOf } from './errors.ts'
+import { Items } from './items.ts'
+import { usageOf } from './usage.ts'
+
+export function toEvents (exchange: Exchange, upstream: Upstream): StreamTransformer {
+  return new ResponseStream(exchange, upstream)
+}
+
+/** Events that begin an answer, by which a client knows that it was heard. */
+const BEGINNING = new Set(['response.created', 'response.queued', 'response.in_progress'])
+
+class ResponseStream implements StreamTransformer {
+  readonly #exchange: Exchange
+  readonly #items: Items
+  #hasStarted = false
+  #isOver = false
+
+  constructor (exchange: Exchange, upstream: Upstream) {
+    this.#exchange = exchange
+    this.#items = new Items(exchange, upstream)
+  }
+
+  event (event: SseEvent): readonly SseEvent[] | undefined {
+    if (this.#isOver) return undefined
+    const text = event.data.trim()
+    // Texts between the events ("[DONE]", or nothing) are no part of the answer; a broken event is.
+    if (!text.startsWith('{')) return undefined
+    const data = event.json
+    if (!isRecord(data)) return undefined
+    const type = typeof data.type === 'string' ? data.type : event.event
+    switch (type) {
+      case 'error': return [SseEvent.of('error', errorOf(data))]
+      case 'response.failed':
+      case 'response.cancelled':
+        return [SseEvent.of('error', errorOf(isRecord(data.response) ? data.response.error : undefined))]
+      case 'response.completed':
+      case 'response.incomplete': return this.#end(type, isRecord(data.response) ? data.response : {})
+    }
+    return BEGINNING.has(type) || this.#read(type, data) ? [...this.#start(), ...this.#items.take()] : undefined
+  }
+
+  /** @returns false: nothing of the answer is in it */
+  #read (type: string, data: Json): boolean {
+    const { content_index: part = 0, summary_index: summary = 0, delta } = data
+    const isWhole = type.endsWith('.done')
+    switch (type) {
+      case 'response.output_item.added':
+        this.#items.begin(data)
+        return true
+      case 'response.output_item.done':
+        this.#items.done(data)
+        return true
+      case 'response.output_text.delta':
+      case 'response.output_text.done':
+        this.#items.say('text', data, `text ${String(part)}`, isWhole ? data.text : delta, isWhole)
+        return true
+      case 'response.refusal.delta':
+      case 'response.refusal.done':
+        this.#items.isRefusal = true
+        this.#items.say('text', data, `text ${String(part)}`, isWhole ? data.refusal : delta, isWhole)
+        return true
+      case 'response.reasoning_summary_text.delta':
+      case 'response.reasoning_summary_text.done':
+        this.#items.say('thinking', data, `summary ${String(summary)}`, isWhole ? data.text : delta, isWhole)
+        return true
+      case 'response.reasoning_text.delta':
+      case 'response.reasoning_text.done':
+        this.#items.say('thinking', data, `thoughts ${String(part)}`, isWhole ? data.text : delta, isWhole)
+        return true
+      case 'response.custom_tool_call_input.delta':
+      case 'response.custom_tool_call_input.done':
+        this.#items.say('tool_use', data, 'text', isWhole ? data.input : delta, isWhole)
+        return true
+      case 'response.function_call_arguments.delta':
+      case 'response.function_call_arguments.done':
+        this.#items.say('tool_use', data, 'arguments', isWhole ? data.arguments : delta, isWhole)
+        return true
+    }
+    return false
+  }
+
+  #start (): SseEvent[] {
+    if (this.#hasStarted) return []
+    this.#hasStarted = true
+    const message = {
+      id: messageId(this.#exchange), type: 'message', role: 'assistant', model: this.#exchange.request.body.model,
+      content: [], stop_reason: null, stop_sequence: null, usage: guessUsage(this.#exchange, 0)
+    }
+    return [SseEvent.of('message_start', { type: 'message_start', message })]
+  }
+
+  /** @throws {Error} half a call, although the answer was not cut short: a client would run the tool with it */
+  #end (type: string, said: Json): readonly SseEvent[] {
+    const response = { ...said, status: type === 'response.incomplete' ? 'incomplete' : said.status }
+    // A few vendors send the whole answer with its end, and nothing before.
+    const output = this.#items.isEmpty && Array.isArray(said.output) ? said.output as readonly unknown[] : []
+    for (const [place, item] of output.entries()) this.#items.done({ output_index: place, item })
+    const isShort = shortBy(response) !== undefined
+    if (!isShort) this.#items.checkInputs()
+    this.#items.end(isShort)
+    this.#isOver = true
+    const delta = stopOf(response, this.#items.hasCalls, this.#items.isRefusal)
+    const usage = usageOf(said.usage) ?? guessUsage(this.#exchange, this.#items.characters)
+    return [
+      ...this.#start(),
+      ...this.#items.take(),
+      SseEvent.of('message_delta', { type: 'message_delta', delta, usage }),
+      SseEvent.of('message_stop', { type: 'message_stop' })
+    ]
+  }
+}

@@ -1,0 +1,80 @@
+// What an upstream's message repeats of the request: it is taken out, and what tells what is wrong stays.
+import fc from 'fast-check'
+import t from 'tap'
+import { saidIn } from '../../src/core/failed-attempt.ts'
+import { withoutQuotes } from '../../src/core/quotes.ts'
+
+const prompt = 'My account number is 4711 0815 and my mother was born in Utrecht, tell nobody.'
+const body = { model: 'claude-sonnet-4-5-20250929', max_tokens: 5, system: 'You are a helpful clerk of the bank.',
+  messages: [{ role: 'user', content: [{ type: 'text', text: prompt }] },
+    { role: 'assistant', content: [{ type: 'tool_use', id: 'toolu_01ABCDEFGHIJKLMNOPQRSTUV', name: 'look_up_the_account',
+      input: { who: 'Jan Jansen' } }] }] }
+
+t.test('a message that tells what is wrong stays as it is', (t) => {
+  for (const said of ['model: claude-sonnet-4-5-20250929 was not found', 'messages.1.content.0: `toolu_01ABCDEFGHIJKLMNO' +
+    'PQRSTUV` has no result for look_up_the_account', 'input length and `max_tokens` exceed context limit: 199999 + 5',
+  '{"type":"error","error":{"type":"invalid_request_error","message":"messages: roles must alternate\\n\\"user\\""}}', '']) {
+    t.equal(withoutQuotes(said, body), said)
+  }
+  t.equal(withoutQuotes('of a body without texts', { model: 'm' }), 'of a body without texts')
+  t.end()
+})
+
+t.test('what is quoted goes: whole, in part, in JSON, in JSON in a text, short texts and long ones', (t) => {
+  t.equal(withoutQuotes(`can't take "${prompt}" here`, body), 'can\'t take "[redacted]" here')
+  t.equal(withoutQuotes('unexpected: mother was born in Utrecht, tel', body), 'unexpected:[redacted]')
+  t.equal(withoutQuotes('no such person: Jan Jansen', body), 'no such person: [redacted]')
+  const lines = { messages: [{ role: 'user', content: 'one line\nof "quoted" text\nand another one' }] }
+  for (const printed of [JSON.stringify({ detail: [{ msg: 'Field required', input: lines }] }),
+    JSON.stringify({ message: `got ${JSON.stringify(lines)}` })]) {
+    const clean = withoutQuotes(printed, lines)
+    t.notMatch(clean, /one line|quoted|another/)
+    t.match(clean, /\[redacted\]/)
+  }
+  const long = `${'A long document. '.repeat(5000)}${prompt}${' And more of it.'.repeat(5000)}`
+  t.notMatch(withoutQuotes(long.slice(0, 300), { messages: [{ role: 'user', content: long }] }), /long document/)
+  t.notMatch(withoutQuotes(`…${long.slice(-200)}`, { messages: [{ role: 'user', content: long }] }), /more of it/)
+  t.end()
+})
+
+t.test('of a body of very many values only some are read, because others wait meanwhile', (t) => {
+  let read = 0
+  const input = Object.fromEntries(Array.from({ length: 1000 }, (_, i) => [`k${i}`, new Proxy(
+    Object.fromEntries(Array.from({ length: 1000 }, (_, j) => [`n${j}`, j])),
+    { ownKeys (of) { read++; return Reflect.ownKeys(of) } }
+  )]))
+  t.equal(withoutQuotes('no', { messages: [{ role: 'user', content: [{ type: 'tool_use', input }] }] }), 'no')
+  t.ok(read > 10 && read < 100, String(read))
+  t.end()
+})
+
+t.test('whatever is asked, and wherever it is quoted: no twenty characters of it are in the first 300', (t) => {
+  const words = fc.array(fc.stringMatching(/^[a-z]{1,9}$/), { minLength: 1, maxLength: 60, size: 'max' }).map((all) => all.join(' '))
+  const texts = fc.array(words, { minLength: 1, maxLength: 6 })
+  fc.assert(fc.property(texts, fc.nat(), fc.nat(), fc.nat({ max: 350 }), fc.constantFrom('text', 'json', 'echo'),
+    (asked, which, from, pad, how) => {
+      const request = { messages: asked.map((content) => ({ role: 'user', content })) }
+      const one = asked[which % asked.length]!
+      const quote = one.slice(from % one.length)
+      const front = '#'.repeat(pad)
+      const said = how === 'text' ? `${front} ${quote} .` : how === 'json'
+        ? { error: { message: `${front} "${quote}"` } } : { detail: [{ loc: [front], msg: 'no', input: request }] }
+      const shown = saidIn({ kind: 'status', status: 422, headers: {}, body: said }, [], request) ?? ''
+      t.ok(shown.length <= 300)
+      for (const text of asked) {
+        for (let at = 0; at + 20 <= text.length; at++) {
+          const part = text.slice(at, at + 20)
+          if (shown.includes(part)) throw new Error(`"${part}" in ${shown}`)
+        }
+      }
+    }), { numRuns: 1000 })
+  t.end()
+})
+
+t.test('a large request is not read whole', (t) => {
+  let read = 0
+  const item = { get content () { read++; return 'x'.repeat(10_000) } }
+  withoutQuotes('y'.repeat(300), { messages: Array.from({ length: 100_000 }, () => item) })
+  t.ok(read <= 16, `${read} messages`)
+  t.end()
+})
