@@ -65,7 +65,7 @@ async function attend (gateway: Gateway, ending: Ending, file: string, seat: Sea
       return { generation, hash, loaded_at, last_reload, problems, reasons: await gateway.reasons() }
     },
     metrics: async () => await gateway.services.metrics.print(),
-    upstreams: () => viewOf(gateway.services.upstreams.health, gateway.live.current()),
+    upstreams: () => viewOf(gateway.services.upstreams, gateway.live.current()),
     lately: () => gateway.services.metrics.lately(),
     reload: () => { gateway.reload() },
     drain: (isUrgent) => { ending.drain(isUrgent) }

@@ -284,7 +284,7 @@ function adminListener (
       verified: (differences) => { metrics.verified(differences) },
       processes: async () => await fleet.processes(),
       upstreams: {
-        view: async () => mergedView([viewOf(upstreams.health, live.current()), ...await crew?.upstreams() ?? []]),
+        view: async () => mergedView([viewOf(upstreams, live.current()), ...await crew?.upstreams() ?? []]),
         live: () => live.current()
       },
       running: {

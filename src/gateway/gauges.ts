@@ -55,7 +55,7 @@ function watchUpstreams ({ metrics, upstreams: { queues, health } }: GatewayServ
     health.targets(live.current()).map(({ upstream, model, breaker }) =>
       ({ labels: { upstream, model }, value: BREAKER_VALUES[breaker] })))
   metrics.watchMany('gateway_upstream_queue_depth', () =>
-    queues.waiting().map(([upstream, value]) => ({ labels: { upstream }, value })))
+    queues.view().map(({ upstream, waiting }) => ({ labels: { upstream }, value: waiting })))
   metrics.watchMany('gateway_upstream_running', () =>
     health.targets(live.current()).map(({ upstream, model, running }) =>
       ({ labels: { upstream, model }, value: running })))

@@ -5,7 +5,7 @@ import type { Page } from 'playwright-core'
 import t, { type Test } from 'tap'
 import { packageRoot } from '../../src/base/package.ts'
 import { gateway, KEY, messagesRequest, type TestGateway, yaml } from '../support/gateway.ts'
-import { answer, upstream } from '../support/upstream.ts'
+import { answer, errorReply, upstream, wait } from '../support/upstream.ts'
 import { until } from '../support/until.ts'
 import { browser, faultsOf, pageOf } from './browser.ts'
 
@@ -168,6 +168,30 @@ await t.test('money is moved, and the token asked for again when it was given lo
   await page.getByText('credit:acme:invoice-1').waitFor()
   await page.getByRole('button', { name: 'Sign out' }).click()
   await page.getByRole('heading', { name: 'Sign in to the gateway' }).waitFor()
+  t.strictSame(complaints, [])
+})
+
+await t.test('the page of upstreams tells what waits for a place, what failed last, and what is in maintenance', async (t) => {
+  const { promise: finish, resolve } = Promise.withResolvers<void>()
+  const up = await upstream(t, ({ body }) => body!['system'] === 'fail'
+    ? errorReply(500, 'api_error', 'overfull disk')
+    : [wait(finish), answer('Hello')])
+  const own = await gateway(t, yaml([up.url], '', ALL)
+    .replace('"upstream-secret-0" } }', '"upstream-secret-0" }, limits: { concurrency: 1, queue: 5 } }')
+    .replace('upstreams:\n', `upstreams:\n  away: { url: "${up.url}", dialect: messages, maintenance: true }\n`))
+  const { page, complaints } = await pageOf(await browser(t))
+  await use(own, KEY, { system: 'fail' })
+  const running = [1, 2, 3].map(async () => await use(own, KEY))
+  await until(() => own.services.upstreams.queues.view()[0]?.waiting === 2)
+  await signIn(page, own, '#/upstreams')
+  const section = page.locator('section', { has: page.getByRole('heading', { name: 'u0' }) })
+  await section.getByText('Queue: 2 waiting, 1 running. Each process lets 1 run and 5 wait.').waitFor()
+  t.match(await section.getByRole('row').nth(1).innerText(), /vendor-m1.*closed.*status 500.*overfull disk/s)
+  t.match(await page.locator('section', { has: page.getByRole('heading', { name: 'away' }) }).innerText(),
+    /maintenance/)
+  resolve()
+  for (const { status } of await Promise.all(running)) t.equal(status, 200)
+  await section.getByText('Queue: 0 waiting, 0 running.').waitFor()
   t.strictSame(complaints, [])
 })
 

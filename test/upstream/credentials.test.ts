@@ -41,6 +41,7 @@ t.test('one that is limited gives way to the other at once, and comes back', asy
       id: 'u0',
       dialect: 'messages',
       maintenance: false,
+      queue: null,
       targets: [{
         model: 'vendor-m1',
         breaker: 'closed',

@@ -55,6 +55,11 @@ class Entrance {
     return this.queues.hasRoom(this.snapshot.upstreams.get('u')!)
   }
 
+  /** by upstream */
+  get waiting (): readonly (readonly [upstream: string, waiting: number])[] {
+    return this.queues.view().map(({ upstream, waiting }) => [upstream, waiting])
+  }
+
   /** @param payer '': nobody knows */
   ask (payer: string, times = 1, on = this.snapshot): void {
     for (let i = 0; i < times; i++) {
@@ -279,7 +284,7 @@ t.test('a client that leaves, leaves the queue at once; a drain\'s deadline says
   entrance.end('a1')
   t.strictSame(await entrance.heard(), ['a4 in'])
   entrance.leave('a4')
-  t.strictSame([await entrance.heard(), entrance.queues.waiting(), entrance.hasRoom], [[], [['u', 0]], false],
+  t.strictSame([await entrance.heard(), entrance.waiting, entrance.hasRoom], [[], [['u', 0]], false],
     'who was let in gives the place back itself')
   const gone = exchange(entrance.snapshot)
   gone.abort(new GatewayError('client_closed'))
@@ -322,7 +327,7 @@ t.test('a reload that takes the limits away lets in all', async (t) => {
   entrance.leave('a5')
   entrance.end('a4')
   entrance.reload()
-  t.strictSame(entrance.queues.waiting(), [], 'nor of one at which nothing ran')
+  t.strictSame(entrance.waiting, [], 'nor of one at which nothing ran')
 })
 
 t.test('they come in a hundred at a time: so many at once would let nobody else have a turn', async (t) => {
@@ -333,7 +338,7 @@ t.test('they come in a hundred at a time: so many at once would let nobody else 
   const turns: number[] = []
   for (let said = await entrance.heard(); said.length > 0; said = await entrance.heard()) turns.push(said.length)
   t.strictSame(turns, [200, 50], 'one hundred with the reload, and one in each turn of the event loop')
-  t.strictSame(entrance.queues.waiting(), [['u', 0]])
+  t.strictSame(entrance.waiting, [['u', 0]])
 })
 
 t.test('a reload without the upstream: who waits for it waits as before, and then nothing is left', async (t) => {
@@ -343,7 +348,7 @@ t.test('a reload without the upstream: who waits for it waits as before, and the
   entrance.queues.reload({}, 2)
   t.strictSame(await entrance.heard(), [], 'whose limits were those of its vendor')
   t.strictSame(await entrance.order('a1'), ['a2', 'a3'])
-  t.strictSame(entrance.queues.waiting(), [])
+  t.strictSame(entrance.waiting, [])
   entrance.ask('a', 2)
   await entrance.heard()
   entrance.queues.reload({}, 3)
@@ -351,7 +356,7 @@ t.test('a reload without the upstream: who waits for it waits as before, and the
   t.strictSame(await entrance.heard(), ['a5 in'], 'it is back')
   for (const name of ['a4', 'a5']) entrance.end(name)
   entrance.queues.reload({}, 5)
-  t.strictSame(entrance.queues.waiting(), [])
+  t.strictSame(entrance.waiting, [])
 })
 
 t.test('accounts of which nothing runs or waits are forgotten', async (t) => {
@@ -381,12 +386,12 @@ t.test('metrics: how many wait, how long, and who was refused', async (t) => {
     await Promise.all(names.map((name) => metric(`gateway_upstream_queue_${name}`)))
   const [count, seconds, full, late] = await read() as [number, number, number, number]
   entrance.ask('a', 4)
-  t.strictSame([await read(), entrance.queues.waiting()], [[count, seconds, full + 1, late], [['u', 2]]])
+  t.strictSame([await read(), entrance.waiting], [[count, seconds, full + 1, late], [['u', 2]]])
   await entrance.clock.advance(3000)
   entrance.end('a1')
-  t.strictSame([await read(), entrance.queues.waiting()], [[count + 1, seconds + 3, full + 1, late], [['u', 1]]])
+  t.strictSame([await read(), entrance.waiting], [[count + 1, seconds + 3, full + 1, late], [['u', 1]]])
   await entrance.clock.advance(1000)
-  t.strictSame([await read(), entrance.queues.waiting()], [[count + 1, seconds + 3, full + 1, late + 1], [['u', 0]]])
+  t.strictSame([await read(), entrance.waiting], [[count + 1, seconds + 3, full + 1, late + 1], [['u', 0]]])
 })
 
 t.test('ten thousand of a thousand accounts wait: each gets its turn, and nobody a second one before', async (t) => {

@@ -1021,7 +1021,7 @@ t.test('a client that waits for its turn', async (t) => {
     server: 'body_limit: 3MB\n  body_memory: 4MB',
     timeouts: 'body_idle: 1s'
   })
-  const waiting = (): number => gw.services.upstreams.queues.waiting()[0]?.[1] ?? 0
+  const waiting = (): number => gw.services.upstreams.queues.view()[0]?.waiting ?? 0
   const comes = async (count: number): Promise<void> => { while (waiting() !== count) await setImmediate() }
   const running = ask(gw.url, '/v1/files/first')
   while (up.requests.length === 0) await setImmediate()

@@ -58,7 +58,7 @@ function ask (t: Test, running: TestGateway, text: string, { key = KEY, stream =
 
 async function isWaiting (running: TestGateway, count: number): Promise<void> {
   const { queues } = running.services.upstreams
-  await until(() => queues.waiting().reduce((sum, [, waiting]) => sum + waiting, 0) === count)
+  await until(() => queues.view().reduce((sum, { waiting }) => sum + waiting, 0) === count)
 }
 
 async function sees (up: Held, ...texts: readonly string[]): Promise<void> {
@@ -86,6 +86,10 @@ t.test('the quiet account is served next, though the noisy one has fifty waiting
   await isWaiting(running, 51)
   t.match(await (await fetch(running.urls.admin + '/metrics')).text(),
     /^gateway_upstream_queue_depth\{upstream="u0"\} 51$/m)
+  const told = await fetch(`${running.urls.admin}/admin/v1/upstreams`, { headers: {
+    authorization: 'Bearer test-admin-token' } })
+  t.match(await told.json(), { data: [{ id: 'u0', queue: { running: 1, waiting: 51, most_running: 1,
+    most_waiting: 100 } }] })
   up.finish('noisy 0')
   await isServed(t, first)
   await sees(up, 'quiet')
@@ -227,7 +231,7 @@ t.test('however a request ends, its place is given back, once', async (t) => {
     if (leaves !== undefined) first.leave()
     await over()
     t.same((await Promise.all(waiting.map((call) => call.whole()))).map(({ status }) => status), [200, 200], name)
-    t.strictSame(running.services.upstreams.queues.waiting(), [['u0', 0]], name)
+    t.strictSame(running.services.upstreams.queues.view(), [{ upstream: 'u0', running: 0, waiting: 0 }], name)
     t.equal(running.services.upstreams.queues.hasRoom(running.live.current().upstreams.get('u0')!), true, name)
   }
   // What was produced of a cut answer is counted behind its end.

@@ -10,6 +10,12 @@ const upstream = object('Upstream', 'An upstream and how it fares.', {
   id: text('Its name in upstreams:.'),
   dialect: text('What it speaks.'),
   maintenance: flag('true: it is as if it were not there.'),
+  queue: orNull(object('Queue', 'Its places, of which `limits` gives each process so many; null: it has no limits.', {
+    running: whole('Requests that have one.'),
+    waiting: whole('Requests that wait for one.'),
+    most_running: whole('Places of each process.'),
+    most_waiting: whole('Requests that may wait in each process.')
+  })),
   targets: list('Its models, and the routes that are forwarded there.', object('Target', 'A target.', {
     model: text('The model, or the forward route.'),
     breaker: choice('Whether it is asked.', ['closed', 'half_open', 'open']),
@@ -41,7 +47,7 @@ export function upstreamOperations ({ view, live }: UpstreamParts): readonly Ope
     gives: page(upstream),
     summary:
       'All upstreams of the configuration and how they fare: what each target had of requests within its breaker\'s ' +
-        'window, what runs, in how many milliseconds it is asked again, and what it said when it failed last (the ' +
+        'window, what runs, what waits for a place, in how many milliseconds it is asked again, and what it said when it failed last (the ' +
         'first 300 characters, without secrets). With workers, of all of them: sums, ' +
         'and the worst breaker and the longest wait of any.',
     async answer ({ query: sent }) {
@@ -49,14 +55,21 @@ export function upstreamOperations ({ view, live }: UpstreamParts): readonly Ope
       const seen = await view()
       const targets = Map.groupBy(seen.targets, ({ upstream }) => upstream)
       const credentials = Map.groupBy(seen.credentials, ({ upstream }) => upstream)
+      const queues = new Map(seen.queues.map((queue) => [queue.upstream, queue]))
       const { rows, next } = pageOf([...live().upstreams].map(([id, { config }]) => ({ id, config })), query)
       return {
         status: 200,
         body: {
-          data: rows.map(({ id, config: { dialect, maintenance } }) => ({
+          data: rows.map(({ id, config: { dialect, maintenance, limits } }) => ({
             id,
             dialect,
             maintenance,
+            queue: limits === undefined ? null : {
+              running: queues.get(id)?.running ?? 0,
+              waiting: queues.get(id)?.waiting ?? 0,
+              most_running: limits.concurrency,
+              most_waiting: limits.queue
+            },
             targets: (targets.get(id) ?? []).map(({ model, breaker, running, ended, failed, wait, lastError }) => ({
               model,
               breaker,

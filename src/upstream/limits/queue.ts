@@ -15,6 +15,13 @@ import type { Upstream } from '../../core/upstream.ts'
 
 type GiveBack = () => void
 
+export interface QueueView {
+  readonly upstream: string
+  /** requests that have a place */
+  readonly running: number
+  readonly waiting: number
+}
+
 export class FairQueues {
   readonly #now: () => number
   readonly #timer: Timer
@@ -48,9 +55,9 @@ export class FairQueues {
     return queue.enter(exchange)
   }
 
-  /** Lengths of the queues, by upstream; only of upstreams with limits that were asked. */
-  waiting (): readonly (readonly [upstream: string, waiting: number])[] {
-    return [...this.#queues].map(([name, { waiting }]) => [name, waiting])
+  /** Only of upstreams with limits that were asked. */
+  view (): readonly QueueView[] {
+    return [...this.#queues].map(([upstream, { running, waiting }]) => ({ upstream, running, waiting }))
   }
 
   /**
@@ -142,6 +149,10 @@ class FairQueue {
     this.#now = now
     this.#timer = timer
     this.#onGone = onGone
+  }
+
+  get running (): number {
+    return this.#running
   }
 
   get waiting (): number {

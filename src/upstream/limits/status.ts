@@ -2,14 +2,19 @@
 // own.
 import type { BreakerState } from './breaker.ts'
 import type { CredentialView, Health, TargetView } from './health.ts'
+import type { FairQueues, QueueView } from './queue.ts'
 
 export interface UpstreamView {
   readonly targets: readonly TargetView[]
   readonly credentials: readonly CredentialView[]
+  readonly queues: readonly QueueView[]
 }
 
-export function viewOf (health: Health, live: Parameters<Health['targets']>[0]): UpstreamView {
-  return { targets: health.targets(live), credentials: health.credentials(live) }
+export function viewOf (
+  { health, queues }: { readonly health: Health, readonly queues: FairQueues },
+  live: Parameters<Health['targets']>[0]
+): UpstreamView {
+  return { targets: health.targets(live), credentials: health.credentials(live), queues: queues.view() }
 }
 
 const FROM_BEST: readonly BreakerState[] = ['closed', 'half_open', 'open']
@@ -35,7 +40,9 @@ export function mergedView (views: readonly UpstreamView[]): UpstreamView {
         ...a,
         running: a.running + b.running,
         wait: Math.max(a.wait, b.wait)
-      }))
+      })),
+    queues: merged(views.flatMap(({ queues }) => queues), ({ upstream }) => upstream,
+      (a, b) => ({ ...a, running: a.running + b.running, waiting: a.waiting + b.waiting }))
   }
 }
 

@@ -1,4 +1,5 @@
-// Upstreams: who answers, how each target fares, and what it said when it failed last. Read again every few seconds.
+// Upstreams: who answers, what waits for them, how each target fares, and what it said when it failed last. Read again
+// every few seconds.
 import type { VNode } from 'preact'
 import type { Rows } from './api.ts'
 import { useData } from './data.ts'
@@ -9,6 +10,9 @@ interface Upstream {
   readonly id: string
   readonly dialect: string
   readonly maintenance: boolean
+  /** null: it has no limits */
+  readonly queue: { readonly running: number, readonly waiting: number, readonly most_running: number,
+    readonly most_waiting: number } | null
   readonly targets: readonly Target[]
   readonly credentials: readonly { readonly id: string, readonly running: number, readonly wait_ms: number }[]
 }
@@ -34,12 +38,20 @@ export default function Upstreams (): VNode {
         gateway.yaml under <code>upstreams:</code>.<//>`
         : value.data.map((one) => html`<section key=${one.id}><h2>${one.id} <span class="quiet">${one.dialect}</span>
           ${one.maintenance && html` <${State} is="maintenance" />`}</h2>
+          ${one.queue !== null && html`<${Queue} of=${one.queue} />`}
           ${one.targets.length === 0 ? html`<p class="quiet">No model is sold from here.</p>`
             : html`<${Targets} of=${one} />`}
           ${one.credentials.some(({ running, wait_ms: wait }) => running > 0 || wait > 0) && html`<p class="quiet">
             Credentials: ${one.credentials.map(({ id, running, wait_ms: wait }) =>
               `${id} (${running} running${wait > 0 ? `, used again in ${seconds(wait)}` : ''})`).join(', ')}</p>`}
           </section>`)}<//>`
+}
+
+function Queue ({ of: { running, waiting, most_running: places, most_waiting: most } }: {
+  readonly of: NonNullable<Upstream['queue']>
+}): VNode {
+  return html`<p>Queue: ${waiting} waiting, ${running} running.${' '}
+    <span class="quiet">Each process lets ${places} run and ${most} wait.</span></p>`
 }
 
 function Targets ({ of: { id, targets } }: { readonly of: Upstream }): VNode {
