@@ -2,7 +2,7 @@
 import { readFileSync } from 'node:fs'
 import { parseArgs } from 'node:util'
 import { isMap } from '../config/yaml/position.ts'
-import { done } from './admin.ts'
+import { done } from './answer.ts'
 import type { CommandParts } from './command.ts'
 import { CommandError, withAdminClient } from './admin-client.ts'
 import { print } from './stdout.ts'
