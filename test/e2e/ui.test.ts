@@ -1,5 +1,6 @@
 // The pages of the admin listener in a real Chromium: an operator's work by mouse and by keyboard, in both themes,
 // against a real gateway; what a page changes holds from the next request on.
+import { readFileSync } from 'node:fs'
 import { join } from 'node:path'
 import type { Page } from 'playwright-core'
 import t, { type Test } from 'tap'
@@ -192,6 +193,93 @@ await t.test('the page of upstreams tells what waits for a place, what failed la
   resolve()
   for (const { status } of await Promise.all(running)) t.equal(status, 200)
   await section.getByText('Queue: 0 waiting, 0 running.').waitFor()
+  t.strictSame(complaints, [])
+})
+
+await t.test('a request is found by its model and by its id, with what every upstream said', async (t) => {
+  const [first, second] = [await upstream(t, errorReply(500, 'api_error', 'overfull disk')),
+    await upstream(t, answer('Hello', { usage: { input_tokens: 12, output_tokens: 3 } }))]
+  const own = await gateway(t, yaml([first.url, second.url], '', ALL))
+  const served = await own.messages({ ...messagesRequest, stream: true })
+  await served.text()
+  const id = served.headers.get('x-request-id')!
+  await use(own, KEY, { model: 'of-nobody' })
+  const { page, complaints } = await pageOf(await browser(t))
+  await signIn(page, own, '#/requests')
+  const rows = page.getByRole('region', { name: 'Requests' }).locator('tbody tr')
+  await until(async () => {
+    await page.getByRole('button', { name: 'Read again' }).click()
+    return await rows.count() === 2
+  })
+  await page.getByLabel('Model').fill('m1')
+  await page.keyboard.press('Enter')
+  await until(async () => await rows.count() === 1)
+  await rows.getByRole('link', { name: id }).click()
+  await page.getByRole('heading', { name: `Request ${id}` }).waitFor()
+  const pair = async (name: string): Promise<string> =>
+    await page.locator('dl > div', { has: page.getByText(name, { exact: true }) }).locator('dd').innerText()
+  t.strictSame(await Promise.all(['Ended', 'Status', 'Code', 'Stream', 'Key', 'Model', 'Channel', 'Cost'].map(pair)),
+    ['completed', '200', 'ok', 'yes', 'acme-dev', 'm1', 'premium', '$0.000081'])
+  t.match(await pair('Usage (provider)'), 'input 12, output 3')
+  const attempts = page.getByRole('region', { name: 'Attempts' }).getByRole('row')
+  t.match(await attempts.nth(1).innerText(), /u0.*vendor-m1.*500.*status 500.*overfull disk/s)
+  t.match(await attempts.nth(2).innerText(), /u1.*vendor-m1.*200.*answered/s)
+  await page.goBack()
+  await page.getByLabel('Request id').fill('req_of-nobody')
+  await page.keyboard.press('Enter')
+  t.match(await page.getByRole('alert').innerText(), /no such request/)
+  await page.goBack()
+  await page.getByLabel('Code').fill('queue_full')
+  await page.keyboard.press('Enter')
+  await page.getByRole('heading', { name: 'No request fits' }).waitFor()
+  await page.getByLabel('Request id').fill(id)
+  await page.keyboard.press('Enter')
+  await page.getByRole('heading', { name: `Request ${id}` }).waitFor()
+  t.strictSame(complaints, [])
+})
+
+await t.test('what was used is downloaded as CSV: as it is shown, and as the API has it', async (t) => {
+  const own = await sold(t)
+  await seed(own)
+  await use(own, KEY)
+  const { page, complaints } = await pageOf(await browser(t))
+  await signIn(page, own, '#/usage')
+  await page.getByLabel('Divided by').selectOption('key')
+  await page.getByLabel('Account').fill('beta')
+  await page.keyboard.press('Tab')
+  const shown = page.getByRole('region', { name: 'Usage, newest first' })
+  await until(async () => (await shown.locator('tbody tr').count()) === 2)
+  const coming = page.waitForEvent('download')
+  await page.getByRole('button', { name: 'CSV' }).click()
+  const file = await coming
+  t.equal(file.suggestedFilename(), 'usage.csv')
+  const text = readFileSync(await file.path(), 'utf8')
+  const asked = await fetch(`${own.urls.admin}/admin/v1/usage/series?by=day&group=key&account=beta&format=csv`, {
+    headers: { authorization: `Bearer ${TOKEN}` } })
+  t.equal(text, await asked.text())
+  const [head, ...lines] = text.trimEnd().split('\r\n').map((line) => line.split(','))
+  t.strictSame(lines.map((line) => [line[head!.indexOf('key')], line[head!.indexOf('requests')]]),
+    [['beta-ci', '3'], ['beta-web', '3']])
+  t.strictSame(complaints, [])
+})
+
+await t.test('a text is checked before it is live: what is wrong with it, or what it would change', async (t) => {
+  const own = await sold(t)
+  const { page, complaints } = await pageOf(await browser(t))
+  await signIn(page, own, '#/configuration')
+  const text = readFileSync(own.file, 'utf8')
+  const check = async (changed: string, verdict: string): Promise<string> => {
+    await page.getByLabel('A whole gateway.yaml').fill(changed)
+    await page.getByRole('button', { name: 'Check' }).click()
+    return await page.locator('form + [role=status]', { hasText: verdict }).innerText()
+  }
+  const line = text.slice(0, text.indexOf('kind: text')).split('\n').length
+  t.match(await check(text.replace('kind: text', 'kind: txt'), 'would be refused'),
+    new RegExp(`gateway.yaml:${line}:\\d+.*/models/0/kind.*text`, 's'))
+  await check(text.replace('input: 3,', 'input: 4,'), 'could go live')
+  const change = page.getByRole('region', { name: 'Differences' }).last().getByRole('row').nth(1)
+  t.match(await change.innerText(), /models.*premium.*price.*input.*3.*4/s)
+  t.equal(own.live.current().generation, 1, 'nothing went live')
   t.strictSame(complaints, [])
 })
 
