@@ -166,7 +166,7 @@ function checkPrices (
       }
     }
   }
-  if (sold.unit === 'usd_per_second' && all.length > 0) checkSeconds(path, parameters, report)
+  if (sold.unit === 'usd_per_second') checkSeconds(path, parameters, all.length > 0, report)
   return isWhole ? all : undefined
 }
 
@@ -204,10 +204,13 @@ function checkRows (
   return before.map(({ variant }) => variant)
 }
 
-/** Checks that a price by the second has a parameter with the number of seconds. */
-function checkSeconds (path: Path, parameters: Parameters, report: Report): void {
+/**
+ * Checks that a price by the second has a parameter with the number of seconds, and that they can be counted: those of
+ * free videos are too.
+ */
+function checkSeconds (path: Path, parameters: Parameters, isPriced: boolean, report: Report): void {
   const seconds = parameters.get('seconds')
-  if (seconds === undefined) {
+  if (seconds === undefined && isPriced) {
     report(path, 'a price per second needs the parameter "seconds"',
       'write "parameters: { seconds: { values: [4, 8, 12], default: 4 } }"')
   }
