@@ -1,6 +1,6 @@
 // Rollups and the newest entries of the drivers of one process: that they are the sums of the entries whatever happens,
 // that verify finds where they are not, and that no query reads the whole table.
-import { existsSync } from 'node:fs'
+import { existsSync, rmSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { DatabaseSync } from 'node:sqlite'
 import fc from 'fast-check'
@@ -22,6 +22,7 @@ import { folderFor } from '../support/spawned.ts'
 import { all } from '../support/store-conformance.ts'
 import { auditNewest, auditRollups, DAY, type Failed, HOUR,
   rollupsConformance } from '../support/store-rollups-conformance.ts'
+import { until } from '../support/until.ts'
 
 const NOON = Date.UTC(2026, 10, 22, 12)
 
@@ -231,7 +232,6 @@ void t.test('failures that could not be recorded are counted when the disk takes
   const store = await open(t, folder, { now: () => NOON,
     worker: new URL('../support/store-faulty-worker.ts', import.meta.url) })
   await store.credit('acme', 'c', 1000n)
-  const { writeFileSync, rmSync } = await import('node:fs')
   writeFileSync(join(folder, 'disk-full'), '')
   store.failed({ account: 'acme', key: 'dev', model: 'm' })
   await t.rejects(async () => await store.credit('acme', 'd', 1n), { code: 'service_unavailable' })
@@ -240,6 +240,24 @@ void t.test('failures that could not be recorded are counted when the disk takes
   rmSync(join(folder, 'disk-full'))
   await store.credit('acme', 'd', 1n)
   t.match(await store.rollups({ by: 'hour', from: NOON, to: NOON + HOUR, groups: [], only: {} }), [{ errors: 2 }])
+})
+
+void t.test('failures count once at most when the thread dies that records them, and those of later once', async (t) => {
+  const folder = folderFor(t)
+  const store = await open(t, folder, { now: () => NOON,
+    worker: new URL('../support/store-faulty-worker.ts', import.meta.url) })
+  for (const death of ['die-before', 'die-after']) {
+    store.failed({ account: 'acme', key: death, model: 'm' })
+    writeFileSync(join(folder, death), '')
+    const booked = store.credit('acme', death, 1n)
+    await until(() => store.trouble)
+    store.failed({ account: 'acme', key: `${death} and later`, model: 'm' })
+    t.equal(await booked, true)
+    await store.credit('acme', `behind ${death}`, 1n)
+  }
+  const rollups = await store.rollups({ by: 'hour', from: NOON, to: NOON + HOUR, groups: ['key'], only: {} })
+  t.strictSame(rollups.map(({ key, errors }) => `${key!}: ${errors}`),
+    ['die-after: 1', 'die-after and later: 1', 'die-before and later: 1'])
 })
 
 void t.test('failures alone are kept by themselves, and by the end of the process', async (t) => {

@@ -33,6 +33,8 @@ export interface ThreadWriterOptions {
 interface Sent {
   readonly no: number
   readonly batch: Batch
+  /** true: a thread has it, or had it and died: it may be committed */
+  isPosted: boolean
 }
 
 interface Asked<T> {
@@ -90,9 +92,16 @@ export class ThreadWriter implements LastingWriter {
   }
 
   send (batch: Batch): void {
-    const sent = { no: ++this.#lastNo, batch }
+    const sent: Sent = { no: ++this.#lastNo, batch, isPosted: false }
     this.#unanswered.push(sent)
-    if (this.#isOpen) this.#post({ kind: 'write', no: sent.no, write: batch.write })
+    if (this.#isOpen) this.#write(sent)
+  }
+
+  /** Nothing tells a thread which failures the one before it has counted: they are lost rather than counted twice. */
+  #write (sent: Sent): void {
+    const { no, batch: { write }, isPosted } = sent
+    this.#post({ kind: 'write', no, write: isPosted ? { ...write, failures: [] } : write })
+    sent.isPosted = true
   }
 
   async * slices (from: number): AsyncIterable<readonly Cell[]> {
@@ -253,7 +262,7 @@ export class ThreadWriter implements LastingWriter {
     if (this.#trouble !== undefined) this.#noteCure()         // opening has written to the ledger
     this.#opening?.resolve(opened)
     this.#opening = undefined
-    for (const { no, batch } of this.#unanswered) this.#post({ kind: 'write', no, write: batch.write })
+    for (const sent of this.#unanswered) this.#write(sent)
     if (this.#closing !== undefined) this.#post({ kind: 'close', windows: this.#closing.windows })
   }
 
