@@ -157,6 +157,25 @@ for (const driver of ['memory', 'embedded']) {
   })
 }
 
+for (const driver of ['memory', 'embedded']) {
+  void t.test(`${driver}: a payment whose reference reads like one of another account is refused, not taken for it`, async (t) => {
+    const { ask } = await admin(t, driver)
+    await ask('POST', '/accounts', { id: 'a' })
+    await ask('POST', '/accounts', { id: 'a:b' })
+    const pay = async (id: string, reference: string): Promise<Answered> =>
+      await ask('POST', `/accounts/${id}/credits`, { amount_usd: '1', reference })
+    t.match(await pay('a', 'b:x'), { status: 201, body: { credited: true } })
+    t.match(await pay('a', 'b:x'), { status: 200, body: { credited: false } }, 'told again')
+    t.match(await pay('a:b', 'x'), { status: 409, body: { error: { code: 'already_exists',
+      message: '"credit:a:b:x" stands in the ledger for another account, whose id and reference read the same ' +
+        'together. Choose another reference. Nothing was changed.' } } })
+    t.match(await pay('a:b', 'y'), { status: 201, body: { balance_usd: '1' } })
+    t.match(await pay('a:b', 'y'), { status: 200, body: { credited: false } })
+    t.match(await pay('a', 'b:y'), { status: 409 })
+    t.match(await ask('GET', '/accounts/a'), { body: { balance_usd: '1' } })
+  })
+}
+
 t.test('the limits of a managed key hold as those of a declared one, and change with it', async (t) => {
   const { ask, use } = await admin(t)
   const { secret } = (await ask('POST', '/keys', { id: 'k', account: 'acme', ip_whitelist: ['10.0.0.0/8'] })).body as {

@@ -4,6 +4,7 @@ import type { AccountConfig } from '../../config/config.ts'
 import type { AccountRecord, Directory } from '../../accounts/directory.ts'
 import { formatUsd, parseUsd } from '../../money/nanos.ts'
 import type { JsonSchema } from '../../config/plugin-descriptor.ts'
+import type { Rollups } from '../../store/rollups.ts'
 import type { Booked, Booking, BookingKind, Store } from '../../store/store.ts'
 import {
   type ApiAnswer, type ApiParts, type Call, checkVersion, isTagged, type Operation, pageOf, readQuery
@@ -88,13 +89,13 @@ export function accountOperations (parts: ApiParts): readonly Operation[] {
     },
     booking('credit', { path: '/accounts/{id}/credits', name: 'creditAccount',
       summary: 'Adds money, once per reference.', takes: credit, gives: booked('Credited', DONE.credit),
-      refuses: ['account_closed'] }),
+      refuses: ['already_exists', 'account_closed'] }),
     booking('refund', { path: '/accounts/{id}/refunds', name: 'refundAccount',
       summary: 'Gives money back, once per reference. What keys have spent, and their limits, stay as they are.',
-      takes: refund, gives: booked('Refunded', DONE.refund) }),
+      takes: refund, gives: booked('Refunded', DONE.refund), refuses: ['already_exists'] }),
     booking('debit', { path: '/accounts/{id}/debits', name: 'debitAccount',
       summary: 'Takes money, once per reference: at most what is available, beside what open requests hold.',
-      takes: debit, gives: booked('Debited', DONE.debit), refuses: ['insufficient_balance'] })
+      takes: debit, gives: booked('Debited', DONE.debit), refuses: ['already_exists', 'insufficient_balance'] })
   ]
 
   function booking (
@@ -109,7 +110,7 @@ export function accountOperations (parts: ApiParts): readonly Operation[] {
 
 /** A method for each operation; one for the three that book money. */
 class AccountApi {
-  readonly #store: Store
+  readonly #store: Store & Rollups
   readonly #directory: Directory
   readonly #now: () => number
   readonly #config: ApiParts['config']
@@ -203,6 +204,10 @@ class AccountApi {
       }
       const before = await this.#store.balance(id)
       isNew = await this.#bookOnce({ kind, account: id, reference: full, nanos, ...more })
+      if (!isNew && this.#mayBeOthers(id, reference) && !await this.#hasBooked(id, full)) {
+        throw new Refusal('already_exists', `${JSON.stringify(full)} stands in the ledger for another account, whose ` +
+          'id and reference read the same together. Choose another reference. Nothing was changed.')
+      }
       return {
         audit: { ...by, what: `account.${kind}${isNew ? '' : '_repeated'}`, id, ...said,
           before: { balance_usd: formatUsd(before.balance) },
@@ -212,6 +217,21 @@ class AccountApi {
     const { balance } = await this.#store.balance(id)
     return { status: isNew ? 201 : 200,
       body: { account: id, ...said, [DONE[kind]]: isNew, balance_usd: formatUsd(balance) } }
+  }
+
+  /** Whether another account has the same reference in the ledger for one of its own: b:x of a, and x of a:b. */
+  #mayBeOthers (id: string, reference: string): boolean {
+    const parts = `${id}:${reference}`.split(':')
+    return parts.map((_, i) => parts.slice(0, i).join(':')).some((one) => one !== id && this.#find(one) !== undefined)
+  }
+
+  async #hasBooked (account: string, reference: string): Promise<boolean> {
+    for (let before: string | undefined; ;) {
+      const { entries, next } = await this.#store.newest({ account, reference, limit: 1,
+        ...(before !== undefined && { before }) })
+      if (entries.length > 0 || next === undefined) return entries.length > 0
+      before = next
+    }
   }
 
   /** @returns whether the reference is new @throws {Refusal} the balance does not allow it */
