@@ -7,8 +7,8 @@
 // ratios are made within a round, and shown as their median with min and max.
 //
 //   --quick              3 short bursts, 500 open streams: to try, not to quote
-//   --only a,b           these experiments: json, sse, sse-flat, latency, memory, bodies, delay, stalls, gaps, outage,
-//                        fairness, redis, starts
+//   --only a,b           these experiments: json, budget, sse, sse-flat, latency, memory, bodies, delay, stalls, gaps,
+//                        outage, fairness, redis, starts
 //   --contenders a,b     these contenders: direct, http-proxy-3, undici, gateway, embedded (the gateway with the
 //                        embedded store), redis (with Redis), workers (two of those)
 //   --dialect NAME       what the client speaks: chat (default) or responses, translated to messages, or messages
@@ -112,7 +112,7 @@ async function run (
   async function turn (name: ContenderName): Promise<Sample> {
     const standing = running.get(name)
     const isFresh = experiment.isFresh === true || standing === undefined
-    const instance = isFresh ? await launch(name, { ...options, collectsGarbage: true }) : standing
+    const instance = isFresh ? await launch(name, { ...options, isAsked: true }) : standing
     try {
       return await experiment.burst(bench, instance, ms)
     } catch (error) {

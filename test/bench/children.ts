@@ -5,13 +5,14 @@ import { once } from 'node:events'
 import { availableParallelism } from 'node:os'
 import { fileURLToPath } from 'node:url'
 import { sleep } from './load.ts'
+import type { Answers, Question } from './questions.ts'
 
 export interface Child {
   readonly pid: number
   /** CPU of all its threads and processes so far, in ns; NaN where /proc is missing */
   cpuNs (): number
-  /** resident memory after a garbage collection */
-  collectedBytes (): Promise<{ readonly rss: number, readonly heap: number }>
+  /** of one that was started to be asked */
+  ask<Q extends Question> (question: Q): Promise<Answers[Q]>
   hasExited (): boolean
   /** for people: with which code or signal it ended, if it did */
   state (): string
@@ -43,16 +44,16 @@ export interface ChildOptions {
   /** takes stdout and stderr */
   readonly logFile: string
   readonly isPinned: boolean
-  /** set for the memory experiment: where it writes what it has after a garbage collection */
-  readonly collectedFile?: string
+  /** set where it is asked something: where its answers go */
+  readonly answersFile?: string
   /** set to profile the CPU: the folder and the file name */
   readonly profile?: { readonly folder: string, readonly name: string }
 }
 
 export function startChild (options: ChildOptions): Child {
-  const { collectedFile, profile } = options
+  const { answersFile, profile } = options
   const nodeArgs = ['--import', fileURLToPath(new URL('./preload.ts', import.meta.url))]
-  if (collectedFile !== undefined) nodeArgs.push('--expose-gc')
+  if (answersFile !== undefined) nodeArgs.push('--expose-gc')
   if (profile !== undefined) {
     nodeArgs.push('--cpu-prof', '--cpu-prof-dir', profile.folder, '--cpu-prof-name', profile.name)
   }
@@ -62,39 +63,35 @@ export function startChild (options: ChildOptions): Child {
   const child = spawn(command[0] ?? '', command.slice(1), {
     cwd: options.cwd,
     stdio: ['pipe', log, log],
-    env: { ...process.env, ...(collectedFile !== undefined && { BENCH_COLLECTED: collectedFile }) }
+    env: { ...process.env, ...(answersFile !== undefined && { BENCH_ANSWERS: answersFile }) }
   })
   closeSync(log)
   running.add(child)
   child.on('error', () => running.delete(child))
   child.on('exit', () => running.delete(child))
-  child.stdin?.on('error', () => {})    // the lifeline of preload.ts: nothing is written to it
+  child.stdin?.on('error', () => {})    // the lifeline of preload.ts: heard of by its exit
   const pid = child.pid ?? -1
   const hasExited = (): boolean => child.exitCode !== null || child.signalCode !== null || child.pid === undefined
 
-  async function collect (): Promise<NodeJS.MemoryUsage> {
+  async function ask<Q extends Question> (question: Q): Promise<Answers[Q]> {
     // Only whole lines: we may look between its opening of the file and its writing.
     const lines = (): string[] => {
-      try { return readFileSync(collectedFile ?? '', 'utf8').split('\n').slice(0, -1) } catch { return [] }
+      try { return readFileSync(answersFile ?? '', 'utf8').split('\n').slice(0, -1) } catch { return [] }
     }
     const before = lines().length
-    child.kill('SIGUSR2')
+    child.stdin?.write(`${question}\n`)
     for (let tries = 0; tries < 500; tries++) {
       await sleep(20)
       const line = lines()[before]
-      if (line !== undefined) return JSON.parse(line) as NodeJS.MemoryUsage
+      if (line !== undefined) return JSON.parse(line) as Answers[Q]
     }
-    throw new Error('no garbage collection within 10 s')
+    throw new Error(`no answer to "${question}" within 10 s`)
   }
 
   return {
     pid,
     cpuNs: () => cpuNs(pid),
-    async collectedBytes () {
-      await collect()
-      const { rss, heapUsed, external } = await collect()
-      return { rss, heap: heapUsed + external }
-    },
+    ask,
     hasExited,
     state: () =>
       !hasExited()

@@ -6,7 +6,7 @@ import { basename, join } from 'node:path'
 import { fileURLToPath } from 'node:url'
 import { parse, stringify } from 'yaml'
 import { freePort } from '../support/free-port.ts'
-import { redisServer, type RedisServer } from '../support/redis-server.ts'
+import type { RedisServer } from '../support/redis-server.ts'
 import { startChild, type Child } from './children.ts'
 import { sleep } from './load.ts'
 import { apiKey, MOST_TOKENS, outageModel, publicModel, sharedModel, sharers, thinkPath, upstreamModel } from './payloads.ts'
@@ -28,7 +28,8 @@ export interface LaunchOptions {
   /** temporary: configs, logs, data */
   readonly folder: string
   readonly isPinned: boolean
-  readonly collectsGarbage?: boolean
+  /** about its memory */
+  readonly isAsked?: boolean
   readonly profileFolder?: string
 }
 
@@ -57,7 +58,8 @@ let redis: Promise<RedisServer> | undefined
 
 /** One for all; it ends with this process. On the core of the load generator, as all that is not measured. */
 async function redisUrl (): Promise<string> {
-  redis ??= redisServer({ teardown () {} })
+  // Not before it is wanted: what else imports this file needs no Redis.
+  redis ??= import('../support/redis-server.ts').then(async ({ redisServer }) => await redisServer({ teardown () {} }))
   return (await redis).url
 }
 
@@ -78,7 +80,7 @@ export async function launch (name: ContenderName, options: LaunchOptions): Prom
       String(upstreamPort)]
   const child = startChild({
     args, cwd: folder, logFile, isPinned,
-    ...(options.collectsGarbage === true && { collectedFile: join(folder, 'collected') }),
+    ...(options.isAsked === true && { answersFile: join(folder, 'answers') }),
     ...(profileFolder !== undefined && { profile: { folder: profileFolder, name: `${name}-${launches++}.cpuprofile` } })
   })
   try {

@@ -1,4 +1,6 @@
 // What is measured: one burst of each experiment, the columns of its table, and the speed goals that it decides.
+import { budget } from './budget.ts'
+import type { Child } from './children.ts'
 import { outageTimes, sharedConcurrency, type ContenderName, type Instance } from './contenders.ts'
 import { ask, longestWait, openStreams, runOpenLoop, sleep, startClosedLoop, type ClientStreams } from './load.ts'
 import { nasties } from './nasty.ts'
@@ -257,6 +259,13 @@ const latency: Experiment = {
   }
 }
 
+/** Resident memory after a garbage collection. */
+async function collectedBytes (child: Child): Promise<{ readonly rss: number, readonly heap: number }> {
+  await child.ask('memory')
+  const { rss, heapUsed, external } = await child.ask('memory')
+  return { rss, heap: heapUsed + external }
+}
+
 const memory: Experiment = {
   name: 'memory',
   title: 'Memory per open stream, after a garbage collection',
@@ -277,7 +286,7 @@ const memory: Experiment = {
     // Warm first, or compiled code counts as memory of streams; but little: pages that a warm-up freed
     // and V8 kept would hide what streams take.
     await withStreams(bench, instance, 50, async () => {})
-    const before = await child.collectedBytes()
+    const before = await collectedBytes(child)
     return await withStreams(bench, instance, bench.openStreams, async () => {
       const stop = pace(bench.upstream, 1000)
       try {
@@ -285,7 +294,7 @@ const memory: Experiment = {
       } finally {
         stop()
       }
-      const after = await child.collectedBytes()
+      const after = await collectedBytes(child)
       const rssKb = (after.rss - before.rss) / 1024 / bench.openStreams
       const heapKb = (after.heap - before.heap) / 1024 / bench.openStreams
       return { kb: Math.max(rssKb, heapKb), rssKb, heapKb, baseMb: before.rss / 1024 / 1024 }
@@ -602,5 +611,5 @@ const shared: Experiment = {
   goals: () => []
 }
 
-export const experiments: readonly Experiment[] = [json, paced, flatOut, latency, memory, bodies, bystanders, stalls,
-  settling, outage, fairness, shared, starts]
+export const experiments: readonly Experiment[] = [json, budget, paced, flatOut, latency, memory, bodies, bystanders,
+  stalls, settling, outage, fairness, shared, starts]

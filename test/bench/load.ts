@@ -130,6 +130,8 @@ export async function longestWait (port: number, request: Buffer, work: Promise<
 
 export interface ClosedLoop {
   completed (): number
+  /** when so many answers are in, of all; then it is stopped. @throws {Error} of the first that failed */
+  reaches (count: number): Promise<void>
   /** ends when the answers that are under way are in */
   stop (): Promise<void>
 }
@@ -137,29 +139,37 @@ export interface ClosedLoop {
 /** Each connection sends its next request when it has the answer of the last. */
 export function startClosedLoop (port: number, request: Buffer, connections: number): ClosedLoop {
   let completed = 0
+  let last = Infinity
   let isOn = true
   const open: Connection[] = []
   const ends = Array.from({ length: connections }, () => new Promise<void>((resolve, reject) => {
     let connection = new Connection(port)
     open.push(connection)
     const next = (): void => {
-      if (!isOn) return resolve()
+      if (!isOn || completed >= last) return resolve()
       if (!connection.isOpen) open.push(connection = new Connection(port))
       connection.send(request, { end: () => { completed++; next() }, fail: reject })
     }
     next()
   }))
   const all = Promise.all(ends)
-  all.catch(() => {})    // reported by stop()
+  all.catch(() => {})    // reported by those who wait for it
+  async function ended (ms: number, what: string): Promise<void> {
+    try {
+      await within(all, ms, what)
+    } finally {
+      for (const connection of open) connection.destroy()
+    }
+  }
   return {
     completed: () => completed,
+    async reaches (count) {
+      last = count
+      await ended(patienceMs + count * 50, `${count} requests`)
+    },
     async stop () {
       isOn = false
-      try {
-        await within(all, patienceMs, 'the last answers')
-      } finally {
-        for (const connection of open) connection.destroy()
-      }
+      await ended(patienceMs, 'the last answers')
     }
   }
 }

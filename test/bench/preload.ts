@@ -1,24 +1,13 @@
-// Loaded into every contender before its own code: collects garbage when asked (memory experiment), and ends the
-// process when the benchmark is gone, however that died.
-import { closeSync, openSync, writeSync } from 'node:fs'
+// Loaded into every contender before its own code: answers what the bench asks over standard input (test/bench/
+// questions.ts), and ends the process when the benchmark is gone, however that died.
 import { isMainThread } from 'node:worker_threads'
+import { answerQuestions } from './questions.ts'
 
 // A worker of the gateway ends with its primary, and has no standard input.
 if (isMainThread && process.env['GATEWAY_WORKER'] === undefined) {
-  const { BENCH_COLLECTED: file } = process.env
-  const collect = globalThis.gc
-  if (file !== undefined && collect !== undefined) {
-    process.on('SIGUSR2', () => {
-      void collect()
-      // Twice, a turn apart: the first finds what only finalizers hold.
-      setImmediate(() => {
-        void collect()
-        const descriptor = openSync(file, 'a')
-        writeSync(descriptor, JSON.stringify(process.memoryUsage()) + '\n')
-        closeSync(descriptor)
-      })
-    })
-  }
-  process.stdin.on('end', () => process.exit(1)).on('error', () => process.exit(1)).resume()
+  const { BENCH_ANSWERS: file } = process.env
+  process.stdin.on('end', () => process.exit(1)).on('error', () => process.exit(1))
+  if (file === undefined) process.stdin.resume()
+  else answerQuestions(file)
   process.stdin.unref()    // a contender that has nothing left to do shall end as it would alone
 }
