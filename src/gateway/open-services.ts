@@ -13,6 +13,7 @@ import { type OpenStore, openStore, traitsOf } from '../store/open.ts'
 import { SealedResponses } from '../store/sealed-responses.ts'
 import type { Records } from '../store/store.ts'
 import type { Movable } from '../store/tasks.ts'
+import { LATELY_MS } from '../telemetry/lately.ts'
 import type { Metrics } from '../telemetry/metrics.ts'
 import { RequestLog } from '../telemetry/requests/request-log.ts'
 import { FolderFiles, MemoryFiles, type SegmentFiles } from '../telemetry/requests/segments.ts'
@@ -80,6 +81,10 @@ export async function openServices (
     worker: number, log, timer
   })
   requests.configure(config.log.requests)
+  // A worker's own files; and those of numbers that no worker has.
+  const isOwn = (of: number): boolean => of === number ||
+    (number === undefined && (server.workers === 1 || of === 0 || of > server.workers))
+  void recall(requests.before(now() - LATELY_MS, isOwn), metrics)
   const close = async (): Promise<void> => {
     await requests.close()
     await files.close()
@@ -120,5 +125,14 @@ export async function openServices (
       await services.videos.close()
     },
     close
+  }
+}
+
+/** Counts what was served before, so that the overview's last day does not begin with this process. Never rejects. */
+async function recall (served: ReturnType<RequestLog['before']>, metrics: Metrics): Promise<void> {
+  try {
+    for await (const requests of served) for (const request of requests) metrics.recall(request)
+  } catch {
+    // The files can't be listed: the log of requests says so with its next line.
   }
 }

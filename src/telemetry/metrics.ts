@@ -15,6 +15,7 @@ import { type Count, counters, type Distribution, histograms, LIMIT, OTHER } fro
 import { type Gauge, MANY, printGauge, printMany, type Sample, WATCHED, type Watched,
   type WatchedMany } from './gauges.ts'
 import { Lately, type LatelyView } from './lately.ts'
+import type { LoggedRequest } from './requests/line.ts'
 
 /** The fields of a finished exchange that metrics count. */
 export type Finished = Readonly<Pick<ExchangeRecord, 'route' | 'status' | 'code' | 'outcome' | 'by' | 'model'
@@ -61,6 +62,8 @@ export interface Metrics extends CoreMetrics {
   print (): Promise<string>
   /** what the requests of this process came to in the last minutes, and in the last day */
   lately (): LatelyView
+  /** Counts a request that a process before this one has served in what `lately` tells. */
+  recall (request: LoggedRequest): void
 }
 
 export interface TargetCounts {
@@ -324,6 +327,7 @@ export function createMetrics (now: () => number = Date.now): Metrics {
     watchMany (name, read) { watchedMany.set(name, read) },
     contentType: registry.contentType,
     lately: () => lately.view(),
+    recall (request) { lately.recall(request) },
     async print () {
       const parts = [await registry.metrics(), ...await Promise.all(gauges.map(printGauge)),
         ...[...watchedMany].map(([name, read]) => printMany(name, MANY[name], read()))]

@@ -1,8 +1,11 @@
 // The overview of the admin API after real traffic: its numbers are those of the ledger, and what needs somebody is
 // told.
 import { readFileSync } from 'node:fs'
+import { dirname } from 'node:path'
 import t, { type Test } from 'tap'
 import { BOUNDS_MS, Lately, mergedLately, quantile } from '../../src/telemetry/lately.ts'
+import type { LoggedRequest } from '../../src/telemetry/requests/line.ts'
+import { beginningOfIds } from '../../src/base/request-id.ts'
 import { gateway, type GatewayTestOptions, KEY, messagesRequest, yaml, type TestGateway } from '../support/gateway.ts'
 import { until } from '../support/until.ts'
 import { answer, errorReply, upstream } from '../support/upstream.ts'
@@ -13,12 +16,15 @@ interface Live {
   readonly spent_usd: string
   readonly input_tokens: number
   readonly output_tokens: number
-  readonly first_token_ms: { readonly p50: number, readonly p95: number } | null
+  readonly first_token_ms: First | null
 }
+
+interface First { readonly p50: number, readonly p95: number, readonly since: string }
 
 interface Summary {
   readonly live: Live
-  readonly day: { readonly requests: number, readonly errors: number, readonly spent_usd: string } | null
+  readonly day: { readonly requests: number, readonly errors: number, readonly spent_usd: string,
+    readonly first_token_ms: First | null } | null
   readonly open_holds: number | null
   readonly low_balances: readonly { readonly account: string, readonly hours_left: number }[]
   readonly upstreams: { readonly targets: number, readonly out: readonly { readonly upstream: string }[] }
@@ -78,6 +84,38 @@ for (const driver of ['memory', 'embedded']) {
   })
 }
 
+t.test('the last minutes and the last day go on where a process before has ended, as far as the log of requests reaches', async (t) => {
+  const begun = Date.now()
+  const own = await serving(t, (url) => yaml([url]).replace('driver: memory', 'driver: embedded'))
+  for (let i = 0; i < 3; i++) await send(own, { stream: true })
+  await send(own, { system: 'fail', stream: true })
+  const { live: before, day } = await until(async () => {
+    const told = await summary(own)
+    return told.live.requests === 4 && told
+  })
+  await own.stop()
+  const text = readFileSync(own.file, 'utf8').replace('path: ./data', `path: ${dirname(own.file)}/data`)
+  const restarted = Date.now()
+  const next = await gateway(t, text)
+  const { live, day: nextDay } = await until(async () => {
+    const told = await summary(next)
+    return told.live.requests === 4 && told
+  })
+  t.strictSame({ ...live, first_token_ms: { ...live.first_token_ms, since: '' } },
+    { ...before, first_token_ms: { ...before.first_token_ms, since: '' } })
+  t.match(nextDay!.first_token_ms, { p50: day!.first_token_ms!.p50, p95: day!.first_token_ms!.p95 })
+  const since = Date.parse(nextDay!.first_token_ms!.since)
+  t.ok(since >= begun && since <= restarted, 'and from when on is told')
+  await next.stop()
+  const without = await gateway(t, text.replace('pipeline:', 'log: { requests: { keep: 0 } }\npipeline:'))
+  await send(without, { stream: true })
+  const { first_token_ms: first } = (await until(async () => {
+    const told = await summary(without)
+    return told.live.requests > 0 && told
+  })).live
+  t.ok(Date.parse(first!.since) >= restarted, 'without the log it is the start')
+})
+
 t.test('what needs somebody: a refused configuration, a target that is out, a balance that does not last, a store that is away', async (t) => {
   const now = Date.parse('2027-01-15T12:00:00Z')
   const own = await serving(t, (url) => yaml([url]).replace('opening_balance_usd: 100', 'opening_balance_usd: 0.01'),
@@ -136,10 +174,31 @@ t.test('what is over for a while is forgotten, and workers are added up', async 
   t.match(lately.view().day, { requests: 0 })
   lately.record(ended)
   t.match(lately.view().day, { requests: 1, nanos: 5 }, 'its minute was that of a day ago, and is empty now')
+  t.equal(lately.view().day.since, Math.floor(now / 60_000 - 1439) * 60_000, 'from the first minute of the day on')
+  const recalled = { ...logged, request_id: idAt(now - 3_600_000), duration_ms: 500 }
+  const young = new Lately(() => now)
+  t.match(young.view().day, { since: now, requests: 0 })
+  young.recall(recalled)
+  young.recall({ ...recalled, request_id: idAt(now - 600_000) })
+  young.recall({ ...recalled, request_id: idAt(now - 25 * 3_600_000) })
+  t.match(young.view(), { total: 0, now: { requests: 0, since: now - 4 * 60_000 },
+    day: { since: now - 3_600_000 + 500, requests: 2, errors: 0, nanos: 10, input_tokens: 20, output_tokens: 14 } })
+  t.equal(young.view().day.first_token.reduce((sum, count) => sum + count), 2)
   const both = mergedLately([lately.view(), lately.view()])
   t.match(both, { total: 12, now: { requests: 2, nanos: 10 }, day: { requests: 2 } })
   t.equal(both.now.first_token.reduce((sum, count) => sum + count), 2)
 })
+
+/** A request id of this time. */
+function idAt (ms: number): string {
+  return beginningOfIds(ms * 1000).padEnd(28, '0')
+}
+
+/** As the log of requests has it. */
+const logged: LoggedRequest = { request_id: '', account: 'a', key: 'k', model: 'm', code: 'ok', status: 200, route: 'r',
+  style: 'messages', channel: null, stream: true, outcome: 'completed', by: null, config_generation: 1,
+  first_byte_ms: 120, duration_ms: 0, own_ms: 1, queue_ms: 0, nanos: 5, usage_source: 'provider', begun: 1, attempts: [],
+  usage: { input: 1, cache_read: 2, cache_write_5m: 3, cache_write_1h: 4, output: 7, extras: {} } }
 
 t.test('a quantile lies between the bounds that it is found in', async (t) => {
   t.equal(quantile(BOUNDS_MS.map(() => 0), 0.5), undefined)

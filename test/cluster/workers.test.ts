@@ -175,6 +175,8 @@ await t.test('two workers are one gateway', async (t) => {
       signal: 'SIGKILL', restart_in_ms: 0 }])
     t.equal(await admin.metric('gateway_worker_restarts_total'), 1)
     t.ok(await admin.metric('gateway_requests_total') >= 13, 'no counter has fallen')
+    await until(async () => (await admin.get<{ readonly live: { readonly requests: number } }>('/admin/v1/summary'))
+      .live.requests >= 13)
     t.strictSame(
       (await Promise.all(Array.from({ length: 4 }, async () => await post(api, false)))).map(({ status }) => status),
       [200, 200, 200, 200]

@@ -273,6 +273,37 @@ t.test('what a process that was killed has left is found by the next one, by com
   await last.log.close()
 })
 
+t.test('a process reads what those before it have served, under the numbers that it asks for, and nothing of those beside it', async (t) => {
+  const path = folder(t)
+  const start = startClock().now() * 1000
+  for (const worker of [undefined, 1, 2]) {
+    const { log } = open(new FolderFiles(path), { ...ALL, keep: 1000 }, worker === undefined ? {} : { worker })
+    for (let i = 0; i < 13; i++) log.note(record(start - 60e6 + i * 2e6 + (worker ?? 0), { duration_ms: 10 }))
+    await log.close()
+  }
+  const beside = open(new FolderFiles(path), ALL, { worker: 2 })
+  const own = open(new FolderFiles(path), { ...ALL, keep: 1000 })
+  for (const { log } of [own, beside]) {
+    log.note(record(start + 1, { duration_ms: 10 }))
+    log.note(record(start - 1000, { duration_ms: 10 }))       // came before, and ended here
+    await log.list({ limit: 1 })
+  }
+  const read = async (since: number, ...numbers: readonly number[]): Promise<readonly number[]> => {
+    const found: number[] = []
+    for await (const some of own.log.before(since / 1000, (number) => numbers.includes(number))) {
+      found.push(...some.map(({ request_id: id }) => microsOf(id) - start))
+    }
+    return found.toSorted((a, b) => b - a)
+  }
+  const served = (worker: number): number[] => Array.from({ length: 13 }, (_, i) => (12 - i) * 2e6 - 60e6 + worker)
+  t.strictSame(await read(0, 1), served(1))
+  t.strictSame(await read(0, 0, 2), [...served(0), ...served(2)].toSorted((a, b) => b - a))
+  t.strictSame(await read(0), [])
+  t.strictSame(await read(start, 0, 1, 2), [], 'nothing of so long ago')
+  t.strictSame((await read(start - 40e6, 1))[0], served(1)[0])
+  for (const { log } of [own, beside]) await log.close()
+})
+
 t.test('a file that is damaged or gone costs its own lines: whatever its bytes, the others are found', async (t) => {
   await fc.assert(fc.asyncProperty(
     fc.array(fc.tuple(fc.nat(), fc.nat(), fc.uint8Array({ maxLength: 40 })), { minLength: 1, maxLength: 8 }), fc.nat(),

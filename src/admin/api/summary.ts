@@ -15,7 +15,9 @@ const MOST_TOLD = 20
 
 const firstToken = orNull(object('FirstToken', 'Milliseconds from a request to the first byte of its stream.', {
   p50: whole('Half of them were faster.'),
-  p95: whole('Nineteen of twenty were faster.')
+  p95: whole('Nineteen of twenty were faster.'),
+  since: instant('The streams that have ended since then: from the beginning of the time that is told of, or later ' +
+    'where neither this process nor the log of requests reaches back so far.')
 }))
 
 export const liveAnswer = object('Live', 'The last five minutes, of all processes of this machine.', {
@@ -110,9 +112,9 @@ export function liveView (
   }
 }
 
-function viewFirst ({ first_token: counts }: Sums): object | null {
+function viewFirst ({ first_token: counts, since }: Sums): object | null {
   const [p50, p95] = [quantile(counts, 0.5), quantile(counts, 0.95)]
-  return p50 === undefined || p95 === undefined ? null : { p50, p95 }
+  return p50 === undefined || p95 === undefined ? null : { p50, p95, since: new Date(since).toISOString() }
 }
 
 /** One answer. */

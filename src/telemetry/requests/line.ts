@@ -113,6 +113,11 @@ export function arrivalOf (line: string): number {
   return microsOf(line, ID_AT)
 }
 
+/** @returns milliseconds since the epoch at which a request was over */
+export function endOf ({ request_id: id, duration_ms: duration }: LoggedRequest): number {
+  return microsOf(id) / 1000 + duration
+}
+
 /** @returns undefined: the line is torn, damaged, or of another release */
 export function readLine (line: string): LoggedRequest | undefined {
   try {

@@ -7,7 +7,7 @@ import { within } from '../../base/timeout.ts'
 import type { Timer } from '../../base/timer.ts'
 import type { RequestLogConfig } from '../../config/config.ts'
 import type { ExchangeRecord } from '../../core/record.ts'
-import { arrivalOf, idOf, lineOf, type LoggedRequest } from './line.ts'
+import { arrivalOf, endOf, idOf, lineOf, type LoggedRequest, readLine } from './line.ts'
 import { type PageQuery, search } from './search.ts'
 import { type Content, isFull, nameOfFull, nameOfOpen, numberOf, type Segment, type SegmentFiles,
   segmentsOf } from './segments.ts'
@@ -94,6 +94,8 @@ type Trouble = 'written' | 'kept within its bounds'
 export class RequestLog implements RequestReader {
   readonly #options: Required<Pick<RequestLogOptions, 'now' | 'most'>> & RequestLogOptions
   readonly #files: SegmentFiles
+  /** milliseconds since the epoch */
+  readonly #begun: number
   /** undefined: before the first ones */
   #settings: RequestLogConfig | undefined
   #waiting: string[] = []
@@ -109,6 +111,7 @@ export class RequestLog implements RequestReader {
   constructor (options: RequestLogOptions) {
     this.#options = { now: Date.now, most: Infinity, ...options }
     this.#files = options.files
+    this.#begun = this.#options.now()
   }
 
   get keep (): number {
@@ -144,6 +147,23 @@ export class RequestLog implements RequestReader {
   async list (query: PageQuery): Promise<readonly LoggedRequest[]> {
     await this.#write()
     return this.#settings === undefined ? [] : await read(this.#files, query, this.#settings, this.#options.now())
+  }
+
+  /**
+   * Reads what processes before this one have served, a file at each step, the newest first.
+   * @param since milliseconds since the epoch
+   * @param isOf whether the files of the process of this number are read: 0, or that of a worker
+   */
+  async * before (since: number, isOf: (number: number) => boolean): AsyncIterable<readonly LoggedRequest[]> {
+    await this.#work                                          // files that were left open have ended then
+    for (const { name, number, newest } of segmentsOf(await this.#files.names())) {
+      if (newest < since * 1000) return
+      if (!isOf(number)) continue
+      yield (await this.#files.read(name) ?? '').split('\n').flatMap((line) => {
+        const request = readLine(line)
+        return request !== undefined && endOf(request) < this.#begun ? [request] : []
+      })
+    }
   }
 
   /** Writes what waits, when no request runs any more. Never rejects. */

@@ -32,9 +32,11 @@ export interface Content {
 /** A full file. */
 export interface Segment extends Readonly<Content> {
   readonly name: string
+  /** of the process whose it was: 0, or that of a worker */
+  readonly number: number
 }
 
-const FULL = /^(\d+)-(\d+)-\d+-(\d+)-(\d+)\.jsonl$/
+const FULL = /^(\d+)-(\d+)-(\d+)-(\d+)-(\d+)\.jsonl$/
 const OPEN = /^open-(\d+)\.jsonl$/
 
 /** @param number of the process: 0, or that of a worker */
@@ -62,8 +64,8 @@ export function segmentsOf (names: readonly string[]): readonly Segment[] {
   return names.flatMap((name): Segment[] => {
     const found = FULL.exec(name)
     if (found === null) return []
-    const [oldest, newest, rows, bytes] = found.slice(1).map(Number) as [number, number, number, number]
-    return [{ name, oldest, newest, rows, bytes }]
+    const [oldest, newest, number, rows, bytes] = found.slice(1).map(Number) as [number, number, number, number, number]
+    return [{ name, number, oldest, newest, rows, bytes }]
   }).sort((a, b) => b.newest - a.newest)
 }
 

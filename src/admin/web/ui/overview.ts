@@ -9,7 +9,7 @@ import { Plot } from './plot.ts'
 import { to } from './route.ts'
 import { count, inputOf, linesOf, type Series, type Summed, type UsageRow } from './usage.ts'
 
-interface First { readonly p50: number, readonly p95: number }
+interface First { readonly p50: number, readonly p95: number, readonly since: string }
 
 interface Live {
   readonly requests_in_flight: number
@@ -73,20 +73,24 @@ function Problems ({ of: { problems } }: { readonly of: Summary }): VNode {
   return html`<div class="problem" role="alert">${problems.map(({ message }) => html`<p>${message}</p>`)}</div>`
 }
 
-function Tiles ({ of: { day, open_holds: holds, upstreams, store, config, fleet }, live }: {
+function Tiles ({ of: { at, day, open_holds: holds, upstreams, store, config, fleet }, live }: {
   readonly of: Summary, readonly live: Live
 }): VNode {
   const tile = (name: string, value: Children, more: Children): VNode =>
     html`<div class="tile"><dt>${name}</dt><dd>${value}<div class="quiet">${more}</div></dd></div>`
+  const firstToken = (name: string, first: First | null): VNode =>
+    tile(`First token, ${name}`, first === null ? '–' : `${first.p50} ms`, first === null ? 'no stream ended'
+      : html`95 % under ${first.p95} ms${name === DAY && isYoung(first.since, at) && html`, since
+        <${Time} at=${first.since} />`}`)
   return html`<dl class="tiles">
     ${tile('Running now', count(live.requests_in_flight), holds === null ? 'holds unknown' : `${count(holds)} open holds`)}
     ${tile('Requests, 5 minutes', count(live.requests), `${count(live.errors)} errors`)}
     ${tile('Charged, 5 minutes', `$${live.spent_usd}`, `${count(live.input_tokens)} in, ${count(live.output_tokens)} out`)}
-    ${tile('First token, 5 minutes', live.first_token_ms === null ? '–' : `${live.first_token_ms.p50} ms`,
-      live.first_token_ms === null ? 'no stream ended' : `95 % under ${live.first_token_ms.p95} ms`)}
+    ${firstToken('5 minutes', live.first_token_ms)}
     ${day !== null && tile('Requests, 24 hours', count(day.requests), `${count(day.errors)} errors`)}
     ${day !== null && tile('Charged, 24 hours', `$${day.spent_usd}`, `shortfall $${day.shortfall_usd}`)}
     ${day !== null && tile('Tokens, 24 hours', count(inputOf(day.usage)), `in, ${count(day.usage.output)} out`)}
+    ${day !== null && firstToken(DAY, day.first_token_ms)}
     ${tile('Targets', html`<a href=${to('upstreams')}>${upstreams.targets - upstreams.out.length} of ${upstreams.targets}</a>`,
       upstreams.credentials_out.length === 0 ? 'are asked' : `${upstreams.credentials_out.length} credentials out`)}
     ${tile('Configuration', html`<a href=${to('configuration')}>${config.generation}</a>`, config.is_refused
@@ -95,6 +99,13 @@ function Tiles ({ of: { day, open_holds: holds, upstreams, store, config, fleet 
       ? 'of one configuration' : 'of several configurations')}
     ${tile('Books', store.is_up ? 'kept' : 'away', store.pending === 0 ? 'nothing waits' : `${count(store.pending)} wait`)}
   </dl>`
+}
+
+const DAY = '24 hours'
+
+/** Whether what is known begins after the last day. */
+function isYoung (since: string, at: string): boolean {
+  return Date.parse(at) - Date.parse(since) < 23 * 3_600_000
 }
 
 function Hours ({ of: series, error }: { readonly of: Series | undefined, readonly error: Error | undefined }): VNode {
