@@ -8,6 +8,7 @@ import fc from 'fast-check'
 import t, { type Test } from 'tap'
 import { preparePages } from '../../src/admin/web/files.ts'
 import { siteOf } from '../../src/admin/web/hosts.ts'
+import { Sessions } from '../../src/admin/web/sessions.ts'
 import { gateway, yaml, type TestGateway } from '../support/gateway.ts'
 
 interface Got { readonly status: number, readonly headers: IncomingHttpHeaders, readonly bytes: Buffer,
@@ -287,4 +288,20 @@ void t.test('a session is for one person: another\'s token or link begins a new 
   t.match(other.json, { name: 'Ada' })
   t.ok(other.headers['set-cookie'], 'a cookie of its own')
   t.match(await ask('GET', '/admin/v1/me', { headers: { ...OURS, cookie: before } }), { status: 401 })
+})
+
+void t.test('sessions and links are bounded, and whoever makes many pushes out only his own', async (t) => {
+  const sessions = new Sessions(() => 0)
+  const owner = sessions.open(null)
+  const link = sessions.link(null)
+  const first = sessions.open('viewer')
+  for (let i = 0; i < 2000; i++) {
+    sessions.open('viewer')
+    sessions.link('viewer')
+  }
+  t.equal(sessions.find(first, false), undefined)
+  t.match(sessions.find(owner, false), { token: null })
+  t.match(sessions.take(link.code), { token: null })
+  for (let i = 0; i < 2000; i++) sessions.open(`token ${i}`)
+  t.equal(sessions.find(owner, false), undefined, 'of all the oldest goes, in the end')
 })

@@ -9,9 +9,9 @@ const LONGEST_MS = 12 * 60 * 60_000
 /** For so long after a token was given, what is grave may be done without giving it again. */
 const PROOF_MS = 5 * 60_000
 const LINK_MS = 10 * 60_000
-/** Most at a time; the oldest goes first. */
-const MOST_SESSIONS = 1000
-const MOST_LINKS = 100
+/** Most at a time, of one token and of all; the oldest goes first, so that a viewer signs no owner out. */
+const MOST_SESSIONS = { ofToken: 100, ofAll: 1000 }
+const MOST_LINKS = { ofToken: 10, ofAll: 100 }
 
 /** Id of a token; null: that of gateway.yaml. */
 export type TokenId = string | null
@@ -38,7 +38,7 @@ export class Sessions {
   open (token: TokenId): string {
     const secret = randomText()
     const now = this.#now()
-    keepAtMost(this.#sessions, MOST_SESSIONS)
+    makeRoom(this.#sessions, token, MOST_SESSIONS)
     this.#sessions.set(hashOf(secret), { token, endsAt: now + LONGEST_MS, idleUntil: now + IDLE_MS,
       provedUntil: now + PROOF_MS })
     return secret
@@ -79,7 +79,7 @@ export class Sessions {
   link (token: TokenId): { readonly code: string, readonly until: number } {
     const code = randomText()
     const until = this.#now() + LINK_MS
-    keepAtMost(this.#links, MOST_LINKS)
+    makeRoom(this.#links, token, MOST_LINKS)
     this.#links.set(hashOf(code), { token, until })
     return { code, until }
   }
@@ -93,8 +93,15 @@ export class Sessions {
   }
 }
 
-function keepAtMost (kept: Map<string, unknown>, most: number): void {
-  if (kept.size >= most) kept.delete(kept.keys().next().value!)
+/** @param kept oldest first */
+function makeRoom (
+  kept: Map<string, { readonly token: TokenId }>,
+  token: TokenId,
+  most: { readonly ofToken: number, readonly ofAll: number }
+): void {
+  const own = [...kept].filter(([, one]) => one.token === token)
+  if (own.length >= most.ofToken) kept.delete(own[0]![0])
+  else if (kept.size >= most.ofAll) kept.delete(kept.keys().next().value!)
 }
 
 function randomText (): string {
