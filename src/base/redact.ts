@@ -38,7 +38,7 @@ export function scrubStart (text: string, secrets: readonly string[], length: nu
 }
 
 function inOneLine (text: string): string {
-  return text.replace(/[\u0000-\u001F\u007F]+/g, ' ')
+  return text.replace(/\p{Cc}+/gu, ' ')
 }
 
 function redact (text: string, secrets: readonly string[]): string {

@@ -6,7 +6,7 @@ import { Body } from './facts.ts'
 import { nameCause } from './name-cause.ts'
 import type { UpstreamFailure } from './plugin.ts'
 import type { FailedAttempt } from './upstream.ts'
-import { withoutQuotes } from './quotes.ts'
+import { withoutMarked, withoutQuotes } from './quotes.ts'
 import { scrubStart } from '../base/redact.ts'
 import { secretsOf } from './upstream-secrets.ts'
 
@@ -42,7 +42,7 @@ export function noteFailure (failure: UpstreamFailure, exchange: Exchange, upstr
 /**
  * @param secrets known values to be redacted
  * @param asked the request's body, which is not quoted; undefined: it was not read, so only such fields of the message
- *   are shown as do not repeat it
+ *   are shown as do not repeat it, and nothing that stands in quotation marks and is long
  * @returns undefined: no message, or none that can be read
  */
 export function saidIn (failure: UpstreamFailure, secrets: readonly string[], asked?: Json): string | undefined {
@@ -55,7 +55,10 @@ export function saidIn (failure: UpstreamFailure, secrets: readonly string[], as
     ? secrets
     : secrets.flatMap((secret) => [secret, JSON.stringify(secret).slice(1, -1)])
   const said = scrubStart(text, all, LOOKED_AT)
-  return (asked === undefined ? said : withoutQuotes(said, asked)).slice(0, KEPT).trim() || undefined
+  const clean = asked === undefined
+    ? withoutMarked(said, typeof body === 'string' ? 'text' : 'json')
+    : withoutQuotes(said, asked)
+  return clean.slice(0, KEPT).trim() || undefined
 }
 
 /** The visible text of a page. */

@@ -3,8 +3,9 @@
 import type { Json } from '../base/json.ts'
 
 const GONE = '[redacted]'
-/** The fields of a request that hold texts of its client. */
-const FIELDS = ['messages', 'system', 'input', 'instructions', 'prompt']
+/** The fields of a request that hold texts of its client: those of tools and schemas last, for they are long. */
+const FIELDS = ['messages', 'system', 'input', 'instructions', 'prompt', 'response_format', 'text', 'functions',
+  'tools']
 /** Their fields that hold names, which tell what is wrong. */
 const NAMES: ReadonlySet<string> = new Set(['type', 'role', 'id', 'name', 'tool_use_id', 'tool_call_id', 'call_id',
   'media_type', 'status'])
@@ -20,6 +21,17 @@ const READ_IN_ALL = 65_536
 const ITEMS = 8
 /** Places of one block that are compared. */
 const PLACES = 8
+
+/** What stands between quotation marks, in a text and in JSON. */
+const MARKED = {
+  text: /(?<!\w)(["'`])(?:(?!\1).){20,}\1(?!\w)/g,
+  json: /(?<!\w)(\\"|['`])(?:(?!\1).){20,}\1(?!\w)/g
+}
+
+/** Without what is marked as a quote, where the body of the request is not known, to compare it with. */
+export function withoutMarked (said: string, isIn: keyof typeof MARKED): string {
+  return said.replace(MARKED[isIn], GONE)
+}
 
 /** @param body of the request */
 export function withoutQuotes (said: string, body: Json): string {

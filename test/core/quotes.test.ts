@@ -37,6 +37,31 @@ t.test('what is quoted goes: whole, in part, in JSON, in JSON in a text, short t
   t.end()
 })
 
+t.test('so do texts of tools and schemas, and names in them stay', (t) => {
+  const tool = { name: 'look_up_the_weather_of_a_city', description: prompt,
+    input_schema: { type: 'object', properties: { city: { type: 'string', description: 'Of the customer, as he says it' } } } }
+  for (const [field, value] of Object.entries({ tools: [tool], functions: [tool], text: { format: { schema: tool } },
+    response_format: { type: 'json_schema', json_schema: { schema: tool } } })) {
+    t.equal(withoutQuotes(`look_up_the_weather_of_a_city: too long "${prompt}"`, { [field]: value }),
+      'look_up_the_weather_of_a_city: too long "[redacted]"', field)
+    t.equal(withoutQuotes('no: Of the customer, as he says it', { [field]: value }), 'no: [redacted]', field)
+  }
+  t.end()
+})
+
+t.test('where the body was not read, long texts in quotation marks go, and the rest stays', (t) => {
+  const said = (body: unknown): string | undefined => saidIn({ kind: 'status', status: 400, headers: {}, body }, [])
+  for (const mark of ['"', '\'', '`']) {
+    const message = `The text ${mark}${prompt}${mark} isn't allowed, can't be, for ${mark}m${mark}`
+    const clean = `The text [redacted] isn't allowed, can't be, for ${mark}m${mark}`
+    t.equal(said(message), clean)
+    t.equal(said({ error: { message, input: prompt } }), JSON.stringify({ error: { message: clean } }))
+  }
+  t.equal(said({ error: { message: 'Your credit balance is too low', type: 'invalid_request_error' } }),
+    '{"error":{"message":"Your credit balance is too low","type":"invalid_request_error"}}')
+  t.end()
+})
+
 t.test('of a body of very many values only some are read, because others wait meanwhile', (t) => {
   let read = 0
   const input = Object.fromEntries(Array.from({ length: 1000 }, (_, i) => [`k${i}`, new Proxy(

@@ -327,6 +327,11 @@ t.test('the words of an upstream are one short line', async (t) => {
   t.equal(scrub(`x ${'y'.repeat(4000)}${UPSTREAM_KEY}`, [UPSTREAM_KEY]).includes('plain'), false)
 })
 
+t.test('what a terminal would obey is no part of a text', (t) => {
+  t.equal(scrub('one\u001b[2J two\u009b2J\r\nthree\u0085four\u007f', []), 'one [2J two 2J three four')
+  t.end()
+})
+
 t.test('no text makes the patterns run for ever', async (t) => {
   const pieces = ['a.', ':', '-', 'a', '::', 'sk-', 'org-', 'http://', '@', 'a@a.', 'model: ', '0.', 'violates ',
     'image ', '. ', 'input tokens ', 'no', 'user-a']
