@@ -1,4 +1,5 @@
 // A promise with a timeout.
+import { Alarm } from './wheel.ts'
 
 /**
  * @param ms milliseconds
@@ -6,7 +7,8 @@
  */
 export function within <T> (pending: Promise<T>, ms: number, late: () => unknown): Promise<T> {
   return new Promise<T>((resolve, reject) => {
-    const timer = setTimeout(() => { reject(late()) }, ms)
-    pending.then(resolve, reject).finally(() => { clearTimeout(timer) })
+    const alarm = new Alarm(() => { reject(late()) })
+    alarm.set(ms)
+    pending.then((value) => { alarm.off(); resolve(value) }, (thrown: unknown) => { alarm.off(); reject(thrown) })
   })
 }

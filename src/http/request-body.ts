@@ -9,6 +9,7 @@ import type { Body } from '../core/facts.ts'
 import { type BodyLimits, Chunks, tooLarge } from '../core/body-memory.ts'
 import { sayContinue } from '../base/expect-continue.ts'
 import { JsonGuard } from '../base/json-limits.ts'
+import { Alarm } from '../base/wheel.ts'
 
 /**
  * The window that RFC 9659 allows a content encoding, 8 MiB. A frame may ask for 128 MiB, which is memory of the
@@ -117,9 +118,10 @@ export async function readBody (
   let received = 0
   await new Promise<void>((resolve, reject) => {
     const source = decoder === undefined ? req : req.pipe(decoder)
-    const timer = setTimeout(() => {
+    const idle = new Alarm(() => {
       fail(new GatewayError('request_timeout', { headers: { connection: 'close' } }))
-    }, limits.idle)
+    })
+    idle.set(limits.idle)
     const fail = (error: unknown): void => {
       stop()
       if (decoder !== undefined) { req.unpipe(decoder); decoder.destroy() }
@@ -127,7 +129,7 @@ export async function readBody (
       reject(error)
     }
     const onReceived = (chunk: Buffer): void => {
-      timer.refresh()
+      idle.set(limits.idle)
       received += chunk.length
       if (received > limits.limit) fail(tooLarge(limits.limit))
     }
@@ -151,7 +153,7 @@ export async function readBody (
       fail(exchange.abortReason)
     }
     const stop = (): void => {
-      clearTimeout(timer)
+      idle.off()
       req.off('data', onReceived)
       source.off('data', onData).off('end', onEnd)
       decoder?.off('error', onBroken).on('error', () => {})   // zlib may report once more after destroy

@@ -14,6 +14,7 @@ import { Accepted, ApiKey, Body, Model } from '../core/facts.ts'
 import { type Chain, callHook } from '../core/hooks.ts'
 import { nearestModel } from '../catalog/offers.ts'
 import { isGiven } from '../base/json.ts'
+import { Alarm } from '../base/wheel.ts'
 import type { Tunnel } from '../upstream/passthrough/websocket.ts'
 import { walk } from './failover.ts'
 import { relay } from './relay.ts'
@@ -186,16 +187,13 @@ async function download (exchange: Routed, client: Client, endpoint: DownloadEnd
 /** Walks the plan (failover.ts), and takes its answer up the list. */
 async function askUpstreams (exchange: Routed, client: Client): Promise<End> {
   // Without a commit for too long, the head and pings keep the client and its proxies from giving up.
-  const holdHead = exchange.request.stream
-    ? setTimeout(() => {
-      hold(exchange, client)
-    }, exchange.snapshot.config.server.api.timeouts.hold_head)
-    : undefined
+  const holdHead = exchange.request.stream ? new Alarm(() => { hold(exchange, client) }) : undefined
+  holdHead?.set(exchange.snapshot.config.server.api.timeouts.hold_head)
   let answer: Answer
   try {
     answer = await walk(exchange)
   } finally {
-    clearTimeout(holdHead)
+    holdHead?.off()
   }
   return answer.kind === 'json'
     ? await respond(exchange, client, await adoptTask(exchange, answer), answer.attempt)
