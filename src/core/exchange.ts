@@ -249,13 +249,17 @@ export class Exchange<R extends Route = Route, S extends Snapshot = Snapshot> {
     return isPromise(told) ? told : undefined
   }
 
-  /** Core only. @throws {Error} called twice */
-  async finish (outcome: Outcome): Promise<void> {
+  /** Core only. @returns a promise only where a callback did. @throws {Error} called twice */
+  finish (outcome: Outcome): Awaitable<void> {
     if (this.#outcome !== undefined) throw new Error(`exchange ${this.id} was finished twice`)
     this.#outcome = outcome
+    return this.#tellAll(outcome)
+  }
+
+  #tellAll (outcome: Outcome): Awaitable<void> {
     while (this.#onFinish.length > 0) {
       const told = this.#tell(this.#onFinish.pop()!, outcome)
-      if (told !== undefined) await told
+      if (told !== undefined) return told.then(() => this.#tellAll(outcome))
     }
   }
 

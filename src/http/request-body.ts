@@ -91,7 +91,7 @@ export function undecodable (cause: Error & { readonly code?: string }): Gateway
  * Reads and parses the body. The caller gives back its memory: `taken` is called with each amount.
  * @throws {GatewayError} request_too_large, bad_request, request_timeout, queue_full; the abort reason
  */
-export async function readBody (
+export function readBody (
   req: IncomingMessage,
   res: ServerResponse,
   limits: BodyLimits,
@@ -116,7 +116,7 @@ export async function readBody (
   const body = new Chunks()
   let size = 0
   let received = 0
-  await new Promise<void>((resolve, reject) => {
+  return new Promise((resolve, reject) => {
     const source = decoder === undefined ? req : req.pipe(decoder)
     const idle = new Alarm(() => {
       fail(new GatewayError('request_timeout', { headers: { connection: 'close' } }))
@@ -146,7 +146,17 @@ export async function readBody (
     }
     const onEnd = (): void => {
       stop()
-      resolve()
+      exchange.record.body_at = performance.now()
+      try {
+        resolve(parse(whole()))
+      } catch (error) {
+        reject(error)
+      }
+    }
+    const whole = (): Buffer => {
+      const chunks = body.all()
+      return guard.longStrings.length > 0 ? exchange.blobs.lift(chunks, guard.longStrings)
+        : chunks.length === 1 ? chunks[0]! : Buffer.concat(chunks, size)
     }
     const onBroken = (cause: Error): void => { fail(undecodable(cause)) }
     const onLeft = (): void => {
@@ -165,10 +175,6 @@ export async function readBody (
     exchange.onAbort(onLeft)
     if (exchange.abortReason !== undefined) onLeft()
   })
-  exchange.record.body_at = performance.now()
-  const chunks = body.all()
-  return parse(guard.longStrings.length > 0 ? exchange.blobs.lift(chunks, guard.longStrings)
-    : chunks.length === 1 ? chunks[0]! : Buffer.concat(chunks, size))
 }
 
 /** @throws {GatewayError} bad_request */
