@@ -165,12 +165,12 @@ void t.test('a zone is a name that there is, no offset', async (t) => {
 })
 
 void t.test('of a zone in whatever capitals a calendar is found again, and few are kept', async (t) => {
-  const zone = 'America/Argentina/Buenos_Aires'
+  const zone = 'Antarctica/Troll'                             // ten letters, which are spelled in 1024 ways
   const first = calendarOf(zone)
   t.equal(calendarOf(zone), first)
-  for (let i = 1; i <= 1000; i++) {
+  for (let i = 0; i < 1000; i++) {
     const spelled = [...zone].map((letter, at) => (i >> at) % 2 === 1 ? letter.toUpperCase() : letter.toLowerCase())
-    t.equal(calendarOf(spelled.join('')).dayAt(0).id, '1969-12-31')
+    t.equal(calendarOf(spelled.join('')).dayAt(0).id, '1970-01-01')
   }
   t.not(calendarOf(zone), first, 'all were forgotten meanwhile')
 })
