@@ -63,7 +63,7 @@ const SETTINGS: readonly { readonly name: string, readonly value: string, readon
 await t.test('each of the eight settings of a key is changed by mouse and by keyboard, and holds from the next request on', async (t) => {
   const own = await sold(t)
   const { page, complaints } = await pageOf(await browser(t))
-  await signIn(page, own, '#/keys/new')
+  await signIn(page, own, '#/keys/-new')
   await page.getByLabel('Account').fill('acme')
   await page.getByLabel('Id', { exact: true }).fill('made-here')
   await page.getByRole('button', { name: 'Make the key' }).click()
@@ -113,9 +113,9 @@ await t.test('each of the eight settings of a key is changed by mouse and by key
 await t.test('a key is frozen, rotated with grace and deleted; a wrong setting is told of at its field in the words of the API', async (t) => {
   const own = await sold(t)
   const { page, complaints } = await pageOf(await browser(t))
-  await signIn(page, own, '#/keys/new')
+  await signIn(page, own, '#/keys/-new')
   await page.getByLabel('Account').fill('acme')
-  await page.getByLabel('Id', { exact: true }).fill('k1')
+  await page.getByLabel('Id', { exact: true }).fill('new')         // an id as any other
   await page.locator('[name=ip_whitelist]').fill('not-an-address')
   await page.getByRole('button', { name: 'Make the key' }).click()
   await page.locator('[name=ip_whitelist][aria-invalid=true]').waitFor()
@@ -326,7 +326,7 @@ await t.test('no page has a fault that axe knows, in neither theme, and none vio
     await signIn(page, own)
     const names = await page.locator('nav.side a').evaluateAll((links) => links.map((link) => link.getAttribute('href')!))
     t.ok(names.length >= 10)
-    for (const name of [...names, '#/keys/new', '#/keys/acme-dev', '#/accounts/new', '#/accounts/acme', '#/nothing']) {
+    for (const name of [...names, '#/keys/-new', '#/keys/acme-dev', '#/accounts/-new', '#/accounts/acme', '#/nothing']) {
       await page.goto(`${own.urls.admin}/ui/${name}`)
       await page.getByRole('heading', { level: 1 }).waitFor()
       await until(async () => await page.getByText(/^Reading /).count() === 0)
