@@ -21,6 +21,7 @@ const MEDIA_PATH = /^\/v1\/(?:images|videos)(?:\/|$)/
 
 export const auth = definePlugin<Options>({
   name: 'auth',
+  readsInSteps: true,
   schema: {
     type: 'object',
     additionalProperties: false,

@@ -29,6 +29,7 @@ const LIMIT = { type: 'integer', minimum: 0, maximum: 1_000_000 }
 
 export const rateLimit = definePlugin<Options>({
   name: 'rate-limit',
+  readsInSteps: true,
   schema: {
     type: 'object',
     additionalProperties: false,

@@ -1,4 +1,6 @@
 // The worst case of one exchange: held before an upstream is called, whichever target answers.
+import { after, type Awaitable } from '../../src/base/awaitable.ts'
+import { bodyStep } from '../../src/core/body-step.ts'
 import type { Exchange } from '../../src/core/exchange.ts'
 import type { Upstream } from '../../src/core/upstream.ts'
 import { modalities } from '../../src/config/sections/modalities.ts'
@@ -51,7 +53,7 @@ export interface TextBounds {
  * @param at milliseconds since the epoch: the prices in force then apply
  * @throws {GatewayError} a part of the request has no price, or the amount is not countable
  */
-export function boundsOf (exchange: Exchange, at: number): Bounds {
+export function boundsOf (exchange: Exchange, at: number): Awaitable<Bounds> {
   const { endpoint } = exchange.route
   if (endpoint.kind === 'forward') return flatBounds(flatCost(endpoint.price), at)
   const { item } = modalities[exchange.get(Model).kind]
@@ -65,18 +67,36 @@ function flatBounds (nanos: Nanos, at: number, cheaper?: string): Bounds {
 }
 
 /** The worst case of the dearest attempt, because the same hold pays for any of them. */
-function dearest (exchange: Exchange, at: number): Bounds {
+function dearest (exchange: Exchange, at: number): Awaitable<Bounds> {
+  const prices = exchange.get(Plan).attempts.map(({ sold }) => priceAt(sold, at))
+  const upstreams = upstreamsOf(exchange)
+  return after(readBody(exchange, upstreams, prices), (read) => dearestOf(exchange, at, prices, upstreams, read))
+}
+
+interface ReadBody {
+  readonly shown: InputBound
+  readonly uses: Uses
+}
+
+/** What the whole body says of the price. @throws {GatewayError} a part of it has none */
+const readBody = bodyStep('billing-meter', (
+  exchange, upstreams: readonly Upstream[], prices: readonly PriceSpan[]
+): ReadBody => {
+  const { body } = exchange.request
+  refuseSurcharges(body, prices.map(({ written }) => written))
+  return { shown: boundShown(exchange, upstreams), uses: boundUses(body, prices.map(({ price }) => price)) }
+}, { isRead: true })
+
+function dearestOf (
+  exchange: Exchange, at: number, prices: readonly PriceSpan[], upstreams: readonly Upstream[],
+  { shown, uses }: ReadBody
+): Bounds {
   const model = exchange.get(Model)
   const { body, stream } = exchange.request
   const { overheads } = exchange.snapshot.services
   const { attempts } = exchange.get(Plan)
-  const prices = attempts.map(({ sold }) => priceAt(sold, at))
-  refuseSurcharges(body, prices.map(({ written }) => written))
-  const upstreams = upstreamsOf(exchange)
-  const shown = boundShown(exchange, upstreams)
   const inputs = attempts.map((attempt) => overheads.bound(attempt, shown, model.context))
   const output = boundOutput(body['max_tokens'], model, upstreams)
-  const uses = boundUses(body, prices.map(({ price }) => price))
   const of = (input: (i: number) => number, tokens: number, times = uses): Nanos =>
     prices.reduce((most, { price }, i) => {
       const nanos = worstCase(input(i), tokens, price, times)

@@ -13,7 +13,7 @@ import { formatUsd, parseUsd } from '../../src/money/nanos.ts'
 import { spansOf } from '../../src/money/price-schedule.ts'
 import { definePlugin } from '../../src/core/plugin.ts'
 import { SseEvent } from '../../src/core/sse.ts'
-import { boundsOf } from './bounds.ts'
+import { type Bounds, boundsOf } from './bounds.ts'
 import { imagesIn } from './items.ts'
 import { Meter } from './meter.ts'
 
@@ -26,6 +26,7 @@ interface Options {
 
 export const billingMeter = definePlugin<Options>({
   name: 'billing-meter',
+  readsInSteps: true,
   schema: {
     properties: {
       low_balance_usd: usd('While the balance of an account is below it, its requests run one at a time.', '1')
@@ -38,28 +39,30 @@ export const billingMeter = definePlugin<Options>({
   create ({ low_balance_usd: low }, config, services) {
     compilePrices(config, services.now())
     const lowBalance = parseUsd(low)
+    const begin = (exchange: Exchange, bounds: Bounds): Awaitable<void> => {
+      exchange.set(WorstCase, bounds)
+      const owner = exchange.find(ApiKey)
+      if (owner === undefined) {
+        if (bounds.most === 0n) return
+        // Better an error at the first request than a route that gives away what has a price
+        // (src/README.md#no-unpriced).
+        throw new Error(
+          `the route ${exchange.route.name} has a price, and nobody to charge: put auth into its pipeline`
+        )
+      }
+      const meter = new Meter(exchange, services, bounds)
+      exchange.set(Metered, meter)
+      // Before the hold is taken (src/README.md#settle-once). The second call has work only where the first threw.
+      const end = (outcome: Outcome): Awaitable<void> => meter.end(outcome)
+      exchange.onSettle(end)
+      exchange.onFinish(end)
+      return meter.hold(owner, lowBalance)
+    }
     return {
       onRequest (exchange) {
         const { endpoint } = exchange.route
         if (endpoint.kind === 'local' || endpoint.kind === 'download') return
-        const bounds = boundsOf(exchange, services.now())
-        exchange.set(WorstCase, bounds)
-        const owner = exchange.find(ApiKey)
-        if (owner === undefined) {
-          if (bounds.most === 0n) return
-          // Better an error at the first request than a route that gives away what has a price
-          // (src/README.md#no-unpriced).
-          throw new Error(
-            `the route ${exchange.route.name} has a price, and nobody to charge: put auth into its pipeline`
-          )
-        }
-        const meter = new Meter(exchange, services, bounds)
-        exchange.set(Metered, meter)
-        // Before the hold is taken (src/README.md#settle-once). The second call has work only where the first threw.
-        const end = (outcome: Outcome): Awaitable<void> => meter.end(outcome)
-        exchange.onSettle(end)
-        exchange.onFinish(end)
-        return meter.hold(owner, lowBalance)
+        return after(boundsOf(exchange, services.now()), (bounds) => begin(exchange, bounds))
       },
 
       perAttempt (attempt, exchange) {

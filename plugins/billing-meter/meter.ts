@@ -4,7 +4,7 @@ import { GatewayError } from '../../src/errors.ts'
 import type { Exchange, Outcome } from '../../src/core/exchange.ts'
 import { Accepted, ApiKey, Charge, Model, Variant, type Attempt } from '../../src/core/facts.ts'
 import { limitsOf } from '../../src/accounts/key-limits.ts'
-import { estimateInput } from '../../src/tokens/bound.ts'
+import { inputEstimate } from '../../src/tokens/bound.ts'
 import { MOST_RATE } from '../../src/tokens/text-count.ts'
 import { costOfItems, costOfTokens } from '../../src/money/goods.ts'
 import { itemCost, type ItemRate } from '../../src/money/item-price.ts'
@@ -371,9 +371,8 @@ export class Meter {
         usage: imageUsage(this.images), usage_source: 'provider', price_version: this.#rate.version }
     }
     if (this.tally === undefined) return undefined                          // the answer is a plugin's
-    const model = this.#exchange.get(Model)
     this.#learn(this.tally, ending)
-    const { usage, source } = this.tally.count(ending, () => estimateInput(this.#exchange.request.body, model.context))
+    const { usage, source } = this.tally.count(ending, () => inputEstimate(this.#exchange))
     return this.#priced(usage, source)
   }
 

@@ -3,6 +3,8 @@ import { type Channels, channelsFor } from '../../src/catalog/channels.ts'
 import type { ChannelConfig, ChannelName, Config, TargetConfig } from '../../src/config/config.ts'
 import { isSoldByTokens } from '../../src/config/sections/modalities.ts'
 import { GatewayError } from '../../src/errors.ts'
+import { after } from '../../src/base/awaitable.ts'
+import { bodyStep } from '../../src/core/body-step.ts'
 import type { Exchange } from '../../src/core/exchange.ts'
 import { ApiKey, type Attempt, Body, Model, Plan, Variant } from '../../src/core/facts.ts'
 import { definePlugin, type Hooks } from '../../src/core/plugin.ts'
@@ -15,6 +17,7 @@ import { type Tiers, tiersOf } from './tiers.ts'
 
 export const channelRouter = definePlugin<Record<never, never>>({
   name: 'channel-router',
+  readsInSteps: true,
   reads: [ApiKey, Body, Model],
   writes: [Plan, Variant],
   provides: ['routing'],
@@ -28,6 +31,11 @@ export interface Means {
   /** from 0 to below 1; for tests */
   readonly random: () => number
 }
+
+/** Computed where it decides: it hashes a kilobyte or two. */
+type Conversation = () => number
+
+const readConversation = bodyStep('conversation', conversationOf, { isRead: true })
 
 export function routeBy ({ upstreams, health, random }: Means): Hooks {
   /** by channel, made on demand: a catalogue may hold thousands */
@@ -43,10 +51,12 @@ export function routeBy ({ upstreams, health, random }: Means): Hooks {
   const loadOf = ({ upstream, model }: TargetConfig): number => health.loadOf(upstream, model)
 
   /** Unhealthy targets come last: by the time that all others have failed they may have recovered. */
-  function arrange (tier: readonly TargetConfig[], sold: ChannelConfig, exchange: Exchange): readonly TargetConfig[] {
+  function arrange (
+    tier: readonly TargetConfig[], sold: ChannelConfig, exchange: Exchange, conversation: Conversation
+  ): readonly TargetConfig[] {
     if (tier.length === 1) return tier
     const order = (targets: readonly TargetConfig[]): readonly TargetConfig[] =>
-      sold.sticky ? byAffinity(targets, conversationOf(exchange)) : balance(targets, loadOf, random)
+      sold.sticky ? byAffinity(targets, conversation()) : balance(targets, loadOf, random)
     const isAside = ({ upstream: name, model }: TargetConfig): boolean => {
       const upstream = exchange.snapshot.upstreams.get(name)
       // a dry run asks for the plan regardless of the targets' health
@@ -57,10 +67,12 @@ export function routeBy ({ upstreams, health, random }: Means): Hooks {
     return [...order(tier.filter((target) => !aside.includes(target))), ...aside]
   }
 
-  function attemptsOf (channel: ChannelName, model: Model, exchange: Exchange): Attempt[] {
+  function attemptsOf (
+    channel: ChannelName, model: Model, exchange: Exchange, conversation: Conversation
+  ): Attempt[] {
     const sold = model.channels[channel]!
     return tiersIn(sold).flatMap((tier) =>
-      arrange(tier, sold, exchange).map((target): Attempt => ({
+      arrange(tier, sold, exchange, conversation).map((target): Attempt => ({
         upstream: target.upstream,
         model: target.model,
         channel,
@@ -74,23 +86,28 @@ export function routeBy ({ upstreams, health, random }: Means): Hooks {
     onRequest (exchange) {
       const model = exchange.find(Model)
       if (model === undefined) return                         // no model is called
-      if (model.maintenance) throw inMaintenance(exchange, model)
-      const owner = exchange.get(ApiKey)
-      const variant = isSoldByTokens(model.kind) ? undefined : variantOf(exchange, model)
-      const channels = channelsFor(model, owner, { variant, isUnavailable: isOut })
-      if (channels.kind === 'refused') {
-        // An endpoint of the gateway's own needs no upstream: tokens are estimated.
-        if (channels.code === 'maintenance' && exchange.route.endpoint.kind === 'local') return
-        const [refused] = channels.channels ?? []
-        if (refused !== undefined) exchange.set(Plan, { attempts: [], refused })
-        throw refusalOf(channels, owner, model)
-      }
-      const attempts = attemptsOf(channels.first, model, exchange)
-      if (channels.fallback !== undefined) attempts.push(...attemptsOf(channels.fallback, model, exchange))
-      const wanted = channels.fallback === undefined ? [channels.first] : [channels.first, channels.fallback]
-      const otherwise = channels.otherwise ?? (isCheapOnly(owner, model, wanted) ? 'model_unavailable' : undefined)
-      exchange.set(Plan, otherwise === undefined ? { attempts } : { attempts, otherwise })
+      if (exchange.large === undefined) { plan(exchange, model, () => conversationOf(exchange)); return }
+      return after(readConversation(exchange), (conversation) => { plan(exchange, model, () => conversation) })
     }
+  }
+
+  function plan (exchange: Exchange, model: Model, conversation: Conversation): void {
+    if (model.maintenance) throw inMaintenance(exchange, model)
+    const owner = exchange.get(ApiKey)
+    const variant = isSoldByTokens(model.kind) ? undefined : variantOf(exchange, model)
+    const channels = channelsFor(model, owner, { variant, isUnavailable: isOut })
+    if (channels.kind === 'refused') {
+      // An endpoint of the gateway's own needs no upstream: tokens are estimated.
+      if (channels.code === 'maintenance' && exchange.route.endpoint.kind === 'local') return
+      const [refused] = channels.channels ?? []
+      if (refused !== undefined) exchange.set(Plan, { attempts: [], refused })
+      throw refusalOf(channels, owner, model)
+    }
+    const attempts = attemptsOf(channels.first, model, exchange, conversation)
+    if (channels.fallback !== undefined) attempts.push(...attemptsOf(channels.fallback, model, exchange, conversation))
+    const wanted = channels.fallback === undefined ? [channels.first] : [channels.first, channels.fallback]
+    const otherwise = channels.otherwise ?? (isCheapOnly(owner, model, wanted) ? 'model_unavailable' : undefined)
+    exchange.set(Plan, otherwise === undefined ? { attempts } : { attempts, otherwise })
   }
 }
 

@@ -1,5 +1,6 @@
 // chat-to-messages: chat completions on top of messages style. Translates the request on its way down, and the answer
 // on its way up; error-normalize shapes errors, billing-meter prices, and schema-validate checks chat bodies.
+import { bodyStep } from '../../src/core/body-step.ts'
 import type { Exchange } from '../../src/core/exchange.ts'
 import { Body, fact, Model } from '../../src/core/facts.ts'
 import { chatStyle } from '../../src/protocols/chat.ts'
@@ -26,8 +27,16 @@ function askedOf (exchange: Exchange): AskedFor | undefined {
   return words && { hasUsageChunk: includesUsage(exchange.get(Body)), ...words.answer }
 }
 
+const translate = bodyStep('chat-to-messages', (exchange) => {
+  const { body, stream } = exchange.request
+  const translated = toMessages(body, stream, exchange.get(Model), exchange.blobs)
+  exchange.set(Asked, translated.asked)
+  exchange.request = { body: translated.body, stream }
+})
+
 export const chatToMessages = definePlugin({
   name: 'chat-to-messages',
+  readsInSteps: true,
   reads: [Body, Model],
   writes: [Asked],
   provides: ['chat-completions'],
@@ -43,12 +52,10 @@ export const chatToMessages = definePlugin({
         const { endpoint } = exchange.route
         const isText = endpoint.kind === 'model' && (endpoint.modality ?? 'text') === 'text'
         if (!isText || endpoint.style !== chatStyle) return
-        const { body, stream } = exchange.request
         // In words of another style, which its own translator has read already, or will.
-        if (exchange.find(ResponsesWords) !== undefined || styleOfBody(exchange.route, body) !== chatStyle) return
-        const translated = toMessages(body, stream, exchange.get(Model), exchange.blobs)
-        exchange.set(Asked, translated.asked)
-        exchange.request = { body: translated.body, stream }
+        const isOthers = exchange.find(ResponsesWords) !== undefined ||
+          styleOfBody(exchange.route, exchange.request.body) !== chatStyle
+        return isOthers ? undefined : translate(exchange)
       },
 
       onReply (reply, exchange) {

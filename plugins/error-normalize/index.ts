@@ -14,6 +14,7 @@ import { asRecord } from '../../src/base/json.ts'
 
 export const errorNormalize = definePlugin<Record<never, never>>({
   name: 'error-normalize',
+  readsInSteps: true,
   always: true,
   // Reads Charge and Model by `find`: an error may come before either is written.
   create (_options, config, { now }) {

@@ -19,6 +19,7 @@ interface Options {
 
 export const keyPolicy = definePlugin<Options>({
   name: 'key-policy',
+  readsInSteps: true,
   schema: {
     type: 'object',
     additionalProperties: false,

@@ -3,6 +3,8 @@
 // the address of chat completions it translates the request alone.
 import { isRecord, type Json } from '../../src/base/json.ts'
 import { type Bytes, flag, type Milliseconds, size, typed } from '../../src/config/sections/schema.ts'
+import { after, type Awaitable } from '../../src/base/awaitable.ts'
+import { bodyStep } from '../../src/core/body-step.ts'
 import type { Exchange } from '../../src/core/exchange.ts'
 import { ApiKey, fact, Model } from '../../src/core/facts.ts'
 import { definePlugin, type StreamTransformer } from '../../src/core/plugin.ts'
@@ -15,7 +17,7 @@ import { toResponse } from './reply.ts'
 import { toMessages } from './request.ts'
 import type { Frame } from './response.ts'
 import type { ResponseShape } from './shape.ts'
-import { recall, type Recalled } from './state.ts'
+import { recall, type Recalled, refersToKept } from './state.ts'
 import { toResponseEvents } from './stream.ts'
 
 /** Present only if this plugin translated the request. Private to it. */
@@ -37,8 +39,29 @@ interface Options {
 
 const SPACE = 32 * 1024 * 1024
 
+/** Translates the request. @param account id, '' where there are no keys @returns what its answer needs to know */
+const read = bodyStep('responses-to-messages', (exchange, account: string, recalled: Recalled | undefined) => {
+  const { body, stream } = exchange.request
+  const { blobs, snapshot: { services: { seals } } } = exchange
+  const compacts = isCompaction(exchange)
+  if (compacts && stream) throw invalid('stream', 'must be false: a summary comes whole')
+  const { shape, body: messages, dropped, words } = toMessages(body, { stream, model: exchange.get(Model), blobs,
+    recalled, compacts, open: (purpose, sealed) => seals.open(purpose, account, sealed) })
+  exchange.set(ResponsesWords, words)
+  exchange.request = { body: messages, stream }
+  if (dropped.length > 0) exchange.answerHeaders['x-gateway-dropped-tools'] = dropped.join(', ')
+  return shape
+})
+
+/** Whether the request refers to what is kept, or is to be kept itself. @param mayKeep of its key */
+const needsKept = bodyStep('responses-kept', (exchange, mayKeep: boolean) => {
+  const { body } = exchange.request
+  return refersToKept(body) || (mayKeep && wantsToKeep(exchange, body))
+}, { isRead: true })
+
 export const responsesToMessages = definePlugin<Options>({
   name: 'responses-to-messages',
+  readsInSteps: true,
   schema: {
     properties: {
       error_event_after_failed: flag('Whether an answer that fails in its stream ends with an `error` event behind ' +
@@ -74,22 +97,23 @@ export const responsesToMessages = definePlugin<Options>({
       return new Keeper(exchange, { responses, account: owner.account.id, life: { life, space }, id, created: now(),
         body })
     }
-    const translate = (exchange: Exchange, account: string, recalled?: Recalled): void => {
-      const { body, stream } = exchange.request
-      const { blobs } = exchange
-      const compacts = isCompaction(exchange)
-      if (compacts && stream) throw invalid('stream', 'must be false: a summary comes whole')
-      const { shape, body: messages, dropped, words } = toMessages(body, { stream, model: exchange.get(Model), blobs,
-        recalled, compacts, open: (purpose, sealed) => seals.open(purpose, account, sealed) })
+    const translate = (exchange: Exchange, account: string, recalled?: Recalled): Awaitable<void> => {
+      const { body } = exchange.request
+      return after(read(exchange, account, recalled), (shape) => {
+        answerAs(shape, exchange, account, body, recalled)
+      })
+    }
+    const answerAs = (
+      shape: ResponseShape, exchange: Exchange, account: string, body: Json, recalled: Recalled | undefined
+    ): void => {
       const frame = frameOf(exchange)
-      exchange.set(ResponsesWords, words)
-      exchange.request = { body: messages, stream }
-      if (dropped.length > 0) exchange.answerHeaders['x-gateway-dropped-tools'] = dropped.join(', ')
+      const { stream } = exchange.request
       // At the address of another style, that style's translator writes the answer.
       if (exchange.route.style !== responsesStyle) return
       const seal: Seal = (text, purpose) => seals.seal(purpose ?? 'reasoning', account, text)
       // A summary stands for itself: its client sends it.
-      const keeper = shape.compacts === true ? undefined : keeperFor(exchange, body, frame)
+      const isKept = shape.compacts !== true && exchange.large === undefined
+      const keeper = isKept ? keeperFor(exchange, body, frame) : undefined
       const told: ResponseShape = keeper === undefined && recalled === undefined ? shape : { ...shape, echo: {
         ...shape.echo, store: keeper !== undefined, previous_response_id: body.previous_response_id ?? null } }
       const keep = keeper === undefined ? undefined : async (response: string) => await keeper.keep(response)
@@ -97,16 +121,25 @@ export const responsesToMessages = definePlugin<Options>({
       exchange.ownEvents = events
       exchange.set(Asked, { frame, shape: told, seal, events, keeper })
     }
+    /** Keys and answers are kept. */
+    const begin = (exchange: Exchange, account: string): Awaitable<void> => {
+      const recalling = recall(exchange, exchange.request.body, { responses, account, life })
+      return recalling === undefined ? translate(exchange, account)
+        : recalling.then((recalled) => translate(exchange, account, recalled))
+    }
     return {
       onRequest (exchange) {
         if (styleOfBody(exchange.route, exchange.request.body) !== responsesStyle) return
         // What is sealed or kept is the account's; a route without keys has none.
         const account = exchange.find(ApiKey)?.account.id ?? ''
-        const recalling = life === 0 || account === ''
-          ? undefined
-          : recall(exchange, exchange.request.body, { responses, account, life })
-        if (recalling === undefined) translate(exchange, account)
-        else return recalling.then((recalled) => { translate(exchange, account, recalled) })
+        if (life === 0 || account === '') return translate(exchange, account)
+        const { large } = exchange
+        if (large === undefined) return begin(exchange, account)
+        return after(needsKept(exchange, exchange.get(ApiKey).key.store !== false), (isNeeded) => {
+          if (!isNeeded) return translate(exchange, account)
+          large.bringHere()
+          return begin(exchange, account)
+        })
       },
 
       onReply (reply, exchange) {

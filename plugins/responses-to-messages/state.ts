@@ -45,6 +45,11 @@ export function recall (exchange: Exchange, body: Json, means: RecallMeans): Pro
   return undefined
 }
 
+/** Whether there is something to be recalled, or to be refused. */
+export function refersToKept ({ input, previous_response_id: previous }: Json): boolean {
+  return isGiven(previous) || (Array.isArray(input) && input.some(isReference))
+}
+
 export function isReference (item: unknown): item is Json {
   return isRecord(item) && kindOf(item) === 'item_reference'
 }

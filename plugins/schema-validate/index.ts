@@ -3,6 +3,7 @@
 // use them before the gateway knows them.
 import type { Config } from '../../src/config/config.ts'
 import { dialectNamed } from '../../src/config/sections/dialects.ts'
+import { bodyStep } from '../../src/core/body-step.ts'
 import { Model } from '../../src/core/facts.ts'
 import { definePlugin } from '../../src/core/plugin.ts'
 import { styleOfBody } from '../../src/protocols/index.ts'
@@ -13,29 +14,36 @@ import { checkVideoRequest } from './videos.ts'
 
 export const schemaValidate = definePlugin<Record<never, never>>({
   name: 'schema-validate',
+  readsInSteps: true,
   reads: [Model],
   create (_options, config) {
-    const requests = compileRequests()
+    compileRequests()
     const warmable = modelsThatWarmUp(config)
     return {
       onRequest (exchange) {
-        const { route: { endpoint }, received: { headers } } = exchange
+        const { endpoint } = exchange.route
         if (endpoint.kind === 'forward' || endpoint.kind === 'download' || endpoint.schema === undefined) return
-        const { body } = exchange.request
-        const style = styleOfBody(exchange.route, body)
-        const schema = style === exchange.route.style ? endpoint.schema : style.endpoint.schema!
-        const model = exchange.get(Model)
-        const request = checkRequest(requests.get(schema)!, body)
-        if (model.kind === 'image') { checkImageRequest(schema, body, model); return }
-        if (model.kind === 'video') { checkVideoRequest(body, model); return }
-        checkImages(request, style, model)
-        if (endpoint.kind !== 'model') return
-        checkOutput(request, style, exchange, model, warmable.has(model.id))
-        checkLength(request, style, model, headers)
-        style.mend?.(body)
+        return check(exchange, endpoint.schema, warmable.has(exchange.get(Model).id))
       }
     }
   }
+})
+
+/** @param canWarmUp whether every target of the model knows `max_tokens: 0` */
+const check = bodyStep('schema-validate', (exchange, usual: string, canWarmUp: boolean) => {
+  const { route: { endpoint }, received: { headers } } = exchange
+  const { body } = exchange.request
+  const style = styleOfBody(exchange.route, body)
+  const schema = style === exchange.route.style ? usual : style.endpoint.schema!
+  const model = exchange.get(Model)
+  const request = checkRequest(compileRequests().get(schema)!, body)
+  if (model.kind === 'image') { checkImageRequest(schema, body, model); return }
+  if (model.kind === 'video') { checkVideoRequest(body, model); return }
+  checkImages(request, style, model)
+  if (endpoint.kind !== 'model') return
+  checkOutput(request, style, exchange, model, canWarmUp)
+  checkLength(request, style, model, headers)
+  style.mend?.(body)
 })
 
 /**

@@ -28,16 +28,24 @@ export function scratchSeals (): Seals {
 }
 
 export class Seals {
+  readonly #texts: readonly [string, ...string[]]
   readonly #first: Secret
   /** by their ids; the ids of two random secrets are the same once in four billion times, then the first counts */
   readonly #secrets = new Map<number, Secret>()
 
   /** @param secrets the first seals, all of them open; with as much chance in each as in a key */
-  constructor ([first, ...former]: readonly [string, ...string[]]) {
+  constructor (texts: readonly [string, ...string[]]) {
+    const [first, ...former] = texts
+    this.#texts = texts
     this.#first = new Secret(first)
     for (const secret of [this.#first, ...former.map((text) => new Secret(text))]) {
       if (!this.#secrets.has(secret.id)) this.#secrets.set(secret.id, secret)
     }
+  }
+
+  /** For the same in another thread of the process. */
+  get secrets (): readonly [string, ...string[]] {
+    return this.#texts
   }
 
   /**

@@ -1,14 +1,19 @@
 // A promise with a timeout.
-import { Alarm } from './wheel.ts'
 
 /**
  * @param ms milliseconds
  * @param late makes the error of the timeout; the promise goes on unheard
+ * @param mayGoOn asked when the time is over: whether it begins anew
  */
-export function within <T> (pending: Promise<T>, ms: number, late: () => unknown): Promise<T> {
+export function within <T> (
+  pending: Promise<T>, ms: number, late: () => unknown, mayGoOn: () => boolean = () => false
+): Promise<T> {
   return new Promise<T>((resolve, reject) => {
-    const alarm = new Alarm(() => { reject(late()) })
-    alarm.set(ms)
-    pending.then((value) => { alarm.off(); resolve(value) }, (thrown: unknown) => { alarm.off(); reject(thrown) })
+    const onTime = (): void => {
+      if (mayGoOn()) timer = setTimeout(onTime, ms)
+      else reject(late())
+    }
+    let timer = setTimeout(onTime, ms)
+    pending.then(resolve, reject).finally(() => { clearTimeout(timer) })
   })
 }

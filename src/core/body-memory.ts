@@ -91,8 +91,40 @@ export class Chunks {
     return this.#chunks
   }
 
+  /** All of them, which are kept no longer. */
+  take (): readonly Buffer[] {
+    this.#flush()
+    return this.#chunks.splice(0)
+  }
+
   #flush (): void {
     if (this.#end > this.#start) this.#chunks.push(this.#page.subarray(this.#start, this.#end))
     this.#start = this.#end
+  }
+}
+
+/** Bytes of a page that threads share. */
+const SHARED_PAGE_BYTES = 256 * 1024
+
+/** The same in memory that threads share: each byte is copied once, as it comes. */
+export class SharedChunks {
+  readonly #pages: Buffer[] = []
+  #free = 0
+
+  add (chunk: Buffer): void {
+    for (let at = 0; at < chunk.length;) {
+      if (this.#free === 0) {
+        this.#pages.push(Buffer.from(new SharedArrayBuffer(SHARED_PAGE_BYTES)))
+        this.#free = SHARED_PAGE_BYTES
+      }
+      const copied = chunk.copy(this.#pages.at(-1)!, SHARED_PAGE_BYTES - this.#free, at)
+      at += copied
+      this.#free -= copied
+    }
+  }
+
+  all (): readonly Buffer[] {
+    if (this.#free === 0) return this.#pages
+    return [...this.#pages.slice(0, -1), this.#pages.at(-1)!.subarray(0, SHARED_PAGE_BYTES - this.#free)]
   }
 }

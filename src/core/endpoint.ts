@@ -56,6 +56,8 @@ export interface Download {
 
 export interface CompiledRoute extends Hooked {
   readonly endpoint: Endpoint
+  /** whether a thread may read its large bodies: everything that reads them is a body step (body-step.ts) */
+  readonly readsInThreads: boolean
 }
 
 /** A snapshot for the rooms that begin exchanges. */

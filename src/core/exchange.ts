@@ -1,4 +1,5 @@
 // One request in flight: what was received, what plugins make of it, their facts, and the callbacks for its end.
+import type { LargeBody } from './large-body.ts'
 import { Blobs } from './large-strings.ts'
 import type { Ledger } from './ledger.ts'
 import type { Snapshot } from './snapshot.ts'
@@ -78,6 +79,8 @@ export class Exchange<R extends Route = Route, S extends Snapshot = Snapshot> {
   hasSettleFailed = false
   /** base64 that stayed bytes; see large-strings.ts */
   readonly blobs: Blobs
+  /** Core only: the body, where a thread has it (large-body.ts). Undefined: it is here. */
+  large: LargeBody | undefined
   /** base64 of the answer that stayed bytes */
   answerBlobs: Blobs | undefined
   /** Core only: the whole answer's share of the memory for answers. Undefined: a small answer, or a stream. */
@@ -202,6 +205,13 @@ export class Exchange<R extends Route = Route, S extends Snapshot = Snapshot> {
     return this.#slots[fact.slot] as T | undefined
   }
 
+  /** Core only: takes the body from its thread (large-body.ts). */
+  bringBody (fact: Fact<GatewayRequest['body']>, body: GatewayRequest['body']): void {
+    this.large = undefined
+    this.#slots[fact.slot] = body
+    if (this.#request !== undefined) this.request = { body, stream: this.#request.stream }
+  }
+
   /** @throws {Error} the fact was written before: a fact has one writer */
   set<T> (fact: Fact<T>, value: T): void {
     if (this.#written.includes(fact)) throw new Error(`the fact "${fact.name}" was written twice`)
@@ -249,17 +259,13 @@ export class Exchange<R extends Route = Route, S extends Snapshot = Snapshot> {
     return isPromise(told) ? told : undefined
   }
 
-  /** Core only. @returns a promise only where a callback did. @throws {Error} called twice */
-  finish (outcome: Outcome): Awaitable<void> {
+  /** Core only. @throws {Error} called twice */
+  async finish (outcome: Outcome): Promise<void> {
     if (this.#outcome !== undefined) throw new Error(`exchange ${this.id} was finished twice`)
     this.#outcome = outcome
-    return this.#tellAll(outcome)
-  }
-
-  #tellAll (outcome: Outcome): Awaitable<void> {
     while (this.#onFinish.length > 0) {
       const told = this.#tell(this.#onFinish.pop()!, outcome)
-      if (told !== undefined) return told.then(() => this.#tellAll(outcome))
+      if (told !== undefined) await told
     }
   }
 

@@ -16,10 +16,20 @@ export interface Fact<T> {
 }
 
 let slots = 0
+const named = new Map<string, Fact<unknown>>()
 
 /** Declares a fact. The name is what error messages and `reads`/`writes` checks print. */
 export function fact<T> (name: string): Fact<T> {
-  return Object.freeze({ name, slot: slots++ })
+  const made = Object.freeze({ name, slot: slots++ })
+  if (!named.has(name)) named.set(name, made)                 // those of a user's plugins come later
+  return made
+}
+
+/** A shipped fact; another thread has another slot for it. @throws {Error} nobody has declared it */
+export function factNamed (name: string): Fact<unknown> {
+  const found = named.get(name)
+  if (found === undefined) throw new Error(`there is no fact "${name}"`)
+  return found
 }
 
 /** The request's API key, and its account. Written by auth. */

@@ -1,5 +1,6 @@
 // Messages of upstreams about their failures: for the operator, in the log and in the admin API, where a client may not
 // read them.
+import { bodyStep } from './body-step.ts'
 import type { Exchange } from './exchange.ts'
 import { type Json, printed } from '../base/json.ts'
 import { Body } from './facts.ts'
@@ -25,7 +26,9 @@ export function noteFailure (failure: UpstreamFailure, exchange: Exchange, upstr
   const { record: { failures }, snapshot, route, lastAttempt, credential } = exchange
   const config = snapshot.upstreams.get(upstream)?.config
   if (config === undefined) return
-  const attempt: FailedAttempt = {
+  const { large } = exchange
+  const secrets = secretsOf(config)
+  const attempt: { -readonly [Name in keyof FailedAttempt]: FailedAttempt[Name] } = {
     at: snapshot.services.now(),
     request_id: exchange.id,
     upstream,
@@ -33,10 +36,29 @@ export function noteFailure (failure: UpstreamFailure, exchange: Exchange, upstr
     credential,
     status: failure.kind === 'status' ? failure.status : undefined,
     cause: nameCause(failure) ?? failure.kind,
-    said: saidIn(failure, secretsOf(config), exchange.find(Body))
+    said: large === undefined ? saidIn(failure, secrets, exchange.find(Body)) : undefined
+  }
+  if (large !== undefined) {
+    // In time for the line in the log. Nothing where the client leaves meanwhile.
+    const said = Promise.resolve(saidAtLast(exchange, bodyOf(failure), secrets))
+      .then((text) => { attempt.said = text }).catch(() => {})
+    exchange.onFinish(async () => { await said })
   }
   if (failures.length < MOST_FAILURES) failures.push(attempt)
   snapshot.services.upstreams.health.noteFailure(attempt)
+}
+
+export const SAID = 'said'
+
+/** The same in the thread of a large body. */
+const saidAtLast = bodyStep(SAID, (exchange, failure: ToldFailure | undefined, secrets: readonly string[]) =>
+  failure && saidIn(failure, secrets, exchange.get(Body)), { isRead: true })
+
+type ToldFailure = Extract<UpstreamFailure, { readonly body: unknown }>
+
+/** What can be copied of a failure, and is needed. */
+function bodyOf (failure: UpstreamFailure): ToldFailure | undefined {
+  return 'body' in failure ? { kind: 'error_event', body: failure.body } : undefined
 }
 
 /**

@@ -127,12 +127,13 @@ export function sortHooks (plugins: ReadonlyArray<{ readonly name: string, reado
 export function callHook<T> (result: Awaitable<T>, plugin: string, exchange: Exchange): Awaitable<T> {
   if (!isPromise(result)) return result
   const limit = exchange.snapshot.config.hook_timeout
-  return within(Promise.resolve(result), limit, () => {
+  const late = (): GatewayError => {
     exchange.snapshot.services.metrics.hookTimeout(plugin)
     return new GatewayError('server_error', {
       cause: new Error(`the plugin ${plugin} took longer than hook_timeout (${limit} ms)`)
     })
-  })
+  }
+  return within(Promise.resolve(result), limit, late, () => exchange.large?.isBusy === true)
 }
 
 /**

@@ -16,6 +16,8 @@ export interface Plugin<Options = Record<string, unknown>> extends PluginDescrip
   readonly reads?: readonly Fact<unknown>[]
   readonly writes?: readonly Fact<unknown>[]
   readonly enforces?: readonly (keyof KeyConfig)[]
+  /** true: it reads the body of a request in body steps only (core/body-step.ts), or not at all */
+  readonly readsInSteps?: true
   /** one of the table of styles (protocols/index.ts) */
   readonly translates?: Style
   /** Called once per snapshot of the configuration, synchronously. No I/O. A throw refuses the configuration. */

@@ -50,6 +50,8 @@ export interface GatewayOptions {
   readonly timer?: Timer
   /** loads the configuration; for tests */
   readonly load?: typeof loadConfig
+  /** bytes from which a body is read in a thread; for tests */
+  readonly largeBody?: number
   /** samples the process's load; for tests */
   readonly watchLoad?: WatchLoad
   /**
@@ -221,7 +223,8 @@ function liveConfig ({ options, base, metrics, upstreams, shipped, simulator, no
       if (opened === undefined) {
         speak(loaded.log)
         opened = await openServices(loaded, folder,
-          { log, metrics, upstreams, now, timer, number: seat?.number, current: () => live.current() })
+          { log, metrics, upstreams, now, timer, number: seat?.number, current: () => live.current(), pluginsUrl,
+            largeBody: options.largeBody })
       }
       const { services } = opened
       const config = withDemo(loaded, folder, services.directory)

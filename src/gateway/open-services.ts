@@ -21,6 +21,7 @@ import { Overheads } from '../tokens/overheads.ts'
 import { TokenRates } from '../tokens/rates.ts'
 import type { Upstreams } from '../upstream/pool.ts'
 import { backgroundServices } from './background.ts'
+import { LargeBodies } from './bodies/body-threads.ts'
 import { openSeals } from './open-seals.ts'
 import type { GatewayServices } from './services.ts'
 import { verifyRegularly } from './verifying.ts'
@@ -54,6 +55,10 @@ export interface OpenParts {
   /** this process's worker number; undefined: it is no worker */
   readonly number: number | undefined
   readonly current: () => LeasedSnapshot
+  /** the module that exports the shipped plugins */
+  readonly pluginsUrl: string
+  /** bytes from which a body is read in a thread; for tests */
+  readonly largeBody?: number | undefined
 }
 
 /**
@@ -63,7 +68,7 @@ export interface OpenParts {
 export async function openServices (
   config: Config,
   folder: string,
-  { log, metrics, upstreams, now, timer, number, current }: OpenParts
+  { log, metrics, upstreams, now, timer, number, current, pluginsUrl, largeBody }: OpenParts
 ): Promise<OpenServices> {
   const { store: settings, server } = config
   const worker = number === undefined ? undefined : folderOf(number)
@@ -95,6 +100,8 @@ export async function openServices (
     throw thrown
   }
   const seals = await openSeals(config, folder, log, worker !== undefined).catch(endWith)
+  const bodies = new LargeBodies({ pluginsUrl, sealSecrets: seals.secrets, log, processes: server.workers,
+    least: largeBody })
   const services = {
     log,
     metrics,
@@ -109,6 +116,7 @@ export async function openServices (
     responses: new SealedResponses(store.responses, seals, log, now),
     tokenRates: new TokenRates(),
     overheads: new Overheads(),
+    bodies,
     now
   }
   const fleet = new Fleet({ records: store, now, timer, worker: number })
@@ -123,6 +131,7 @@ export async function openServices (
       stopVerifying()
       await fleet.close()
       await services.videos.close()
+      await bodies.close()
     },
     close
   }

@@ -1,6 +1,7 @@
 // The services that the gateway makes once and keeps over reloads, in whole; core/services.ts has the parts that
 // plugins and the pipeline use.
 import type { Directory } from '../accounts/directory.ts'
+import type { BodyThreads } from '../core/body-step.ts'
 import type { Services } from '../core/services.ts'
 import type { Links } from '../media/links.ts'
 import type { TemporaryFolder } from '../media/temporary.ts'
@@ -17,6 +18,8 @@ export interface GatewayServices extends Services {
   readonly directory: Directory
   readonly videos: VideoWatcher
   readonly idempotency: Idempotency
+  /** undefined: all bodies are read on the event loop */
+  readonly bodies?: BodyThreads | undefined
   readonly upstreams: Upstreams
   readonly links: Links
   readonly temporary: TemporaryFolder

@@ -179,7 +179,14 @@ export class Snapshot implements LeasedSnapshot {
           (route.forward !== undefined && this.config.upstreams[route.forward]?.maintenance === true),
         plugins: names
       }
-      return { ...data, endpoint, hooks, keyChains: hooks.perKey.length === 0 ? undefined : new KeyChains(hooks, data) }
+      return {
+        ...data,
+        endpoint,
+        readsInThreads: endpoint.kind === 'model' && endpoint.modality === 'text' &&
+          chosen.every(({ plugin }) => plugin.readsInSteps === true),
+        hooks,
+        keyChains: hooks.perKey.length === 0 ? undefined : new KeyChains(hooks, data)
+      }
     })
   }
 }

@@ -1,15 +1,16 @@
-// Reads a JSON request body: limits while reading, decompression, one parse. The bytes are not kept after the parse.
+// Reads a JSON request body: limits while reading, decompression, one parse. The bytes are not kept after the parse,
+// except those of a large body, which a thread parses.
 import type { IncomingMessage, ServerResponse } from 'node:http'
 import type { Transform } from 'node:stream'
-import { isUtf8 } from 'node:buffer'
 import zlib from 'node:zlib'
 import { GatewayError } from '../errors.ts'
 import type { Exchange } from '../core/exchange.ts'
+import type { BodyThreads } from '../core/body-step.ts'
 import type { Body } from '../core/facts.ts'
-import { type BodyLimits, Chunks, tooLarge } from '../core/body-memory.ts'
+import { type BodyLimits, Chunks, SharedChunks, tooLarge } from '../core/body-memory.ts'
 import { sayContinue } from '../base/expect-continue.ts'
 import { JsonGuard } from '../base/json-limits.ts'
-import { Alarm } from '../base/wheel.ts'
+import { parseBody } from './parse-body.ts'
 
 /**
  * The window that RFC 9659 allows a content encoding, 8 MiB. A frame may ask for 128 MiB, which is memory of the
@@ -89,14 +90,16 @@ export function undecodable (cause: Error & { readonly code?: string }): Gateway
 
 /**
  * Reads and parses the body. The caller gives back its memory: `taken` is called with each amount.
+ * @param threads of large bodies; undefined: all are parsed here
  * @throws {GatewayError} request_too_large, bad_request, request_timeout, queue_full; the abort reason
  */
-export function readBody (
+export async function readBody (
   req: IncomingMessage,
   res: ServerResponse,
   limits: BodyLimits,
   exchange: Exchange,
-  taken: (bytes: number) => void
+  taken: (bytes: number) => void,
+  threads?: BodyThreads
 ): Promise<Body> {
   checkType(req)
   checkCharset(req)
@@ -113,15 +116,15 @@ export function readBody (
   sayContinue(req, res)
 
   const guard = new JsonGuard()
-  const body = new Chunks()
+  const small = new Chunks()
+  let large: SharedChunks | undefined
   let size = 0
   let received = 0
-  return new Promise((resolve, reject) => {
+  await new Promise<void>((resolve, reject) => {
     const source = decoder === undefined ? req : req.pipe(decoder)
-    const idle = new Alarm(() => {
+    const timer = setTimeout(() => {
       fail(new GatewayError('request_timeout', { headers: { connection: 'close' } }))
-    })
-    idle.set(limits.idle)
+    }, limits.idle)
     const fail = (error: unknown): void => {
       stop()
       if (decoder !== undefined) { req.unpipe(decoder); decoder.destroy() }
@@ -129,7 +132,7 @@ export function readBody (
       reject(error)
     }
     const onReceived = (chunk: Buffer): void => {
-      idle.set(limits.idle)
+      timer.refresh()
       received += chunk.length
       if (received > limits.limit) fail(tooLarge(limits.limit))
     }
@@ -139,31 +142,26 @@ export function readBody (
         if (size > limits.limit) throw tooLarge(limits.limit)
         reserve(size)
         guard.push(chunk)
-        body.add(chunk)
+        if (large === undefined && threads !== undefined && size >= threads.least) {
+          threads.prepare()
+          large = new SharedChunks()
+          for (const before of small.take()) large.add(before)
+        }
+        (large ?? small).add(chunk)
       } catch (error) {
         fail(error)
       }
     }
     const onEnd = (): void => {
       stop()
-      exchange.record.body_at = performance.now()
-      try {
-        resolve(parse(whole()))
-      } catch (error) {
-        reject(error)
-      }
-    }
-    const whole = (): Buffer => {
-      const chunks = body.all()
-      return guard.longStrings.length > 0 ? exchange.blobs.lift(chunks, guard.longStrings)
-        : chunks.length === 1 ? chunks[0]! : Buffer.concat(chunks, size)
+      resolve()
     }
     const onBroken = (cause: Error): void => { fail(undecodable(cause)) }
     const onLeft = (): void => {
       fail(exchange.abortReason)
     }
     const stop = (): void => {
-      idle.off()
+      clearTimeout(timer)
       req.off('data', onReceived)
       source.off('data', onData).off('end', onEnd)
       decoder?.off('error', onBroken).on('error', () => {})   // zlib may report once more after destroy
@@ -175,29 +173,9 @@ export function readBody (
     exchange.onAbort(onLeft)
     if (exchange.abortReason !== undefined) onLeft()
   })
-}
-
-/** @throws {GatewayError} bad_request */
-function parse (bytes: Buffer): Body {
-  if (bytes.length === 0) {
-    throw new GatewayError('bad_request', { message: 'The request body is empty. Send a JSON object.' })
-  }
-  if (!isUtf8(bytes)) throw new GatewayError('bad_request', { message: 'The request body is not valid UTF-8.' })
-  let value: unknown
-  try {
-    value = JSON.parse(bytes.toString('utf8'))
-  } catch (cause) {
-    // V8's message quotes a piece of the text; the position is enough to find it, and reveals nothing of a prompt.
-    const position = /at position \d+(?: \(line \d+ column \d+\))?/.exec((cause as Error).message)
-    throw new GatewayError('bad_request', {
-      message: `The request body is not valid JSON${position === null ? '' : ` ${position[0]}`}.`,
-      cause: position?.[0]
-    })
-  }
-  if (typeof value !== 'object' || value === null || Array.isArray(value)) {
-    throw new GatewayError('bad_request', {
-      message: 'The request body is JSON, but not an object. Send an object: {"model": …}.'
-    })
-  }
-  return value as Body
+  exchange.record.body_at = performance.now()
+  const pieces = (large ?? small).all()
+  const { longStrings } = guard
+  return (large === undefined ? undefined : await threads?.open(exchange, { pieces, longStrings })) ??
+    parseBody(pieces, longStrings, exchange.blobs)
 }

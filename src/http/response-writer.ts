@@ -3,7 +3,6 @@
 import { validateHeaderName, validateHeaderValue, type IncomingMessage, type ServerResponse } from 'node:http'
 import type { Readable } from 'node:stream'
 import { pipeline } from 'node:stream/promises'
-import { Alarm } from '../base/wheel.ts'
 import { corsHeaders } from './cors.ts'
 import { GatewayError, isGatewayError } from '../errors.ts'
 import type { ErrorReply, BytesReply, Headers, JsonReply } from '../core/reply.ts'
@@ -44,10 +43,8 @@ export class ClientWriter {
   readonly #res: ServerResponse
   readonly #exchange: Exchange
   readonly #limits: WriterLimits
-  /** of a stream, once its head was sent */
-  #silence: Alarm | undefined
-  /** once the client was waited for; set while it is */
-  #stall: Alarm | undefined
+  #pingTimer: NodeJS.Timeout | undefined
+  #stallTimer: NodeJS.Timeout | undefined
   #onDrain: (() => void) | undefined
   #isBrokenOff = false
 
@@ -60,7 +57,7 @@ export class ClientWriter {
 
   /** Whether errors must go into the stream, because its head was sent. */
   get isStreaming (): boolean {
-    return this.#silence !== undefined
+    return this.#pingTimer !== undefined
   }
 
   /** true: the connection was cut because the source of the bytes broke off; the client did not leave */
@@ -131,14 +128,13 @@ export class ClientWriter {
   startStream (headers: Headers = {}): void {
     if (this.isStreaming) return
     this.#head(200, { ...STREAM_HEADERS, ...headers })
-    this.#silence = new Alarm(() => { this.ping() })
-    this.#silence.set(this.#limits.ping)
+    this.#pingTimer = setTimeout(() => { this.ping() }, this.#limits.ping)
   }
 
   /** One write for all the events of one upstream chunk. @returns false: wait for `onDrain` */
   events (events: readonly SseEvent[], onDrain: () => void): boolean {
     if (events.length === 0) return true                      // no write: an earlier wait goes on
-    this.#silence!.set(this.#limits.ping)
+    this.#pingTimer!.refresh()
     if (this.#exchange.record.first_byte_at === 0) this.#exchange.record.first_byte_at = performance.now()
     if (this.#write(SseEvent.join(events))) return true
     this.#waitForDrain(onDrain)
@@ -150,23 +146,21 @@ export class ClientWriter {
     if (bytes.length <= SLICE) return this.#res.write(bytes)
     let isTaken = true
     for (let at = 0; at < bytes.length; at += SLICE) {
-      isTaken = this.#res.write(bytes.subarray(at, at + SLICE), () => {
-        if (this.#stall?.isSet === true) this.#startStall()
-      })
+      isTaken = this.#res.write(bytes.subarray(at, at + SLICE), () => { this.#stallTimer?.refresh() })
     }
     return isTaken
   }
 
   /** Sends the last events, and the end. Resolves when the client's socket has taken all of it. */
   async endStream (events: readonly SseEvent[]): Promise<void> {
-    this.#silence?.off()
+    clearTimeout(this.#pingTimer)
     await this.#end(SseEvent.join(events))
   }
 
   /** The client is gone: releases timers and the socket. */
   abandon (): void {
-    this.#silence?.off()
-    this.#stall?.off()
+    clearTimeout(this.#pingTimer)
+    clearTimeout(this.#stallTimer)
     if (!this.#res.writableFinished) this.#res.destroy()
   }
 
@@ -215,7 +209,7 @@ export class ClientWriter {
     return new Promise((resolve, reject) => {
       // `close` comes on every path, right after `finish` where the answer is whole.
       const closed = (): void => {
-        this.#stall?.off()
+        clearTimeout(this.#stallTimer)
         if (res.writableFinished) resolve()
         else reject(this.#exchange.abortReason ?? new Error('the connection was closed'))
       }
@@ -223,7 +217,7 @@ export class ClientWriter {
       res.once('close', closed)
       res.end(last, encoding)
       // Bytes that the system has taken can't stall.
-      if (res.writableLength > 0) this.#awaitClient()
+      if (res.writableLength > 0) this.#stallTimer ??= this.#startStall()
     })
   }
 
@@ -293,17 +287,17 @@ export class ClientWriter {
   #waitForDrain (onDrain: () => void): void {
     this.#onDrain = onDrain
     this.#res.once('drain', () => { this.#drained() })
-    this.#awaitClient()
+    this.#stallTimer ??= this.#startStall()
   }
 
   /** Sends a ping at an event boundary, as every write here is. */
   ping (): void {
     // Behind unsent bytes a ping would be useless.
     if (!this.#res.writableNeedDrain) this.#res.write(this.#pingBytes())
-    this.#silence!.set(this.#limits.ping)
+    this.#pingTimer!.refresh()
   }
 
-  /** A plugin's error must not pass the alarm that calls it: the style's ping does as well. */
+  /** A plugin's error must not pass the timer that calls it: the style's ping does as well. */
   #pingBytes (): Buffer {
     const { ownEvents, route: { style }, snapshot, id } = this.#exchange
     if (ownEvents === undefined) return style.ping
@@ -316,40 +310,38 @@ export class ClientWriter {
     }
   }
 
-  /** From now on, where it does not already, the client has `write_stall` to take something. */
-  #awaitClient (): void {
-    if (this.#stall?.isSet !== true) this.#startStall()
-  }
-
   /** Aborts a client that has taken nothing for `write_stall`. */
-  #startStall (): void {
-    this.#stall ??= new Alarm(() => {
+  #startStall (): NodeJS.Timeout {
+    return setTimeout(() => {
       // Aborted here: destroying a socket does not look like a close by the client.
       this.#exchange.abort(new GatewayError('client_closed'))
       this.#res.destroy()
-    })
-    this.#stall.set(this.#limits.write_stall)
+    }, this.#limits.write_stall)
   }
 
   #drained (): void {
-    this.#stall?.off()
+    clearTimeout(this.#stallTimer)
+    this.#stallTimer = undefined
     const resume = this.#onDrain
     this.#onDrain = undefined
     resume?.()
   }
 
-  /** Runs the stall's alarm while piped bytes are held back by the client. */
+  /** Runs the stall timer while piped bytes are held back by the client. */
   #watchStall (bytes: Readable): () => void {
     const check = (): void => {
-      if (this.#res.writableNeedDrain) this.#awaitClient()
+      if (this.#res.writableNeedDrain) this.#stallTimer ??= this.#startStall()
     }
-    const moved = (): void => { this.#stall?.off() }
+    const moved = (): void => {
+      clearTimeout(this.#stallTimer)
+      this.#stallTimer = undefined
+    }
     bytes.on('pause', check)
     this.#res.on('drain', moved)
     return () => {
       bytes.off('pause', check)
       this.#res.off('drain', moved)
-      this.#stall?.off()
+      clearTimeout(this.#stallTimer)
     }
   }
 }

@@ -1,7 +1,6 @@
 // Failover: the order in which targets are asked. First each attempt of the plan once, then again those that may
 // succeed soon. An attempt that failed before its commit costs nothing, so the client gets only the last error.
-import { type Awaitable, proceed } from '../base/awaitable.ts'
-import { type AnswerListener, tryAttempt } from './attempt.ts'
+import { type Answer, tryAttempt } from './attempt.ts'
 import type { RetriesConfig } from '../config/config.ts'
 import { modalities, type Modality } from '../config/sections/modalities.ts'
 import { GatewayError, toGatewayError } from '../errors.ts'
@@ -40,35 +39,26 @@ const MOST_LOST_RACES = 10
 
 /**
  * Walks the plan while the error says that another attempt may help, nothing is committed, and the client is there.
- * @param listener gets the answer; or a GatewayError once nothing is left to try, with a Retry-After at which it can
- * succeed
+ * @throws {GatewayError} once nothing is left to try, with a Retry-After at which it can succeed
  */
-export function walk (exchange: Routed, listener: AnswerListener): void {
-  try {
-    new Walk(exchange, listener).begin()
-  } catch (thrown) {
-    listener.onFailed(thrown)
-  }
+export function walk (exchange: Routed): Promise<Answer> {
+  return new Walk(exchange).toAnswer()
 }
 
 class Walk {
   readonly #exchange: Routed
-  readonly #listener: AnswerListener
   readonly #plan: Plan
   readonly #modality: Modality
   readonly #health: Upstreams['health']
   readonly #queues: Upstreams['queues']
   readonly #candidates: readonly Candidate[]
-  /** all were asked that could be: from now on those that may succeed soon */
-  #isSecondRound = false
   /** the error if no attempt succeeds */
   #last: unknown
 
-  constructor (exchange: Routed, listener: AnswerListener) {
+  constructor (exchange: Routed) {
     const { upstreams, services } = exchange.snapshot
     const { health, queues } = upstreamsOf(services)
     this.#exchange = exchange
-    this.#listener = listener
     this.#plan = exchange.get(Plan)
     this.#modality = modalityOf(exchange)
     this.#health = health
@@ -86,27 +76,19 @@ class Walk {
     }))
   }
 
-  /** @throws {GatewayError} no target may be asked */
-  begin (): void {
-    this.#goOn()
-  }
-
-  /** Asks the next one. @throws {GatewayError} none is left */
-  #goOn (): void {
-    const unasked = this.#isSecondRound ? undefined : this.#nextUnasked()
-    if (unasked !== undefined) { this.#ask(unasked); return }
-    this.#isSecondRound = true
+  async toAnswer (): Promise<Answer> {
+    for (let next = this.#nextUnasked(); next !== undefined; next = this.#nextUnasked()) {
+      const answer = await this.#ask(next)
+      if (answer !== undefined) return answer
+    }
     for (let next = this.#soonest(); next !== undefined; next = this.#soonest()) {
       const { candidate, wait } = next
       if (!this.#mayAskAgain(candidate, wait)) continue
-      proceed(() => pause(this.#exchange, wait), () => { this.#ask(candidate) }, (thrown) => { this.#end(thrown) })
-      return
+      await pause(this.#exchange, wait)
+      const answer = await this.#ask(candidate)
+      if (answer !== undefined) return answer
     }
     throw this.#verdict()
-  }
-
-  #end (thrown: unknown): void {
-    this.#listener.onFailed(thrown)
   }
 
   /**
@@ -159,62 +141,27 @@ class Walk {
     return true
   }
 
-  /** @throws none is left */
-  #ask (candidate: Candidate): void {
-    const { attempt, upstream, tried, isBlamed } = candidate
-    let acquired: Awaitable<Permit | undefined>
-    try {
-      acquired = acquire(this.#exchange, upstream, attempt.model, tried, isBlamed)
-    } catch (thrown) {
-      this.#withoutPlace(candidate, thrown)
-      return
-    }
-    if (acquired instanceof Promise) {
-      acquired.then((permit) => { this.#orEnd(() => { this.#enter(candidate, permit) }) },
-        (thrown) => { this.#orEnd(() => { this.#withoutPlace(candidate, thrown) }) })
-    } else this.#enter(candidate, acquired)
-  }
-
-  /** @param permit undefined: the target can't be asked now, though it could before the wait */
-  #enter (candidate: Candidate, permit: Permit | undefined): void {
-    if (permit !== undefined) { this.#send(candidate, permit); return }
-    if (++candidate.lostRaces > MOST_LOST_RACES) candidate.state = 'over'
-    this.#goOn()
-  }
-
-  /** No place in the queue: reported only if no target fails later. */
-  #withoutPlace (candidate: Candidate, thrown: unknown): void {
-    if (this.#exchange.abortReason !== undefined) throw thrown
-    candidate.state = 'over'
-    this.#last ??= thrown
-    this.#goOn()
-  }
-
-  #send (candidate: Candidate, permit: Permit): void {
+  /** @returns undefined: nothing was committed, and another attempt may succeed. @throws no other may */
+  async #ask (candidate: Candidate): Promise<Answer | undefined> {
     const { attempt, upstream, tried } = candidate
-    const isFirst = candidate.repetitions === 0 && tried.size === 0 && attempt.withoutThoughts !== true
-    if (isFirst) this.#health.deposit(upstream)
-    tryAttempt(this.#exchange, attempt, permit, {
-      onAnswer: (answer) => { this.#listener.onAnswer(answer) },
-      onFailed: (thrown) => { this.#orEnd(() => { this.#afterFailure(candidate, permit, thrown) }) }
-    })
-  }
-
-  /** Nothing was committed, and another attempt may succeed. @throws no other may */
-  #afterFailure (candidate: Candidate, permit: Permit, thrown: unknown): void {
-    if (this.#exchange.abortReason !== undefined) throw thrown
-    candidate.state = 'over'
-    if (this.#forgetsThoughts(candidate, permit.died)) { this.#ask(candidate); return }
-    this.#judge(candidate, permit.died, thrown)
-    if (this.#hasOtherCredential(candidate, permit)) this.#ask(candidate)
-    else this.#goOn()
-  }
-
-  #orEnd (step: () => void): void {
+    let permit: Permit | undefined
     try {
-      step()
+      permit = await acquire(this.#exchange, upstream, attempt.model, tried, candidate.isBlamed)
+      if (permit === undefined) {
+        if (++candidate.lostRaces > MOST_LOST_RACES) candidate.state = 'over'
+        return undefined
+      }
+      const isFirst = candidate.repetitions === 0 && tried.size === 0 && attempt.withoutThoughts !== true
+      if (isFirst) this.#health.deposit(upstream)
+      return await tryAttempt(this.#exchange, attempt, permit)
     } catch (thrown) {
-      this.#end(thrown)
+      if (this.#exchange.abortReason !== undefined) throw thrown
+      candidate.state = 'over'
+      // No place in the queue: reported only if no target fails later.
+      if (permit === undefined) { this.#last ??= thrown; return undefined }
+      if (this.#forgetsThoughts(candidate, permit.died)) return await this.#ask(candidate)
+      this.#judge(candidate, permit.died, thrown)
+      return this.#hasOtherCredential(candidate, permit) ? await this.#ask(candidate) : undefined
     }
   }
 

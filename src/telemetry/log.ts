@@ -4,7 +4,7 @@ import { type DestinationStream, type Logger, pino, stdSerializers, symbols } fr
 import type { ChannelName, LogLevel } from '../config/config.ts'
 import type { GatewayError } from '../errors.ts'
 import type { Exchange, Outcome } from '../core/exchange.ts'
-import { Accepted, ApiKey, Body, Charge, Model, Plan } from '../core/facts.ts'
+import { ApiKey, Body, Charge, Model, Plan } from '../core/facts.ts'
 import { nameCause } from '../core/name-cause.ts'
 import type { FailedAttempt } from '../core/upstream.ts'
 import { type ExchangeRecord, ownTime, rounded } from '../core/record.ts'
@@ -129,12 +129,9 @@ export function observe (
 }
 
 /** Counts a request of a known key that ended badly, and was not charged, in the sums of what is used. */
-function countFailure (exchange: Exchange, outcome: Outcome): void {
-  const { record, ledger } = exchange
+function countFailure ({ record, ledger }: Exchange, outcome: Outcome): void {
   const { account, key_id: key, model = '', channel, nanos } = record
   if (outcome.kind === 'completed' || nanos !== undefined || account === undefined || key === undefined) return
-  // Its client left, and has the task all the same: that counts when it is over.
-  if (outcome.kind === 'interrupted' && exchange.find(Accepted) !== undefined) return
   ledger.failed({ account, key, model, ...(channel !== undefined && { channel }) })
 }
 

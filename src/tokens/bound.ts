@@ -1,4 +1,6 @@
 // An upper bound of a request's input tokens, without a tokenizer, which a client could use for a denial of service.
+import type { Exchange } from '../core/exchange.ts'
+import { Model } from '../core/facts.ts'
 import type { Blobs } from '../core/large-strings.ts'
 import { isRecord } from '../base/json.ts'
 import { isSealed, sealedBytes } from '../base/seals.ts'
@@ -58,6 +60,11 @@ export function boundValue (value: unknown, context = NO_CONTEXT, blobs?: Blobs)
 /** An estimate of the input tokens, for a provider that reports none: four bytes a token. */
 export function estimateInput (body: Readonly<Record<string, unknown>>, context = NO_CONTEXT): number {
   return Math.min(context, Math.ceil(weigh(body, 4, IMAGE, context).tokens))
+}
+
+/** The same of an exchange's request; of a large body it is known by the time that an upstream can have answered. */
+export function inputEstimate (exchange: Exchange): number {
+  return exchange.large?.inputEstimate ?? estimateInput(exchange.request.body, exchange.get(Model).context)
 }
 
 function weigh (

@@ -78,6 +78,8 @@ export interface GatewayTestOptions {
   readonly watchLoad?: WatchLoad
   /** whatever upstreams did, each request finds them as if they had never been asked */
   readonly isForgetful?: boolean
+  /** bytes from which a thread reads a body; absent: what the variable LARGE_BODY says, or else as in the product */
+  readonly largeBody?: number
   /** `thread`: as the product does it, for tests of loading */
   readonly load?: 'here' | 'thread'
 }
@@ -92,11 +94,14 @@ export async function gateway (t: Test, text: string, options: GatewayTestOption
   const log = pino({ level: 'debug' }, { write: (line: string) => {
     logged.push(JSON.parse(line) as Record<string, unknown>)
   } })
+  const { LARGE_BODY: everywhere } = process.env
+  const largeBody = options.largeBody ?? (everywhere === undefined ? undefined : Number(everywhere))
   const running = await startGateway({
     file, plugins, pluginsUrl: new URL('../../plugins/index.ts', import.meta.url).href, log,
     ...(options.env !== undefined && { env: options.env }),
     ...(options.now !== undefined && { now: options.now }),
     ...(options.timer !== undefined && { timer: options.timer }),
+    ...(largeBody !== undefined && { largeBody }),
     ...(options.load !== 'thread' && { load: loadHere }),
     // A machine that is busy with other tests must not look like an overload.
     watchLoad: options.watchLoad ?? (() => () => {})

@@ -1,8 +1,7 @@
 // Defaults for parts that a vendor leaves out of an answer, in messages style.
 import type { Exchange } from '../../core/exchange.ts'
-import { Model } from '../../core/facts.ts'
 import type { Json } from '../../base/json.ts'
-import { estimateInput } from '../../tokens/bound.ts'
+import { inputEstimate } from '../../tokens/bound.ts'
 import { guessed } from '../../money/usage.ts'
 import { writtenIn } from '../../protocols/messages.ts'
 
@@ -17,7 +16,7 @@ export function guessUsage (exchange: Exchange, characters: number): Json {
 }
 
 export function guessInput (exchange: Exchange): number {
-  return estimateInput(exchange.request.body, exchange.get(Model).context)
+  return inputEstimate(exchange)
 }
 
 /** @param characters of output so far */

@@ -1,5 +1,4 @@
 // The way to a target: first a place in its upstream's queue, then the permit of its health. Both end together.
-import { after, type Awaitable } from '../../base/awaitable.ts'
 import { GatewayError } from '../../errors.ts'
 import type { Exchange } from '../../core/exchange.ts'
 import type { UpstreamFailure } from '../../core/plugin.ts'
@@ -15,20 +14,19 @@ import type { Upstream } from '../../core/upstream.ts'
  * @returns undefined: the target can't be asked now, though it could before the wait
  * @throws {GatewayError} queue_full, queue_timeout; the abort reason of the exchange
  */
-export function acquire (
+export async function acquire (
   exchange: Exchange,
   upstream: Upstream,
   model: string,
   tried?: ReadonlySet<string>,
   isBlamed?: boolean
-): Awaitable<Permit | undefined> {
+): Promise<Permit | undefined> {
   const { queues, health } = upstreamsOf(exchange.snapshot.services)
   const entering = queues.enter(upstream, exchange)
-  return after(entering instanceof Promise ? waitFor(exchange, entering) : entering, (giveBack) => {
-    const permit = health.enter(upstream, model, tried, giveBack, isBlamed)
-    if (permit === undefined) giveBack()
-    return permit
-  })
+  const giveBack = entering instanceof Promise ? await waitFor(exchange, entering) : entering
+  const permit = health.enter(upstream, model, tried, giveBack, isBlamed)
+  if (permit === undefined) giveBack()
+  return permit
 }
 
 /**

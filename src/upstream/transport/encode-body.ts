@@ -1,14 +1,20 @@
 // The body of a request to an upstream: JSON, or a form with files. Made anew for each attempt, from the same files.
 import { randomBytes } from 'node:crypto'
 import { modalities } from '../../config/sections/modalities.ts'
+import { bodyStep } from '../../core/body-step.ts'
 import type { Exchange } from '../../core/exchange.ts'
+import type { Attempt } from '../../core/facts.ts'
 import type { FormFile, UpstreamRequest } from '../../core/plugin.ts'
+import type { Upstream } from '../../core/upstream.ts'
+import { inputEstimate } from '../../tokens/bound.ts'
 import type { CallRequest } from './call.ts'
+import { dialectOf } from '../dialects/index.ts'
 import { textOf } from '../dialects/passed-body.ts'
 
 export function encodeRequest (request: UpstreamRequest, exchange: Exchange): CallRequest {
   const { method, path, headers, files } = request
   const { endpoint } = exchange.route
+  if (request instanceof EncodedRequest) return { method, path, headers, body: request.pieces, once: false }
   const once = endpoint.kind === 'model' && modalities[endpoint.modality].item !== undefined
   if (files === undefined) return { method, path, headers, body: exchange.blobs.join(textOf(request)), once }
   const boundary = `----model-gateway-${randomBytes(18).toString('hex')}`
@@ -31,6 +37,52 @@ export function encodeRequest (request: UpstreamRequest, exchange: Exchange): Ca
         yield end
       }
     }
+  }
+}
+
+/** Its name: after it a thread needs the body no longer, unless another attempt is made. */
+export const ENCODE = 'encode'
+
+export interface Encoded extends Pick<CallRequest, 'path' | 'headers'> {
+  readonly pieces: readonly Uint8Array[]
+  readonly inputEstimate: number
+}
+
+/**
+ * The request to an upstream from a body that a thread has: whole, since no hook of a plugin may see it.
+ * @throws {GatewayError} the client's request can't be expressed in this dialect
+ */
+export const encodeLarge = bodyStep(ENCODE, (exchange, attempt: Attempt, upstream: Upstream): Encoded => {
+  const request = dialectOf(upstream).encode(exchange, attempt, upstream)
+  const body = exchange.blobs.join(textOf(request))
+  return { path: request.path, headers: request.headers, inputEstimate: inputEstimate(exchange),
+    pieces: typeof body === 'string' ? [Buffer.from(body)] : body }
+}, { isRead: true })
+
+/** A body is written in pieces of so many bytes, between which other events pass. */
+const PIECE_BYTES = 256 * 1024
+
+/** The request of a large body, printed. */
+export class EncodedRequest implements UpstreamRequest {
+  readonly method = 'POST'
+  path: string
+  readonly headers: Record<string, string>
+  readonly pieces: readonly Buffer[]
+
+  constructor ({ path, headers, pieces }: Encoded) {
+    this.path = path
+    this.headers = { ...headers }
+    this.pieces = pieces.flatMap(({ buffer, byteOffset, byteLength }) =>
+      Array.from({ length: Math.ceil(byteLength / PIECE_BYTES) }, (_, i) =>
+        Buffer.from(buffer, byteOffset + i * PIECE_BYTES, Math.min(PIECE_BYTES, byteLength - i * PIECE_BYTES))))
+  }
+
+  get body (): never {
+    throw new Error('the body of a large request was read after it was printed')
+  }
+
+  set body (_body: Readonly<Record<string, unknown>>) {
+    throw new Error('the body of a large request was replaced after it was printed')
   }
 }
 

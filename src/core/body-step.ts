@@ -1,0 +1,65 @@
+// Body steps: the work on a request's body, as functions of the exchange. They run at once for nearly all requests, and
+// for a large body in the thread that has it, on a copy of the exchange.
+import type { Awaitable } from '../base/awaitable.ts'
+import type { LongString } from '../base/json-limits.ts'
+import type { Exchange } from './exchange.ts'
+import type { Body } from './facts.ts'
+
+/**
+ * A step on the body of a request. What it uses beside these must come with its arguments, and arguments and result are
+ * copied (structured clone): the route, the request, the received head, the facts of `knownInThreads` and those that
+ * steps before it wrote, `blobs`, and the service `seals`. What it may write: the body, `exchange.request`, facts that
+ * can be copied, and `answerHeaders`.
+ */
+export type BodyStep<Args extends readonly unknown[], Result> = (exchange: Exchange, ...args: Args) => Awaitable<Result>
+
+type Run = (exchange: Exchange, ...args: never[]) => unknown
+
+const steps = new Map<string, Step>()
+
+interface Step {
+  readonly run: Run
+  /** It changes nothing, so that it need not be run again where the thread has lost the body. */
+  readonly isRead: boolean
+}
+
+/** Declares a step. @param name unique */
+export function bodyStep<Args extends readonly unknown[], Result> (
+  name: string,
+  run: (exchange: Exchange, ...args: Args) => Result,
+  { isRead = false }: { readonly isRead?: boolean } = {}
+): BodyStep<Args, Result> {
+  if (steps.has(name)) throw new Error(`there are two body steps "${name}"`)
+  steps.set(name, { run: run as unknown as Run, isRead })
+  return (exchange, ...args) => exchange.large === undefined
+    ? run(exchange, ...args)
+    : exchange.large.run(name, args) as Promise<Result>
+}
+
+/** @throws {Error} nobody has declared it */
+export function stepNamed (name: string): Step {
+  const step = steps.get(name)
+  if (step === undefined) throw new Error(`there is no body step "${name}"`)
+  return step
+}
+
+/** A body as it was received and decompressed. */
+export interface ReceivedBody {
+  /** in memory that threads share */
+  readonly pieces: readonly Buffer[]
+  readonly longStrings: readonly LongString[]
+}
+
+/** The threads of large bodies. */
+export interface BodyThreads {
+  /** bytes from which a body is large */
+  readonly least: number
+  /** Starts a thread, if there is none: a large body is on its way. */
+  prepare (): void
+  /**
+   * Parses a body in a thread, and makes it the exchange's: `exchange.large`.
+   * @returns what is known of it here. Undefined: there is no thread for it, so it is to be parsed here
+   * @throws {GatewayError} bad_request
+   */
+  open (exchange: Exchange, received: ReceivedBody): Promise<Body | undefined>
+}

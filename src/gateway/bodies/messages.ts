@@ -1,0 +1,102 @@
+// What the event loop and a thread of large bodies say to each other.
+import type { LongString } from '../../base/json-limits.ts'
+import type { ClientRequest } from '../../core/exchange.ts'
+import type { ApiKey, Model } from '../../core/facts.ts'
+import type { BodyHead } from '../../core/large-body.ts'
+import type { Route } from '../../core/route.ts'
+import { type ErrorCode, GatewayError, isGatewayError } from '../../errors.ts'
+
+export interface ThreadInput {
+  /** the module with the shipped plugins, which declare body steps */
+  readonly pluginsUrl: string
+  /** of `Seals`, in their order */
+  readonly sealSecrets: readonly [string, ...string[]]
+}
+
+export type ToThread =
+  | Asked
+  /** the exchange is over; without an id: the thread is to end */
+  | { readonly id?: string, readonly isOver: true }
+
+export interface Asked {
+  /** of the exchange */
+  readonly id: string
+  /** present: the thread does not have this body */
+  readonly opened?: Opened
+  readonly known: KnownFacts
+  /** steps that changed the body, which a thread runs that has it anew */
+  readonly replay: readonly Call[]
+  /** undefined: only to read the body */
+  readonly call: Call | undefined
+  /** the body may be forgotten then */
+  readonly isLast: boolean
+}
+
+export interface Opened {
+  readonly route: SentRoute
+  readonly received: ClientRequest
+  readonly pieces: readonly Uint8Array[]
+  readonly longStrings: readonly LongString[]
+}
+
+/** A route of which the style is sent by its name, and of the endpoint the data alone. */
+export interface SentRoute extends Omit<Route, 'style' | 'endpoint'> {
+  readonly style: string
+  readonly modality: 'text'
+  readonly schema: string | undefined
+  readonly compacts: boolean
+}
+
+/** Facts of the core and of plugins above, which steps may read. */
+export interface KnownFacts {
+  readonly owner?: ApiKey | undefined
+  readonly model?: Model | undefined
+}
+
+export interface Call {
+  readonly step: string
+  readonly args: readonly unknown[]
+}
+
+export interface Answer {
+  readonly result?: unknown
+  readonly error?: SentError
+  /** those that steps have written since the last answer */
+  readonly facts: readonly (readonly [name: string, value: unknown])[]
+  readonly answerHeaders: Readonly<Record<string, string>>
+  /** of the body as its client sent it; undefined: it could not be read */
+  readonly asked?: BodyHead
+  /** `exchange.request`; `head` undefined: its body is the same as asked */
+  readonly request?: { readonly head: BodyHead | undefined, readonly stream: boolean } | undefined
+}
+
+export type SentError =
+  | { readonly row: ErrorCode, readonly message: string, readonly options: ErrorOptionsOf }
+  | { readonly row: undefined, readonly thrown: unknown }
+
+type ErrorOptionsOf = NonNullable<ConstructorParameters<typeof GatewayError>[1]>
+
+export function sendError (thrown: unknown): SentError {
+  if (!isGatewayError(thrown)) return { row: undefined, thrown: sendable(thrown) }
+  const { row, message, type, retryable, param, vendorCode, retryAfter, headers, cause } = thrown
+  return { row, message, options: { type, retryable, headers,
+    ...(param !== null && { param }),
+    ...(vendorCode !== undefined && { vendorCode }),
+    ...(retryAfter !== undefined && { retryAfter }),
+    ...(cause !== undefined && { cause: sendable(cause) }) } }
+}
+
+export function receiveError (sent: SentError): unknown {
+  if (sent.row === undefined) return sent.thrown
+  const error = new GatewayError(sent.row, sent.options)
+  error.message = sent.message                                // as it was made: {wait} may be a word of the client's
+  return error
+}
+
+function sendable (value: unknown): unknown {
+  try {
+    return structuredClone(value)
+  } catch {
+    return String(value)
+  }
+}

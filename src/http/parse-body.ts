@@ -1,0 +1,41 @@
+// One parse of a body that has arrived; its long strings of base64 stay bytes.
+import { isUtf8 } from 'node:buffer'
+import type { LongString } from '../base/json-limits.ts'
+import type { Body } from '../core/facts.ts'
+import type { Blobs } from '../core/large-strings.ts'
+import { GatewayError } from '../errors.ts'
+
+/**
+ * @param pieces the body in order
+ * @param blobs take the base64
+ * @throws {GatewayError} bad_request
+ */
+export function parseBody (pieces: readonly Buffer[], longStrings: readonly LongString[], blobs: Blobs): Body {
+  return parse(longStrings.length > 0 ? blobs.lift(pieces, longStrings)
+    : pieces.length === 1 ? pieces[0]! : Buffer.concat(pieces))
+}
+
+/** @throws {GatewayError} bad_request */
+function parse (bytes: Buffer): Body {
+  if (bytes.length === 0) {
+    throw new GatewayError('bad_request', { message: 'The request body is empty. Send a JSON object.' })
+  }
+  if (!isUtf8(bytes)) throw new GatewayError('bad_request', { message: 'The request body is not valid UTF-8.' })
+  let value: unknown
+  try {
+    value = JSON.parse(bytes.toString('utf8'))
+  } catch (cause) {
+    // V8's message quotes a piece of the text; the position is enough to find it, and reveals nothing of a prompt.
+    const position = /at position \d+(?: \(line \d+ column \d+\))?/.exec((cause as Error).message)
+    throw new GatewayError('bad_request', {
+      message: `The request body is not valid JSON${position === null ? '' : ` ${position[0]}`}.`,
+      cause: position?.[0]
+    })
+  }
+  if (typeof value !== 'object' || value === null || Array.isArray(value)) {
+    throw new GatewayError('bad_request', {
+      message: 'The request body is JSON, but not an object. Send an object: {"model": …}.'
+    })
+  }
+  return value as Body
+}

@@ -1,0 +1,329 @@
+// Large bodies are read in threads: a client, an upstream, the log and the money can't tell. And a thread that dies or
+// hangs fails the request that it was working on, and no other.
+import { strict as assert } from 'node:assert'
+import { gzipSync } from 'node:zlib'
+import fc from 'fast-check'
+import t, { type Test } from 'tap'
+import { Seals } from '../../src/base/seals.ts'
+import { bodyOf, headOf } from '../../src/core/large-body.ts'
+import type { Answer, Asked } from '../../src/gateway/bodies/messages.ts'
+import { ThreadQueue, type Job } from '../../src/gateway/bodies/thread-queue.ts'
+import { CALM, finished, gateway, type GatewayTestOptions, KEY, type TestGateway, yaml } from '../support/gateway.ts'
+import { json, messageEnd, messageStart, type Received, type Script, stall, textBlock, upstream } from '../support/upstream.ts'
+import { until } from '../support/until.ts'
+
+type Json = Readonly<Record<string, unknown>>
+
+const RUNS = Number(process.env['RUNS'] ?? 120)
+const NOW = Date.UTC(2026, 10, 23)
+const SECRET = 'seal-secret-of-the-test-with-32-characters'
+const sealed = (upstreamName: string): string =>
+  new Seals([SECRET]).seal('thinking', 'acme', JSON.stringify([`messages ${upstreamName}`, 'EqQB']))
+
+/** Three models, each at upstreams of one dialect: the first fails where the body says so, then the second answers. */
+function config (url: string): string {
+  const dialects = ['messages', 'chat', 'responses']
+  const upstreams = dialects.flatMap((dialect) => ['bad', 'good'].map((name) =>
+    `  ${dialect}-${name}: { url: "${url}/${name}/v1", dialect: ${dialect}, ` +
+    `${CALM}, headers: { x-api-key: upstream-secret } }`))
+  const models = dialects.map((dialect) => `  - id: m-${dialect}
+    name: M
+    provider: acme
+    kind: text
+    created: 2025-09-29
+    context: 200000
+    max_output: 6000
+    over_max_output: clamp
+    thinking: budget
+    accepts: [text, image]
+    channels:
+      premium:
+        price: { input: 3, output: 15, cache_read: 0.30, cache_write: 3.75 }
+        targets:
+          - { upstream: ${dialect}-bad, model: vendor, priority: 0 }
+          - { upstream: ${dialect}-good, model: vendor, priority: 1 }`)
+  return yaml([], '', 'auth, key-policy, rate-limit, schema-validate, chat-to-messages, ' +
+    '{ use: responses-to-messages, with: { keep: 1h } }, channel-router, billing-meter, error-normalize')
+    .replace('  drain_timeout', `  seal_secrets: [${SECRET}]\n  drain_timeout`)
+    .replace(/upstreams:\n[^]*accounts:/, `upstreams:\n${upstreams.join('\n')}\nmodels:\n${models.join('\n')}\n` +
+      'aliases: [{ id: latest, model: m-chat }]\naccounts:')
+    .replace('secret: ', 'rate_limit: 1000000, secret: ')
+}
+
+/** FAIL in a body: of the first target; BLIND: without usage. */
+function answerTo ({ path, bytes, body }: Received): Script {
+  const text = bytes.toString()
+  if (path.startsWith('/bad/') && text.includes('FAIL')) {
+    const quoted = /FAIL[^"\\]{0,80}/.exec(text)?.[0]
+    return json({ error: { type: 'api_error', message: `could not read: ${quoted}` } }, 500)
+  }
+  const isBlind = text.includes('BLIND')
+  if (path.endsWith('/messages')) {
+    if (body?.['stream'] === true) {
+      return isBlind ? [messageStart({ usage: {} }), textBlock(0, 'Hi'), messageEnd({ usage: {} })]
+        : [messageStart(), textBlock(0, 'Hi'), messageEnd()]
+    }
+    return json({ id: 'msg_1', type: 'message', role: 'assistant', model: 'vendor', stop_reason: 'end_turn',
+      content: [{ type: 'text', text: 'Hi' }], ...(!isBlind && { usage: { input_tokens: 9, output_tokens: 2 } }) })
+  }
+  if (path.endsWith('/chat/completions')) {
+    return json({ id: 'c', object: 'chat.completion', created: 1, model: 'vendor',
+      choices: [{ index: 0, message: { role: 'assistant', content: 'Hi' }, finish_reason: 'stop', stop_reason: 'END' }],
+      ...(!isBlind && { usage: { prompt_tokens: 9, completion_tokens: 2, total_tokens: 11 } }) })
+  }
+  return json({ id: 'resp_1', object: 'response', status: 'completed', model: 'vendor',
+    output: [{ type: 'message', id: 'msg_1', role: 'assistant', status: 'completed',
+      content: [{ type: 'output_text', text: 'Hi', annotations: [] }] }],
+    ...(!isBlind && { usage: { input_tokens: 9, output_tokens: 2, total_tokens: 11 } }) })
+}
+
+const optional = <T>(made: fc.Arbitrary<T>): fc.Arbitrary<T | undefined> =>
+  fc.option(made, { nil: undefined, freq: 2 })
+const oftenRight = <T>(made: fc.Arbitrary<T>): fc.Arbitrary<unknown> =>
+  fc.oneof({ arbitrary: made as fc.Arbitrary<unknown>, weight: 30 },
+    { arbitrary: fc.jsonValue({ maxDepth: 2 }), weight: 1 })
+const word = fc.oneof(
+  fc.constantFrom('FAIL and the words behind it', 'BLIND', 'END', 'Hello', ' ', '', 'ж "quoted" \\ \u2028'),
+  fc.string({ unit: 'grapheme', maxLength: 30 }))
+/** of which the gateway keeps bytes */
+const blob = fc.integer({ min: 0, max: 3 }).map((n) => 'QUJD'.repeat(17_000 + n))
+const base64 = fc.oneof({ arbitrary: fc.constant('QUJD'), weight: 3 }, { arbitrary: blob, weight: 1 })
+const cache = optional(fc.constant({ type: 'ephemeral' }))
+const schema = fc.record({ type: fc.constant('object'), properties: fc.dictionary(fc.constantFrom('a', 'b', 'c'),
+  fc.constant({ type: 'string' })), additionalProperties: fc.boolean() }, { requiredKeys: ['type'] })
+const stream = optional(oftenRight(fc.constant(false)))
+const number = oftenRight(fc.integer({ min: 0, max: 9000 }))
+
+const block = fc.oneof(
+  fc.record({ type: fc.constant('text'), text: word, cache_control: cache }),
+  fc.record({ type: fc.constant('image'), source: fc.record({ type: fc.constant('base64'),
+    media_type: fc.constant('image/png'), data: base64 }) }),
+  fc.record({ type: fc.constant('document'), source: fc.record({ type: fc.constant('text'),
+    media_type: fc.constant('text/plain'), data: word }) })
+)
+const thought = fc.constantFrom('messages-bad', 'messages-good', 'other').map((name) =>
+  ({ type: 'thinking', thinking: 'hm', signature: sealed(name) }))
+const call = fc.integer({ min: 0, max: 3 }).map((n) => `toolu_${n}`)
+const turn = fc.oneof(
+  fc.record({ role: fc.constant('user'), content: fc.oneof(word, fc.array(oftenRight(block), { maxLength: 3 })) }),
+  fc.record({ role: fc.constant('assistant'), content: fc.oneof(word, fc.array(fc.oneof(thought,
+    fc.record({ type: fc.constant('text'), text: word }),
+    fc.record({ type: fc.constant('tool_use'), id: call, name: fc.constant('t'), input: fc.dictionary(word, word) })),
+  { maxLength: 3 })) }),
+  fc.record({ role: fc.constant('user'), content: fc.array(fc.record({ type: fc.constant('tool_result'),
+    tool_use_id: call, content: word }), { maxLength: 2 }) }),
+  fc.record({ role: fc.constant('system'), content: word })
+)
+const model = oftenRight(fc.constantFrom('m-messages', 'm-chat', 'm-responses', 'latest'))
+const others = fc.dictionary(fc.constantFrom('x', 'then', 'speed', '__proto__', 'user'), fc.jsonValue({ maxDepth: 2 }),
+  { maxKeys: 2 })
+
+const messagesBody = fc.record({ model, max_tokens: number,
+  messages: oftenRight(fc.array(oftenRight(turn), { maxLength: 6 })),
+  system: optional(fc.oneof(word, fc.array(fc.record({ type: fc.constant('text'), text: word, cache_control: cache })))),
+  tools: optional(fc.array(oftenRight(fc.record({ name: fc.constantFrom('t', 'u'), input_schema: schema })),
+    { maxLength: 2 })),
+  thinking: optional(oftenRight(fc.constantFrom({ type: 'enabled', budget_tokens: 2000 }, { type: 'disabled' }, null))),
+  stop_sequences: optional(oftenRight(fc.array(fc.constantFrom('END', '\n'), { maxLength: 2 }))),
+  metadata: optional(oftenRight(fc.record({ user_id: word }))), temperature: optional(oftenRight(fc.constant(0.5))),
+  stream: optional(fc.constantFrom<unknown>(false, true, null)) })
+const image = base64.map((data) => `data:image/png;base64,${data}`)
+const part = fc.oneof(fc.record({ type: fc.constant('text'), text: word }),
+  fc.record({ type: fc.constant('image_url'), image_url: fc.record({ url: image }) }),
+  fc.record({ type: fc.constant('file'), file: fc.record({ filename: fc.constant('a.txt'),
+    file_data: base64.map((data) => `data:text/plain;base64,${data}`) }) }))
+const chatTurn = fc.oneof(
+  fc.record({ role: fc.constantFrom('user', 'system', 'developer'),
+    content: fc.oneof(word, fc.array(part, { maxLength: 3 })) }),
+  fc.record({ role: fc.constant('assistant'), content: optional(word),
+    tool_calls: optional(fc.array(fc.record({ id: call, type: fc.constant('function'),
+      function: fc.record({ name: fc.constant('t'), arguments: fc.constantFrom('{}', '{"a":1}', '{') }) }),
+    { maxLength: 2 })) }),
+  fc.record({ role: fc.constant('tool'), tool_call_id: call, content: word })
+)
+const chatBody = fc.record({ model, messages: fc.array(oftenRight(chatTurn), { maxLength: 6 }), stream,
+  max_tokens: optional(number), max_completion_tokens: optional(number), stop: optional(oftenRight(fc.constant('END'))),
+  tools: optional(fc.array(oftenRight(fc.record({ type: fc.constant('function'),
+    function: fc.record({ name: fc.constantFrom('t', 'u'), parameters: schema }) })), { maxLength: 2 })),
+  response_format: optional(oftenRight(fc.record({ type: fc.constant('json_schema'),
+    json_schema: fc.record({ name: fc.constant('n'), schema }) }))),
+  reasoning_effort: optional(oftenRight(fc.constantFrom('low', 'high'))), user: optional(word), seed: optional(number),
+  prompt_cache_key: optional(word) })
+const item = fc.oneof(
+  fc.record({ role: fc.constantFrom('user', 'developer', 'system'), content: fc.oneof(word, fc.array(fc.oneof(
+    fc.record({ type: fc.constant('input_text'), text: word }),
+    fc.record({ type: fc.constant('input_image'), image_url: image })), { maxLength: 2 })) }),
+  fc.record({ type: fc.constant('function_call'), call_id: call, name: fc.constant('t'), arguments: fc.constant('{}') }),
+  fc.record({ type: fc.constant('function_call_output'), call_id: call, output: word }),
+  fc.record({ type: fc.constant('item_reference'), id: fc.constant('msg_unknown') })
+)
+const responsesBody = fc.record({ model, input: fc.oneof(word, fc.array(oftenRight(item), { maxLength: 5 })),
+  store: optional(oftenRight(fc.boolean())), previous_response_id: optional(fc.constantFrom<unknown>(null, 'resp_unknown')),
+  instructions: optional(word), max_output_tokens: optional(number), stream,
+  tools: optional(fc.array(oftenRight(fc.oneof(
+    fc.record({ type: fc.constant('function'), name: fc.constantFrom('t', 'u'), parameters: schema }),
+    fc.record({ type: fc.constant('custom'), name: fc.constant('c') }), fc.constant({ type: 'web_search' }))),
+  { maxLength: 3 })),
+  reasoning: optional(oftenRight(fc.record({ effort: fc.constantFrom('low', 'high') }))),
+  text: optional(oftenRight(fc.record({
+    format: fc.record({ type: fc.constant('json_schema'), name: fc.constant('n'), schema }) }))) })
+const request = fc.oneof(
+  fc.tuple(fc.constant('/v1/messages'), fc.tuple(messagesBody, others)),
+  fc.tuple(fc.constant('/v1/chat/completions'), fc.tuple(fc.oneof({ arbitrary: chatBody as fc.Arbitrary<Json>, weight: 4 },
+    { arbitrary: responsesBody as fc.Arbitrary<Json>, weight: 1 }), others)),
+  fc.tuple(fc.constant('/v1/responses'), fc.tuple(responsesBody, others))
+)
+
+/** Everything that others see of a request, without what differs in any two. */
+async function outcomeOf (gw: TestGateway, upstreams: { readonly requests: readonly Received[] }, path: string,
+  text: Buffer, headers: Record<string, string> = {}): Promise<Json> {
+  const before = upstreams.requests.length
+  const answer = await fetch(gw.url + path, { method: 'POST', body: text,
+    headers: { 'content-type': 'application/json', 'x-api-key': KEY, ...headers } })
+  const said = await answer.text()
+  const line = await finished(gw)
+  const id = String(line['request_id'])
+  const known = (shown: string): string => shown.replaceAll(id, 'ID').replaceAll(id.slice(4), 'ID')
+  return {
+    status: answer.status,
+    headers: [...answer.headers].filter(([name]) => !/^(?:date|server-timing)$/.test(name)).map(([name, value]) => `${name}: ${known(value)}`),
+    said: known(said),
+    asked: upstreams.requests.slice(before).map(({ url, rawHeaders, bytes }) => ({ url, bytes: bytes.toString('latin1'),
+      headers: rawHeaders.filter((_, i, all) => !/^traceparent$/i.test(all[i - i % 2]!)) })),
+    line: Object.fromEntries(Object.entries(line).filter(([name]) =>
+      !/^(?:time|pid|hostname|request_id|trace_id|span_id)$|_ms$/.test(name)).map(([name, value]) =>
+      [name, known(JSON.stringify(value))]))
+  }
+}
+
+const options: GatewayTestOptions = { now: () => NOW, isForgetful: true }
+
+t.test('any body, read in a thread, gives what it gives on the loop: bytes, codes, log and money', async (t) => {
+  const up = await upstream(t, answerTo)
+  const [here, there] = [await gateway(t, config(up.url), { ...options, largeBody: Infinity }),
+    await gateway(t, config(up.url), { ...options, largeBody: 1 })]
+  const seen = { ok: 0, refused: 0, failed: 0 }
+  await fc.assert(fc.asyncProperty(request, async ([path, [body, more]]) => {
+    const text = Buffer.from(JSON.stringify({ ...more, ...body }))
+    const expected = await outcomeOf(here, up, path, text)
+    const found = await outcomeOf(there, up, path, text)
+    assert.deepEqual(found, expected)
+    const { status, line } = expected as { readonly status: number, readonly line: Json }
+    if (status === 200) seen.ok++
+    else seen.refused++
+    if (line['failures'] !== undefined || Number(line['attempts']) > 1) seen.failed++
+  }), { numRuns: RUNS, examples: [['FAIL', 9], ['BLIND', 9], ['a', -1]].map(([content, limit]) =>
+    [['/v1/messages', [{ model: 'latest', max_tokens: limit, messages: [{ role: 'user', content }] }, {}]]] as never) })
+  t.ok(seen.ok > 1 && seen.refused > 0 && seen.failed > 0, JSON.stringify(seen))
+})
+
+t.test('bodies that are no JSON, no UTF-8, compressed or nearly too large are the same, too', async (t) => {
+  const up = await upstream(t, answerTo)
+  const [here, there] = [await gateway(t, config(up.url), { ...options, largeBody: Infinity }),
+    await gateway(t, config(up.url), { ...options, largeBody: 1000 })]
+  const body = { model: 'm-messages', max_tokens: 9, messages: [{ role: 'user', content: 'a '.repeat(20_000) }] }
+  const text = Buffer.from(JSON.stringify(body))
+  const image = Buffer.from(JSON.stringify({ ...body, messages: [{ role: 'user', content: [{ type: 'image',
+    source: { type: 'base64', media_type: 'image/png', data: 'A'.repeat(700_000) } }, { type: 'text', text: 'ж' }] }] }))
+  const cases: readonly (readonly [Buffer, Record<string, string>?])[] = [
+    [text], [image], [text.subarray(0, -1)], [Buffer.from(`[${text.toString()}]`)],
+    [Buffer.concat([text.subarray(0, 300), Buffer.from([0xff]), text.subarray(300)])],
+    [gzipSync(text), { 'content-encoding': 'gzip' }], [gzipSync(image), { 'content-encoding': 'gzip' }],
+    [Buffer.from(JSON.stringify({ ...body, model: 'x'.repeat(5000) }))],
+    [Buffer.from(JSON.stringify({ ...body, messages: [{ role: 'user', content: 'a '.repeat(2_000_000) }] }))]
+  ]
+  for (const [bytes, headers] of cases) {
+    t.strictSame(await outcomeOf(there, up, '/v1/messages', bytes, headers),
+      await outcomeOf(here, up, '/v1/messages', bytes, headers))
+  }
+})
+
+t.test('a client that leaves while its body is in a thread is one that leaves', async (t) => {
+  const up = await upstream(t, stall())
+  const gw = await gateway(t, config(up.url), { largeBody: 1 })
+  const leaving = new AbortController()
+  const asked = fetch(`${gw.url}/v1/messages`, { method: 'POST', signal: leaving.signal,
+    headers: { 'content-type': 'application/json', 'x-api-key': KEY },
+    body: JSON.stringify({ model: 'm-messages', max_tokens: 9, messages: [{ role: 'user', content: 'Hello' }] }) })
+  const rejected = t.rejects(asked)
+  await until(() => gw.server.inFlight === 1)
+  leaving.abort()
+  await rejected
+  t.match(await finished(gw), { outcome: 'failed', code: 'client_closed' })
+})
+
+t.test('of a large body the loop sees a few fields, and reading any other is an error', async (t) => {
+  const body = bodyOf(headOf({ model: 'm', stream: true, messages: [{ role: 'user' }], system: 'secret', max_tokens: 5,
+    input: 'x'.repeat(5000), stream_options: { include_usage: true, more: 1 }, stop_sequences: ['a'] }))
+  t.equal(body['model'], 'm')
+  t.strictSame(body['messages'], [], 'whether it is given')
+  t.equal((body['input'] as string).length, 1000)
+  t.strictSame(body['stream_options'], { include_usage: true })
+  for (const read of [() => body['system'], () => Object.keys(body), () => 'tools' in body, () => ({ ...body }),
+    () => JSON.stringify(body)]) t.throws(read, /outside of a body step/)
+  t.equal(await Promise.resolve(body), body)
+})
+
+/** A thread alone keeps no process alive. */
+function stayAlive (t: Test): void {
+  const timer = setInterval(() => {}, 1000)
+  t.teardown(() => { clearInterval(timer) })
+}
+
+/** A thread that does what the id of a body says. */
+const wild = new URL(`data:text/javascript,${encodeURIComponent(`
+  import { parentPort } from 'node:worker_threads'
+  parentPort.on('message', (message) => {
+    if (message.isOver) { if (message.id === undefined) parentPort.close(); return }
+    if (message.id === 'die') process.exit(3)
+    if (message.id === 'throw') throw new Error('of the thread')
+    while (message.id === 'hang') { }
+    parentPort.postMessage({ result: message.opened, facts: [], answerHeaders: {} })
+  })`)}`)
+
+/** Resolves with whether the thread had the body already, or with the code and cause of the error. */
+function ask (queue: ThreadQueue, id: string, isLast = false): Promise<unknown> {
+  return new Promise((resolve) => {
+    const job: Job = { id, bytes: 1,
+      ask: (has) => ({ id, opened: !has, known: {}, replay: [], call: undefined, isLast }) as unknown as Asked,
+      resolve: ({ result }: Answer) => { resolve(result === true ? 'opened' : 'had') },
+      reject: (error) => { resolve((error as { readonly row?: string }).row) } }
+    queue.add(job)
+  })
+}
+
+t.test('a thread that dies or hangs fails one body; the others are opened again by the next thread', async (t) => {
+  stayAlive(t)
+  const logged: unknown[] = []
+  const log = { error (what: unknown) { logged.push(what) } }
+  const queue = new ThreadQueue({ pluginsUrl: '', sealSecrets: ['x'], log: log as never, patience: 5000, worker: wild })
+  t.equal(await ask(queue, 'a'), 'opened')
+  t.equal(await ask(queue, 'a'), 'had')
+  for (const id of ['die', 'throw', 'hang']) {
+    t.strictSame(await Promise.all([ask(queue, id), ask(queue, 'b'), ask(queue, 'a'), ask(queue, 'a')]),
+      ['server_error', 'opened', 'opened', 'had'], id)
+  }
+  t.equal(logged.length, 3)
+  t.match(logged[0], { request_id: 'die' })
+  t.equal(await ask(queue, 'a', true), 'had')
+  t.equal(await ask(queue, 'a'), 'opened', 'it was the last time')
+  queue.forget('a')
+  t.equal(await ask(queue, 'a'), 'opened', 'forgotten')
+  await queue.close()
+  t.equal(await ask(queue, 'a'), 'server_error', 'closed')
+})
+
+t.test('what waits for a thread can be given up', async (t) => {
+  stayAlive(t)
+  const queue = new ThreadQueue({ pluginsUrl: '', sealSecrets: ['x'], log: { error () {} } as never, patience: 60_000,
+    worker: wild })
+  t.teardown(async () => { await queue.close() })
+  const first = ask(queue, 'a')
+  const given: Job = { id: 'b', bytes: 5, ask: () => { throw new Error('asked') }, resolve () {}, reject () {} }
+  queue.add(given)
+  t.equal(queue.load, 6)
+  t.equal(queue.remove(given), true)
+  t.equal(await first, 'opened')
+  t.equal(queue.remove(given), false)
+  t.equal(queue.load, 0)
+})
