@@ -4,15 +4,18 @@ import { constants, existsSync } from 'node:fs'
 import { open, rename, rm } from 'node:fs/promises'
 import http from 'node:http'
 import https from 'node:https'
+import { hostname } from 'node:os'
 import path from 'node:path'
 import { once } from 'node:events'
 import { json } from 'node:stream/consumers'
 import type { Content, Restored } from '../store/backup.ts'
-import { contentOf, restoreStore } from '../store/open.ts'
+import { contentOf, type OpenStore, restoreStore } from '../store/open.ts'
 import type { Config } from '../config/config.ts'
+import { backupLine } from '../admin/api/store.ts'
 import { CommandError, type Place } from './admin-client.ts'
 import { opened, silent } from './opened-store.ts'
 import { print } from './stdout.ts'
+import { self } from './self.ts'
 
 const LEFT_OUT = `Not in it: the secrets in the data folder (seal-secret, link-secret, admin-token), images, kept responses, and
 the log of requests. Keep those files beside it.
@@ -21,7 +24,10 @@ the log of requests. Keep those files beside it.
 /** @returns the exit code. @throws {CommandError} there is no backup, and nothing in the place of the file */
 export async function backUp (place: Place, file: string): Promise<number> {
   if (existsSync(file)) throw new CommandError(`${file} is there already: name another file.`)
-  const content = await keep(file, place.url === undefined ? ofStore(place.config, place.folder) : ofGateway(place))
+  const destination = `${hostname()}:${path.resolve(file)}`.replaceAll(/[\p{Cc}\p{Zl}\p{Zp}]/gu, '?').slice(0, 300)
+  const content = await keep(file, place.url === undefined
+    ? ofStore(place.config, place.folder, destination)
+    : ofGateway(place, destination))
   await print(`Backed up to ${file}: ${said(content)}.\n${LEFT_OUT}`)
   return 0
 }
@@ -61,23 +67,37 @@ async function syncFolder (folder: string): Promise<void> {
   try { await directory.sync() } catch { /* not every file system can */ } finally { await directory.close() }
 }
 
-async function * ofStore (config: Config, folder: string): AsyncIterable<Uint8Array> {
+async function * ofStore (config: Config, folder: string, destination: string): AsyncIterable<Uint8Array> {
   const store = await opened(config, folder)
   try {
     if (store.backup === undefined) {
       throw new CommandError(`No gateway answers at ${config.server.admin.listen} (server.admin.listen), and what ` +
         `store.driver: ${config.store.driver} keeps ends with its process: there is nothing to back up.`)
     }
+    await trace(store, destination)
     yield * store.backup.read(new AbortController().signal)
   } finally {
     await store.close()
   }
 }
 
+/** A copy of everything leaves a trace; but where that can't be written a backup is needed most. */
+async function trace (store: OpenStore, destination: string): Promise<void> {
+  const line = { at: new Date().toISOString(), ...backupLine(self(), destination) }
+  try {
+    await store.change({ audit: JSON.stringify(line) })
+  } catch (thrown) {
+    console.error(`This backup is not in the audit log: ${(thrown as Error).message}`)
+  }
+}
+
 /** Without a limit of time: the gateway answers when its copy is made. */
-async function * ofGateway ({ url, token }: Extract<Place, { token: string }>): AsyncIterable<Uint8Array> {
+async function * ofGateway (
+  { url, token }: Extract<Place, { token: string }>, destination: string
+): AsyncIterable<Uint8Array> {
   const { get } = url.startsWith('https:') ? https : http
-  const request = get(`${url}/admin/v1/store/backup`, { agent: false, headers: { authorization: `Bearer ${token}` } })
+  const request = get(`${url}/admin/v1/store/backup?${new URLSearchParams({ destination })}`, { agent: false,
+    headers: { authorization: `Bearer ${token}` } })
   let answer: http.IncomingMessage
   try {
     [answer] = await once(request, 'response') as [http.IncomingMessage]

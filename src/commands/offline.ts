@@ -1,8 +1,7 @@
 // The admin API without a gateway: opens the data folder, as its only writer, and answers in this process. For
 // commands, where no gateway runs.
-import { hostname, userInfo } from 'node:os'
 import { AdminApi } from '../admin/api/api.ts'
-import type { ApiAnswer, Person } from '../admin/api/operation.ts'
+import type { ApiAnswer } from '../admin/api/operation.ts'
 import { Refusal, refusalBody } from '../admin/api/refusal.ts'
 import { tryKeyOn } from '../admin/api/try-key.ts'
 import { scratchSeals } from '../base/seals.ts'
@@ -28,6 +27,7 @@ import { Upstreams } from '../upstream/pool.ts'
 import { backgroundServices } from '../gateway/background.ts'
 import { requestFiles } from '../gateway/open-services.ts'
 import type { AdminAnswer, AdminClient } from './command.ts'
+import { self } from './self.ts'
 
 /** @throws {Error} the data folder can't be used: says why, such as that a gateway has it */
 export async function openDirectly (loaded: Config, folder: string, plugins: readonly Plugin[]): Promise<AdminClient> {
@@ -74,8 +74,7 @@ export async function openDirectly (loaded: Config, folder: string, plugins: rea
         }
       }
     })
-    // Whoever may write the data folder is its owner.
-    const by: Person = { who: `command of ${userInfo().username}`, role: 'owner', address: hostname() }
+    const by = self()
     return {
       async ask (method, address, body): Promise<AdminAnswer> {
         const { pathname: path, searchParams: query } = new URL(address, 'http://direct')

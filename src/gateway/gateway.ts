@@ -297,7 +297,8 @@ function adminListener (
         state: () => live.state(),
         reasons,
         lately: async () => mergedLately([metrics.lately(), ...await crew?.lately() ?? []]),
-        timer
+        timer,
+        log: services.log
       },
       plugins: shipped,
       requests: services.requests,

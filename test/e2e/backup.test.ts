@@ -4,6 +4,7 @@ import { execFileSync, spawn } from 'node:child_process'
 import { once } from 'node:events'
 import { existsSync, readFileSync, rmSync, statSync, writeFileSync } from 'node:fs'
 import http from 'node:http'
+import { hostname } from 'node:os'
 import { join } from 'node:path'
 import t from 'tap'
 import { packageRoot } from '../../src/base/package.ts'
@@ -65,6 +66,13 @@ void t.test('under load: each charge that was answered before is in it, and noth
   t.match(await command(folder, ['store', 'backup', 'second.backup', '--url', admin], {
     GATEWAY_ADMIN_TOKEN: readFileSync(join(folder, 'data/admin-token'), 'utf8').trim()
   }), { code: 0 }, 'from elsewhere')
+  const lines = async (where: readonly string[] = []): Promise<readonly object[]> =>
+    JSON.parse((await command(folder, ['audit', '--json', ...where])).out) as readonly object[]
+  t.match((await lines()).map((line) => ({ ...line, id: String((line as { readonly id: string }).id) })), [
+    { what: 'store.backup', who: /^admin-token/, address: '127.0.0.1', id: `${hostname()}:${join(folder, 'second.backup')}` },
+    { what: 'store.backup', who: /^admin-token/, id: `${hostname()}:${join(folder, 'first.backup')}` }
+  ], 'who, from where, and where to')
+  t.match(await lines(other), [{ what: 'store.backup', id: /first\.backup$/ }], 'the copy has the line of its own')
   await load.end()
   t.match(await command(folder, ['ledger', 'verify']), { code: 0 })
 })
@@ -72,6 +80,7 @@ void t.test('under load: each charge that was answered before is in it, and noth
 void t.test('of a folder without a gateway; it is restored where the ledger is lost, and told what is missing', async (t) => {
   const folder = await prepared(t, 100)
   t.match(await command(folder, ['store', 'backup', 'all.backup']), { code: 0, out: /: 101 entries/ })
+  t.match(await command(folder, ['audit', '--json']), { code: 0, out: /"who":"command of .*"what":"store\.backup"/ })
   const store = await open(t, join(folder, 'data'))
   for (let i = 0; i < 5; i++) await store.credit('acme', `more-${i}`, 1n)
   await store.close()

@@ -46,7 +46,7 @@ export class AdminApi {
       ...priceOperations(parts), ...videoOperations(parts),
       ...(parts.running === undefined ? [] : [...configOperations(parts.running),
         ...summaryOperations(parts, parts.running), ...eventOperations(parts, parts.running),
-        ...storeOperations(parts.running.backup)])]
+        ...storeOperations(parts.services.directory, parts.running)])]
     operations.push({
       method: 'GET', path: '/openapi.json', name: 'getOpenapi', summary: 'This document.',
       gives: anything('A document of OpenAPI 3.1.'),

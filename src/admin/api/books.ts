@@ -60,7 +60,7 @@ const change = object('Change', 'A line of the audit log.', {
   role: choice('What that token may do.', roles),
   address: text('From where: an address of the network; of a command without a gateway, the name of its machine.'),
   what: text('What was done, such as key.create.'),
-  id: text('To which key, account or token.'),
+  id: text('To which key, account or token; of a backup, where it goes, as who asked for it has said.'),
   before: orNull(anything('Its settings before; null: it did not exist.')),
   after: orNull(anything('Its settings after; null: it does not exist any more.')),
   reference: text('Of a booking.'),

@@ -26,6 +26,8 @@ const PARAMETERS: Readonly<Record<string, JsonSchema>> = {
   channel: { name: 'channel', in: 'query', description: 'Only what is of this channel.', schema: { type: 'string' } },
   reference: { name: 'reference', in: 'query', description: 'Only what is of this request, or of the bookings under ' +
     'this reference.', schema: { type: 'string' } },
+  destination: { name: 'destination', in: 'query', description: 'Where the copy goes, in words for people: it stands ' +
+    'in the audit log.', schema: { type: 'string', maxLength: 300 } },
   from: { name: 'from', in: 'query', description: 'An instant such as 2026-11-21T05:00:00Z, or the beginning of a ' +
     'day such as 2026-11-21.', schema: { type: 'string' } },
   to: { name: 'to', in: 'query', description: 'Until before this: as `from`.', schema: { type: 'string' } },

@@ -1,5 +1,6 @@
 // An operation of the admin API: its address, its parameters, and the function that answers. A table of them is the
 // router and the documentation.
+import type { Logger } from 'pino'
 import type { Config, KeyConfig } from '../../config/config.ts'
 import { type Directory, type Role, roles } from '../../accounts/directory.ts'
 import { suggest } from '../../config/check/suggest.ts'
@@ -68,6 +69,7 @@ export interface RunningParts {
   readonly lately: () => Promise<LatelyView>
   /** measures the time between two events */
   readonly timer: Timer
+  readonly log: Pick<Logger, 'error'>
 }
 
 /** Somebody who listens to events. */
