@@ -1,9 +1,10 @@
-// `npm test`, `npm run test:rest` and `npm run test:all`: runs their part of the tests in tap, and says what it has
-// left out.
+// `npm test`, `npm run test:rest` and `npm run test:all`: runs their part of the test files, and says what it has left
+// out.
 import { execFileSync, spawnSync } from 'node:child_process'
 import { statSync } from 'node:fs'
 import { basename, join } from 'node:path'
 import { packageRoot } from '../src/base/package.ts'
+import { runFiles } from './run-files.ts'
 import { sets } from './sets.ts'
 
 const { quick, redis, e2e } = sets()
@@ -12,8 +13,7 @@ const parts: Readonly<Record<string, readonly string[]>> = { quick, rest, all: [
 const files = parts[process.argv[2] ?? '']
 if (files === undefined) throw new Error(`say which: ${Object.keys(parts).join(', ')}`)
 
-// Command lines with nothing in them that varies but names of ours: through the shell, because npm and tap are .cmd on
-// Windows.
+// Command lines with nothing in them that varies: through the shell, because npm is a .cmd on Windows.
 const options = { cwd: packageRoot, shell: true, stdio: 'inherit' } as const
 let status = 0
 if (files !== quick) {
@@ -25,17 +25,19 @@ if (files !== quick) {
   }
   status = spawnSync('npm run --silent types -- --project test/e2e', options).status ?? 1
 }
+execFileSync(process.execPath, [join('test', 'build-tap.ts')], { cwd: packageRoot, stdio: 'inherit' })
 // Half of what a short test costs is reading our modules: each is stripped of its types and compiled once for all of
 // them.
 const env = { ...process.env, NODE_COMPILE_CACHE: join(packageRoot, 'node_modules', '.cache', 'compiled') }
-status = spawnSync(`npm run --silent tap -- ${files.join(' ')}`, { ...options, env }).status || status
+const { fail } = await runFiles(files, env, (text) => { process.stdout.write(text) })
+if (fail > 0) status = 1
 if (files === quick) {
   const names = (paths: readonly string[]): string => paths.map((path) => basename(path, '.test.ts')).join(', ')
   console.log(`\nLeft out, and run by npm run test:all:
   ${redis.length} files of tests that start Redis (redis-server has to be installed): ${names(redis)}
   ${e2e.length} in test/e2e, of whole processes, of SDKs and of agents (which it installs there): ${names(e2e)}`)
 }
-process.exit(status)
+process.exitCode = status
 
 /** The packages that a folder names. Does nothing where they are. @throws {Error} npm failed */
 function install (path: string): void {

@@ -7,6 +7,7 @@ import { packageRoot } from '../../src/base/package.ts'
 import { dialectNames } from '../../src/config/sections/dialects.ts'
 import { driverNames } from '../../src/config/sections/drivers.ts'
 import { styles } from '../../src/protocols/index.ts'
+import { TEST_LIMIT_S } from '../run-files.ts'
 import { sets } from '../sets.ts'
 import { longLines } from '../support/long-lines.ts'
 
@@ -262,7 +263,7 @@ t.test('every test is in one set, and `npm test` needs no Redis', async (t) => {
 })
 
 t.test('no test has a time limit of its own that is below the common one: a busy machine is ten times as slow', async (t) => {
-  const common = Number(/^timeout: (\d+)$/m.exec(readFileSync(join(packageRoot, '.taprc'), 'utf8'))![1]) * 1000
+  const common = TEST_LIMIT_S * 1000
   const limits = sources.flatMap(({ path, text }) =>
     [...text.matchAll(/^ *(?:void |await )?t\.(?:setTimeout\(|test\(.*\{ timeout: )([\d_]+)/gm)].map(([, ms]) => ({
       path,
