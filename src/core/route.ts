@@ -46,3 +46,10 @@ export interface Route {
   /** the plugins of this route, in list order */
   readonly plugins: readonly string[]
 }
+
+/** Whether its bodies are conversations with models of text, be it only to count their tokens. */
+export function isOfText (
+  endpoint: EndpointKind
+): endpoint is Extract<EndpointKind, { readonly kind: 'model' | 'local' }> {
+  return endpoint.kind === 'model' ? endpoint.modality === 'text' : endpoint.kind === 'local' && endpoint.reads === 'body'
+}

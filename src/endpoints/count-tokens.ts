@@ -13,7 +13,7 @@ import { UpstreamCall } from '../upstream/transport/call.ts'
 import { traceFor } from '../upstream/transport/headers.ts'
 import type { Permit } from '../upstream/limits/permit.ts'
 import { dialectOf } from '../upstream/dialects/index.ts'
-import { textOf } from '../upstream/dialects/passed-body.ts'
+import { EncodedRequest, encodeLarge, encodeRequest } from '../upstream/transport/encode-body.ts'
 import { upstreamsOf } from '../upstream/pool.ts'
 import { estimateInputTokens } from './input-tokens.ts'
 
@@ -56,7 +56,9 @@ async function passOn (exchange: Routed, attempt: Attempt, ms: number): Promise<
   const permit = await acquire(exchange, upstream, attempt.model)
   if (permit === undefined) return undefined
   try {
-    const request = dialect.encode(exchange, attempt, permit.upstream)
+    const request = exchange.large === undefined
+      ? dialect.encode(exchange, attempt, permit.upstream)
+      : new EncodedRequest(await encodeLarge(exchange, attempt, permit.upstream, 'count'))
     Object.assign(request.headers, traceFor(permit.upstream, exchange))
     for (const { plugin, call } of exchange.route.hooks.perAttempt) {
       const own = unwaited(call(attempt, exchange), exchange)
@@ -125,12 +127,12 @@ function ask (
     resolve(tokens)
   }
 
-  const body = exchange.blobs.join(textOf(request)) // may throw: before anything waits
+  const { method, path, headers: sent, body } = encodeRequest(request, exchange) // may throw: before anything waits
   const timer = setTimeout(() => {
     fail({ kind: 'first_byte_timeout', cause: new Error(`the upstream had not counted after ${ms} ms`) })
   }, ms)
   exchange.onAbort(leave)
-  call = new UpstreamCall(upstream, { ...request, body }, {
+  call = new UpstreamCall(upstream, { method, path, headers: sent, body }, {
     onHead (itsStatus, itsHeaders) { status = itsStatus; headers = itsHeaders },
     onData (chunk) {
       chunks.push(chunk)

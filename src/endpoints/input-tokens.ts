@@ -1,6 +1,7 @@
 // Estimates the input tokens of a request where no provider counts them: its text is counted, and the rest is guessed.
 // Never the base of a charge.
 import { setImmediate } from 'node:timers/promises'
+import { bodyStep } from '../core/body-step.ts'
 import type { Blobs } from '../core/large-strings.ts'
 import type { Exchange } from '../core/exchange.ts'
 import type { Attempt } from '../core/facts.ts'
@@ -28,6 +29,8 @@ const PAGE_BYTES = 64 * 1024
  * @throws {GatewayError} the client has left
  */
 export async function estimateInputTokens (exchange: Exchange, attempt: Attempt | undefined): Promise<number> {
+  const rates = attempt === undefined ? START_RATES : exchange.snapshot.services.tokenRates.of(attempt)
+  if (exchange.large !== undefined) return await countLarge(exchange, rates)
   const prompt = new Prompt(exchange.blobs)
   const text = new TextCount()
   let work = 0
@@ -43,9 +46,19 @@ export async function estimateInputTokens (exchange: Exchange, attempt: Attempt 
     }
   }
   text.addLetters(prompt.hiddenBytes)
-  const rates = attempt === undefined ? START_RATES : exchange.snapshot.services.tokenRates.of(attempt)
   return prompt.allowance + text.tokens(rates)
 }
+
+export const COUNT = 'count'
+
+/** The same in the thread of a large body. */
+const countLarge = bodyStep(COUNT, (exchange, rates: readonly number[]) => {
+  const prompt = new Prompt(exchange.blobs)
+  const text = new TextCount()
+  for (const piece of prompt.read(exchange.request.body)) text.add(piece)
+  text.addLetters(prompt.hiddenBytes)
+  return prompt.allowance + text.tokens(rates)
+}, { isRead: true })
 
 /**
  * The texts of a body in messages style that reach the model, and an empty text for each value. Accepts any value,

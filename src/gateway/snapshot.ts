@@ -1,6 +1,6 @@
 // A configuration in use: compiled once, leased by each request for as long as it runs.
 import { KeyChains, sortHooks } from '../core/hooks.ts'
-import type { Route } from '../core/route.ts'
+import { isOfText, type Route } from '../core/route.ts'
 import type { Style } from '../core/style.ts'
 import type { Model } from '../core/facts.ts'
 import { parsePrice } from '../money/nanos.ts'
@@ -182,8 +182,7 @@ export class Snapshot implements LeasedSnapshot {
       return {
         ...data,
         endpoint,
-        readsInThreads: endpoint.kind === 'model' && endpoint.modality === 'text' &&
-          chosen.every(({ plugin }) => plugin.readsInSteps === true),
+        readsInThreads: isOfText(endpoint) && chosen.every(({ plugin }) => plugin.readsInSteps === true),
         hooks,
         keyChains: hooks.perKey.length === 0 ? undefined : new KeyChains(hooks, data)
       }

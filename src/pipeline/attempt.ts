@@ -75,7 +75,7 @@ async function send (exchange: Routed, attempt: Attempt, permit: Permit): Promis
   if (endpoint.kind === 'model') endpoint.prepare?.(exchange)
   const request = exchange.large === undefined
     ? dialectOf(upstream).encode(exchange, attempt, upstream)
-    : new EncodedRequest(await encodeLarge(exchange, attempt, upstream))
+    : new EncodedRequest(await encodeLarge(exchange, attempt, upstream, 'answer'))
   Object.assign(request.headers, traceFor(upstream, exchange))
   for (const { plugin, hooks: own } of hooks) {
     if (own.onUpstreamRequest === undefined) continue

@@ -25,7 +25,7 @@ function config (url: string): string {
   const dialects = ['messages', 'chat', 'responses']
   const upstreams = dialects.flatMap((dialect) => ['bad', 'good'].map((name) =>
     `  ${dialect}-${name}: { url: "${url}/${name}/v1", dialect: ${dialect}, ` +
-    `${CALM}, headers: { x-api-key: upstream-secret } }`))
+    `${CALM}, count_tokens: ${dialect === 'messages'}, headers: { x-api-key: upstream-secret } }`))
   const models = dialects.map((dialect) => `  - id: m-${dialect}
     name: M
     provider: acme
@@ -46,7 +46,7 @@ function config (url: string): string {
     '{ use: responses-to-messages, with: { keep: 1h } }, channel-router, billing-meter, error-normalize')
     .replace('  drain_timeout', `  seal_secrets: [${SECRET}]\n  drain_timeout`)
     .replace(/upstreams:\n[^]*accounts:/, `upstreams:\n${upstreams.join('\n')}\nmodels:\n${models.join('\n')}\n` +
-      'aliases: [{ id: latest, model: m-chat }]\naccounts:')
+      'aliases: [{ id: latest, model: m-messages }]\naccounts:')
     .replace('secret: ', 'rate_limit: 1000000, secret: ')
 }
 
@@ -58,6 +58,7 @@ function answerTo ({ path, bytes, body }: Received): Script {
     return json({ error: { type: 'api_error', message: `could not read: ${quoted}` } }, 500)
   }
   const isBlind = text.includes('BLIND')
+  if (path.endsWith('/count_tokens')) return isBlind ? json({}, 500) : json({ input_tokens: 7 })
   if (path.endsWith('/messages')) {
     if (body?.['stream'] === true) {
       return isBlind ? [messageStart({ usage: {} }), textBlock(0, 'Hi'), messageEnd({ usage: {} })]
@@ -168,11 +169,17 @@ const responsesBody = fc.record({ model, input: fc.oneof(word, fc.array(oftenRig
   text: optional(oftenRight(fc.record({
     format: fc.record({ type: fc.constant('json_schema'), name: fc.constant('n'), schema }) }))) })
 const request = fc.oneof(
-  fc.tuple(fc.constant('/v1/messages'), fc.tuple(messagesBody, others)),
+  fc.tuple(fc.constantFrom('/v1/messages', '/v1/messages', '/v1/messages/count_tokens'), fc.tuple(messagesBody, others)),
   fc.tuple(fc.constant('/v1/chat/completions'), fc.tuple(fc.oneof({ arbitrary: chatBody as fc.Arbitrary<Json>, weight: 4 },
     { arbitrary: responsesBody as fc.Arbitrary<Json>, weight: 1 }), others)),
-  fc.tuple(fc.constant('/v1/responses'), fc.tuple(responsesBody, others))
+  fc.tuple(fc.constantFrom('/v1/responses', '/v1/responses', '/v1/responses/input_tokens'),
+    fc.tuple(responsesBody, others))
 )
+
+/** Of each ending at least one. */
+const EXAMPLES = ([['', 'FAIL', 9], ['', 'BLIND', 9], ['', 'a', -1], ['/count_tokens', 'a', 9],
+  ['/count_tokens', 'BLIND', 9]] as const).map(([more, content, limit]) =>
+  [[`/v1/messages${more}`, [{ model: 'latest', max_tokens: limit, messages: [{ role: 'user', content }] }, {}]]])
 
 /** Everything that others see of a request, without what differs in any two. */
 async function outcomeOf (gw: TestGateway, upstreams: { readonly requests: readonly Received[] }, path: string,
@@ -212,8 +219,7 @@ t.test('any body, read in a thread, gives what it gives on the loop: bytes, code
     if (status === 200) seen.ok++
     else seen.refused++
     if (line['failures'] !== undefined || Number(line['attempts']) > 1) seen.failed++
-  }), { numRuns: RUNS, examples: [['FAIL', 9], ['BLIND', 9], ['a', -1]].map(([content, limit]) =>
-    [['/v1/messages', [{ model: 'latest', max_tokens: limit, messages: [{ role: 'user', content }] }, {}]]] as never) })
+  }), { numRuns: RUNS, examples: EXAMPLES as never })
   t.ok(seen.ok > 1 && seen.refused > 0 && seen.failed > 0, JSON.stringify(seen))
 })
 

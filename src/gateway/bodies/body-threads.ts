@@ -5,6 +5,7 @@ import { stepNamed } from '../../core/body-step.ts'
 import type { Exchange } from '../../core/exchange.ts'
 import { ApiKey, Body, factNamed, Model } from '../../core/facts.ts'
 import { type BodyHead, bodyOf, type LargeBody, updateHead } from '../../core/large-body.ts'
+import { isOfText } from '../../core/route.ts'
 import { ENCODE, type Encoded } from '../../upstream/transport/encode-body.ts'
 import { parseBody } from '../../http/parse-body.ts'
 import { type Answer, type Asked, type Call, receiveError } from './messages.ts'
@@ -145,9 +146,9 @@ class ThreadedBody implements LargeBody {
 
   #route (): NonNullable<Asked['opened']>['route'] {
     const { name, methods, path, style, endpoint, isInMaintenance, plugins } = this.#exchange.route
-    if (endpoint.kind !== 'model' || endpoint.modality !== 'text') throw new Error('only models of text read there')
-    return { name, methods, path, isInMaintenance, plugins, style: style.name, modality: endpoint.modality,
-      schema: endpoint.schema, compacts: endpoint.compacts === true }
+    if (!isOfText(endpoint)) throw new Error('only bodies for models of text are read there')
+    return { name, methods, path, isInMaintenance, plugins, style: style.name, schema: endpoint.schema,
+      isModels: endpoint.kind === 'model', compacts: endpoint.kind === 'model' && endpoint.compacts === true }
   }
 
   #apply ({ facts, answerHeaders, asked, request }: Answer): void {

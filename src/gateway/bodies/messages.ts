@@ -42,7 +42,8 @@ export interface Opened {
 /** A route of which the style is sent by its name, and of the endpoint the data alone. */
 export interface SentRoute extends Omit<Route, 'style' | 'endpoint'> {
   readonly style: string
-  readonly modality: 'text'
+  /** whether models of text answer; the gateway itself, otherwise */
+  readonly isModels: boolean
   readonly schema: string | undefined
   readonly compacts: boolean
 }

@@ -8,7 +8,9 @@ import { ApiKey, Body, factNamed, Model } from '../../core/facts.ts'
 import { SAID } from '../../core/failed-attempt.ts'
 import { headOf } from '../../core/large-body.ts'
 import type { Ledger } from '../../core/ledger.ts'
+import type { EndpointKind } from '../../core/route.ts'
 import type { Snapshot } from '../../core/snapshot.ts'
+import { COUNT } from '../../endpoints/input-tokens.ts'
 import { parseBody } from '../../http/parse-body.ts'
 import { styles } from '../../protocols/index.ts'
 import { ENCODE } from '../../upstream/transport/encode-body.ts'
@@ -16,7 +18,7 @@ import { type Answer, type Asked, type Opened, sendError, type ThreadInput, type
 
 const { pluginsUrl, sealSecrets } = workerData as ThreadInput
 const loaded = import(pluginsUrl)
-for (const step of [ENCODE, SAID]) stepNamed(step)           // those of the core; the plugins bring theirs
+for (const step of [COUNT, ENCODE, SAID]) stepNamed(step)           // the plugins bring theirs
 
 const snapshot = {
   generation: 0,
@@ -68,10 +70,10 @@ function answerTo ({ id, opened, known, replay, call, isLast }: Asked): Answer {
 /** @throws {GatewayError} bad_request */
 function open (id: string, { route, received, pieces, longStrings }: Opened): Copy {
   const style = styles.find(({ name }) => name === route.style)!
-  const { modality, schema, compacts } = route
-  const exchange = new Exchange(id, { ...route, style, endpoint: { kind: 'model', style, modality,
-    ...(schema !== undefined && { schema }), ...(compacts && { compacts }) } }, received, snapshot,
-  undefined as unknown as Ledger)
+  const { isModels, schema, compacts } = route
+  const endpoint: EndpointKind = { style, ...(schema !== undefined && { schema }),
+    ...(isModels ? { kind: 'model', modality: 'text', ...(compacts && { compacts }) } : { kind: 'local', reads: 'body' }) }
+  const exchange = new Exchange(id, { ...route, style, endpoint }, received, snapshot, undefined as unknown as Ledger)
   exchange.set(Body, parseBody(pieces.map(bufferOf), longStrings, exchange.blobs))
   return { exchange, told: new Set([Body.name]) }
 }

@@ -52,8 +52,11 @@ export interface Encoded extends Pick<CallRequest, 'path' | 'headers'> {
  * The request to an upstream from a body that a thread has: whole, since no hook of a plugin may see it.
  * @throws {GatewayError} the client's request can't be expressed in this dialect
  */
-export const encodeLarge = bodyStep(ENCODE, (exchange, attempt: Attempt, upstream: Upstream): Encoded => {
-  const request = dialectOf(upstream).encode(exchange, attempt, upstream)
+export const encodeLarge = bodyStep(ENCODE, (
+  exchange, attempt: Attempt, upstream: Upstream, purpose: 'answer' | 'count'
+): Encoded => {
+  const dialect = dialectOf(upstream)
+  const request = (purpose === 'answer' ? dialect : dialect.countTokens!).encode(exchange, attempt, upstream)
   const body = exchange.blobs.join(textOf(request))
   return { path: request.path, headers: request.headers, inputEstimate: inputEstimate(exchange),
     pieces: typeof body === 'string' ? [Buffer.from(body)] : body }
