@@ -130,6 +130,7 @@ export class RedisStore implements Store, Records, Tasks, Answers, Movable, Roll
   #sweepCursor = '0'
   /** accounts to be swept again: leases did not count yet, or there were more holds */
   #unswept: string[] = []
+  #verifying: Promise<Verification> | undefined
   #closing: Promise<void> | undefined
 
   /** @throws {Error} Redis or the data folder can't be used: says why, in words for the operator */
@@ -507,8 +508,10 @@ export class RedisStore implements Store, Records, Tasks, Answers, Movable, Roll
     )
   }
 
+  /** Whoever asks while it runs gets its result: Redis is read once, however many ask. */
   async verify (): Promise<Verification> {
-    return await verify(this.#space, async (account, from, to) => await this.#page(account, from, to))
+    return await (this.#verifying ??= verify(this.#space, async (account, from, to) =>
+      await this.#page(account, from, to)).finally(() => { this.#verifying = undefined }))
   }
 
   async rollups (query: RollupQuery): Promise<readonly Rollup[]> {
