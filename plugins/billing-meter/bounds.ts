@@ -9,7 +9,7 @@ import { GatewayError } from '../../src/errors.ts'
 import { boundInput, boundValue, NO_CONTEXT, type InputBound } from '../../src/tokens/bound.ts'
 import { formatUsd, MOST_NANOS, type Nanos } from '../../src/money/nanos.ts'
 import { priceAt, type PriceSpan } from '../../src/money/price-schedule.ts'
-import { flatCost, noUses, worstCase, type Uses } from '../../src/money/price.ts'
+import { type CompiledPrice, flatCost, noUses, worstCase, type Uses } from '../../src/money/price.ts'
 import { dialectOf } from '../../src/upstream/dialects/index.ts'
 import { boundUses, refuseSurcharges } from './surcharges.ts'
 import { MOST_USES, type Believed } from '../../src/money/usage.ts'
@@ -97,15 +97,17 @@ function dearestOf (
   const { attempts } = exchange.get(Plan)
   const inputs = attempts.map((attempt) => overheads.bound(attempt, shown, model.context))
   const output = boundOutput(body['max_tokens'], model, upstreams)
-  const of = (input: (i: number) => number, tokens: number, times = uses): Nanos =>
-    prices.reduce((most, { price }, i) => {
-      const nanos = worstCase(input(i), tokens, price, times)
-      return nanos > most ? nanos : most
-    }, 0n)
-  const held = (tokens: number): Nanos => of((i) => inputs[i]!, tokens)
+  const held = (tokens: number): Nanos => {
+    let most = 0n
+    for (let i = 0; i < prices.length; i++) {
+      const nanos = worstCase(inputs[i]!, tokens, prices[i]!.price, uses)
+      if (nanos > most) most = nanos
+    }
+    return most
+  }
   const believed: Believed = { input: BELIEVED * (model.context ?? NO_CONTEXT),
     output: BELIEVED * Math.max(output, mostOutput(model)) }
-  refuseUncountable(of(() => INPUT_CLASSES * believed.input, believed.output, mostUses(prices)))
+  for (const { price } of prices) refuseBeyondCount(price, believed)
   const most = held(output)
   const ceiling = Math.max(CEILING * output, output + CEILING_MARGIN)
   const text: TextBounds = { input: shown, believed, ceiling }
@@ -118,10 +120,17 @@ function dearestOf (
 /** Number of input classes, each of which is believed by itself. */
 const INPUT_CLASSES = 4
 
-/** Most uses of everything that has a price per use. */
-function mostUses (prices: readonly PriceSpan[]): Uses {
-  const priced = prices.flatMap(({ price }) => [...price.extras.keys()])
-  return priced.length === 0 ? noUses : Object.fromEntries(priced.map((name) => [name, MOST_USES]))
+/** The largest usage that is known to be countable at a price: nearly every request believes the same. */
+const countable = new WeakMap<CompiledPrice, Believed>()
+
+/** Refuses a price at which the usage that would be believed is no countable amount. */
+function refuseBeyondCount (price: CompiledPrice, believed: Believed): void {
+  const known = countable.get(price)
+  if (known !== undefined && believed.input <= known.input && believed.output <= known.output) return
+  const uses = price.extras.size === 0 ? noUses
+    : Object.fromEntries([...price.extras.keys()].map((name) => [name, MOST_USES]))
+  refuseUncountable(worstCase(INPUT_CLASSES * believed.input, believed.output, price, uses))
+  countable.set(price, believed)
 }
 
 /**

@@ -69,6 +69,7 @@ export function refuseSurcharges (body: Body, prices: readonly (TokenPrice | 'fr
  * @throws {GatewayError} invalid_request: a tool without a limit of uses, which could cost any amount
  */
 export function boundUses (body: Body, prices: readonly CompiledPrice[]): Uses {
+  if (prices.every(({ extras }) => extras.size === 0)) return noUses
   let uses: Record<string, number> | undefined
   for (const [index, tool] of listOf(body['tools']).entries()) {
     const name = priceOf(tool)

@@ -6,6 +6,33 @@ export function after<T, Next> (value: Awaitable<T>, next: (value: T) => Awaitab
   return value instanceof Promise ? value.then(next) : next(value)
 }
 
+/**
+ * Goes on with the value of a step, in the same turn where it is there. An error of the step, or of `next`, goes to
+ * `caught`, which must not throw.
+ */
+export function proceed<T> (
+  step: () => Awaitable<T>,
+  next: (value: T) => void,
+  caught: (thrown: unknown) => void
+): void {
+  const goOn = (value: T): void => {
+    try {
+      next(value)
+    } catch (thrown) {
+      caught(thrown)
+    }
+  }
+  let value: Awaitable<T>
+  try {
+    value = step()
+  } catch (thrown) {
+    caught(thrown)
+    return
+  }
+  if (value instanceof Promise) value.then(goOn, caught)
+  else goOn(value)
+}
+
 /** As `await` does: other code may have promises of its own kind. */
 export function isPromise (value: unknown): value is PromiseLike<unknown> {
   return value instanceof Promise ||

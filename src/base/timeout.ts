@@ -1,4 +1,5 @@
 // A promise with a timeout.
+import { Alarm } from './wheel.ts'
 
 /**
  * @param ms milliseconds
@@ -9,11 +10,11 @@ export function within <T> (
   pending: Promise<T>, ms: number, late: () => unknown, mayGoOn: () => boolean = () => false
 ): Promise<T> {
   return new Promise<T>((resolve, reject) => {
-    const onTime = (): void => {
-      if (mayGoOn()) timer = setTimeout(onTime, ms)
+    const alarm = new Alarm(() => {
+      if (mayGoOn()) alarm.set(ms)
       else reject(late())
-    }
-    let timer = setTimeout(onTime, ms)
-    pending.then(resolve, reject).finally(() => { clearTimeout(timer) })
+    })
+    alarm.set(ms)
+    pending.then((value) => { alarm.off(); resolve(value) }, (thrown: unknown) => { alarm.off(); reject(thrown) })
   })
 }

@@ -11,12 +11,14 @@ import { GatewayError } from '../errors.ts'
  */
 const SHARE_OF_HEAP = 1 / 8
 const MOST = 512 * 1024 * 1024
+/** Asked once: the question costs as much as a hook, and the limit of a process does not change. */
+const FROM_HEAP = Math.min(MOST, Math.floor(getHeapStatistics().heap_size_limit * SHARE_OF_HEAP))
 /** Bytes up to which an answer is not counted: nearly all are so small, and one with a paid item must not wait. */
 export const SMALL_ANSWER = 64 * 1024
 
 /** @returns bytes */
 export function answerLimit ({ answer_memory: configured }: Pick<ServerConfig, 'answer_memory'>): number {
-  return configured ?? Math.min(MOST, Math.floor(getHeapStatistics().heap_size_limit * SHARE_OF_HEAP))
+  return configured ?? FROM_HEAP
 }
 
 export class AnswerMemory {

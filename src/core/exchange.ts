@@ -173,7 +173,9 @@ export class Exchange<R extends Route = Route, S extends Snapshot = Snapshot> {
   }
 
   offAbort (listener: () => void): void {
-    this.#onAbort = this.#onAbort.filter((other) => other !== listener)
+    const at = this.#onAbort.indexOf(listener)
+    // While they are called, the list must not move.
+    if (at !== -1) this.#onAbort = this.#onAbort.length === 1 ? [] : this.#onAbort.toSpliced(at, 1)
   }
 
   /** @throws {Error} before the body was read, or on a route without one */
@@ -259,13 +261,17 @@ export class Exchange<R extends Route = Route, S extends Snapshot = Snapshot> {
     return isPromise(told) ? told : undefined
   }
 
-  /** Core only. @throws {Error} called twice */
-  async finish (outcome: Outcome): Promise<void> {
+  /** Core only. @returns a promise only where a callback did. @throws {Error} called twice */
+  finish (outcome: Outcome): Awaitable<void> {
     if (this.#outcome !== undefined) throw new Error(`exchange ${this.id} was finished twice`)
     this.#outcome = outcome
+    return this.#tellAll(outcome)
+  }
+
+  #tellAll (outcome: Outcome): Awaitable<void> {
     while (this.#onFinish.length > 0) {
       const told = this.#tell(this.#onFinish.pop()!, outcome)
-      if (told !== undefined) await told
+      if (told !== undefined) return told.then(() => this.#tellAll(outcome))
     }
   }
 

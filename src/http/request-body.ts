@@ -10,6 +10,8 @@ import type { Body } from '../core/facts.ts'
 import { type BodyLimits, Chunks, SharedChunks, tooLarge } from '../core/body-memory.ts'
 import { sayContinue } from '../base/expect-continue.ts'
 import { JsonGuard } from '../base/json-limits.ts'
+import { after, type Awaitable } from '../base/awaitable.ts'
+import { Alarm } from '../base/wheel.ts'
 import { parseBody } from './parse-body.ts'
 
 /**
@@ -93,7 +95,7 @@ export function undecodable (cause: Error & { readonly code?: string }): Gateway
  * @param threads of large bodies; undefined: all are parsed here
  * @throws {GatewayError} request_too_large, bad_request, request_timeout, queue_full; the abort reason
  */
-export async function readBody (
+export function readBody (
   req: IncomingMessage,
   res: ServerResponse,
   limits: BodyLimits,
@@ -120,11 +122,12 @@ export async function readBody (
   let large: SharedChunks | undefined
   let size = 0
   let received = 0
-  await new Promise<void>((resolve, reject) => {
+  return new Promise((resolve, reject) => {
     const source = decoder === undefined ? req : req.pipe(decoder)
-    const timer = setTimeout(() => {
+    const idle = new Alarm(() => {
       fail(new GatewayError('request_timeout', { headers: { connection: 'close' } }))
-    }, limits.idle)
+    })
+    idle.set(limits.idle)
     const fail = (error: unknown): void => {
       stop()
       if (decoder !== undefined) { req.unpipe(decoder); decoder.destroy() }
@@ -132,7 +135,7 @@ export async function readBody (
       reject(error)
     }
     const onReceived = (chunk: Buffer): void => {
-      timer.refresh()
+      idle.set(limits.idle)
       received += chunk.length
       if (received > limits.limit) fail(tooLarge(limits.limit))
     }
@@ -154,14 +157,25 @@ export async function readBody (
     }
     const onEnd = (): void => {
       stop()
-      resolve()
+      exchange.record.body_at = performance.now()
+      try {
+        resolve(parsed())
+      } catch (error) {
+        reject(error)
+      }
+    }
+    const parsed = (): Awaitable<Body> => {
+      const pieces = (large ?? small).all()
+      const { longStrings } = guard
+      const opened = large === undefined ? undefined : threads?.open(exchange, { pieces, longStrings })
+      return after(opened, (body) => body ?? parseBody(pieces, longStrings, exchange.blobs))
     }
     const onBroken = (cause: Error): void => { fail(undecodable(cause)) }
     const onLeft = (): void => {
       fail(exchange.abortReason)
     }
     const stop = (): void => {
-      clearTimeout(timer)
+      idle.off()
       req.off('data', onReceived)
       source.off('data', onData).off('end', onEnd)
       decoder?.off('error', onBroken).on('error', () => {})   // zlib may report once more after destroy
@@ -173,9 +187,4 @@ export async function readBody (
     exchange.onAbort(onLeft)
     if (exchange.abortReason !== undefined) onLeft()
   })
-  exchange.record.body_at = performance.now()
-  const pieces = (large ?? small).all()
-  const { longStrings } = guard
-  return (large === undefined ? undefined : await threads?.open(exchange, { pieces, longStrings })) ??
-    parseBody(pieces, longStrings, exchange.blobs)
 }

@@ -3,6 +3,7 @@
 import { validateHeaderName, validateHeaderValue, type IncomingMessage, type ServerResponse } from 'node:http'
 import type { Readable } from 'node:stream'
 import { pipeline } from 'node:stream/promises'
+import { Alarm } from '../base/wheel.ts'
 import { corsHeaders } from './cors.ts'
 import { GatewayError, isGatewayError } from '../errors.ts'
 import type { ErrorReply, BytesReply, Headers, JsonReply } from '../core/reply.ts'
@@ -43,8 +44,10 @@ export class ClientWriter {
   readonly #res: ServerResponse
   readonly #exchange: Exchange
   readonly #limits: WriterLimits
-  #pingTimer: NodeJS.Timeout | undefined
-  #stallTimer: NodeJS.Timeout | undefined
+  /** of a stream, once its head was sent */
+  #silence: Alarm | undefined
+  /** once the client was waited for; set while it is */
+  #stall: Alarm | undefined
   #onDrain: (() => void) | undefined
   #isBrokenOff = false
 
@@ -57,7 +60,7 @@ export class ClientWriter {
 
   /** Whether errors must go into the stream, because its head was sent. */
   get isStreaming (): boolean {
-    return this.#pingTimer !== undefined
+    return this.#silence !== undefined
   }
 
   /** true: the connection was cut because the source of the bytes broke off; the client did not leave */
@@ -128,13 +131,14 @@ export class ClientWriter {
   startStream (headers: Headers = {}): void {
     if (this.isStreaming) return
     this.#head(200, { ...STREAM_HEADERS, ...headers })
-    this.#pingTimer = setTimeout(() => { this.ping() }, this.#limits.ping)
+    this.#silence = new Alarm(() => { this.ping() })
+    this.#silence.set(this.#limits.ping)
   }
 
   /** One write for all the events of one upstream chunk. @returns false: wait for `onDrain` */
   events (events: readonly SseEvent[], onDrain: () => void): boolean {
     if (events.length === 0) return true                      // no write: an earlier wait goes on
-    this.#pingTimer!.refresh()
+    this.#silence!.set(this.#limits.ping)
     if (this.#exchange.record.first_byte_at === 0) this.#exchange.record.first_byte_at = performance.now()
     if (this.#write(SseEvent.join(events))) return true
     this.#waitForDrain(onDrain)
@@ -146,21 +150,23 @@ export class ClientWriter {
     if (bytes.length <= SLICE) return this.#res.write(bytes)
     let isTaken = true
     for (let at = 0; at < bytes.length; at += SLICE) {
-      isTaken = this.#res.write(bytes.subarray(at, at + SLICE), () => { this.#stallTimer?.refresh() })
+      isTaken = this.#res.write(bytes.subarray(at, at + SLICE), () => {
+        if (this.#stall?.isSet === true) this.#startStall()
+      })
     }
     return isTaken
   }
 
   /** Sends the last events, and the end. Resolves when the client's socket has taken all of it. */
   async endStream (events: readonly SseEvent[]): Promise<void> {
-    clearTimeout(this.#pingTimer)
+    this.#silence?.off()
     await this.#end(SseEvent.join(events))
   }
 
   /** The client is gone: releases timers and the socket. */
   abandon (): void {
-    clearTimeout(this.#pingTimer)
-    clearTimeout(this.#stallTimer)
+    this.#silence?.off()
+    this.#stall?.off()
     if (!this.#res.writableFinished) this.#res.destroy()
   }
 
@@ -209,7 +215,7 @@ export class ClientWriter {
     return new Promise((resolve, reject) => {
       // `close` comes on every path, right after `finish` where the answer is whole.
       const closed = (): void => {
-        clearTimeout(this.#stallTimer)
+        this.#stall?.off()
         if (res.writableFinished) resolve()
         else reject(this.#exchange.abortReason ?? new Error('the connection was closed'))
       }
@@ -217,7 +223,7 @@ export class ClientWriter {
       res.once('close', closed)
       res.end(last, encoding)
       // Bytes that the system has taken can't stall.
-      if (res.writableLength > 0) this.#stallTimer ??= this.#startStall()
+      if (res.writableLength > 0) this.#awaitClient()
     })
   }
 
@@ -287,17 +293,17 @@ export class ClientWriter {
   #waitForDrain (onDrain: () => void): void {
     this.#onDrain = onDrain
     this.#res.once('drain', () => { this.#drained() })
-    this.#stallTimer ??= this.#startStall()
+    this.#awaitClient()
   }
 
   /** Sends a ping at an event boundary, as every write here is. */
   ping (): void {
     // Behind unsent bytes a ping would be useless.
     if (!this.#res.writableNeedDrain) this.#res.write(this.#pingBytes())
-    this.#pingTimer!.refresh()
+    this.#silence!.set(this.#limits.ping)
   }
 
-  /** A plugin's error must not pass the timer that calls it: the style's ping does as well. */
+  /** A plugin's error must not pass the alarm that calls it: the style's ping does as well. */
   #pingBytes (): Buffer {
     const { ownEvents, route: { style }, snapshot, id } = this.#exchange
     if (ownEvents === undefined) return style.ping
@@ -310,38 +316,40 @@ export class ClientWriter {
     }
   }
 
+  /** From now on, where it does not already, the client has `write_stall` to take something. */
+  #awaitClient (): void {
+    if (this.#stall?.isSet !== true) this.#startStall()
+  }
+
   /** Aborts a client that has taken nothing for `write_stall`. */
-  #startStall (): NodeJS.Timeout {
-    return setTimeout(() => {
+  #startStall (): void {
+    this.#stall ??= new Alarm(() => {
       // Aborted here: destroying a socket does not look like a close by the client.
       this.#exchange.abort(new GatewayError('client_closed'))
       this.#res.destroy()
-    }, this.#limits.write_stall)
+    })
+    this.#stall.set(this.#limits.write_stall)
   }
 
   #drained (): void {
-    clearTimeout(this.#stallTimer)
-    this.#stallTimer = undefined
+    this.#stall?.off()
     const resume = this.#onDrain
     this.#onDrain = undefined
     resume?.()
   }
 
-  /** Runs the stall timer while piped bytes are held back by the client. */
+  /** Runs the stall's alarm while piped bytes are held back by the client. */
   #watchStall (bytes: Readable): () => void {
     const check = (): void => {
-      if (this.#res.writableNeedDrain) this.#stallTimer ??= this.#startStall()
+      if (this.#res.writableNeedDrain) this.#awaitClient()
     }
-    const moved = (): void => {
-      clearTimeout(this.#stallTimer)
-      this.#stallTimer = undefined
-    }
+    const moved = (): void => { this.#stall?.off() }
     bytes.on('pause', check)
     this.#res.on('drain', moved)
     return () => {
       bytes.off('pause', check)
       this.#res.off('drain', moved)
-      clearTimeout(this.#stallTimer)
+      this.#stall?.off()
     }
   }
 }

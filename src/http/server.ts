@@ -290,7 +290,7 @@ export class GatewayServer {
       if (!res.writableFinished && !client.isBrokenOff) exchange.abort(new GatewayError('client_closed'))
     }
     res.on('close', leave)
-    void serve(exchange, client, this.#services.idempotency)
+    serve(exchange, client, this.#services.idempotency)
   }
 
   #allow (req: IncomingMessage, res: ServerResponse, headers: Headers): void {

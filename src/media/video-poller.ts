@@ -13,6 +13,7 @@ import type { VideoTasks } from '../core/services.ts'
 import type { Snapshot } from '../core/snapshot.ts'
 import { formatUsd } from '../money/nanos.ts'
 import { noUsage } from '../money/usage.ts'
+import type { Rollups } from '../store/rollups.ts'
 import type { Task, Tasks } from '../store/tasks.ts'
 import type { Timer } from '../base/timer.ts'
 import { ask } from '../upstream/transport/fetch-json.ts'
@@ -25,7 +26,7 @@ import { advance, isOver, type Video, videoOf } from './video.ts'
 import type { TaskReport } from '../core/task-report.ts'
 
 export interface WatcherOptions {
-  readonly tasks: Tasks
+  readonly tasks: Tasks & Pick<Rollups, 'failed'>
   readonly log: Pick<Logger, 'info' | 'warn' | 'error'>
   readonly metrics: Metrics
   /** milliseconds since the epoch */
@@ -335,6 +336,8 @@ export class VideoWatcher implements VideoTasks {
     const charged = await tasks.endTask(task.id,
       JSON.stringify({ ...video, status: 'failed', ended, error } satisfies Video))
     if (charged === undefined) return true
+    const { account, key } = task
+    tasks.failed({ account, key, model: video.model, channel: video.channel })
     metrics.videoEnded(end, { ...video, nanos: 0n, cost: undefined })
     log.info({ ...about(task, video), code: error.code, end, took_ms: ended - task.created }, 'a video has failed')
     return true

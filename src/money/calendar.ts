@@ -103,11 +103,17 @@ export class Calendar {
 }
 
 const calendars = new Map<string, Calendar>()
+/** More than there are zones, each of which has thousands of spellings in capitals, and a calendar 16 KB. */
+const MOST_CALENDARS = 1000
 
 /** @throws {RangeError} the zone does not exist */
 export function calendarOf (zone: string): Calendar {
   let calendar = calendars.get(zone)
-  if (calendar === undefined) calendars.set(zone, calendar = new Calendar(zone))
+  if (calendar === undefined) {
+    calendar = new Calendar(zone)
+    if (calendars.size === MOST_CALENDARS) calendars.clear()
+    calendars.set(zone, calendar)
+  }
   return calendar
 }
 

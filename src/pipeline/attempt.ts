@@ -2,13 +2,14 @@
 // attempt leaves none in it.
 import type { IncomingHttpHeaders } from 'node:http'
 import { modalities } from '../config/sections/modalities.ts'
+import { after, type Awaitable, proceed } from '../base/awaitable.ts'
 import { parseOr } from '../base/json.ts'
 import { GatewayError, isGatewayError, toGatewayError } from '../errors.ts'
 import type { Routed } from '../core/endpoint.ts'
 import type { Attempt } from '../core/facts.ts'
 import { nameFailure, callHook, unwaited } from '../core/hooks.ts'
 import { commits, isEmptyReply, isError, isPing, isTerminal } from '../protocols/messages.ts'
-import type { AttemptHooks, StreamTransformer, UpstreamFailure } from '../core/plugin.ts'
+import type { AttemptHooks, StreamTransformer, UpstreamFailure, UpstreamRequest } from '../core/plugin.ts'
 import { json, type JsonReply } from '../core/reply.ts'
 import { SseDecoder, type SseEvent } from '../core/sse.ts'
 import { answerLimit, type Part, SMALL_ANSWER } from '../core/answer-memory.ts'
@@ -51,38 +52,81 @@ const BLANK_LINE = Buffer.from('\n\n')
 /** Milliseconds that an upstream may take to end an answer behind its last event. */
 const LAST_BYTES_MS = 1000
 
-/**
- * Sends the request and waits for the commit: the first content event, or a complete, parsed, non-empty body.
- * @param permit ends with the call; for a committed stream, with the stream
- * @throws {GatewayError} the attempt failed, nothing was committed; `retryable` says whether another may be tried
- */
-export async function tryAttempt (exchange: Routed, attempt: Attempt, permit: Permit): Promise<Answer> {
-  try {
-    return await send(exchange, attempt, permit)
-  } catch (thrown) {
-    permit.leave()                                            // unless it has ended already, with a failure
-    throw thrown
-  }
+/** Exactly one of them is called, once. */
+export interface AnswerListener {
+  /** The attempt is committed: a first content event, or a complete, parsed, non-empty body. */
+  onAnswer (answer: Answer): void
+  /** Nothing was committed; `retryable` of a GatewayError says whether another attempt may be tried. */
+  onFailed (thrown: unknown): void
 }
 
-async function send (exchange: Routed, attempt: Attempt, permit: Permit): Promise<Answer> {
-  const { upstream } = permit
-  const hooks = exchange.route.hooks.perAttempt.map(({ plugin, call }) =>
+/**
+ * Sends the request, and tells of the commit.
+ * @param permit ends with the call; for a committed stream, with the stream
+ */
+export function tryAttempt (exchange: Routed, attempt: Attempt, permit: Permit, listener: AnswerListener): void {
+  proceed(() => prepare(exchange, attempt, permit), ({ request, upward }) => {
+    exchange.throwIfAborted()
+    begin(exchange, attempt, permit)
+    const body = encodeRequest(request, exchange)
+    const receiver = new Receiver(exchange, attempt, permit, upward, listener)
+    try {
+      receiver.start(body)
+    } catch (thrown) {
+      receiver.giveUp(thrown)
+    }
+  }, (thrown) => {
+    permit.leave()                                            // unless it has ended already, with a failure
+    listener.onFailed(thrown)
+  })
+}
+
+interface Prepared {
+  readonly request: UpstreamRequest
+  /** in the order of the answer: up the list */
+  readonly upward: readonly AttemptHooks[]
+}
+
+/** Makes the request to the upstream: by its dialect, then by the plugins. */
+function prepare (exchange: Routed, attempt: Attempt, { upstream }: Permit): Awaitable<Prepared> {
+  const hooks = exchange.route.hooks.perAttempt.map(({ plugin, call }): NamedHooks =>
     ({ plugin, hooks: unwaited(call(attempt, exchange), exchange) }))
   const { config: { server }, services: { upstreams } } = exchange.snapshot
   if (!exchange.request.stream) upstreams.answers.check(answerLimit(server))
   const { endpoint } = exchange.route
   if (endpoint.kind === 'model') endpoint.prepare?.(exchange)
-  const request = exchange.large === undefined
+  const encoded = exchange.large === undefined
     ? dialectOf(upstream).encode(exchange, attempt, upstream)
-    : new EncodedRequest(await encodeLarge(exchange, attempt, upstream, 'answer'))
-  Object.assign(request.headers, traceFor(upstream, exchange))
-  for (const { plugin, hooks: own } of hooks) {
+    : after(encodeLarge(exchange, attempt, upstream, 'answer'), (made) => new EncodedRequest(made))
+  return after<UpstreamRequest, Prepared>(encoded, (request) => {
+    Object.assign(request.headers, traceFor(upstream, exchange))
+    const prepared: Prepared = { request, upward: hooks.map((own) => own.hooks).reverse() }
+    return after(tellPlugins(exchange, request, hooks, 0), () => prepared)
+  })
+}
+
+interface NamedHooks {
+  readonly plugin: string
+  readonly hooks: AttemptHooks
+}
+
+/** Down the list, from a place on. */
+function tellPlugins (
+  exchange: Routed,
+  request: UpstreamRequest,
+  hooks: readonly NamedHooks[],
+  from: number
+): Awaitable<void> {
+  for (let place = from; place < hooks.length; place++) {
+    const { plugin, hooks: own } = hooks[place]!
     if (own.onUpstreamRequest === undefined) continue
     const told = callHook(own.onUpstreamRequest(request), plugin, exchange)
-    if (told !== undefined) await told
+    if (told instanceof Promise) return told.then(() => tellPlugins(exchange, request, hooks, place + 1))
   }
-  exchange.throwIfAborted()
+}
+
+/** Notes that an attempt is sent now. */
+function begin (exchange: Routed, attempt: Attempt, permit: Permit): void {
   const { record } = exchange
   if (record.attempts++ === 0) {
     record.dispatched_at = performance.now()
@@ -91,11 +135,6 @@ async function send (exchange: Routed, attempt: Attempt, permit: Permit): Promis
   record.upstream_end_at = 0
   exchange.lastAttempt = attempt
   exchange.credential = permit.credential
-  const upward = hooks.map((own) => own.hooks).reverse()
-  return await new Promise<Answer>((resolve, reject) => {
-    const receiver = new Receiver(exchange, attempt, permit, upward, resolve, reject)
-    receiver.start(encodeRequest(request, exchange))
-  })
 }
 
 class Receiver implements CommittedStream, CallListener {
@@ -104,8 +143,7 @@ class Receiver implements CommittedStream, CallListener {
   readonly #upstream: Upstream
   readonly #permit: Permit
   readonly #hooks: readonly AttemptHooks[]
-  readonly #resolve: (answer: Answer) => void
-  readonly #reject: (error: unknown) => void
+  readonly #answers: AnswerListener
   #call: UpstreamCall | undefined
 
   #status = 0
@@ -132,16 +170,14 @@ class Receiver implements CommittedStream, CallListener {
     attempt: Attempt,
     permit: Permit,
     hooks: readonly AttemptHooks[],
-    resolve: (answer: Answer) => void,
-    reject: (error: unknown) => void
+    answers: AnswerListener
   ) {
     this.#exchange = exchange
     this.#attempt = attempt
     this.#upstream = permit.upstream
     this.#permit = permit
     this.#hooks = hooks
-    this.#resolve = resolve
-    this.#reject = reject
+    this.#answers = answers
   }
 
   start (request: CallRequest): void {
@@ -150,9 +186,7 @@ class Receiver implements CommittedStream, CallListener {
      * properly.
      */
     const onAbort = (): void => {
-      if (this.#isCommitted || this.#outlivesClient) return
-      this.abort()
-      this.#reject(this.#exchange.abortReason)
+      if (!this.#isCommitted && !this.#outlivesClient) this.giveUp(this.#exchange.abortReason)
     }
     // Not a field that is initialised with a function: V8 makes such functions in the old generation, where each keeps
     // its whole exchange alive until a full collection; scavenges then took 5 ms instead of one (measured).
@@ -160,6 +194,13 @@ class Receiver implements CommittedStream, CallListener {
     this.#exchange.onAbort(onAbort)
     this.#exchange.mayBeExecuting = true
     this.#call = new UpstreamCall(this.#upstream, request, this)
+  }
+
+  /** Ends it, unless it has ended already. */
+  giveUp (reason: unknown): void {
+    if (this.#isEnded) return
+    this.abort()
+    this.#answers.onFailed(reason)
   }
 
   /**
@@ -305,10 +346,11 @@ class Receiver implements CommittedStream, CallListener {
   }
 
   #commit (): void {
-    if (this.#isCommitted) return
+    if (this.#isCommitted || this.#isEnded) return
     this.#isCommitted = true
     this.#permit.begin()
-    this.#resolve({ kind: 'stream', attempt: this.#attempt, stream: this })
+    // In the next microtask: the events of this chunk are held first.
+    queueMicrotask(() => { this.#answers.onAnswer({ kind: 'stream', attempt: this.#attempt, stream: this }) })
   }
 
   #deliver (): void {
@@ -357,11 +399,12 @@ class Receiver implements CommittedStream, CallListener {
   #commitReply (body: unknown): void {
     const reply = json(body)
     this.#tellReply(reply)
+    if (this.#isEnded) return                                 // a plugin has aborted the exchange
     if (this.#part !== undefined) this.#exchange.keepsAnswer(this.#part)
     this.#permit.succeed()
     this.#end()
     this.#isCommitted = true
-    this.#resolve({ kind: 'json', attempt: this.#attempt, reply })
+    this.#answers.onAnswer({ kind: 'json', attempt: this.#attempt, reply })
   }
 
   /** Whether the dialect takes the events so far for a whole answer: not every vendor sends a terminal event. */
@@ -436,7 +479,7 @@ class Receiver implements CommittedStream, CallListener {
     if (this.#isEnded) return
     this.abort()
     this.#exchange.snapshot.services.metrics.attempt(this.#attempt.upstream, error.row)
-    if (!this.#isCommitted) { this.#reject(error); return }
+    if (!this.#isCommitted) { this.#answers.onFailed(error); return }
     if (this.#listener === undefined) this.#cut = { error, by }
     else this.#listener.onCut(error, by)
   }

@@ -1,5 +1,6 @@
 // The interface between the pipeline and the client of an exchange: its body, and the writes of its response. A port:
 // http/ implements it on sockets.
+import type { Awaitable } from '../base/awaitable.ts'
 import type { OwnRequest, Routed } from '../core/endpoint.ts'
 import type { Body } from '../core/facts.ts'
 import type { BytesReply, ErrorReply, JsonReply } from '../core/reply.ts'
@@ -8,7 +9,7 @@ import type { Tunnel } from '../upstream/passthrough/websocket.ts'
 
 export interface Client {
   /** Reads and parses the request body. @throws {GatewayError} */
-  readBody (exchange: Routed): Promise<Body>
+  readBody (exchange: Routed): Awaitable<Body>
   /** Sends the request's bytes to an upstream, unread. @throws {GatewayError} nothing was committed */
   forward (exchange: Routed, upstream: string, own?: OwnRequest): Promise<BytesReply>
   /** the request is an upgrade to a WebSocket */
@@ -27,7 +28,7 @@ export interface Client {
    * @param text the reply, encoded by `encode`
    * @returns the write; it keeps only the bytes it needs, so no reply stays in memory for a slow client
    */
-  prepare (reply: JsonReply, text: string): () => Promise<void>
+  prepare (reply: JsonReply, text: string): () => Awaitable<void>
   bytes (reply: BytesReply): Promise<void>
   /** Sends the head of a stream, and from then on a ping after each silence. */
   startStream (): void

@@ -1,6 +1,7 @@
 // Failover: the order in which targets are asked. First each attempt of the plan once, then again those that may
 // succeed soon. An attempt that failed before its commit costs nothing, so the client gets only the last error.
-import { type Answer, tryAttempt } from './attempt.ts'
+import { type Awaitable, proceed } from '../base/awaitable.ts'
+import { type AnswerListener, tryAttempt } from './attempt.ts'
 import type { RetriesConfig } from '../config/config.ts'
 import { modalities, type Modality } from '../config/sections/modalities.ts'
 import { GatewayError, toGatewayError } from '../errors.ts'
@@ -20,8 +21,8 @@ interface Candidate {
   readonly upstream: Upstream
   /** `unasked`: not asked yet, or waiting for its target; `over`: asking it again would not help */
   state: 'unasked' | 'failed' | 'over'
-  /** keys of the credentials used in this round */
-  readonly tried: Set<string>
+  /** keys of the credentials used in this round; undefined: none was at fault */
+  tried: Set<string> | undefined
   /** repetitions so far, with the one about to begin */
   repetitions: number
   /** a failure of this exchange was the target's fault: that counts once */
@@ -39,26 +40,35 @@ const MOST_LOST_RACES = 10
 
 /**
  * Walks the plan while the error says that another attempt may help, nothing is committed, and the client is there.
- * @throws {GatewayError} once nothing is left to try, with a Retry-After at which it can succeed
+ * @param listener gets the answer; or a GatewayError once nothing is left to try, with a Retry-After at which it can
+ * succeed
  */
-export function walk (exchange: Routed): Promise<Answer> {
-  return new Walk(exchange).toAnswer()
+export function walk (exchange: Routed, listener: AnswerListener): void {
+  try {
+    new Walk(exchange, listener).begin()
+  } catch (thrown) {
+    listener.onFailed(thrown)
+  }
 }
 
 class Walk {
   readonly #exchange: Routed
+  readonly #listener: AnswerListener
   readonly #plan: Plan
   readonly #modality: Modality
   readonly #health: Upstreams['health']
   readonly #queues: Upstreams['queues']
   readonly #candidates: readonly Candidate[]
+  /** all were asked that could be: from now on those that may succeed soon */
+  #isSecondRound = false
   /** the error if no attempt succeeds */
   #last: unknown
 
-  constructor (exchange: Routed) {
+  constructor (exchange: Routed, listener: AnswerListener) {
     const { upstreams, services } = exchange.snapshot
     const { health, queues } = upstreamsOf(services)
     this.#exchange = exchange
+    this.#listener = listener
     this.#plan = exchange.get(Plan)
     this.#modality = modalityOf(exchange)
     this.#health = health
@@ -67,7 +77,7 @@ class Walk {
       attempt,
       upstream: upstreams.get(attempt.upstream)!,
       state: 'unasked',
-      tried: new Set(),
+      tried: undefined,
       repetitions: 0,
       isBlamed: false,
       reason: '',
@@ -76,19 +86,27 @@ class Walk {
     }))
   }
 
-  async toAnswer (): Promise<Answer> {
-    for (let next = this.#nextUnasked(); next !== undefined; next = this.#nextUnasked()) {
-      const answer = await this.#ask(next)
-      if (answer !== undefined) return answer
-    }
+  /** @throws {GatewayError} no target may be asked */
+  begin (): void {
+    this.#goOn()
+  }
+
+  /** Asks the next one. @throws {GatewayError} none is left */
+  #goOn (): void {
+    const unasked = this.#isSecondRound ? undefined : this.#nextUnasked()
+    if (unasked !== undefined) { this.#ask(unasked); return }
+    this.#isSecondRound = true
     for (let next = this.#soonest(); next !== undefined; next = this.#soonest()) {
       const { candidate, wait } = next
       if (!this.#mayAskAgain(candidate, wait)) continue
-      await pause(this.#exchange, wait)
-      const answer = await this.#ask(candidate)
-      if (answer !== undefined) return answer
+      proceed(() => pause(this.#exchange, wait), () => { this.#ask(candidate) }, (thrown) => { this.#end(thrown) })
+      return
     }
     throw this.#verdict()
+  }
+
+  #end (thrown: unknown): void {
+    this.#listener.onFailed(thrown)
   }
 
   /**
@@ -96,13 +114,15 @@ class Walk {
    * across channels, because another channel has another price.
    */
   #nextUnasked (): Candidate | undefined {
-    const open = this.#candidates.filter(({ state, lostRaces, attempt, upstream }) =>
-      state === 'unasked' && lostRaces === 0 && this.#health.waitOf(upstream, attempt.model) === 0
-    )
-    const [first] = open
-    return open.find(({ attempt, upstream }) =>
-      attempt.channel === first!.attempt.channel && this.#queues.hasRoom(upstream)
-    ) ?? first
+    let first: Candidate | undefined
+    for (const candidate of this.#candidates) {
+      const { state, lostRaces, attempt, upstream } = candidate
+      if (state !== 'unasked' || lostRaces > 0 || this.#health.waitOf(upstream, attempt.model) !== 0) continue
+      if (first !== undefined && attempt.channel !== first.attempt.channel) continue
+      if (this.#queues.hasRoom(upstream)) return candidate
+      first ??= candidate
+    }
+    return first
   }
 
   /** The candidate that may be asked again soonest, if it is soon enough. @returns wait in milliseconds */
@@ -135,33 +155,68 @@ class Walk {
     }
     this.#exchange.snapshot.services.metrics.upstreamRetried(candidate.attempt.upstream, candidate.reason)
     candidate.repetitions++
-    candidate.tried.clear()
+    candidate.tried = undefined
     // It keeps its turn if it gets no permit: a timer may fire a millisecond before the clock is there.
     candidate.state = 'unasked'
     return true
   }
 
-  /** @returns undefined: nothing was committed, and another attempt may succeed. @throws no other may */
-  async #ask (candidate: Candidate): Promise<Answer | undefined> {
-    const { attempt, upstream, tried } = candidate
-    let permit: Permit | undefined
+  /** @throws none is left */
+  #ask (candidate: Candidate): void {
+    const { attempt, upstream, tried, isBlamed } = candidate
+    let acquired: Awaitable<Permit | undefined>
     try {
-      permit = await acquire(this.#exchange, upstream, attempt.model, tried, candidate.isBlamed)
-      if (permit === undefined) {
-        if (++candidate.lostRaces > MOST_LOST_RACES) candidate.state = 'over'
-        return undefined
-      }
-      const isFirst = candidate.repetitions === 0 && tried.size === 0 && attempt.withoutThoughts !== true
-      if (isFirst) this.#health.deposit(upstream)
-      return await tryAttempt(this.#exchange, attempt, permit)
+      acquired = acquire(this.#exchange, upstream, attempt.model, tried, isBlamed)
     } catch (thrown) {
-      if (this.#exchange.abortReason !== undefined) throw thrown
-      candidate.state = 'over'
-      // No place in the queue: reported only if no target fails later.
-      if (permit === undefined) { this.#last ??= thrown; return undefined }
-      if (this.#forgetsThoughts(candidate, permit.died)) return await this.#ask(candidate)
-      this.#judge(candidate, permit.died, thrown)
-      return this.#hasOtherCredential(candidate, permit) ? await this.#ask(candidate) : undefined
+      this.#withoutPlace(candidate, thrown)
+      return
+    }
+    if (acquired instanceof Promise) {
+      acquired.then((permit) => { this.#orEnd(() => { this.#enter(candidate, permit) }) },
+        (thrown) => { this.#orEnd(() => { this.#withoutPlace(candidate, thrown) }) })
+    } else this.#enter(candidate, acquired)
+  }
+
+  /** @param permit undefined: the target can't be asked now, though it could before the wait */
+  #enter (candidate: Candidate, permit: Permit | undefined): void {
+    if (permit !== undefined) { this.#send(candidate, permit); return }
+    if (++candidate.lostRaces > MOST_LOST_RACES) candidate.state = 'over'
+    this.#goOn()
+  }
+
+  /** No place in the queue: reported only if no target fails later. */
+  #withoutPlace (candidate: Candidate, thrown: unknown): void {
+    if (this.#exchange.abortReason !== undefined) throw thrown
+    candidate.state = 'over'
+    this.#last ??= thrown
+    this.#goOn()
+  }
+
+  #send (candidate: Candidate, permit: Permit): void {
+    const { attempt, upstream, tried } = candidate
+    const isFirst = candidate.repetitions === 0 && tried === undefined && attempt.withoutThoughts !== true
+    if (isFirst) this.#health.deposit(upstream)
+    tryAttempt(this.#exchange, attempt, permit, {
+      onAnswer: (answer) => { this.#listener.onAnswer(answer) },
+      onFailed: (thrown) => { this.#orEnd(() => { this.#afterFailure(candidate, permit, thrown) }) }
+    })
+  }
+
+  /** Nothing was committed, and another attempt may succeed. @throws no other may */
+  #afterFailure (candidate: Candidate, permit: Permit, thrown: unknown): void {
+    if (this.#exchange.abortReason !== undefined) throw thrown
+    candidate.state = 'over'
+    if (this.#forgetsThoughts(candidate, permit.died)) { this.#ask(candidate); return }
+    this.#judge(candidate, permit.died, thrown)
+    if (this.#hasOtherCredential(candidate, permit)) this.#ask(candidate)
+    else this.#goOn()
+  }
+
+  #orEnd (step: () => void): void {
+    try {
+      step()
+    } catch (thrown) {
+      this.#end(thrown)
     }
   }
 
@@ -197,8 +252,10 @@ class Walk {
   }
 
   /** Whether the credential was at fault, and the target can be asked at once with another one. */
-  #hasOtherCredential ({ attempt, upstream, tried }: Candidate, { died, upstream: asked }: Permit): boolean {
+  #hasOtherCredential (candidate: Candidate, { died, upstream: asked }: Permit): boolean {
     if (died?.blame.who !== 'credential') return false
+    const { attempt, upstream } = candidate
+    const tried = candidate.tried ??= new Set()
     tried.add(asked.credentials[0]!.key)
     if (this.#health.waitOf(upstream, attempt.model, tried) !== 0) return false
     this.#exchange.snapshot.services.metrics.upstreamRetried(attempt.upstream, 'credential')

@@ -1,12 +1,13 @@
 // The life of one request: the order of its phases (the chart is in README.md). An attempt, to its commit, is
 // attempt.ts; a stream from there on is relay.ts; how an exchange ends is ending.ts.
-import type { Answer } from './attempt.ts'
+import type { Answer, AnswerListener } from './attempt.ts'
+import { after, type Awaitable, proceed } from '../base/awaitable.ts'
 import { modalities } from '../config/sections/modalities.ts'
 import type { Client } from './client.ts'
 import { encode } from './encode-reply.ts'
 import { fail, interrupted, settle } from './ending.ts'
 import { GatewayError, toGatewayError } from '../errors.ts'
-import type { BytesReply, JsonReply, Reply } from '../core/reply.ts'
+import type { BytesReply, Reply } from '../core/reply.ts'
 import type { DownloadEndpoint, Routed } from '../core/endpoint.ts'
 import type { Outcome, Served } from '../core/exchange.ts'
 import { Claimed, type Idempotency } from './idempotency.ts'
@@ -14,6 +15,7 @@ import { Accepted, ApiKey, Body, Model } from '../core/facts.ts'
 import { type Chain, callHook } from '../core/hooks.ts'
 import { nearestModel } from '../catalog/offers.ts'
 import { isGiven } from '../base/json.ts'
+import { Alarm } from '../base/wheel.ts'
 import type { Tunnel } from '../upstream/passthrough/websocket.ts'
 import { walk } from './failover.ts'
 import { relay } from './relay.ts'
@@ -24,45 +26,160 @@ import { relay } from './relay.ts'
  */
 type Recall = Pick<Idempotency, 'recall'>
 
-/** Serves one exchange to its end. Never rejects. */
-export async function serve (exchange: Routed, client: Client, idempotency: Recall): Promise<void> {
-  let outcome: Outcome
-  try {
-    const end = await run(exchange, client, idempotency)
-    outcome = await end()
-  } catch (thrown) {
-    outcome = { kind: 'failed', error: exchange.abortReason ?? toGatewayError(thrown) }
-    outcome = await fail(exchange, client, outcome)
-  }
-  client.abandon()
-  await exchange.finish(outcome)
+/**
+ * Serves one exchange to its end. Never throws. Each step is taken in the turn of the event loop that makes it
+ * possible: what is there already needs no promise.
+ */
+export function serve (exchange: Routed, client: Client, idempotency: Recall): void {
+  new Serving(exchange, client, idempotency).begin()
 }
 
-/** Writes the finished answer. A closure, so that the state it was made of is freed before a slow client takes it. */
-type End = () => Promise<Outcome>
+class Serving implements AnswerListener {
+  readonly #exchange: Routed
+  readonly #client: Client
+  readonly #idempotency: Recall
+  /** of a stream without an answer: see `hold` */
+  #holdHead: Alarm | undefined
+  #isEnding = false
 
-async function run (exchange: Routed, client: Client, idempotency: Recall): Promise<End> {
-  const { route } = exchange
-  const reply = await runRequestPhase(exchange, client, idempotency)
-  if (reply !== undefined) return await respond(exchange, client, reply)
-  switch (route.endpoint.kind) {
-    case 'local':
-      return await respond(exchange, client, await callHook(route.endpoint.answer(exchange), route.name, exchange))
-    case 'forward':
-      if (client.isUpgrade) {
-        const connected = await client.connect(exchange, route.endpoint.upstream)
-        const served = { upstream: route.endpoint.upstream }
-        return 'join' in connected
-          ? openWebSocket(exchange, connected, served)
-          : await respond(exchange, client, connected, served)
+  constructor (exchange: Routed, client: Client, idempotency: Recall) {
+    this.#exchange = exchange
+    this.#client = client
+    this.#idempotency = idempotency
+  }
+
+  begin (): void {
+    this.#take(() => runRequestPhase(this.#exchange, this.#client, this.#idempotency), (reply) => {
+      if (reply === undefined) this.#answer()
+      else this.#respond(reply)
+    })
+  }
+
+  #answer (): void {
+    const exchange = this.#exchange
+    const client = this.#client
+    const { endpoint, name } = exchange.route
+    switch (endpoint.kind) {
+      case 'local':
+        this.#take(() => callHook(endpoint.answer(exchange), name, exchange), (reply) => { this.#respond(reply) })
+        break
+      case 'forward': {
+        const served = { upstream: endpoint.upstream }
+        if (client.isUpgrade) {
+          this.#take(() => client.connect(exchange, endpoint.upstream), (connected) => {
+            if ('join' in connected) this.#openWebSocket(connected, served)
+            else this.#respond(connected, served)
+          })
+        } else {
+          this.#take(() => client.forward(exchange, endpoint.upstream), (reply) => { this.#respond(reply, served) })
+        }
+        break
       }
-      return await respond(exchange, client, await client.forward(exchange, route.endpoint.upstream), {
-        upstream: route.endpoint.upstream
+      case 'download':
+        this.#take(() => download(exchange, client, endpoint), ([reply, served]) => { this.#respond(reply, served) })
+        break
+      case 'model':
+        this.#askUpstreams()
+    }
+  }
+
+  /** Walks the plan (failover.ts). */
+  #askUpstreams (): void {
+    const exchange = this.#exchange
+    // Without a commit for too long, the head and pings keep the client and its proxies from giving up.
+    if (exchange.request.stream) {
+      this.#holdHead = new Alarm(() => { hold(exchange, this.#client) })
+      this.#holdHead.set(exchange.snapshot.config.server.api.timeouts.hold_head)
+    }
+    walk(exchange, this)
+  }
+
+  onFailed (thrown: unknown): void {
+    this.#holdHead?.off()
+    this.#fail(thrown)
+  }
+
+  onAnswer (answer: Answer): void {
+    this.#holdHead?.off()
+    if (answer.kind === 'stream') {
+      this.#take(() => relay(this.#exchange, this.#client, answer), (outcome) => { this.#finish(outcome) })
+      return
+    }
+    const { reply, attempt } = answer
+    const { endpoint, name } = this.#exchange.route
+    if (endpoint.kind !== 'model' || endpoint.accept === undefined) { this.#respond(reply, attempt); return }
+    // The gateway's own answer in the place of an upstream's acceptance of a task.
+    const { accept } = endpoint
+    this.#take(() => callHook(accept(this.#exchange, reply, attempt), name, this.#exchange), (own) => {
+      this.#respond(own, attempt)
+    })
+  }
+
+  /** A whole answer: up the list; JSON is settled before it is written, bytes after the last one. */
+  #respond (first: Reply, served?: Served): void {
+    this.#take(() => runReplyHooks(this.#exchange, first, 0), (reply) => { this.#deliver(reply, served) })
+  }
+
+  #deliver (reply: Reply, served: Served | undefined): void {
+    const exchange = this.#exchange
+    const client = this.#client
+    // A task that an upstream has accepted is made and paid for, so it is recorded even if the client has left.
+    if (exchange.find(Accepted) === undefined) exchange.throwIfAborted()
+    const completed: Outcome = served === undefined ? { kind: 'completed' } : { kind: 'completed', served }
+    if (reply.kind === 'bytes') {
+      this.#take(() => passOn(exchange, client, reply, completed, served), (outcome) => { this.#finish(outcome) })
+      return
+    }
+    const text = encode(reply)
+    const claim = served === undefined ? undefined : exchange.find(Claimed)
+    this.#take(() => claim === undefined ? settle(exchange, completed)
+      : after(callHook(claim.keep(exchange.answerBlobs === undefined ? text : undefined), 'idempotency', exchange),
+        () => settle(exchange, completed)), () => {
+      claim?.confirm()
+      // Prepared here, so that the state it was made of is freed before a slow client takes it.
+      this.#send(client.prepare(reply, text), completed, served)
+    })
+  }
+
+  #send (send: () => Awaitable<void>, completed: Outcome, served: Served | undefined): void {
+    proceed(send, () => { this.#finish(completed) }, (thrown) => {
+      this.#finish(interrupted(this.#exchange, served, 'client', thrown))
+    })
+  }
+
+  /** A WebSocket is charged when it is opened: its messages are not read. */
+  #openWebSocket (tunnel: Tunnel, served: Served): void {
+    const exchange = this.#exchange
+    exchange.throwIfAborted()
+    const completed: Outcome = { kind: 'completed', served }
+    this.#take(() => settle(exchange, completed), () => {
+      exchange.record.status = 101
+      this.#take(() => tunnel.join(), (broken) => {
+        this.#finish(broken === undefined ? completed : interrupted(exchange, served, broken.by, broken.error))
       })
-    case 'download':
-      return await download(exchange, client, route.endpoint)
-    case 'model':
-      return await askUpstreams(exchange, client)
+    })
+  }
+
+  /** The next step, with what this one gives; an error of either fails the exchange. */
+  #take<T> (step: () => Awaitable<T>, next: (value: T) => void): void {
+    proceed(step, next, (thrown) => { this.#fail(thrown) })
+  }
+
+  #fail (thrown: unknown): void {
+    if (this.#isEnding) {
+      const { id, snapshot: { services: { log } } } = this.#exchange
+      log.error({ request_id: id, err: thrown }, 'an exchange failed at its end')
+      return
+    }
+    this.#isEnding = true
+    const error = this.#exchange.abortReason ?? toGatewayError(thrown)
+    void fail(this.#exchange, this.#client, { kind: 'failed', error }).then((outcome) => { this.#finish(outcome) })
+  }
+
+  #finish (outcome: Outcome): void {
+    this.#isEnding = true
+    this.#client.abandon()
+    this.#exchange.finish(outcome)
   }
 }
 
@@ -76,45 +193,69 @@ export type Turn = (who: string, hook: 'onHead' | 'body' | 'onRequest') => void
  * @returns the answer of a plugin that gave one
  * @throws the error of a plugin; {GatewayError} the body can't be read, or names no model; the route is in maintenance
  */
-export async function runRequestPhase (
+export function runRequestPhase (
   exchange: Routed,
   client: Pick<Client, 'readBody'>,
   idempotency: Recall | undefined,
   tell?: Turn
-): Promise<Reply | void> {
-  const { endpoint, hooks, isInMaintenance } = exchange.route
+): Awaitable<Reply | void> {
+  const { endpoint, isInMaintenance } = exchange.route
   if (isInMaintenance) {
     throw new GatewayError('maintenance', { message: 'This address is under maintenance. Try again in {wait}.' })
   }
-  let chain: Chain = hooks
-  for (let place = 0; place < hooks.onHead.length; place++) {
-    if (chain === hooks) chain = chainOf(exchange, exchange.find(ApiKey))
-    const hook = chain.onHead[place]
-    if (hook === undefined) continue
-    tell?.(hook.plugin, 'onHead')
-    const answered = callHook(hook.call(exchange), hook.plugin, exchange)
-    const reply = answered instanceof Promise ? await answered : answered
-    if (reply !== undefined) return reply
-  }
-  if (endpoint.kind === 'model' || (endpoint.kind === 'local' && endpoint.reads !== undefined)) {
-    tell?.('core', 'body')
-    await readRequest(exchange, client)
-    // An idempotency key counts for requests that are made and paid by the piece. Looked up before any hook that could
-    // refuse the repetition now, though it admitted the first request.
-    if (endpoint.kind === 'model' && modalities[endpoint.modality].item !== undefined) {
-      const reply = await idempotency?.recall(exchange)
-      if (reply !== undefined) return reply
+  return after(runDown(exchange, 'onHead', 0, tell), (answered) => {
+    if (answered !== undefined) return answered
+    if (endpoint.kind !== 'model' && (endpoint.kind !== 'local' || endpoint.reads === undefined)) {
+      return runDown(exchange, 'onRequest', 0, tell)
     }
-  }
-  for (let place = 0; place < hooks.onRequest.length; place++) {
+    tell?.('core', 'body')
+    return after(client.readBody(exchange), (body) => {
+      takeBody(exchange, body)
+      // An idempotency key counts for requests that are made and paid by the piece. Looked up before any hook that
+      // could refuse the repetition now, though it admitted the first request.
+      const known = idempotency !== undefined && endpoint.kind === 'model' &&
+        modalities[endpoint.modality].item !== undefined ? idempotency.recall(exchange) : undefined
+      return after(known, (reply) => reply ?? runDown(exchange, 'onRequest', 0, tell))
+    })
+  })
+}
+
+/** Calls the plugins of one hook down the list, from a place on, until one answers. */
+function runDown (
+  exchange: Routed,
+  name: 'onHead' | 'onRequest',
+  from: number,
+  tell: Turn | undefined
+): Awaitable<Reply | void> {
+  const { hooks } = exchange.route
+  let chain: Chain = hooks
+  for (let place = from; place < hooks[name].length; place++) {
     if (chain === hooks) chain = chainOf(exchange, exchange.find(ApiKey))
-    const hook = chain.onRequest[place]
+    const hook = chain[name][place]
     if (hook === undefined) continue
-    tell?.(hook.plugin, 'onRequest')
+    tell?.(hook.plugin, name)
     const answered = callHook(hook.call(exchange), hook.plugin, exchange)
-    const reply = answered instanceof Promise ? await answered : answered
-    if (reply !== undefined) return reply
+    if (answered instanceof Promise) {
+      return answered.then((reply) => reply ?? runDown(exchange, name, place + 1, tell))
+    }
+    if (answered !== undefined) return answered
   }
+}
+
+/** Up the list, from a place on. */
+function runReplyHooks (exchange: Routed, first: Reply, from: number): Awaitable<Reply> {
+  const hooks = exchange.route.hooks.onReply
+  let reply = first
+  for (let place = from; place < hooks.length; place++) {
+    const { plugin, call } = hooks[place]!
+    const changed = callHook(call(reply, exchange), plugin, exchange)
+    if (changed instanceof Promise) {
+      const before = reply
+      return changed.then((other) => runReplyHooks(exchange, other ?? before, place + 1))
+    }
+    reply = changed ?? reply
+  }
+  return reply
 }
 
 /** The chain of the request's key, once that is known. A dry run takes the chain of all keys, to report each plugin. */
@@ -122,9 +263,8 @@ function chainOf ({ route: { hooks, keyChains }, dry }: Routed, owner: ApiKey | 
   return keyChains === undefined || owner === undefined || dry !== undefined ? hooks : keyChains.of(owner.key)
 }
 
-/** Reads the body and finds the model: the facts that the core writes. */
-async function readRequest (exchange: Routed, client: Pick<Client, 'readBody'>): Promise<void> {
-  const body = await client.readBody(exchange)
+/** Finds the model that the body names: the facts that the core writes. @throws {GatewayError} */
+function takeBody (exchange: Routed, body: Body): void {
   exchange.set(Body, body)
   if (exchange.route.endpoint.kind === 'local' && exchange.route.endpoint.reads === 'json') return
   if (!isGiven(body.model) || body.model === '') throw new GatewayError('model_required', { param: 'model' })
@@ -171,8 +311,12 @@ async function readRequest (exchange: Routed, client: Pick<Client, 'readBody'>):
   exchange.request = { body, stream: body.stream === true }
 }
 
-/** Passes on the bytes of an upstream that the endpoint has chosen. */
-async function download (exchange: Routed, client: Client, endpoint: DownloadEndpoint): Promise<End> {
+/** Asks for the bytes of an upstream that the endpoint has chosen. */
+async function download (
+  exchange: Routed,
+  client: Client,
+  endpoint: DownloadEndpoint
+): Promise<readonly [Reply, Served]> {
   const { upstream, own, reply, refuse } = await callHook(endpoint.locate(exchange), exchange.route.name, exchange)
   let bytes: BytesReply
   try {
@@ -180,26 +324,7 @@ async function download (exchange: Routed, client: Client, endpoint: DownloadEnd
   } catch (thrown) {
     throw refuse(toGatewayError(thrown))
   }
-  return await respond(exchange, client, reply(bytes), { upstream })
-}
-
-/** Walks the plan (failover.ts), and takes its answer up the list. */
-async function askUpstreams (exchange: Routed, client: Client): Promise<End> {
-  // Without a commit for too long, the head and pings keep the client and its proxies from giving up.
-  const holdHead = exchange.request.stream
-    ? setTimeout(() => {
-      hold(exchange, client)
-    }, exchange.snapshot.config.server.api.timeouts.hold_head)
-    : undefined
-  let answer: Answer
-  try {
-    answer = await walk(exchange)
-  } finally {
-    clearTimeout(holdHead)
-  }
-  return answer.kind === 'json'
-    ? await respond(exchange, client, await adoptTask(exchange, answer), answer.attempt)
-    : () => relay(exchange, client, answer)
+  return [reply(bytes), { upstream }]
 }
 
 function hold (exchange: Routed, client: Client): void {
@@ -211,79 +336,25 @@ function hold (exchange: Routed, client: Client): void {
   }
 }
 
-/** Replaces an upstream's acceptance of a task by the gateway's own answer. */
-async function adoptTask (exchange: Routed, { reply, attempt }: Extract<Answer, { kind: 'json' }>): Promise<JsonReply> {
-  const { endpoint, name } = exchange.route
-  return endpoint.kind !== 'model' || endpoint.accept === undefined
-    ? reply
-    : await callHook(endpoint.accept(exchange, reply, attempt), name, exchange)
-}
-
-/** A whole answer: up the list; JSON is settled before it is written, bytes after the last one. */
-async function respond (exchange: Routed, client: Client, first: Reply, served?: Served): Promise<End> {
-  let reply = first
-  for (const { plugin, call } of exchange.route.hooks.onReply) {
-    const changed = callHook(call(reply, exchange), plugin, exchange)
-    reply = (changed instanceof Promise ? await changed : changed) ?? reply
-  }
-  // A task that an upstream has accepted is made and paid for, so it is recorded even if the client has left.
-  if (exchange.find(Accepted) === undefined) exchange.throwIfAborted()
-  const completed: Outcome = served === undefined ? { kind: 'completed' } : { kind: 'completed', served }
-  if (reply.kind === 'bytes') return passOn(exchange, client, reply, completed, served)
-  const text = encode(reply)
-  const claim = served === undefined ? undefined : exchange.find(Claimed)
-  if (claim !== undefined) {
-    await callHook(claim.keep(exchange.answerBlobs === undefined ? text : undefined), 'idempotency', exchange)
-  }
-  await settle(exchange, completed)
-  claim?.confirm()
-  return write(exchange, client.prepare(reply, text), completed, served)
-}
-
-function write (exchange: Routed, send: () => Promise<void>, completed: Outcome, served: Served | undefined): End {
-  return async () => {
-    try {
-      await send()
-      return completed
-    } catch (thrown) {
-      return interrupted(exchange, served, 'client', thrown)
-    }
-  }
-}
-
-function passOn (
+async function passOn (
   exchange: Routed,
   client: Client,
   reply: BytesReply,
   completed: Outcome,
   served: Served | undefined
-): End {
-  return async () => {
-    try {
-      await client.bytes(reply)
-    } catch (thrown) {
-      if (!client.hasHead) throw thrown                       // a plugin made a reply that can't be sent
-      const left = exchange.abortReason
-      const by = left === undefined ? 'upstream' : left.row === 'client_closed' ? 'client' : 'gateway'
-      const cut = interrupted(exchange, served, by,
-        left ?? new GatewayError('upstream_stream_interrupted', { cause: thrown }))
-      await settle(exchange, cut)
-      return cut
-    }
-    // Bytes that pass unread have no terminal event to hold back: they are settled when the last one is sent.
-    await settle(exchange, completed)
-    return completed
+): Promise<Outcome> {
+  try {
+    await client.bytes(reply)
+  } catch (thrown) {
+    if (!client.hasHead) throw thrown                         // a plugin made a reply that can't be sent
+    const left = exchange.abortReason
+    const by = left === undefined ? 'upstream' : left.row === 'client_closed' ? 'client' : 'gateway'
+    const cut = interrupted(exchange, served, by,
+      left ?? new GatewayError('upstream_stream_interrupted', { cause: thrown }))
+    await settle(exchange, cut)
+    return cut
   }
-}
-
-/** A WebSocket is charged when it is opened: its messages are not read. */
-function openWebSocket (exchange: Routed, tunnel: Tunnel, served: Served): End {
-  return async () => {
-    exchange.throwIfAborted()
-    const completed: Outcome = { kind: 'completed', served }
-    await settle(exchange, completed)
-    exchange.record.status = 101
-    const broken = await tunnel.join()
-    return broken === undefined ? completed : interrupted(exchange, served, broken.by, broken.error)
-  }
+  // Bytes that pass unread have no terminal event to hold back: they are settled when the last one is sent.
+  await settle(exchange, completed)
+  return completed
 }

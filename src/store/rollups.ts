@@ -19,7 +19,7 @@ export interface Rollup {
   readonly channel?: string
   /** settlements, those of nothing too */
   readonly requests: number
-  /** requests that ended without one, behind the check of their key */
+  /** requests that ended without one, behind the check of their key, and tasks that failed */
   readonly errors: number
   readonly usage: Usage
   /** charged, less what was given back by an `adjust` */
@@ -39,7 +39,7 @@ export interface RollupQuery {
   readonly only: Readonly<Partial<Record<RollupGroup, string>>>
 }
 
-/** A request that ended without a settlement. */
+/** A request that ended without a settlement, or a task that failed. */
 export interface Failure {
   readonly account: string
   readonly key: string
@@ -74,7 +74,10 @@ export interface EntryPage {
 export interface Rollups {
   /** The oldest first; periods and groups without anything are left out. */
   rollups (query: RollupQuery): Awaitable<readonly Rollup[]>
-  /** Counts a request that ended without a settlement. Kept at the next best moment: a kill may lose the last ones. */
+  /**
+   * Counts a request that ended without a settlement, or a task that failed. Kept at the next best moment: a kill may
+   * lose the last ones.
+   */
   failed (failure: Failure): void
   /** The newest entries first, found by an index: a page costs the same wherever it is. */
   newest (query: EntryQuery): Awaitable<EntryPage>

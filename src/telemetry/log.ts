@@ -4,7 +4,7 @@ import { type DestinationStream, type Logger, pino, stdSerializers, symbols } fr
 import type { ChannelName, LogLevel } from '../config/config.ts'
 import type { GatewayError } from '../errors.ts'
 import type { Exchange, Outcome } from '../core/exchange.ts'
-import { ApiKey, Body, Charge, Model, Plan } from '../core/facts.ts'
+import { Accepted, ApiKey, Body, Charge, Model, Plan } from '../core/facts.ts'
 import { nameCause } from '../core/name-cause.ts'
 import type { FailedAttempt } from '../core/upstream.ts'
 import { type ExchangeRecord, ownTime, rounded } from '../core/record.ts'
@@ -52,7 +52,10 @@ export function createLogger (
   }, destination))
 }
 
-/** The line that is being logged, if it has no errors and no cycles. A mark in it would make its literal slow. */
+/**
+ * The line that is being logged, if all of its names are the gateway's own, and it has no errors and no cycles. A mark
+ * in it would make its literal slow.
+ */
 let wholeLine: object | undefined
 
 /** The part of pino's logger that prints a line. */
@@ -74,7 +77,7 @@ function printingWhole (log: Logger): Logger {
   printer[symbols.asJsonSym] = function (line, msg, level, time) {
     if (line !== wholeLine) return print.call(this, line, msg, level, time)
     const begin = this[symbols.lsCacheSym][level]! + time + this[symbols.chindingsSym]
-    return `${begin},${JSON.stringify(censor(line, CENSORED_DEPTH)).slice(1, -1)},"msg":${JSON.stringify(msg)}}\n`
+    return `${begin},${JSON.stringify(line).slice(1, -1)},"msg":${JSON.stringify(msg)}}\n`
   }
   return log
 }
@@ -129,9 +132,12 @@ export function observe (
 }
 
 /** Counts a request of a known key that ended badly, and was not charged, in the sums of what is used. */
-function countFailure ({ record, ledger }: Exchange, outcome: Outcome): void {
+function countFailure (exchange: Exchange, outcome: Outcome): void {
+  const { record, ledger } = exchange
   const { account, key_id: key, model = '', channel, nanos } = record
   if (outcome.kind === 'completed' || nanos !== undefined || account === undefined || key === undefined) return
+  // Its client left, and has the task all the same: that counts when it is over.
+  if (outcome.kind === 'interrupted' && exchange.find(Accepted) !== undefined) return
   ledger.failed({ account, key, model, ...(channel !== undefined && { channel }) })
 }
 

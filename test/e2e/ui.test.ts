@@ -63,7 +63,7 @@ const SETTINGS: readonly { readonly name: string, readonly value: string, readon
 await t.test('each of the eight settings of a key is changed by mouse and by keyboard, and holds from the next request on', async (t) => {
   const own = await sold(t)
   const { page, complaints } = await pageOf(await browser(t))
-  await signIn(page, own, '#/keys/new')
+  await signIn(page, own, '#/keys/-new')
   await page.getByLabel('Account').fill('acme')
   await page.getByLabel('Id', { exact: true }).fill('made-here')
   await page.getByRole('button', { name: 'Make the key' }).click()
@@ -113,9 +113,9 @@ await t.test('each of the eight settings of a key is changed by mouse and by key
 await t.test('a key is frozen, rotated with grace and deleted; a wrong setting is told of at its field in the words of the API', async (t) => {
   const own = await sold(t)
   const { page, complaints } = await pageOf(await browser(t))
-  await signIn(page, own, '#/keys/new')
+  await signIn(page, own, '#/keys/-new')
   await page.getByLabel('Account').fill('acme')
-  await page.getByLabel('Id', { exact: true }).fill('k1')
+  await page.getByLabel('Id', { exact: true }).fill('new')         // an id as any other
   await page.locator('[name=ip_whitelist]').fill('not-an-address')
   await page.getByRole('button', { name: 'Make the key' }).click()
   await page.locator('[name=ip_whitelist][aria-invalid=true]').waitFor()
@@ -212,7 +212,7 @@ await t.test('a request is found by its model and by its id, with what every ups
     return await rows.count() === 2
   })
   await page.getByLabel('Model').fill('m1')
-  await page.keyboard.press('Enter')
+  await page.getByLabel('Model').press('Enter')
   await until(async () => await rows.count() === 1)
   await rows.getByRole('link', { name: id }).click()
   await page.getByRole('heading', { name: `Request ${id}` }).waitFor()
@@ -226,16 +226,32 @@ await t.test('a request is found by its model and by its id, with what every ups
   t.match(await attempts.nth(2).innerText(), /u1.*vendor-m1.*200.*answered/s)
   await page.goBack()
   await page.getByLabel('Request id').fill('req_of-nobody')
-  await page.keyboard.press('Enter')
+  await page.getByLabel('Request id').press('Enter')
   t.match(await page.getByRole('alert').innerText(), /no such request/)
   await page.goBack()
   await page.getByLabel('Code').fill('queue_full')
-  await page.keyboard.press('Enter')
+  await page.getByLabel('Code').press('Enter')
   await page.getByRole('heading', { name: 'No request fits' }).waitFor()
   await page.getByLabel('Request id').fill(id)
-  await page.keyboard.press('Enter')
+  await page.getByLabel('Request id').press('Enter')
   await page.getByRole('heading', { name: `Request ${id}` }).waitFor()
   t.strictSame(complaints, [])
+})
+
+await t.test('what a page reads by itself is no use of its session', async (t) => {
+  const own = await sold(t)
+  await use(own, KEY)
+  const { page } = await pageOf(await browser(t))
+  await signIn(page, own, '#/requests')
+  await page.getByRole('link', { name: /^req_/ }).waitFor()
+  const reads: (string | undefined)[] = []
+  page.on('request', (request) => {
+    if (request.url().includes('/admin/v1/requests')) reads.push(request.headers()['x-gateway-ui'])
+  })
+  await page.getByLabel('Live').check()
+  await until(() => reads.length > 2)
+  t.strictSame([...new Set(reads.slice(1))], ['background'])
+  await page.getByRole('link', { name: /^req_/ }).waitFor()
 })
 
 await t.test('what was used is downloaded as CSV: as it is shown, and as the API has it', async (t) => {
@@ -310,7 +326,7 @@ await t.test('no page has a fault that axe knows, in neither theme, and none vio
     await signIn(page, own)
     const names = await page.locator('nav.side a').evaluateAll((links) => links.map((link) => link.getAttribute('href')!))
     t.ok(names.length >= 10)
-    for (const name of [...names, '#/keys/new', '#/keys/acme-dev', '#/accounts/new', '#/accounts/acme', '#/nothing']) {
+    for (const name of [...names, '#/keys/-new', '#/keys/acme-dev', '#/accounts/-new', '#/accounts/acme', '#/nothing']) {
       await page.goto(`${own.urls.admin}/ui/${name}`)
       await page.getByRole('heading', { level: 1 }).waitFor()
       await until(async () => await page.getByText(/^Reading /).count() === 0)

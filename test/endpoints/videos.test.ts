@@ -3,8 +3,10 @@
 import { setTimeout as pause } from 'node:timers/promises'
 import t from 'tap'
 import { startSimulator } from '../../src/simulator/simulator.ts'
+import type { Rollup } from '../../src/store/rollups.ts'
 import { startClock } from '../support/clock.ts'
 import { gateway, KEY } from '../support/gateway.ts'
+import { until } from '../support/until.ts'
 import { abyss, cut, errorReply, json, raw, refusing, stall, status, upstream } from '../support/upstream.ts'
 import { client, errorIn, OTHER, SECOND, studio, type Video, videosYaml } from '../support/videos.ts'
 
@@ -83,6 +85,26 @@ void t.test('what does not come to a good end costs nothing, and says why', asyn
     t.strictSame(await gw.services.store.balance('acme'), { balance: 100_000_000_000n, held: 0n, open_holds: 0 },
       directive)
     t.match(errorIn(await ask('GET', `/videos/${id}/content`)), /^400 invalid_state: The video has failed: /, directive)
+  }
+})
+
+void t.test('each video is a request or an error of its key, its model and its channel, once, when it is over', async (t) => {
+  for (const driver of ['memory', 'embedded']) {
+    const { create, ended, gw, clock } = await studio(t, { store: `{ driver: ${driver}, path: ./data }` })
+    const { store } = gw.services
+    const used = async (): Promise<readonly Rollup[]> => await store.rollups({ by: 'day', from: 0,
+      to: clock.now() + 86_400_000, groups: ['account', 'key', 'model', 'channel'], only: {} })
+    await create('a cat [[sim: task_stalls]]')
+    await ended((await create('a cat')).id)
+    for (const directive of ['task_fails', 'task_vanishes']) await ended((await create(`a [[sim: ${directive}]]`)).id)
+    const sums = await until(async () => {
+      const rollups = await used()
+      return rollups.some(({ errors }) => errors === 2) && rollups
+    })
+    t.match(sums, [{ account: 'acme', key: 'acme-dev', model: 'clip', channel: 'premium', requests: 1, errors: 2,
+      nanos: 400_000_000n, usage: { extras: { video_second: 4 } } }], driver)
+    t.equal(sums.length, 1)
+    t.strictSame((await store.verify()).differences, [])
   }
 })
 
@@ -503,6 +525,9 @@ void t.test('a client that leaves before it hears the id has its video, and pays
   t.match(await ended(video!.id), { status: 'completed' })
   t.match(await entries(), [{ kind: 'settle', nanos: -400_000_000n }])
 
+  const used = async (): Promise<readonly object[]> =>
+    await gw.services.store.rollups({ by: 'day', from: 0, to: clock.now() + 86_400_000, groups: [], only: {} })
+  t.match(await used(), [{ requests: 1, errors: 0 }], 'that the client left is no error: the video counts')
   await leave('a cat [[sim: status=500]]')
   for (; await gw.services.store.openHolds() > 0; await pause(1)) { /* refused: nothing is held any more */ }
   await clock.advance(60_000)
@@ -532,6 +557,8 @@ void t.test('a task that its client has not heard of is taken back, however ofte
   await clock.advance(60_000)
   t.equal(failures, -1)
   t.strictSame(await entries(), [])
+  t.match(await gw.services.store.rollups({ by: 'day', from: 0, to: clock.now() + 86_400_000, groups: [], only: {} }),
+    [{ requests: 0, errors: 1 }], 'the request has failed, and its task does not count beside it')
   t.strictSame((await ask<{ data: unknown[] }>('GET', '/videos')).body.data, [])
   t.strictSame(await gw.services.store.balance('acme'), { balance: 100_000_000_000n, held: 0n, open_holds: 0 })
   t.ok(

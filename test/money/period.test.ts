@@ -1,7 +1,7 @@
 // Days and months in time zones, against a walk through every minute that reads the date off the clocks there.
 import fc from 'fast-check'
 import t from 'tap'
-import { Calendar, daysBefore, isTimeZone, type Period } from '../../src/money/calendar.ts'
+import { Calendar, calendarOf, daysBefore, isTimeZone, type Period } from '../../src/money/calendar.ts'
 
 const MINUTE = 60_000
 const HOUR = 60 * MINUTE
@@ -162,4 +162,15 @@ void t.test('a zone is a name that there is, no offset', async (t) => {
   for (const name of ['', 'Berlin', 'Europe/Berln', '+02:00', '-0200', 'local']) {
     t.equal(isTimeZone(name), false, name)
   }
+})
+
+void t.test('of a zone in whatever capitals a calendar is found again, and few are kept', async (t) => {
+  const zone = 'Antarctica/Troll'                             // ten letters, which are spelled in 1024 ways
+  const first = calendarOf(zone)
+  t.equal(calendarOf(zone), first)
+  for (let i = 0; i < 1000; i++) {
+    const spelled = [...zone].map((letter, at) => (i >> at) % 2 === 1 ? letter.toUpperCase() : letter.toLowerCase())
+    t.equal(calendarOf(spelled.join('')).dayAt(0).id, '1970-01-01')
+  }
+  t.not(calendarOf(zone), first, 'all were forgotten meanwhile')
 })

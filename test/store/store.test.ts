@@ -14,6 +14,14 @@ void t.test('memory answers at once: an answer that is settled in it leaves in o
   t.equal(store.release('r'), undefined)
 })
 
+void t.test('a change of a record that somebody else was faster with is refused', async (t) => {
+  const store = new MemoryStore()
+  const change = { record: { kind: 'key', id: 'k', version: 1, text: '{}' }, audit: '{}' } as const
+  t.equal(await store.change(change), true)
+  t.equal(await store.change(change), false)
+  t.equal(await store.change({ ...change, record: { ...change.record, version: 2, text: '{"a":1}' } }), true)
+})
+
 void t.test('a clock that is set back does not disorder the ledger', async (t) => {
   const times = [1_800_000_000_000, 1_700_000_000_000, 1_800_000_000_001]
   const store = new MemoryStore(() => times.shift()!)

@@ -28,7 +28,7 @@ const LONGEST_MS = 3660 * DAY_MS
 
 const summed: Properties = {
   requests: whole('That were answered and settled, those for nothing too.'),
-  errors: whole('Requests of a known key that ended without that.'),
+  errors: whole('Requests of a known key that ended without that, and videos that failed.'),
   usage: usageAnswer,
   charged_usd: money('Less what was given back: below 0 where that had been charged in an earlier period.'),
   shortfall_usd: money('Cost beyond what was held, which the operator bears.')

@@ -36,7 +36,7 @@ const summary = object('Summary', 'What an operator looks at first.', {
   live: liveAnswer,
   day: orNull(object('LastDay', 'The last 24 hours, from the hour on in which they began; null: it can\'t be told.', {
     requests: whole('Requests that were settled.'),
-    errors: whole('Requests of known keys that ended without that.'),
+    errors: whole('Requests of known keys that ended without that, and videos that failed.'),
     spent_usd: money('What was charged.'),
     shortfall_usd: money('What answers cost beyond their holds, which the operator bears.'),
     usage: usageAnswer,

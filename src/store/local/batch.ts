@@ -40,11 +40,11 @@ export class Decisions implements Batch {
   readonly settled = new Map<string, Settled>()
   readonly refunds: Refund[] = []
   isRecorded = false
-  /** Rejects when the batch failed as a whole. */
-  readonly committed: Promise<void>
   readonly #books: Books
   readonly #onEnd: (isRecorded: boolean) => void
-  readonly #outcome = Promise.withResolvers<void>()
+  /** made when somebody waits for it: with the memory driver nobody does */
+  #outcome: PromiseWithResolvers<void> | undefined
+  #failure: GatewayError | undefined
   readonly #withdrawn = new Set<string>()
 
   /** @param forget request ids whose progress records are deleted */
@@ -52,8 +52,16 @@ export class Decisions implements Batch {
     this.#books = books
     this.#onEnd = onEnd
     this.write = { entries: [], progress: [], forget, tasks: [], windows: [], failures: [] }
-    this.committed = this.#outcome.promise
-    this.committed.catch(() => {})                            // a rejection without a waiting caller is no error
+  }
+
+  /** Rejects when the batch failed as a whole. */
+  get committed (): Promise<void> {
+    if (this.#outcome !== undefined) return this.#outcome.promise
+    if (this.isRecorded) return Promise.resolve()
+    const outcome = this.#outcome = Promise.withResolvers<void>()
+    outcome.promise.catch(() => {})                           // a rejection without a waiting caller is no error
+    if (this.#failure !== undefined) outcome.reject(this.#failure)
+    return outcome.promise
   }
 
   settles (id: string): boolean {
@@ -125,7 +133,7 @@ export class Decisions implements Batch {
     for (const { seq, charge } of this.refunds) if (before(seq) === undefined) this.#books.giveBack(charge)
     this.isRecorded = true
     this.#onEnd(true)
-    this.#outcome.resolve()
+    this.#outcome?.resolve()
   }
 
   onFailed (error: Error): void {
@@ -135,7 +143,8 @@ export class Decisions implements Batch {
       if (isReleased) this.#books.release(charge.request_id)
     }
     this.#onEnd(false)
-    this.#outcome.reject(new GatewayError('service_unavailable', { cause: error }))
+    this.#failure = new GatewayError('service_unavailable', { cause: error })
+    this.#outcome?.reject(this.#failure)
   }
 }
 

@@ -1,4 +1,5 @@
 // The way to a target: first a place in its upstream's queue, then the permit of its health. Both end together.
+import { after, type Awaitable } from '../../base/awaitable.ts'
 import { GatewayError } from '../../errors.ts'
 import type { Exchange } from '../../core/exchange.ts'
 import type { UpstreamFailure } from '../../core/plugin.ts'
@@ -14,19 +15,20 @@ import type { Upstream } from '../../core/upstream.ts'
  * @returns undefined: the target can't be asked now, though it could before the wait
  * @throws {GatewayError} queue_full, queue_timeout; the abort reason of the exchange
  */
-export async function acquire (
+export function acquire (
   exchange: Exchange,
   upstream: Upstream,
   model: string,
   tried?: ReadonlySet<string>,
   isBlamed?: boolean
-): Promise<Permit | undefined> {
+): Awaitable<Permit | undefined> {
   const { queues, health } = upstreamsOf(exchange.snapshot.services)
   const entering = queues.enter(upstream, exchange)
-  const giveBack = entering instanceof Promise ? await waitFor(exchange, entering) : entering
-  const permit = health.enter(upstream, model, tried, giveBack, isBlamed)
-  if (permit === undefined) giveBack()
-  return permit
+  return after(entering instanceof Promise ? waitFor(exchange, entering) : entering, (giveBack) => {
+    const permit = health.enter(upstream, model, tried, giveBack, isBlamed)
+    if (permit === undefined) giveBack()
+    return permit
+  })
 }
 
 /**

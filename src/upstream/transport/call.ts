@@ -6,6 +6,7 @@ import { setImmediate } from 'node:timers/promises'
 import type { Dispatcher } from 'undici'
 import type { UpstreamFailure } from '../../core/plugin.ts'
 import { type SingleConnection, type ConnectionUser, RACE_MS } from './connections.ts'
+import { Alarm } from '../../base/wheel.ts'
 import { Deadline } from './deadline.ts'
 import { failureOf, NotConnected } from './connect.ts'
 import { codingOf, Inflater } from './inflate.ts'
@@ -48,7 +49,11 @@ export class UpstreamCall implements Dispatcher.DispatchHandler, ConnectionUser 
   readonly #firstByte: number
   readonly #idle: number
   #controller: Dispatcher.DispatchController | undefined
-  #timer: NodeJS.Timeout | undefined
+  /** of the present phase */
+  readonly #alarm: Alarm
+  /** kind of the failure when it rings; undefined: writing has not begun */
+  #late: 'connect_timeout' | 'first_byte_timeout' | 'idle_timeout' | undefined
+  #lateMs = 0
   readonly #deadline: Deadline
   #over = false
   #hasDeadline = false
@@ -65,7 +70,7 @@ export class UpstreamCall implements Dispatcher.DispatchHandler, ConnectionUser 
   /** failure to be reported when the bytes before it are decoded */
   #broken: UpstreamFailure | undefined
   /** timeout of the first byte */
-  #beginTimer: NodeJS.Timeout | undefined
+  #beginAlarm: Alarm | undefined
 
   constructor (upstream: Upstream, request: CallRequest, listener: CallListener) {
     this.#upstream = upstream
@@ -77,6 +82,7 @@ export class UpstreamCall implements Dispatcher.DispatchHandler, ConnectionUser 
     this.#deadline = new Deadline(total, () => {
       this.#giveUp('total_timeout', new Error(`the answer was not over after ${total} ms`))
     })
+    this.#alarm = new Alarm(() => { this.#ring() })
     connectionsOf(upstream).pool.dispatch(this.#dispatchOptions(), this)
     if (!this.#hasStarted && !this.#over) this.#awaitStart()
   }
@@ -106,7 +112,7 @@ export class UpstreamCall implements Dispatcher.DispatchHandler, ConnectionUser 
     this.#controller.pause()
     this.#inflater?.pause()
     this.#deadline.rest()
-    clearTimeout(this.#timer)
+    this.#alarm.off()
   }
 
   resume (): void {
@@ -122,13 +128,14 @@ export class UpstreamCall implements Dispatcher.DispatchHandler, ConnectionUser 
   awaitBegin (): void {
     if (this.#over) return
     const left = this.#firstByte - (performance.now() - this.#writtenAt)
-    this.#beginTimer = setTimeout(() => {
+    this.#beginAlarm = new Alarm(() => {
       this.#giveUp('first_byte_timeout', new Error(`nothing of an answer came for ${this.#firstByte} ms`))
-    }, Math.max(1, left))
+    })
+    this.#beginAlarm.set(left)
   }
 
   begun (): void {
-    clearTimeout(this.#beginTimer)
+    this.#beginAlarm?.off()
   }
 
   /** Limits the rest of the answer: it may not take longer, however busily it comes. */
@@ -146,13 +153,19 @@ export class UpstreamCall implements Dispatcher.DispatchHandler, ConnectionUser 
   }
 
   #awaitStart (): void {
-    const connections = connectionsOf(this.#upstream)
-    this.#timer = setTimeout(() => {
-      // A connection that is open and not written to: after a GOAWAY undici lets a request wait until the streams on it
-      // have ended, maybe for minutes (8.12). No byte of this one was sent.
-      if (this.#connection?.isConnected === true && !this.#isAgain) this.#dispatchAgain()
-      else this.#startTimer(connections.patience - STUCK_MS, 'connect_timeout')
-    }, STUCK_MS)
+    this.#late = undefined
+    this.#alarm.set(STUCK_MS)
+  }
+
+  #ring (): void {
+    if (this.#late !== undefined) {
+      this.#giveUp(this.#late, new Error(`the upstream was silent for ${this.#lateMs} ms`))
+      return
+    }
+    // A connection that is open and not written to: after a GOAWAY undici lets a request wait until the streams on it
+    // have ended, maybe for minutes (8.12). No byte of this one was sent.
+    if (this.#connection?.isConnected === true && !this.#isAgain) this.#dispatchAgain()
+    else this.#startTimer(connectionsOf(this.#upstream).patience - STUCK_MS, 'connect_timeout')
   }
 
   #dispatchAgain (): void {
@@ -191,7 +204,7 @@ export class UpstreamCall implements Dispatcher.DispatchHandler, ConnectionUser 
 
   onResponseData (_: Dispatcher.DispatchController, chunk: Buffer): void {
     if (this.#over) return
-    if (!this.#hasDeadline) this.#timer?.refresh()
+    if (!this.#hasDeadline && this.#alarm.isSet) this.#alarm.set(this.#idle)
     if (this.#inflater === undefined) this.#listener.onData(chunk)
     else this.#inflater.write(chunk)
   }
@@ -248,10 +261,9 @@ export class UpstreamCall implements Dispatcher.DispatchHandler, ConnectionUser 
   }
 
   #startTimer (timeoutMs: number, kind: 'connect_timeout' | 'first_byte_timeout' | 'idle_timeout'): void {
-    clearTimeout(this.#timer)
-    this.#timer = setTimeout(() => {
-      this.#giveUp(kind, new Error(`the upstream was silent for ${timeoutMs} ms`))
-    }, timeoutMs)
+    this.#late = kind
+    this.#lateMs = timeoutMs
+    this.#alarm.set(timeoutMs)
   }
 
   #giveUp (
@@ -270,8 +282,8 @@ export class UpstreamCall implements Dispatcher.DispatchHandler, ConnectionUser 
 
   #stop (): void {
     this.#over = true
-    clearTimeout(this.#timer)
-    clearTimeout(this.#beginTimer)
+    this.#alarm.off()
+    this.#beginAlarm?.off()
     this.#inflater?.destroy()
     this.#deadline.stop()
   }

@@ -1,20 +1,25 @@
 // A deadline for a whole answer, that rests while a slow client holds the answer back.
+import { Alarm } from '../../base/wheel.ts'
 
 export class Deadline {
   readonly #ms: number
-  readonly #onOver: () => void
   readonly #startedAt = performance.now()
   /** milliseconds of earlier rests */
   #rested = 0
   /** start of the present rest; undefined: it runs */
   #restingSince: number | undefined
-  #timer: NodeJS.Timeout
+  readonly #alarm: Alarm
 
   /** @param ms at most @param onOver called once, unless it is stopped */
   constructor (ms: number, onOver: () => void) {
     this.#ms = ms
-    this.#onOver = onOver
-    this.#timer = this.#start(ms)
+    // Rests are only added up: looking again at the end costs less than moving the end at each rest.
+    this.#alarm = new Alarm(() => {
+      const left = this.#left
+      if (left < 1) onOver()
+      else this.#alarm.set(left)
+    })
+    this.#alarm.set(ms)
   }
 
   rest (): void {
@@ -28,17 +33,12 @@ export class Deadline {
   }
 
   stop (): void {
-    clearTimeout(this.#timer)
+    this.#alarm.off()
   }
 
-  /** Rests are only added up: a timer that checks again at its end costs less than one that is moved at each rest. */
-  #start (ms: number): NodeJS.Timeout {
-    return setTimeout(() => {
-      const now = performance.now()
-      const rested = this.#rested + (this.#restingSince === undefined ? 0 : now - this.#restingSince)
-      const left = this.#ms - (now - this.#startedAt - rested)
-      if (left < 1) this.#onOver()
-      else this.#timer = this.#start(left)
-    }, ms)
+  get #left (): number {
+    const now = performance.now()
+    const rested = this.#rested + (this.#restingSince === undefined ? 0 : now - this.#restingSince)
+    return this.#ms - (now - this.#startedAt - rested)
   }
 }

@@ -5,7 +5,7 @@ import { ask, may } from './api.ts'
 import { mistakeAt, useAction, useData, useList } from './data.ts'
 import { html } from './html.ts'
 import { Dialog, Empty, Field, Page, Pairs, Problem, say, State, Table, textOf, Time, Waiting } from './parts.ts'
-import { go, to } from './route.ts'
+import { go, NEW, to } from './route.ts'
 
 interface Account {
   readonly id: string
@@ -38,18 +38,18 @@ interface Entry {
 }
 
 export default function Accounts ({ steps: [id] }: { readonly steps: readonly string[] }): VNode {
-  return id === undefined ? html`<${AccountList} />` : id === 'new' ? html`<${NewAccount} />`
+  return id === undefined ? html`<${AccountList} />` : id === NEW ? html`<${NewAccount} />`
     : html`<${OneAccount} id=${id} />`
 }
 
 function AccountList (): VNode {
   const { rows, error, more, again } = useList<Account>('/accounts')
   return html`<${Page} title="Accounts" actions=${may('operator') && html`<a class="button first"
-    href=${to('accounts', 'new')}>New account</a>`}>
+    href=${to('accounts', NEW)}>New account</a>`}>
     <${Problem} error=${error} again=${again} />
     ${rows === undefined ? error === undefined && html`<${Waiting} what="the accounts" />`
       : rows.length === 0 ? html`<${Empty} title="No accounts yet">An account pays for its keys.
-        <a href=${to('accounts', 'new')}>Make one</a>, or declare it in gateway.yaml under <code>accounts:</code>.<//>`
+        <a href=${to('accounts', NEW)}>Make one</a>, or declare it in gateway.yaml under <code>accounts:</code>.<//>`
         : html`<${Table} caption="Accounts" rows=${rows} more=${more} keyOf=${({ id }: Account) => id} columns=${[
           { name: 'Account', show: ({ id, name }: Account) => html`<a href=${to('accounts', id)}>${id}</a>${name !== id &&
             html` <span class="quiet">${name}</span>`}` },

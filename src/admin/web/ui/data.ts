@@ -40,7 +40,7 @@ export function useData<T> (path: string | undefined, everyMs?: number): Data<T>
     }
     void load(false)
     return () => { abort.abort(); clearTimeout(timer) }
-  }, [path, round])
+  }, [path, round, everyMs])
   const isMine = state.path === path
   return { value: isMine ? state.value : undefined, error: isMine ? state.error : undefined,
     isReading: isReading || !isMine, again: () => { setRound(round + 1) } }
@@ -56,9 +56,10 @@ export interface List<T> extends Omit<Data<readonly T[]>, 'value'> {
 /**
  * A list, of which the reader asks for one page after the other.
  * @param path with a query or without one
+ * @param everyMs begins again with the first page after so long, as long as the page is seen
  */
-export function useList<T> (path: string): List<T> {
-  const first = useData<Rows<T>>(path)
+export function useList<T> (path: string, everyMs?: number): List<T> {
+  const first = useData<Rows<T>>(path, everyMs)
   interface Rest { readonly of?: Rows<T>, readonly pages: readonly Rows<T>[], readonly error?: Error }
   const [rest, setRest] = useState<Rest>({ pages: [] })
   const pages = first.value === undefined ? [] : [first.value, ...(rest.of === first.value ? rest.pages : [])]

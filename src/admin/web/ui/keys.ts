@@ -6,10 +6,10 @@ import { useAction, useData, useList } from './data.ts'
 import { html } from './html.ts'
 import { asBody, type Key, KeyFields, type Said, saidOf } from './key-fields.ts'
 import { copy, Dialog, Empty, Field, Page, Pairs, Problem, say, State, Table, textOf, Time, Waiting } from './parts.ts'
-import { go, to } from './route.ts'
+import { go, NEW, to } from './route.ts'
 
 export default function Keys ({ steps: [id] }: { readonly steps: readonly string[] }): VNode {
-  return id === undefined ? html`<${KeyList} />` : id === 'new' ? html`<${NewKey} />` : html`<${OneKey} id=${id} />`
+  return id === undefined ? html`<${KeyList} />` : id === NEW ? html`<${NewKey} />` : html`<${OneKey} id=${id} />`
 }
 
 function KeyList (): VNode {
@@ -17,7 +17,7 @@ function KeyList (): VNode {
   const [tag, setTag] = useState('')
   const [asked, setAsked] = useState('')
   const { rows, error, more, again } = useList<Key>(`/keys${asked}`)
-  return html`<${Page} title="Keys" actions=${may('operator') && html`<a class="button first" href=${to('keys', 'new')}>
+  return html`<${Page} title="Keys" actions=${may('operator') && html`<a class="button first" href=${to('keys', NEW)}>
     New key</a>`}>
     <form class="filter" onSubmit=${(event: Event) => {
       event.preventDefault()
@@ -33,7 +33,7 @@ function KeyList (): VNode {
     <${Problem} error=${error} again=${again} />
     ${rows === undefined ? error === undefined && html`<${Waiting} what="the keys" />`
       : rows.length === 0 ? html`<${Empty} title=${asked === '' ? 'No keys yet' : 'No key fits'}>${asked === ''
-        ? html`A key is what a client sends. <a href=${to('keys', 'new')}>Make one</a>, or declare it in gateway.yaml
+        ? html`A key is what a client sends. <a href=${to('keys', NEW)}>Make one</a>, or declare it in gateway.yaml
           under <code>keys:</code>.`
         : 'Take something out of the filter above.'}<//>`
         : html`<${Table} caption="Keys" rows=${rows} more=${more} keyOf=${({ id }: Key) => id} columns=${[
@@ -186,7 +186,7 @@ function NewKey (): VNode {
       ${(tied: object) => html`<input ...${tied} value=${id} onInput=${(event: Event) => { setId(textOf(event)) }} />`}<//>
     </fieldset>
     ${accounts.value?.data.length === 0 && html`<p class="note">There is no account yet, and somebody has to pay:
-      <a href=${to('accounts', 'new')}>make an account first</a>.</p>`}
+      <a href=${to('accounts', NEW)}>make an account first</a>.</p>`}
     <${KeyFields} form=${form} isLocked=${false} error=${error}
       set=${(change: Partial<Said>) => { setForm({ ...form, ...change }) }} />
     <${Problem} error=${error} />

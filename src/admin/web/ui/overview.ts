@@ -6,7 +6,7 @@ import { html, type Children } from './html.ts'
 import { useChanges } from './live.ts'
 import { Empty, Page, Problem, State, Table, Time, Waiting } from './parts.ts'
 import { Plot } from './plot.ts'
-import { to } from './route.ts'
+import { NEW, to } from './route.ts'
 import { count, inputOf, linesOf, type Series, type Summed, type UsageRow } from './usage.ts'
 
 interface First { readonly p50: number, readonly p95: number, readonly since: string }
@@ -121,7 +121,7 @@ function Hours ({ of: series, error }: { readonly of: Series | undefined, readon
     return error === undefined ? html`<${Waiting} what="the last 24 hours" />` : html`<${Problem} error=${error} />`
   }
   if (series.data.length === 0) {
-    return html`<${Empty} title="No request yet">Make a <a href=${to('keys', 'new')}>key</a> and send one: the page "keys"
+    return html`<${Empty} title="No request yet">Make a <a href=${to('keys', NEW)}>key</a> and send one: the page "keys"
       tells its spend, and here is the last day of it.<//>`
   }
   return html`<div class="pair"><${Plot} title="Charged by hour, US$" times=${plotted.times} lines=${plotted.money} />

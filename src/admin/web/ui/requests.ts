@@ -1,6 +1,6 @@
 // The last requests: found by id, key, account, model, code or status, and what every upstream said.
 import type { VNode } from 'preact'
-import { useEffect, useState } from 'preact/hooks'
+import { useState } from 'preact/hooks'
 import { useData, useList } from './data.ts'
 import { html } from './html.ts'
 import { Empty, Field, Page, Pairs, Problem, State, Table, textOf, Time, Waiting } from './parts.ts'
@@ -53,12 +53,7 @@ function RequestList (): VNode {
   const [id, setId] = useState('')
   const [isLive, setLive] = useState(false)
   const [asked, setAsked] = useState('')
-  const { rows, error, more, again } = useList<Logged>(`/requests?limit=50${asked}`)
-  useEffect(() => {
-    if (!isLive) return
-    const timer = setInterval(() => { if (!document.hidden) again() }, EVERY_MS)
-    return () => { clearInterval(timer) }
-  })
+  const { rows, error, more, again } = useList<Logged>(`/requests?limit=50${asked}`, isLive ? EVERY_MS : undefined)
   return html`<${Page} title="Requests" actions=${html`<label class="check"><input type="checkbox" checked=${isLive}
     onChange=${(event: Event) => { setLive((event.currentTarget as HTMLInputElement).checked) }} /> Live</label>
     <button type="button" onClick=${again}>Read again</button>`}>

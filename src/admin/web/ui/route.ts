@@ -1,6 +1,9 @@
 // Which page is shown: what stands behind the "#" of the address.
 import { signal } from '@preact/signals'
 
+/** The step of what is made: no id begins so, and one may well be called new. */
+export const NEW = '-new'
+
 /** Steps of the address, decoded: of "#/keys/a%2Fb" keys and a/b. */
 export const route = signal<readonly string[]>(steps())
 
