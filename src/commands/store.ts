@@ -190,6 +190,7 @@ const SHOWN: readonly (readonly [name: string, of: keyof Total])[] = [
   ['lines of the audit log', 'audit'],
   ['tasks', 'tasks'],
   ['answers', 'answers'],
+  ['requests and tasks that failed', 'errors'],
   ['entries', 'entries'],
   ['accounts with entries', 'accounts'],
   ['keys with entries', 'keys'],
@@ -207,7 +208,7 @@ function rows (sides: readonly (readonly [name: string, total: Total])[]): reado
   }))
 }
 
-function shown (value: Total[keyof Total], of: keyof Total): string {
+function shown (value: Total[keyof Total] = 0, of: keyof Total): string {
   if (typeof value === 'number') return `${value}`
   return of === 'fingerprint' ? value.slice(0, 16) : formatUsd(BigInt(value))
 }

@@ -2,7 +2,7 @@
 // for.
 import type { Nanos } from '../money/nanos.ts'
 import { ITEMS, type Usage } from '../money/usage.ts'
-import type { Rollup, RollupGroup, RollupQuery } from './rollups.ts'
+import type { FailureCount, Rollup, RollupGroup, RollupQuery } from './rollups.ts'
 import type { EntryKind } from './store.ts'
 
 export const HOUR_MS = 3_600_000
@@ -187,6 +187,29 @@ export function rollupOf ({ start, members, sum }: SumRow, groups: readonly Roll
 /** What a rollup adds up. */
 export function sumOf ({ requests, errors, usage: { extras, ...tokens }, nanos, shortfall }: Rollup): Sum {
   return { ...noSum(), ...extras, ...tokens, requests, errors, nanos, shortfall }
+}
+
+/**
+ * The failures in rollups by hour, and in those by day of the same time, all by all groups: those of a day beyond its
+ * hours are of hours that are not kept any more.
+ */
+export function * failuresOf (hours: readonly Rollup[], days: readonly Rollup[]): Iterable<FailureCount> {
+  const left = new RollupSums(dayOf)
+  for (const { from, errors, ...members } of days) left.at(from, withNobody(members)).errors += errors
+  for (const { from, errors, ...members } of hours) {
+    if (errors === 0) continue
+    left.at(from, withNobody(members)).errors -= errors
+    yield failureOf(from, withNobody(members), errors)
+  }
+  for (const { start, members, sum: { errors } } of left.rows()) if (errors > 0) yield failureOf(start, members, errors)
+}
+
+function withNobody ({ account = '', key = '', model = '', channel = '' }: Partial<Members>): Members {
+  return { account, key, model, channel }
+}
+
+function failureOf (start: number, { account, key, model, channel }: Members, count: number): FailureCount {
+  return { at: new Date(start).toISOString(), account, key, model, ...(channel !== '' && { channel }), count }
 }
 
 /** The sums of two rollups that differ. @returns name, and both values, of each */

@@ -48,6 +48,13 @@ export interface Failure {
   readonly channel?: string
 }
 
+/** What was told by `failed`, added up. */
+export interface FailureCount extends Failure {
+  /** ISO 8601, UTC: when its hour begins; where hours are not kept any more, its day */
+  readonly at: string
+  readonly count: number
+}
+
 export interface EntryQuery {
   /** id of an entry: only entries written before it; absent: from the newest on */
   readonly before?: string

@@ -3,6 +3,7 @@
 // task ends, it is settled at most once, and both survive the process.
 import type { Awaitable } from '../base/awaitable.ts'
 import type { Nanos } from '../money/nanos.ts'
+import type { FailureCount } from './rollups.ts'
 import type { Settlement } from './store.ts'
 
 /** Work of an upstream for a request that was answered long ago. While the task is open it owns that request's hold. */
@@ -112,4 +113,6 @@ export interface Answers {
 export interface Movable {
   allTasks (): AsyncIterable<Task>
   allAnswers (): AsyncIterable<Answer>
+  /** Those of an hour or a day may come in parts. */
+  allFailures (): AsyncIterable<FailureCount>
 }

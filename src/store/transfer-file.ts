@@ -6,7 +6,9 @@ import type { Verification } from './store.ts'
 import { Inventory, readRow, type Row, type Total, writeRow } from './transfer.ts'
 
 const FORMAT = 'model-gateway store'
-const FORMAT_VERSION = 1
+const FORMAT_VERSION = 2
+/** A file of version 1 has no failures. */
+const READ_VERSIONS = [1, FORMAT_VERSION]
 
 /** What is known of a store before its rows are read. */
 export interface Origin extends Partial<Pick<Verification, 'entries' | 'accounts' | 'keys'>> {
@@ -56,9 +58,9 @@ export async function * rowsIn (file: string): AsyncIterable<Row> {
     if (header === undefined) {
       header = parsed(text) as Header | undefined
       if (header?.format !== FORMAT) throw wrong(line, 'is not the beginning of an exported store')
-      if (header.version !== FORMAT_VERSION) {
+      if (!READ_VERSIONS.includes(header.version)) {
         throw wrong(line,
-          `is of version ${header.version}, and this gateway reads ${FORMAT_VERSION}: use the gateway that ` +
+          `is of version ${header.version}, and this gateway reads ${READ_VERSIONS.join(' and ')}: use the gateway that ` +
           `exported it (${header.gateway})`)
       }
     } else if (text.startsWith('{"end":')) {

@@ -3,6 +3,7 @@
 import { hash } from 'node:crypto'
 import type { Nanos } from '../money/nanos.ts'
 import type { AuditLine, Entry, Records, Store, StoredRecord } from './store.ts'
+import type { FailureCount } from './rollups.ts'
 import { Sums } from './sums.ts'
 import type { Answer, Movable, Task } from './tasks.ts'
 
@@ -12,13 +13,14 @@ export type Row =
   | { readonly of: 'entry', readonly value: Entry }
   | { readonly of: 'task', readonly value: Task }
   | { readonly of: 'answer', readonly value: Answer }
+  | { readonly of: 'failures', readonly value: FailureCount }
 
 /** Lines of the audit log per read. */
 const AUDIT_PAGE = 1000
 
 /**
  * All rows. Of a store that goes on: what is charged for tasks and answers is in the entries, because entries
- * are read last.
+ * are read behind them.
  */
 export async function * rowsOf (store: Store & Records & Movable): AsyncIterable<Row> {
   for (const value of await store.records()) yield { of: 'record', value }
@@ -31,6 +33,7 @@ export async function * rowsOf (store: Store & Records & Movable): AsyncIterable
   for await (const value of store.allTasks()) yield { of: 'task', value }
   for await (const value of store.allAnswers()) yield { of: 'answer', value }
   for await (const value of store.entries()) yield { of: 'entry', value }
+  for await (const value of store.allFailures()) yield { of: 'failures', value }
 }
 
 /** A row as JSON. Amounts are text, because JSON's numbers are doubles. */
@@ -44,7 +47,7 @@ export function readRow (text: string): Row {
   if (pair === undefined) throw new Error('an empty object')
   const [of, value] = pair
   switch (of) {
-    case 'record': case 'audit': case 'answer': return { of, value } as unknown as Row
+    case 'record': case 'audit': case 'answer': case 'failures': return { of, value } as unknown as Row
     case 'task': return { of, value: { ...value, nanos: BigInt(value['nanos'] as string) } } as unknown as Row
     case 'entry': {
       const shortfall = value['shortfall'] as string | undefined
@@ -63,6 +66,8 @@ export interface Total {
   readonly entries: number
   readonly tasks: number
   readonly answers: number
+  /** requests and tasks that failed; absent: none, as in files of before these were in them */
+  readonly errors?: number
   readonly accounts: number
   readonly keys: number
   /** sum over all accounts */
@@ -79,14 +84,17 @@ const MODULUS = 2n ** 256n
 
 export class Inventory {
   readonly #sums = new Sums()
-  readonly #counts: Record<Row['of'], number> = { record: 0, audit: 0, entry: 0, task: 0, answer: 0 }
+  readonly #counts: Record<Row['of'], number> = { record: 0, audit: 0, entry: 0, task: 0, answer: 0, failures: 0 }
   #shortfall: Nanos = 0n
   #fingerprint = 0n
 
   add (row: Row): void {
-    this.#counts[row.of]++
+    const count = row.of === 'failures' ? row.value.count : 1
+    this.#counts[row.of] += count
     // Summed, not chained: entries of several accounts of the same millisecond have no order that all drivers share.
-    this.#fingerprint = (this.#fingerprint + BigInt(`0x${hash('sha256', JSON.stringify(canonical(row)))}`)) % MODULUS
+    // And failures may come hour by hour, or day by day.
+    const one = BigInt(`0x${hash('sha256', JSON.stringify(canonical(row)))}`)
+    this.#fingerprint = (this.#fingerprint + one * BigInt(count)) % MODULUS
     if (row.of !== 'entry') return
     const { account, key, nanos, shortfall = 0n } = row.value
     this.#sums.add(account, key, nanos, undefined)            // without its day: over years, those would be millions
@@ -94,10 +102,11 @@ export class Inventory {
   }
 
   get total (): Total {
-    const { record, audit, entry, task, answer } = this.#counts
+    const { record, audit, entry, task, answer, failures } = this.#counts
     const { accounts, keys } = this.#sums
     return {
-      records: record, audit, entries: entry, tasks: task, answers: answer, accounts: accounts.size, keys: keys.size,
+      records: record, audit, entries: entry, tasks: task, answers: answer,
+      ...(failures > 0 && { errors: failures }), accounts: accounts.size, keys: keys.size,
       balance: `${sum(accounts.values())}`,
       spent: `${sum(keys.values())}`,
       shortfall: `${this.#shortfall}`,
@@ -113,10 +122,11 @@ function sum (amounts: Iterable<Nanos>): Nanos {
 }
 
 /**
- * The parts of a row that do not depend on the driver: an entry is identified by its kind and reference, and a line of
- * the audit log by its text.
+ * The parts of a row that do not depend on the driver: an entry is identified by its kind and reference, a line of the
+ * audit log by its text, and a failure by its day.
  */
 function canonical ({ of, value }: Row): unknown {
+  if (of === 'failures') return sorted({ [of]: { ...value, at: value.at.slice(0, 10), count: 1 } })
   return sorted({ [of]: of === 'audit' || of === 'entry' ? { ...value, id: '' } : value })
 }
 

@@ -8,6 +8,7 @@ import { noUsage } from '../../src/money/usage.ts'
 import { openEmbedded } from '../../src/store/embedded/store.ts'
 import { fillFolder } from '../../src/store/embedded/import.ts'
 import { MemoryStore } from '../../src/store/local/memory.ts'
+import type { Rollup, Rollups } from '../../src/store/rollups.ts'
 import type { Store } from '../../src/store/store.ts'
 import { Inventory, readRow, type Row, rowsOf, writeRow } from '../../src/store/transfer.ts'
 import { rowsIn } from '../../src/store/transfer-file.ts'
@@ -19,6 +20,7 @@ import { startClock } from '../support/clock.ts'
 import { newLog, open, request, settlement } from '../support/embedded-store.ts'
 import { freePort } from '../support/free-port.ts'
 import { gateway, yaml } from '../support/gateway-command.ts'
+import { byPeriodAndMembers } from '../support/store-rollups-conformance.ts'
 import { redisCluster, redisServer } from '../support/redis-server.ts'
 import { newPrefix, openRedis, redisConfig } from '../support/redis-store.ts'
 import { folderFor } from '../support/spawned.ts'
@@ -52,6 +54,8 @@ async function use (folder: string, accounts = 2): Promise<void> {
     await store.keepAnswer({ account, name: 'again', hash: 'h', request_id: `${account}-free`,
       created: 1_800_000_000_000, text: '{"odd":"\u2028é"}' })
     await store.settle(settlement(`${account}-free`, 0n))
+    store.failed({ account, key: `${account}-dev`, model: '' })
+    for (let j = 0; j < 2; j++) store.failed({ account, key: `${account}-dev`, model: 'm', channel: 'premium' })
     await store.keepAnswer({ account, name: 'of the video', hash: 'h', request_id: `${account}-video`,
       created: 1_800_000_000_001, text: undefined })
     const record = { kind: 'account' as const, id: account, version: 1, text: '{"settings":{}}' }
@@ -99,11 +103,11 @@ void t.test('everything arrives: what the second store has is what the first had
   t.match(exported, {
     code: 0,
     out:
-      /^WHAT +IN THE FILE\naccounts and keys made in the dashboard +2\nlines of the audit log +5\ntasks +2\nanswers +4\nentries +18\naccounts with entries +2\nkeys with entries +4\nbalances, USD +18014398\.509480166\nspent by keys, USD +0\.0000018\nshortfalls, USD +0\.0000001\nfingerprint +\w{16}\n\nExported to all\.jsonl: the ledger is right/
+      /^WHAT +IN THE FILE\naccounts and keys made in the dashboard +2\nlines of the audit log +5\ntasks +2\nanswers +4\nrequests and tasks that failed +6\nentries +18\naccounts with entries +2\nkeys with entries +4\nbalances, USD +18014398\.509480166\nspent by keys, USD +0\.0000018\nshortfalls, USD +0\.0000001\nfingerprint +\w{16}\n\nExported to all\.jsonl: the ledger is right/
   })
   t.equal(statSync(join(folder, 'all.jsonl')).mode & 0o777, 0o600, 'for its owner only')
   t.match(JSON.parse(readFileSync(join(folder, 'all.jsonl'), 'utf8').split('\n')[0]!), { format: 'model-gateway store',
-    version: 1, driver: 'embedded', entries: 18, accounts: 2, keys: 4 })
+    version: 2, driver: 'embedded', entries: 18, accounts: 2, keys: 4 })
   const imported = await gateway(folder, ['store', 'import', 'all.jsonl', ...other])
   t.match(imported, { code: 0,
     out:
@@ -167,7 +171,8 @@ void t.test('only into an empty store, from a file that is whole and right, and 
     'with a broken row': [lines.with(3, lines[3]!.slice(0, -1)).join('\n'), /:4 can't be read: /],
     'with more behind its end': [text + lines[2]! + '\n', /:\d+ comes after the end/],
     'of another program': ['{"a":1}\n', /:1 is not the beginning of an exported store/],
-    'of a newer gateway': [text.replace('"version":1', '"version":2'), /:1 is of version 2, and this gateway reads 1/]
+    'of a newer gateway': [text.replace('"version":2', '"version":3'),
+      /:1 is of version 3, and this gateway reads 1 and 2: use the gateway that exported it/]
   }
   for (const [what, [content, said]] of Object.entries(wrong)) {
     writeFileSync(join(folder, 'all.jsonl'), content)
@@ -274,6 +279,64 @@ for (const [what, start] of [
       'records keep their versions')
   })
 }
+
+const HOUR = 3_600_000
+
+void t.test('requests that failed move too: by hour as long as hours are kept, by day ever after, whichever way', async (t) => {
+  const folder = folderFor(t)
+  const server = await redisServer(t)
+  // The first hour of which the embedded store keeps the hour, at the end, is in the middle of a day.
+  const end = Date.now()
+  let time = end - 40 * 24 * HOUR
+  const first = await open(t, join(folder, 'first'), { now: () => time })
+  for (let i = 0; time <= end; i++, time += 5 * HOUR) {
+    const [account, key] = i % 3 === 0 ? ['beta', 'beta-dev'] : ['acme', `k${i % 2}`]
+    for (let j = 0; j < 1 + i % 4; j++) {
+      first.failed({ account, key, model: i % 5 === 0 ? '' : 'm', ...(j % 2 === 0 && { channel: 'premium' }) })
+    }
+    await first.credit('acme', `c${i}`, 10n)
+    first.hold(request(`r${i}`, 5n, { account: 'acme', key: 'k0' }))
+    await first.settle(settlement(`r${i}`, 5n))
+  }
+  const used = async (store: Rollups, by: 'hour' | 'day', from: number): Promise<readonly Rollup[]> =>
+    (await store.rollups({ by, from, to: end + 48 * HOUR, groups: ['account', 'key', 'model', 'channel'], only: {} }))
+      .toSorted(byPeriodAndMembers)
+  const days = await used(first, 'day', 0)
+  const hours = await used(first, 'hour', end - 6 * 24 * HOUR)
+  const failures = days.reduce((sum, { errors }) => sum + errors, 0)
+  t.ok(failures > 400)
+  const prefix = newPrefix()
+  await fillRedis(redisConfig(server, { prefix }), newLog(), rowsOf(first))
+  const redis = await openRedis(t, server, { prefix })
+  await fillFolder(join(folder, 'back'), rowsOf(redis))
+  const back = await open(t, join(folder, 'back'))
+  await fillFolder(join(folder, 'copy'), rowsOf(first))
+  const copy = await open(t, join(folder, 'copy'))
+  const before = await total(first)
+  t.equal(before.errors, failures)
+  for (const [what, store] of Object.entries({ redis, back, copy })) {
+    t.strictSame(await total(store), before, what)
+    t.strictSame(await used(store, 'day', 0), days, what)
+    t.strictSame(await used(store, 'hour', end - 6 * 24 * HOUR), hours, what)
+    t.strictSame((await store.verify()).differences, [], what)
+  }
+})
+
+void t.test('a file of before failures were in it is read as it was', async (t) => {
+  const folder = await prepared(t)
+  await use(join(folder, 'data'), 1)
+  await gateway(folder, ['store', 'export', 'all.jsonl'])
+  const lines = readFileSync(join(folder, 'all.jsonl'), 'utf8').split('\n')
+  const inventory = new Inventory()
+  const kept = lines.slice(1, -2).filter((line) => !line.startsWith('{"failures"'))
+  for (const line of kept) inventory.add(readRow(line))
+  t.equal(kept.length, lines.length - 5)
+  t.notOk('errors' in inventory.total)
+  writeFileSync(join(folder, 'old.jsonl'), [lines[0]!.replace('"version":2', '"version":1'), ...kept,
+    JSON.stringify({ end: inventory.total }), ''].join('\n'))
+  t.match(await gateway(folder, ['store', 'import', 'old.jsonl', ...other]), { code: 0,
+    out: /requests and tasks that failed +0 +0\n[^]*Imported: the same on both sides/ })
+})
 
 void t.test('what was settled after its process had been given up moves too, as what it was charged in all', async (t) => {
   const server = await redisServer(t)
@@ -408,6 +471,15 @@ void t.test('a row is written and read as it was, and the order in which drivers
       value: { id: 't', request_id: 'r', account: 'a', key: 'k', created: 1, nanos: 3n, is_open: false, text: '{}' } },
     { of: 'audit', value: { id: 1, text: '{}' } }
   ]
+  const failures = { account: 'a', key: 'k', model: '', count: 2 }
+  const failed: Row[] = [{ of: 'failures', value: { ...failures, at: '2026-11-21T05:00:00.000Z' } },
+    { of: 'failures', value: { ...failures, at: '2026-11-21T06:00:00.000Z', count: 3 } }]
+  t.strictSame(failed.map((row) => readRow(writeRow(row))), failed)
+  const [hours, day] = [new Inventory(), new Inventory()]
+  for (const row of failed) hours.add(row)
+  day.add({ of: 'failures', value: { ...failures, at: '2026-11-21T00:00:00.000Z', count: 5 } })
+  t.strictSame(hours.total, day.total)
+  t.match(day.total, { errors: 5, fingerprint: 'd10fae9352620673114a45d0fc7802e00ff7d4026700b3f943a662aba6897f8b' })
   t.strictSame(rows.map((row) => readRow(writeRow(row))), rows)
   t.throws(() => readRow('{"of":{}}'), /nobody knows what "of" is/)
   t.throws(() => readRow('{}'), { message: 'an empty object' })

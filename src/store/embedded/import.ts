@@ -9,7 +9,7 @@ import { NO_WRITE } from '../local/writer.ts'
 import { Ledger } from './ledger.ts'
 import { findLoss, replaceLost } from './ledger-mark.ts'
 
-/** Entries per write. */
+/** Entries and failures per write. */
 const BATCH = 500
 /** Format of an entry's id that a driver of this process made from number and time: such ids are kept. */
 const OWN_ID = /^[0-9a-z]{17}$/
@@ -52,13 +52,15 @@ async function fill (folder: string, rows: AsyncIterable<Row>): Promise<void> {
 
 async function put (ledger: Ledger, rows: AsyncIterable<Row>): Promise<void> {
   let entries: Cell[] = []
+  let failures: Cell[] = []
   let count = 0
   let [seq, time] = [-1, 0]
   const flush = (): void => {
     if (
-      entries.length > 0 && ledger.write({ ...NO_WRITE, entries }).length > 0
+      count > 0 && ledger.write({ ...NO_WRITE, entries, failures }).length > 0
     ) throw new Error('an entry is there twice')
     entries = []
+    failures = []
     count = 0
   }
   for await (const { of, value } of rows) {
@@ -78,7 +80,12 @@ async function put (ledger: Ledger, rows: AsyncIterable<Row>): Promise<void> {
         ledger.documents.writeTasks(cells)
         break
       }
-      case 'answer': ledger.documents.keepAnswer(value)
+      case 'answer': ledger.documents.keepAnswer(value); break
+      case 'failures': {
+        const { at, account, key, model, channel = '', count: number } = value
+        failures.push(Date.parse(at), account, key, model, channel, number)
+        if (++count === BATCH) flush()
+      }
     }
   }
   flush()

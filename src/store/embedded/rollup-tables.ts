@@ -56,10 +56,8 @@ export class RollupTables {
   /** Adds to hours, a statement for each hour and members, as part of a transaction. */
   add (sums: RollupSums): void {
     for (const { start, members, sum } of sums.rows()) {
-      if (start > this.#newest) {
-        this.#newest = start
-        this.#mayFold = true
-      }
+      if (start > this.#newest || start < firstKept(this.#newest)) this.#mayFold = true
+      this.#newest = Math.max(this.#newest, start)
       this.#add.run(start, ...GROUPS.map((group) => members[group]), ...SUMS.map((name) => sum[name]))
     }
   }

@@ -43,7 +43,8 @@ import type { Admission, AdmissionResult, AuditLine, Balance, Booked, Booking, C
   HoldResult, KeyUsage, Records, Settlement, Store, StoredRecord, Verification } from '../store.ts'
 import type { Backup } from '../backup.ts'
 import type { ResponseStore } from '../responses.ts'
-import type { EntryPage, EntryQuery, Failure, Rollup, RollupQuery, Rollups } from '../rollups.ts'
+import { failuresOf, GROUPS } from '../rollup-sums.ts'
+import type { EntryPage, EntryQuery, Failure, FailureCount, Rollup, RollupQuery, Rollups } from '../rollups.ts'
 import type { Answer, Answers, Movable, NewTask, Task, TaskPage, Tasks } from '../tasks.ts'
 
 export interface LocalOptions<Kind extends Writer = Writer> {
@@ -443,6 +444,15 @@ export class LocalStore implements Store, Records, Tasks, Answers, Movable, Roll
       await this.#ask('allAnswers', account, name)
     for (let page = await from('', ''); page.length > 0;
       page = await from(page.at(-1)!.account, page.at(-1)!.name)) { yield* page }
+  }
+
+  async * allFailures (): AsyncIterable<FailureCount> {
+    for (let from: number | undefined = 0; from !== undefined;) {
+      const all = { from, groups: GROUPS, only: {} }
+      const days: RollupStep = await this.#ask('rollups', { ...all, by: 'day', to: Infinity })
+      yield * failuresOf(await this.rollups({ ...all, by: 'hour', to: days.next ?? Infinity }), days.rollups)
+      from = days.next
+    }
   }
 
   async records (): Promise<readonly StoredRecord[]> {

@@ -5,6 +5,7 @@ import type { StoreConfig } from '../../config/config.ts'
 import type { Nanos } from '../../money/nanos.ts'
 import { startTimer } from '../../base/timer.ts'
 import { readReference } from '../late-entries.ts'
+import type { FailureCount } from '../rollups.ts'
 import type { Row } from '../transfer.ts'
 import { oldestKept, partsOf } from '../periods.ts'
 import type { BookingKind, Entry, EntryKind } from '../store.ts'
@@ -147,6 +148,9 @@ class Filler {
           break
         case 'answer':
           await this.#answer(row.value)
+          break
+        case 'failures':
+          await this.#failures(row.value)
       }
     }
     await this.#settle()
@@ -156,7 +160,10 @@ class Filler {
 
   /** Sends a command without waiting for it, as long as fewer than `AT_ONCE` are in flight. */
   async #send (command: (client: Client) => Promise<unknown>): Promise<void> {
-    const running = this.#space.link.call(command)
+    await this.#follow(this.#space.link.call(command))
+  }
+
+  async #follow (running: Promise<unknown>): Promise<void> {
     running.catch(() => {})                                   // reported below, when it is awaited
     this.#running.push(running)
     if (this.#running.length < AT_ONCE) return
@@ -242,6 +249,11 @@ class Filler {
     await this.#send(async (client) =>
       await client.set(this.#space.of(account, `charge:${request}`), 's 0', 'PX', OLD_ANSWER_MS, 'NX')
     )
+  }
+
+  async #failures ({ at, account, key, model, channel = '', count }: FailureCount): Promise<void> {
+    this.#account(account).keys.add(key)
+    await this.#follow(this.#space.ask('fail', account, count, Date.parse(at), key, model, channel))
   }
 
   /** Writes the sums of the entries. */

@@ -1,9 +1,9 @@
 // What the entries of accounts add up to, as lua/rolling.ts keeps it: read, and compared with the entries. And what is
 // added without a charge: requests that failed, and old entries, of before there were these sums.
 import { setTimeout as pause } from 'node:timers/promises'
-import { addSum, DAY_MS, firstKept, GROUPS, HOUR_MS, hourOf, type Members, noSum, rollupsOf, RollupSums, type Sum,
-  type SumRow } from '../rollup-sums.ts'
-import type { Failure, Rollup, RollupQuery } from '../rollups.ts'
+import { addSum, DAY_MS, failuresOf, firstKept, GROUPS, HOUR_MS, hourOf, type Members, noSum, rollupsOf, RollupSums,
+  type Sum, type SumRow } from '../rollup-sums.ts'
+import type { Failure, FailureCount, Rollup, RollupQuery } from '../rollups.ts'
 import { AwayError } from './connection.ts'
 import { eachOf, type Space } from './keyspace.ts'
 import { TOKENS } from './lua/rolling.ts'
@@ -138,6 +138,15 @@ export class RedisRollups {
       }
     })
     return rollupsOf(found.rows(), { ...query, only: {} })
+  }
+
+  async * allFailures (): AsyncIterable<FailureCount> {
+    for (const account of await this.#space.accounts()) {
+      const all = { from: 0, to: Infinity, groups: GROUPS, only: { account } }
+      // First, so that a day has what its hours have.
+      const hours = await this.find({ ...all, by: 'hour' })
+      yield * failuresOf(hours, await this.find({ ...all, by: 'day' }))
+    }
   }
 
   async #accountsOf ({ only: { account, key } }: RollupQuery): Promise<readonly string[]> {

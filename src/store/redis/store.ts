@@ -52,7 +52,7 @@ import type { Admission, AdmissionResult, AuditLine, Balance, Beat, Booked, Book
   HoldResult, KeyUsage, ReadRecords, Records, Settlement, Store, StoredRecord, StoreHealth,
   Verification } from '../store.ts'
 import type { Backup } from '../backup.ts'
-import type { EntryPage, EntryQuery, Failure, Rollup, RollupQuery, Rollups } from '../rollups.ts'
+import type { EntryPage, EntryQuery, Failure, FailureCount, Rollup, RollupQuery, Rollups } from '../rollups.ts'
 import type { Answer, Answers, Movable, NewTask, Task, TaskPage, Tasks } from '../tasks.ts'
 
 export interface RedisStoreOptions {
@@ -639,6 +639,10 @@ export class RedisStore implements Store, Records, Tasks, Answers, Movable, Roll
 
   async * allAnswers (): AsyncIterable<Answer> {
     yield * this.#tasks.allAnswers()
+  }
+
+  async * allFailures (): AsyncIterable<FailureCount> {
+    yield * this.#rollups.allFailures()
   }
 
   watchRecords (onChange: () => void): () => void {
