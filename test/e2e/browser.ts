@@ -6,6 +6,9 @@ import { type Browser, chromium as launcher, type Page } from 'playwright-core'
 import type { Test } from 'tap'
 import type { AxeResults } from 'axe-core'
 
+/** Of the gateways of tests: an owner's. */
+export const TOKEN = 'test-admin-token'
+
 export interface Watched {
   readonly page: Page
   /** what the browser had to say against the page: its policy violated, an error thrown, a file not found */
@@ -50,4 +53,21 @@ export async function faultsOf (page: Page): Promise<readonly string[]> {
   const { violations } = await page.evaluate<AxeResults>('axe.run()')
   return violations.flatMap(({ id, nodes }) => nodes.map(({ target, failureSummary }) =>
     `${id} ${target.join(' ')} ${failureSummary ?? ''}`))
+}
+
+/** @param admin URL of the listener @param where behind /ui/ */
+export async function signIn (page: Page, admin: string, where = '', token = TOKEN): Promise<void> {
+  await page.goto(`${admin}/ui/${where}`)
+  await page.getByLabel('Token', { exact: true }).fill(token)
+  await page.keyboard.press('Enter')
+  await page.getByRole('navigation', { name: 'Pages' }).waitFor()
+}
+
+/** Goes on with Tab until the focus is where it should be. @throws {Error} it never is */
+export async function tabTo (page: Page, selector: string): Promise<void> {
+  for (let i = 0; i < 120; i++) {
+    if (await page.evaluate<boolean>(`document.activeElement?.matches(${JSON.stringify(selector)}) === true`)) return
+    await page.keyboard.press('Tab')
+  }
+  throw new Error(`no Tab leads to ${selector}`)
 }

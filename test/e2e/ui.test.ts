@@ -2,15 +2,13 @@
 // against a real gateway; what a page changes holds from the next request on.
 import { readFileSync } from 'node:fs'
 import { join } from 'node:path'
-import type { Page } from 'playwright-core'
 import t, { type Test } from 'tap'
 import { packageRoot } from '../../src/base/package.ts'
 import { gateway, KEY, messagesRequest, type TestGateway, yaml } from '../support/gateway.ts'
 import { answer, errorReply, upstream, wait } from '../support/upstream.ts'
 import { until } from '../support/until.ts'
-import { browser, faultsOf, pageOf } from './browser.ts'
+import { browser, faultsOf, pageOf, signIn, tabTo, TOKEN } from './browser.ts'
 
-const TOKEN = 'test-admin-token'
 const ALL = 'auth, key-policy, rate-limit, schema-validate, chat-to-messages, channel-router, billing-meter, error-normalize'
 
 /** Sold in both channels, each by an upstream of its own. */
@@ -31,22 +29,6 @@ async function use (own: TestGateway, secret: string, more: object = {}): Promis
   return { status: got.status, text: await got.text() }
 }
 
-async function signIn (page: Page, own: TestGateway, where = ''): Promise<void> {
-  await page.goto(`${own.urls.admin}/ui/${where}`)
-  await page.getByLabel('Token', { exact: true }).fill(TOKEN)
-  await page.keyboard.press('Enter')
-  await page.getByRole('navigation', { name: 'Pages' }).waitFor()
-}
-
-/** Goes on with Tab until the focus is where it should be. @throws {Error} it never is */
-async function tabTo (page: Page, selector: string): Promise<void> {
-  for (let i = 0; i < 120; i++) {
-    if (await page.evaluate<boolean>(`document.activeElement?.matches(${JSON.stringify(selector)}) === true`)) return
-    await page.keyboard.press('Tab')
-  }
-  throw new Error(`no Tab leads to ${selector}`)
-}
-
 /** The eight settings of the contract: what is written into which field, and what the next request then gets. */
 const SETTINGS: readonly { readonly name: string, readonly value: string, readonly then: (got: Said) => boolean,
   readonly request?: object }[] = [
@@ -63,7 +45,7 @@ const SETTINGS: readonly { readonly name: string, readonly value: string, readon
 await t.test('each of the eight settings of a key is changed by mouse and by keyboard, and holds from the next request on', async (t) => {
   const own = await sold(t)
   const { page, complaints } = await pageOf(await browser(t))
-  await signIn(page, own, '#/keys/-new')
+  await signIn(page, own.urls.admin, '#/keys/-new')
   await page.getByLabel('Account').fill('acme')
   await page.getByLabel('Id', { exact: true }).fill('made-here')
   await page.getByRole('button', { name: 'Make the key' }).click()
@@ -113,7 +95,7 @@ await t.test('each of the eight settings of a key is changed by mouse and by key
 await t.test('a key is frozen, rotated with grace and deleted; a wrong setting is told of at its field in the words of the API', async (t) => {
   const own = await sold(t)
   const { page, complaints } = await pageOf(await browser(t))
-  await signIn(page, own, '#/keys/-new')
+  await signIn(page, own.urls.admin, '#/keys/-new')
   await page.getByLabel('Account').fill('acme')
   await page.getByLabel('Id', { exact: true }).fill('new')         // an id as any other
   await page.locator('[name=ip_whitelist]').fill('not-an-address')
@@ -156,7 +138,7 @@ await t.test('money is moved, and the token asked for again when it was given lo
   const up = await upstream(t, answer('Hello'))
   const own = await gateway(t, yaml([up.url], '', ALL), { now: () => now })
   const { page, complaints } = await pageOf(await browser(t))
-  await signIn(page, own, '#/accounts/acme')
+  await signIn(page, own.urls.admin, '#/accounts/acme')
   now += 6 * 60_000
   await page.getByRole('button', { name: 'Credit' }).click()
   await page.getByLabel('Amount, US$').fill('2.50')
@@ -184,7 +166,7 @@ await t.test('the page of upstreams tells what waits for a place, what failed la
   await use(own, KEY, { system: 'fail' })
   const running = [1, 2, 3].map(async () => await use(own, KEY))
   await until(() => own.services.upstreams.queues.view()[0]?.waiting === 2)
-  await signIn(page, own, '#/upstreams')
+  await signIn(page, own.urls.admin, '#/upstreams')
   const section = page.locator('section', { has: page.getByRole('heading', { name: 'u0' }) })
   await section.getByText('Queue: 2 waiting, 1 running. Each process lets 1 run and 5 wait.').waitFor()
   t.match(await section.getByRole('row').nth(1).innerText(), /vendor-m1.*closed.*status 500.*overfull disk/s)
@@ -205,7 +187,7 @@ await t.test('a request is found by its model and by its id, with what every ups
   const id = served.headers.get('x-request-id')!
   await use(own, KEY, { model: 'of-nobody' })
   const { page, complaints } = await pageOf(await browser(t))
-  await signIn(page, own, '#/requests')
+  await signIn(page, own.urls.admin, '#/requests')
   const rows = page.getByRole('region', { name: 'Requests' }).locator('tbody tr')
   await until(async () => {
     await page.getByRole('button', { name: 'Read again' }).click()
@@ -242,7 +224,7 @@ await t.test('what a page reads by itself is no use of its session', async (t) =
   const own = await sold(t)
   await use(own, KEY)
   const { page } = await pageOf(await browser(t))
-  await signIn(page, own, '#/requests')
+  await signIn(page, own.urls.admin, '#/requests')
   await page.getByRole('link', { name: /^req_/ }).waitFor()
   const reads: (string | undefined)[] = []
   page.on('request', (request) => {
@@ -259,7 +241,7 @@ await t.test('what was used is downloaded as CSV: as it is shown, and as the API
   await seed(own)
   await use(own, KEY)
   const { page, complaints } = await pageOf(await browser(t))
-  await signIn(page, own, '#/usage')
+  await signIn(page, own.urls.admin, '#/usage')
   await page.getByLabel('Divided by').selectOption('key')
   await page.getByLabel('Account').fill('beta')
   await page.keyboard.press('Tab')
@@ -282,7 +264,7 @@ await t.test('what was used is downloaded as CSV: as it is shown, and as the API
 await t.test('a text is checked before it is live: what is wrong with it, or what it would change', async (t) => {
   const own = await sold(t)
   const { page, complaints } = await pageOf(await browser(t))
-  await signIn(page, own, '#/configuration')
+  await signIn(page, own.urls.admin, '#/configuration')
   const text = readFileSync(own.file, 'utf8')
   const check = async (changed: string, verdict: string): Promise<string> => {
     await page.getByLabel('A whole gateway.yaml').fill(changed)
@@ -323,7 +305,7 @@ await t.test('no page has a fault that axe knows, in neither theme, and none vio
     await page.goto(`${own.urls.admin}/ui/`)
     await page.getByLabel('Token', { exact: true }).waitFor()
     t.strictSame(await faultsOf(page), [], `${theme} sign-in`)
-    await signIn(page, own)
+    await signIn(page, own.urls.admin)
     const names = await page.locator('nav.side a').evaluateAll((links) => links.map((link) => link.getAttribute('href')!))
     t.ok(names.length >= 10)
     for (const name of [...names, '#/keys/-new', '#/keys/acme-dev', '#/accounts/-new', '#/accounts/acme', '#/nothing']) {
@@ -354,7 +336,7 @@ await t.test('the overview is live, and has its picture in the README', async (t
   for (const theme of ['light', 'dark'] as const) {
     const { page, complaints } = await pageOf(chromium, theme)
     await page.setViewportSize({ width: 1120, height: 780 })
-    await signIn(page, own)
+    await signIn(page, own.urls.admin)
     const tile = page.locator('.tile', { hasText: 'Requests, 24 hours' })
     await tile.waitFor()
     await page.locator('.plot canvas').nth(1).waitFor()

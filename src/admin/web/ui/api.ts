@@ -1,6 +1,7 @@
 // The admin API for the pages: requests with the session's cookie, errors in the API's own words, and the way to the
 // dialog that asks for the token again.
 import { signal } from '@preact/signals'
+import { eventsOf } from './sse.ts'
 
 export interface SignedIn {
   readonly name: string
@@ -55,13 +56,24 @@ export interface Options {
 
 /** @param path below /admin/v1 @throws {ApiError} */
 export async function ask<T> (method: string, path: string, options: Options = {}): Promise<T> {
+  return await known(async () => await send<T>(method, `../admin/v1${path}`, options))
+}
+
+/** A stream of events, as it comes. @param path below /admin/v1 @throws {ApiError} */
+export async function * follow<T> (method: string, path: string, options: Options = {}): AsyncGenerator<T> {
+  const response = await known(async () => await open(method, `../admin/v1${path}`, options))
+  for await (const data of eventsOf(response)) yield JSON.parse(data) as T
+}
+
+/** Asks for a proof where one is needed, and to sign in again where the session is over. */
+async function known<T> (run: () => Promise<T>): Promise<T> {
   try {
-    return await send<T>(method, `../admin/v1${path}`, options)
+    return await run()
   } catch (thrown) {
     if (!(thrown instanceof ApiError)) throw thrown
     if (thrown.status === 401) me.value = null
     if (thrown.code !== 'proof_needed' || !await proved()) throw thrown
-    return await send<T>(method, `../admin/v1${path}`, options)
+    return await run()
   }
 }
 
@@ -90,11 +102,17 @@ export async function whoIsThere (): Promise<void> {
   me.value = found.signed_in ? found : null
 }
 
-async function send<T> (
+async function send<T> (method: string, address: string, options: Options): Promise<T> {
+  const text = await (await open(method, address, options)).text()
+  return options.isText === true ? text as T : parsed(text) as T
+}
+
+/** A good answer, whose body is still to be read. @throws {ApiError} */
+async function open (
   method: string,
   address: string,
-  { body, version, isBackground = false, isText = false, signal: abort }: Options
-): Promise<T> {
+  { body, version, isBackground = false, signal: abort }: Options
+): Promise<Response> {
   const response = await reach(address, {
     method,
     headers: {
@@ -105,15 +123,16 @@ async function send<T> (
     ...(body !== undefined && { body: JSON.stringify(body) }),
     ...(abort !== undefined && { signal: abort })
   })
-  const text = await response.text()
-  if (response.ok && isText) return text as T
-  let answer: unknown
-  try { answer = JSON.parse(text) } catch { answer = undefined }
-  if (response.ok) return answer as T
-  const { error } = (answer ?? {}) as { readonly error?: { readonly message: string, readonly code: string,
-    readonly mistakes?: readonly Mistake[], readonly request_id: string } }
+  if (response.ok) return response
+  const { error } = (parsed(await response.text()) ?? {}) as { readonly error?: { readonly message: string,
+    readonly code: string, readonly mistakes?: readonly Mistake[], readonly request_id: string } }
   throw new ApiError(response.status, error?.code ?? '', error?.message ?? `The gateway answered ${response.status}.`,
     error?.mistakes, error?.request_id ?? null)
+}
+
+/** Undefined: it is no JSON. */
+function parsed (text: string): unknown {
+  try { return JSON.parse(text) } catch { return undefined }
 }
 
 async function reach (address: string, init: RequestInit): Promise<Response> {

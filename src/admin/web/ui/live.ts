@@ -1,5 +1,6 @@
 // What changes, as the gateway tells it: one stream of events, opened again when it ends.
 import { useEffect } from 'preact/hooks'
+import { eventsOf } from './sse.ts'
 
 export interface Change<Live> {
   readonly changed: readonly string[]
@@ -28,18 +29,6 @@ export function useChanges<Live> (hear: (change: Change<Live>) => void): void {
 async function listen<Live> (signal: AbortSignal, hear: (change: Change<Live>) => void): Promise<void> {
   const response = await fetch('../admin/v1/events', { signal,
     headers: { 'x-gateway-ui': 'background', accept: 'text/event-stream' } })
-  if (!response.ok || response.body === null) return
-  let text = ''
-  const reader = response.body.pipeThrough(new TextDecoderStream()).getReader()
-  for (;;) {
-    const { done, value } = await reader.read()
-    if (done) return
-    text += value
-    const events = text.split(/\r?\n\r?\n/)
-    text = events.pop()!
-    for (const event of events) {
-      const [, data] = /^data: ?(.*)$/m.exec(event) ?? []
-      if (data !== undefined) hear(JSON.parse(data) as Change<Live>)
-    }
-  }
+  if (!response.ok) return
+  for await (const data of eventsOf(response)) hear(JSON.parse(data) as Change<Live>)
 }

@@ -15,7 +15,7 @@ interface Attempt {
   readonly said: string | null
 }
 
-interface Logged {
+export interface Logged {
   readonly request_id: string
   readonly at: string
   readonly account: string | null
@@ -109,25 +109,28 @@ function OneRequest ({ id }: { readonly id: string }): VNode {
     ['First byte', one.first_byte_ms === null ? 'none' : `${rounded(one.first_byte_ms)} ms`],
     ['Whole', `${rounded(one.duration_ms)} ms`], ['Own part', `${rounded(one.own_ms)} ms`],
     ['In queues', `${rounded(one.queue_ms)} ms`], ['Configuration', one.config_generation],
-    ...one.usage === null ? [] : [[`Usage (${one.usage_source ?? 'unknown'})`, words(one.usage)]]]} />
-    <h2>Attempts</h2>
-    ${one.attempts.length === 0 ? html`<p class="quiet">No upstream was asked.</p>`
-      : html`<${Table} caption="Attempts" rows=${one.attempts} keyOf=${(attempt: Attempt) =>
-        String(one.attempts.indexOf(attempt))} columns=${[
-        { name: 'Upstream', show: ({ upstream }: Attempt) => html`<a href=${to('upstreams')}>${upstream}</a>` },
-        { name: 'Target', show: ({ target }: Attempt) => target },
-        { name: 'Credential', show: ({ credential }: Attempt) => credential },
-        { name: 'Status', isNumber: true, show: ({ status }: Attempt) => status ?? 'none' },
-        { name: 'Error', show: ({ error: why }: Attempt) => why ?? html`<${State} is="active" words="answered" />` },
-        { name: 'What it said', show: ({ said }: Attempt) => said !== null && html`<q>${said}</q>` }
-      ]} />`}<//>`
+    ...one.usage === null ? [] : [[`Usage (${one.usage_source ?? 'unknown'})`, wordsOf(one.usage)]]]} />
+    <h2>Attempts</h2><${Attempts} of=${one.attempts} /><//>`
 }
 
-function rounded (ms: number | null): string {
+export function Attempts ({ of: attempts }: { readonly of: readonly Attempt[] }): VNode {
+  if (attempts.length === 0) return html`<p class="quiet">No upstream was asked.</p>`
+  return html`<${Table} caption="Attempts" rows=${attempts} keyOf=${(attempt: Attempt) =>
+    String(attempts.indexOf(attempt))} columns=${[
+    { name: 'Upstream', show: ({ upstream }: Attempt) => html`<a href=${to('upstreams')}>${upstream}</a>` },
+    { name: 'Target', show: ({ target }: Attempt) => target },
+    { name: 'Credential', show: ({ credential }: Attempt) => credential },
+    { name: 'Status', isNumber: true, show: ({ status }: Attempt) => status ?? 'none' },
+    { name: 'Error', show: ({ error: why }: Attempt) => why ?? html`<${State} is="active" words="answered" />` },
+    { name: 'What it said', show: ({ said }: Attempt) => said !== null && html`<q>${said}</q>` }
+  ]} />`
+}
+
+export function rounded (ms: number | null): string {
   return ms === null ? '' : ms < 10 ? ms.toFixed(1) : Math.round(ms).toLocaleString()
 }
 
-function words (usage: Readonly<Record<string, unknown>>): string {
+export function wordsOf (usage: Readonly<Record<string, unknown>>): string {
   const { extras, ...tokens } = usage as { readonly extras: Readonly<Record<string, number>> }
   return Object.entries({ ...tokens, ...extras }).filter(([, number]) => number !== 0)
     .map(([name, number]) => `${name} ${String(number)}`).join(', ')
