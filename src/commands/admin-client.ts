@@ -3,6 +3,7 @@
 import { readFileSync } from 'node:fs'
 import path from 'node:path'
 import { env } from 'node:process'
+import { nearUrl } from '../base/near-url.ts'
 import type { Config } from '../config/config.ts'
 import { loadConfig } from '../config/load/load.ts'
 import { ConfigError } from '../config/problem.ts'
@@ -110,9 +111,7 @@ export async function nearGateway ({ server }: Config): Promise<string | undefin
 
 /** Undefined: port 0, which is chosen at the start. */
 function urlOf (listen: string): string | undefined {
-  const [, host, port] = /^(.*):(\d+)$/.exec(listen) ?? []
-  if (port === undefined || port === '0') return undefined
-  return `http://${host === '0.0.0.0' || host === '' ? '127.0.0.1' : host === '[::]' ? '[::1]' : host}:${port}`
+  return listen.endsWith(':0') ? undefined : nearUrl(listen)
 }
 
 async function answers (url: string): Promise<boolean> {

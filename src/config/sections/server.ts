@@ -10,6 +10,11 @@ function listen (description: string, standard: string) {
   return { description, type: 'string', default: standard } as const
 }
 
+function url (description: string) {
+  return { description, type: 'string', pattern: '^https?://[^\\s?#@]+[^\\s?#@/]$',
+    expected: 'an http or https URL without credentials, query and a slash at its end' } as const
+}
+
 export const server = map('Where the gateway listens, and its limits. A change needs a restart.', {
   workers: {
     description: 'Processes that share the addresses of clients, on this machine; about one per core. More than ' +
@@ -18,6 +23,8 @@ export const server = map('Where the gateway listens, and its limits. A change n
   },
   api: map('The address that API clients use.', {
     listen: listen('"host:port"; port 0 takes a free one; IPv6 as "[::1]:8080".', '127.0.0.1:8080'),
+    url: url('The address under which clients reach this listener, for the commands that the page Try it shows; ' +
+      'absent: where it listens.'),
     timeouts: map('How long a client may take.', {
       headers: duration('From the first byte of a request to the end of its head.', '10s'),
       body_idle: duration('Between two pieces of a request body.', '15s'),
@@ -30,13 +37,7 @@ export const server = map('Where the gateway listens, and its limits. A change n
   }, { default: {} }),
   public: map('The address of the public pages: model catalogue and links.', {
     listen: listen('"host:port"; port 0 takes a free one.', '127.0.0.1:8081'),
-    url: {
-      description: 'The address under which clients reach this listener, for links to images; absent: where it ' +
-        'listens.',
-      type: 'string',
-      pattern: '^https?://[^\\s?#@]+[^\\s?#@/]$',
-      expected: 'an http or https URL without credentials, query and a slash at its end'
-    },
+    url: url('The address under which clients reach this listener, for links to images; absent: where it listens.'),
     link_life: duration('How long a link to an image works.', '24h', { min: '1m' }),
     link_space: size('All images behind links; beyond it no more are made until some expire.', '10GB', { min: '1MB' })
   }, { default: {} }),
