@@ -54,6 +54,8 @@ interface Asker {
 }
 
 const METHODS = ['GET', 'HEAD']
+/** Proxies must not gather events until there are many. */
+const UNGATHERED = { 'x-accel-buffering': 'no' }
 
 export function adminHandler (
   { services, metrics, reasons, token, trusted = () => false, api, sessions = new Sessions(services.now),
@@ -201,7 +203,7 @@ async function write (req: IncomingMessage, res: ServerResponse, id: string, ans
   if (answer.follow !== undefined) { writeEvents(req, res, id, answer.follow); return }
   if (answer.bytes !== undefined) {
     res.writeHead(answer.status, { 'content-type': answer.type, 'cache-control': 'no-store', connection: 'close',
-      'x-request-id': id, 'request-id': id })
+      ...(answer.type === EVENTS && UNGATHERED), 'x-request-id': id, 'request-id': id })
     await writeBytes(res, answer.bytes)
     return
   }
@@ -221,8 +223,7 @@ function writeEvents (req: IncomingMessage, res: ServerResponse, id: string, { p
   res.on('close', () => { place.leave() })
   // A client that left before has closed it already.
   if (res.destroyed) { place.leave(); return }
-  // Proxies must not gather events until there are many.
-  res.writeHead(200, { 'content-type': EVENTS, 'cache-control': 'no-store', 'x-accel-buffering': 'no',
+  res.writeHead(200, { 'content-type': EVENTS, 'cache-control': 'no-store', ...UNGATHERED,
     'x-request-id': id, 'request-id': id })
   if (req.method === 'HEAD') { res.end(); return }
   place.listen(new EventStream(res, isKnown))

@@ -3,6 +3,7 @@ import path from 'node:path'
 import type { Logger } from 'pino'
 import { adminHandler, type AdminParts } from '../admin/admin.ts'
 import { AdminApi } from '../admin/api/api.ts'
+import { askOwnApi } from '../admin/own-api.ts'
 import { Sessions } from '../admin/web/sessions.ts'
 import { tryKeyOn } from '../admin/api/try-key.ts'
 import { MergedMetrics } from '../telemetry/merged-metrics.ts'
@@ -15,6 +16,7 @@ import { LiveConfig } from './reload.ts'
 import { PartError } from '../config/problem.ts'
 import { Snapshot } from './snapshot.ts'
 import { compileNetworks } from '../base/ip-address.ts'
+import { nearUrl } from '../base/near-url.ts'
 import { keepSecret, randomSecret } from '../base/secrets.ts'
 import { DEMO, turnedOff, withDemo } from './demo.ts'
 import type { Directory } from '../accounts/directory.ts'
@@ -126,7 +128,8 @@ export async function startGateway (options: GatewayOptions): Promise<Gateway> {
     ? keepSecret(folder, 'admin-token', randomSecret)
     : serverConfig.admin.token
   const server: GatewayServer = new GatewayServer(serverConfig, () => live.current(), services,
-    adminListener({ services, fleet, live, shipped, crew, token, reasons, timer }), options.watchLoad)
+    adminListener({ services, fleet, live, shipped, crew, token, reasons, timer, apiUrl: () => urls.api }),
+    options.watchLoad)
   watchGauges({ services, fleet, server, live, output, isWorker: seat !== undefined })
   let urls: Listeners
   try {
@@ -258,11 +261,13 @@ interface AdminListenerParts extends Pick<AdminParts, 'token' | 'reasons'> {
   readonly live: LiveConfig
   readonly shipped: ReadonlyMap<string, Plugin>
   readonly crew: Crew | undefined
+  /** where the API listens; once it does */
+  readonly apiUrl: () => string
 }
 
 /** The admin listener of a process; a primary's answers for its workers too. */
 function adminListener (
-  { services, fleet, live, shipped, crew, token, reasons, timer }: AdminListenerParts
+  { services, fleet, live, shipped, crew, token, reasons, timer, apiUrl }: AdminListenerParts
 ): ReturnType<typeof adminHandler> {
   const { metrics, upstreams } = services
   const printed = crew === undefined
@@ -271,7 +276,7 @@ function adminListener (
       async () => [{ worker: 'primary', process: '', text: await metrics.print() }, ...await crew.pages()]
     )
   const sessions = new Sessions(services.now)
-  const { trusted_proxies: proxies, admin } = live.current().config.server
+  const { trusted_proxies: proxies, admin, api } = live.current().config.server
   return adminHandler({
     services,
     token,
@@ -298,7 +303,11 @@ function adminListener (
         reasons,
         lately: async () => mergedLately([metrics.lately(), ...await crew?.lately() ?? []]),
         timer,
-        log: services.log
+        log: services.log,
+        api: {
+          baseUrl: () => api.url ?? apiUrl(),
+          ask: async (asked, signal) => await askOwnApi(nearUrl(apiUrl().replace(/^http:\/\//, '')), asked, signal)
+        }
       },
       plugins: shipped,
       requests: services.requests,

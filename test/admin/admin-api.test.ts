@@ -361,8 +361,8 @@ t.test('strangers get nothing, and the document names every operation', async (t
       'createLink', 'createToken', 'creditAccount', 'debitAccount', 'deleteKey', 'explainRequest', 'followChanges',
       'getAccount', 'getBackup', 'getConfig', 'getKey', 'getMe', 'getOpenapi', 'getRequest', 'getSummary',
       'listAccounts', 'listChanges', 'listEntries', 'listKeys', 'listPrices', 'listProcesses', 'listRequests', 'listTokens',
-      'listUpstreams', 'listUsage', 'listUsageSeries', 'listVideos', 'refundAccount', 'reopenAccount', 'revokeToken',
-      'rotateKey', 'verifyLedger'
+      'listTryable', 'listUpstreams', 'listUsage', 'listUsageSeries', 'listVideos', 'refundAccount', 'reopenAccount', 'revokeToken',
+      'rotateKey', 'tryRequest', 'verifyLedger'
     ]
   )
 })

@@ -144,6 +144,16 @@ await t.test('two workers are one gateway', async (t) => {
     t.strictSame(readdirSync(join(folder, 'data/requests')).toSorted(), ['open-1.jsonl', 'open-2.jsonl'])
   })
 
+  await t.test('what is tried on the listener of the primary is served by a worker', async (t) => {
+    const before = linesOf(gateway, 'request').length
+    const got = await fetch(`${adminUrl}/admin/v1/try`, { method: 'POST',
+      headers: { authorization: 'Bearer test-admin-token' },
+      body: JSON.stringify({ key: 'acme-dev', secret: KEY, path: '/v1/messages', body: messagesRequest }) })
+    t.match(await got.text(), /^data: \{"kind":"head","status":200,[^]*Hello[^]*"kind":"end","is_whole":true/)
+    const line = await until(() => linesOf(gateway, 'request')[before])
+    t.match(line, { worker: Number, key_id: 'acme-dev' })
+  })
+
   await t.test('an operator sees each of them, and that they run the same', async (t) => {
     const { generation, hash, workers } = await admin.get<Config>('/admin/v1/config')
     t.strictSame(workers.map((one) => [one.worker, one.generation, one.hash]), [[1, generation, hash], [2, generation,

@@ -353,6 +353,9 @@ const CHANGES: readonly (readonly [line: string, body?: object])[] = [
   ['DELETE /admin/v1/tokens/tok_0'],
   ['GET /admin/v1/accounts/victim'],
   ['GET /admin/v1/upstreams'],
+  ['GET /admin/v1/try'],
+  ['POST /admin/v1/try', { key: 'acme-dev', secret: KEY, path: '/v1/messages',
+    body: { model: 'good-text', max_tokens: 5, stream: true, messages: [{ role: 'user', content: 'x' }] } }],
   ['GET /admin/v1/config']
 ]
 

@@ -72,7 +72,7 @@ export interface Verdict {
 }
 
 const STREAM_END =
-  /(?:^|\n)event: (?:message_stop|error|response\.(?:completed|incomplete|failed))\ndata: .*\n\n$|(?:^|\n)data: \[DONE\]\n\n$/
+  /(?:^|\n)event: (?:message_stop|error|response\.(?:completed|incomplete|failed))\ndata: .*\n\n$|(?:^|\n)data: (?:\[DONE\]|\{"kind":"end".*)\n\n$/
 
 /**
  * A client must have an answer that says what it is, and a stream must come to an end that its client can read.

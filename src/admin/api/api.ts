@@ -22,6 +22,7 @@ import { seriesOperations } from './series.ts'
 import { storeOperations } from './store.ts'
 import { summaryOperations } from './summary.ts'
 import { tokenOperations } from './tokens.ts'
+import { trialOperations } from './trial.ts'
 import { upstreamOperations } from './upstreams.ts'
 import { videoOperations } from './videos.ts'
 
@@ -46,7 +47,7 @@ export class AdminApi {
       ...priceOperations(parts), ...videoOperations(parts),
       ...(parts.running === undefined ? [] : [...configOperations(parts.running),
         ...summaryOperations(parts, parts.running), ...eventOperations(parts, parts.running),
-        ...storeOperations(parts.services.directory, parts.running)])]
+        ...storeOperations(parts.services.directory, parts.running), ...trialOperations(parts, parts.running.api)])]
     operations.push({
       method: 'GET', path: '/openapi.json', name: 'getOpenapi', summary: 'This document.',
       gives: anything('A document of OpenAPI 3.1.'),

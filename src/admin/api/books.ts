@@ -65,8 +65,10 @@ const change = object('Change', 'A line of the audit log.', {
   after: orNull(anything('Its settings after; null: it does not exist any more.')),
   reference: text('Of a booking.'),
   amount_usd: money('Of a booking.'),
-  reason: text('Of a booking.')
-}, ['token', 'role', 'address', 'reference', 'amount_usd', 'reason'])
+  reason: text('Of a booking.'),
+  request: text('Of a key that was tried (key.try): method and path.'),
+  model: text('Of a key that was tried: the model that was named.')
+}, ['token', 'role', 'address', 'reference', 'amount_usd', 'reason', 'request', 'model'])
 
 export function bookOperations (parts: ApiParts): readonly Operation[] {
   const books = new BookApi(parts)

@@ -8,15 +8,10 @@ import { type ApiKey, type Body, Model, Plan, Variant, WorstCase } from '../../c
 import { itemPrice, rateOf } from '../../money/item-price.ts'
 import { priceAt } from '../../money/price-schedule.ts'
 import type { Rehearsal } from '../../pipeline/dry-run.ts'
-import type { ApiParts, Operation } from './operation.ts'
+import { type ApiParts, type Operation, REQUEST_LIMIT } from './operation.ts'
 import { choice, flag, keyUsage, list, money, named, object, orNull, priceAnswer, text, whole } from './answers.ts'
 import { Refusal, refuseMistakes } from './refusal.ts'
 import { judge, question } from './schemas.ts'
-
-/**
- * Bytes of a request like a coding agent's, with an image in it. Parsed on the event loop: 8 MiB block it for 60 ms.
- */
-const BODY_LIMIT = 8 * 1024 * 1024
 
 interface Wanted {
   readonly key: string
@@ -99,7 +94,7 @@ export function explainOperations ({ services: { directory, now }, config, rehea
     takes: question,
     gives: explanation,
     refuses: ['not_found'],
-    bodyLimit: BODY_LIMIT,
+    bodyLimit: REQUEST_LIMIT,
     summary:
       'What would happen to a request, and why: verdicts in the order of the plugins, targets in an order drawn by ' +
         'weight, the worst-case price, and what is left. Calls nobody, charges nothing, counts nothing.',

@@ -88,6 +88,7 @@ const TAGS: Readonly<Record<string, readonly [name: string, description: string]
   audit: ['Audit', 'Who changed what.'],
   explain: ['Requests', 'What happens to requests, and what happened.'],
   requests: ['Requests', 'What happens to requests, and what happened.'],
+  try: ['Requests', 'What happens to requests, and what happened.'],
   videos: ['Requests', 'What happens to requests, and what happened.'],
   prices: ['Models', 'What is sold.'],
   links: ['Tokens', 'Who may use this API.'],

@@ -1,5 +1,6 @@
 // An operation of the admin API: its address, its parameters, and the function that answers. A table of them is the
 // router and the documentation.
+import type { IncomingMessage } from 'node:http'
 import type { Logger } from 'pino'
 import type { Config, KeyConfig } from '../../config/config.ts'
 import { type Directory, type Role, roles } from '../../accounts/directory.ts'
@@ -21,6 +22,7 @@ import type { Movable } from '../../store/tasks.ts'
 import type { Upstream } from '../../core/upstream.ts'
 import type { RequestReader } from '../../telemetry/requests/request-log.ts'
 import type { UpstreamView } from '../../upstream/limits/status.ts'
+import type { Trial } from '../own-api.ts'
 import type { Sessions } from '../web/sessions.ts'
 import { Refusal, type RefusalCode } from './refusal.ts'
 
@@ -70,6 +72,15 @@ export interface RunningParts {
   /** measures the time between two events */
   readonly timer: Timer
   readonly log: Pick<Logger, 'error'>
+  readonly api: TrialParts
+}
+
+/** The API of this gateway, as its clients have it. */
+export interface TrialParts {
+  /** where they find it */
+  readonly baseUrl: () => string
+  /** Asks it over its listener. @throws {Error} there was no answer */
+  readonly ask: (asked: Trial, signal: AbortSignal) => Promise<IncomingMessage>
 }
 
 /** Somebody who listens to events. */
@@ -192,6 +203,11 @@ export function checkRole (operation: Operation, { who, role }: Person): void {
 
 /** Most bytes of a body: ten times a key with every list full. */
 export const BODY_LIMIT = 256 * 1024
+/**
+ * Bytes of a body that has a client's request in it, like a coding agent's with an image. Parsed on the event loop:
+ * 8 MiB block it for 60 ms.
+ */
+export const REQUEST_LIMIT = 8 * 1024 * 1024
 
 export const PAGE = 100
 export const ORDERS: readonly string[] = ['oldest', 'newest', 'asc', 'desc']

@@ -98,6 +98,20 @@ export const question = body('Question', 'A request, as its client would send it
   body: { model: 'claude-sonnet', max_tokens: 100, messages: [{ role: 'user', content: 'Hello!' }] }
 })
 
+export const trial = body('Trial', 'A request to the API of this gateway.', {
+  key: { description: 'The id of the key that pays.', type: 'string', minLength: 1 },
+  secret: { description: 'The secret of that key: it is kept nowhere.', type: 'string', pattern: '^[\\x21-\\x7e]{1,200}$',
+    expected: 'the secret of the key, as its clients send it', secret: true },
+  path: { description: 'Of the API.', type: 'string', pattern: '^/v1/[\\w/.-]{1,200}$',
+    expected: 'an address of the API such as "/v1/messages"' },
+  body: { description: 'What is sent.', type: 'object' }
+}, ['key', 'secret', 'path', 'body'], {
+  key: 'acme-dev',
+  secret: 'sk-gw-00000000000000000000000000000000',
+  path: '/v1/messages',
+  body: { model: 'claude-sonnet', max_tokens: 100, messages: [{ role: 'user', content: 'Hello!' }] }
+})
+
 export const configText = body('ConfigText', 'A configuration.', {
   text: { description: 'What would stand in gateway.yaml.', type: 'string' }
 }, ['text'], { text: 'pipeline: [auth, channel-router, billing-meter, error-normalize]\n' })
