@@ -78,7 +78,7 @@ void t.test('each answer below /ui/ forbids scripts, styles and frames of others
   for (const path of ['/ui', '/ui/', '/ui/session', '/ui/nothing']) {
     const { headers } = await ask('GET', path)
     t.equal(headers['content-security-policy'], "default-src 'none'; script-src 'self'; style-src 'self'; " +
-      "connect-src 'self'; img-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'; " +
+      "connect-src 'self'; img-src 'self' blob:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'; " +
       "require-trusted-types-for 'script'; trusted-types 'none'", path)
     t.match(headers, { 'x-content-type-options': 'nosniff', 'referrer-policy': 'no-referrer',
       'cross-origin-opener-policy': 'same-origin', 'cross-origin-resource-policy': 'same-origin' })

@@ -38,7 +38,7 @@ const BODY_LIMIT = 4096
 
 const HEADERS = {
   'content-security-policy': "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; " +
-    "img-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'; " +
+    "img-src 'self' blob:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'; " +
     "require-trusted-types-for 'script'; trusted-types 'none'",
   'x-content-type-options': 'nosniff',
   'referrer-policy': 'no-referrer',

@@ -17,6 +17,8 @@ interface Change {
   readonly amount_usd?: string
   readonly reference?: string
   readonly reason?: string
+  readonly request?: string
+  readonly model?: string
 }
 
 export default function Audit (): VNode {
@@ -36,7 +38,10 @@ export default function Audit (): VNode {
         ]} />`}<//>`
 }
 
-function What ({ of: { before, after, amount_usd: amount, reference, reason } }: { readonly of: Change }): VNode {
+function What (
+  { of: { before, after, amount_usd: amount, reference, reason, request, model } }: { readonly of: Change }
+): VNode {
+  if (request !== undefined) return html`${request}${model !== undefined && html` ${model}`}`
   if (amount !== undefined) return html`$${amount} as ${reference}${reason !== undefined && html`: ${reason}`}`
   if (before == null || after == null) return html`<span class="quiet">${after == null ? 'ended' : 'made'}</span>`
   const names = [...new Set([...Object.keys(before), ...Object.keys(after)])]

@@ -20,6 +20,7 @@ const pages: Readonly<Record<string, { readonly title: string, readonly load: ()
   upstreams: { title: 'Upstreams', load: async () => await import('./upstreams.ts') },
   models: { title: 'Models and prices', load: async () => await import('./models.ts') },
   configuration: { title: 'Configuration', load: async () => await import('./configuration.ts') },
+  try: { title: 'Try it', load: async () => await import('./try.ts') },
   audit: { title: 'Audit', load: async () => await import('./audit.ts') },
   tokens: { title: 'Tokens', load: async () => await import('./tokens.ts') },
   videos: { title: 'Videos', load: async () => await import('./videos.ts') },

@@ -9,7 +9,7 @@ interface ItemPrice {
   readonly usd?: string
   readonly usd_per_second?: string
 }
-type Price = 'free' | Readonly<Record<string, string | Readonly<Record<string, string>>>> | readonly ItemPrice[]
+export type Price = 'free' | Readonly<Record<string, string | Readonly<Record<string, string>>>> | readonly ItemPrice[]
 
 interface Sold {
   readonly id: string
@@ -41,14 +41,14 @@ export default function Models (): VNode {
           { name: 'State', show: ({ enabled, maintenance }: Sold) => html`<${State} is=${!enabled ? 'revoked'
             : maintenance ? 'maintenance' : 'active'} words=${!enabled ? 'switched off' : maintenance ? 'maintenance'
               : 'sold'} />` },
-          { name: 'Price US$', show: ({ price }: Sold) => words(price) },
+          { name: 'Price US$', show: ({ price }: Sold) => wordsOf(price) },
           { name: 'Until', show: ({ until }: Sold) => until !== null && html`<${Time} at=${until} />` },
           { name: 'Announced', show: ({ announced }: Sold) => announced.map(({ from, price }, i) =>
-            html`${i > 0 && html`<br />`}<${Time} at=${from} />: ${words(price)}`) }
+            html`${i > 0 && html`<br />`}<${Time} at=${from} />: ${wordsOf(price)}`) }
         ]} />`}<//>`
 }
 
-function words (price: Price): Children {
+export function wordsOf (price: Price): Children {
   if (price === 'free') return 'free'
   if (Array.isArray(price)) {
     return (price as readonly ItemPrice[]).map(({ when = {}, usd, usd_per_second: second }, i) =>
