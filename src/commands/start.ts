@@ -37,7 +37,8 @@ export async function startCommand (
   const ending = new Ending(log, output)
   let gateway: Gateway | undefined
   try {
-    gateway = await ending.of(startGateway({ file, base, plugins, pluginsUrl, log, output, seat }))
+    gateway = await ending.of(startGateway({ file, base, plugins, pluginsUrl, log, output, seat,
+      warmsUp: true }))
   } catch (error) {
     const { message } = error as Error
     // The primary reports a worker's failure, or starts it again.

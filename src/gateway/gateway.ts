@@ -30,6 +30,7 @@ import type { GatewayServices } from './services.ts'
 import { watchGauges } from './gauges.ts'
 import { creditOpenings, openingOf } from './opening-balances.ts'
 import { type OpenServices, openServices } from './open-services.ts'
+import { WarmUp } from './warm-up.ts'
 import { startSimulatorThread, type SimulatorThread } from '../simulator/thread.ts'
 import { startTimer, type Timer } from '../base/timer.ts'
 import { Upstreams } from '../upstream/pool.ts'
@@ -63,6 +64,8 @@ export interface GatewayOptions {
   readonly output?: LogOutput
   /** present: this process is a worker */
   readonly seat?: Seat | undefined
+  /** true: before it is ready, a process that serves clients warms up */
+  readonly warmsUp?: boolean
 }
 
 export interface Gateway {
@@ -100,7 +103,9 @@ export async function startGateway (options: GatewayOptions): Promise<Gateway> {
   const simulator = builtInSimulator(log, seat)
   const parts: Parts = { options, base, metrics, upstreams, shipped, simulator, now, timer }
   const { live, opened } = liveConfig(parts)
+  let warmUp: WarmUp | undefined
   const end = async (): Promise<void> => {
+    await warmUp?.end()
     live.close()
     await opened()?.quiesce()
     await upstreams.destroy()
@@ -123,7 +128,8 @@ export async function startGateway (options: GatewayOptions): Promise<Gateway> {
     : new Crew({ config: serverConfig, log, output, metrics, simulator: simulator.url })
   services.videos.start()
   const reasons = (): readonly string[] | Promise<readonly string[]> =>
-    server.isDraining || crew?.isEnding === true ? ['draining'] : crew?.reasons() ?? reasonsOf(server, services)
+    server.isDraining || crew?.isEnding === true ? ['draining']
+      : crew?.reasons() ?? [...(warmUp?.isOver === false ? ['warming_up'] : []), ...reasonsOf(server, services)]
   const token = serverConfig.admin.token === ''
     ? keepSecret(folder, 'admin-token', randomSecret)
     : serverConfig.admin.token
@@ -144,6 +150,11 @@ export async function startGateway (options: GatewayOptions): Promise<Gateway> {
   }
   services.links.publicUrl = serverConfig.public.url ?? urls.public
   live.watch()
+  if (options.warmsUp === true && crew === undefined) {
+    // A request of a client warms up too, and should not wait for others.
+    const isWanted = (): boolean => !server.isAsked && !server.isDraining
+    warmUp = new WarmUp({ config, shipped, log, isWanted })
+  }
   if (crew === undefined) fleet.start(async () => await heartbeatOf({ live, server, services, reasons }))
   return {
     urls, services, live, server, reasons,

@@ -75,6 +75,7 @@ export class GatewayServer {
   #tunnels = 0
   #idle: (() => void) | undefined
   #isDraining = false
+  #isAsked = false
 
   /** @param admin serves the admin listener */
   constructor (
@@ -105,6 +106,11 @@ export class GatewayServer {
 
   get isDraining (): boolean {
     return this.#isDraining
+  }
+
+  /** whether a client's request has come that has a route */
+  get isAsked (): boolean {
+    return this.#isAsked
   }
 
   get inFlight (): number {
@@ -262,6 +268,7 @@ export class GatewayServer {
       this.#shed(req, res)
       return
     }
+    this.#isAsked = true
     const exchange = new Exchange(createRequestId(), route, {
       method: req.method!,
       path,

@@ -212,11 +212,16 @@ function ownGauges (config: ConfigState, ledger: VerifiedState, inFlight: () => 
 /** Gauges of prom-client that are called counters; each has another one that tells the same by type. */
 const MISNAMED = ['nodejs_active_handles_total', 'nodejs_active_requests_total', 'nodejs_active_resources_total']
 
-/** @param now milliseconds since the epoch */
-export function createMetrics (now: () => number = Date.now): Metrics {
+/**
+ * @param now milliseconds since the epoch
+ * @param isOfProcess false: without those of the process, which are watched for as long as it lives
+ */
+export function createMetrics (now: () => number = Date.now, isOfProcess = true): Metrics {
   const registry = new Registry()
-  collectDefaultMetrics({ register: registry })
-  for (const name of MISNAMED) registry.removeSingleMetric(name)
+  if (isOfProcess) {
+    collectDefaultMetrics({ register: registry })
+    for (const name of MISNAMED) registry.removeSingleMetric(name)
+  }
 
   const families = createFamilies()
   const { tokens, attempts, targetAttempts, latencies, charged, costs, costed, shortfalls, rejections, videos, retries,

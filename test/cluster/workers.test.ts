@@ -255,6 +255,8 @@ t.test('a worker with an error that nobody caught drains, and is back; the other
   })
   const gateway = run(t, folder, ['start'])
   const { api, admin: adminUrl } = await gateway.urls()
+  // One that is busy with its warm-up would get fewer.
+  await until(() => adminOf(adminUrl).isReady())
   const running = await streams(api, 4)
   t.equal(
     (await fetch(`${api}/v1/models`, { headers: { 'x-api-key': KEY, 'x-break': 'yes', connection: 'close' } })).status,

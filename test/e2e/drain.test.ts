@@ -67,7 +67,7 @@ await t.test('SIGTERM: not ready at once, accepts for drain_delay, then no more;
   const agent = new Agent({ keepAlive: true, maxSockets: 1 })
   t.teardown(() => { agent.destroy() })
   t.strictSame(await get(api + '/v1/models', agent), { status: 200, connection: 'keep-alive', isReused: false })
-  t.equal(await readyz(admin), 200)
+  await until(async () => await readyz(admin) === 200)
 
   const begun = Promise.withResolvers<void>()
   const streaming = ask(api + '/v1/messages', { ...messagesRequest, stream: true }, { headers, onEvent: () => {

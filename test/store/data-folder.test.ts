@@ -59,6 +59,7 @@ for (const driver of ['embedded', 'redis'] as const) {
     })
     const { pid, api, admin } = await gateway(t, folder)
     t.equal(await say(api), 200)
+    await until(async () => (await fetch(`${admin}/readyz`)).status === 200)
     t.strictSame(await readyz(admin), [200, { ready: true, reasons: [] }])
     // No file grows beyond a byte: what a full disk is.
     execFileSync('prlimit', ['--pid', `${pid}`, '--fsize=1:unlimited'])

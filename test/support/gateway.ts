@@ -82,6 +82,7 @@ export interface GatewayTestOptions {
   readonly largeBody?: number
   /** `thread`: as the product does it, for tests of loading */
   readonly load?: 'here' | 'thread'
+  readonly warmsUp?: boolean
 }
 
 export async function gateway (t: Test, text: string, options: GatewayTestOptions = {}): Promise<TestGateway> {
@@ -103,6 +104,7 @@ export async function gateway (t: Test, text: string, options: GatewayTestOption
     ...(options.timer !== undefined && { timer: options.timer }),
     ...(largeBody !== undefined && { largeBody }),
     ...(options.load !== 'thread' && { load: loadHere }),
+    ...(options.warmsUp !== undefined && { warmsUp: options.warmsUp }),
     // A machine that is busy with other tests must not look like an overload.
     watchLoad: options.watchLoad ?? (() => () => {})
   })

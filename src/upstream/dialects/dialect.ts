@@ -6,6 +6,7 @@ import type { Attempt } from '../../core/facts.ts'
 import type { MadeImages } from '../../core/made-images.ts'
 import type { StreamTransformer, UpstreamRequest } from '../../core/plugin.ts'
 import type { Upstream } from '../../core/upstream.ts'
+import type { Sample } from './sample.ts'
 
 export interface OwnWords {
   readonly sent: Json
@@ -43,6 +44,8 @@ export interface DialectModule {
    * longer of both. Absent, or undefined: nothing.
    */
   ownWords? (exchange: Exchange, upstream: Upstream): OwnWords | undefined
+  /** an answer of such a vendor; absent: no warm-up goes there */
+  readonly sample?: Sample
   /** fewest tokens of output that its vendors can be asked for; absent: one */
   readonly leastOutput?: number
   /**

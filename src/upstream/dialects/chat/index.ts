@@ -7,11 +7,12 @@ import { ownHeaders } from '../../transport/headers.ts'
 import type { Upstream } from '../../../core/upstream.ts'
 import { toMessage } from './reply.ts'
 import { ownWords, toChat } from './request.ts'
+import { sample } from './sample.ts'
 import { toEvents } from './stream.ts'
 import type { DialectModule } from '../dialect.ts'
 import { versioned } from '../versioned.ts'
 
-export const dialect: DialectModule = { encode, decodeReply: toMessage, decodeStream: toEvents, ownWords }
+export const dialect: DialectModule = { encode, decodeReply: toMessage, decodeStream: toEvents, ownWords, sample }
 
 function encode (exchange: Exchange, attempt: Attempt, upstream: Upstream): UpstreamRequest {
   return {

@@ -8,6 +8,7 @@ import { betasOf, ownHeaders } from '../../transport/headers.ts'
 import type { Upstream } from '../../../core/upstream.ts'
 import type { DialectModule } from '../dialect.ts'
 import { toMessage } from './reply.ts'
+import { sample } from './sample.ts'
 import { toEvents } from './stream.ts'
 import { withoutSystemTurns } from './system-turns.ts'
 import { ownThoughts } from './thoughts.ts'
@@ -32,6 +33,8 @@ export const dialect: DialectModule = {
   decodeReply: toMessage,
 
   decodeStream: toEvents,
+
+  sample,
 
   countTokens: {
     encode: (exchange, attempt, upstream) => encode('/messages/count_tokens', false, exchange, attempt, upstream),

@@ -10,10 +10,11 @@ import { versioned } from '../versioned.ts'
 import { isUnverified } from './errors.ts'
 import { toMessage } from './reply.ts'
 import { LEAST_OUTPUT, ownWords, toResponses } from './request.ts'
+import { sample } from './sample.ts'
 import { toEvents } from './stream.ts'
 
 export const dialect: DialectModule = { encode, decodeReply: toMessage, decodeStream: toEvents, ownWords,
-  leastOutput: LEAST_OUTPUT, refusesThoughts: isUnverified }
+  leastOutput: LEAST_OUTPUT, refusesThoughts: isUnverified, sample }
 
 function encode (exchange: Exchange, attempt: Attempt, upstream: Upstream): UpstreamRequest {
   return {
