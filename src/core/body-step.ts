@@ -2,6 +2,7 @@
 // for a large body in the thread that has it, on a copy of the exchange.
 import type { Awaitable } from '../base/awaitable.ts'
 import type { LongString } from '../base/json-limits.ts'
+import type { SharedPages } from './body-memory.ts'
 import type { Exchange } from './exchange.ts'
 import type { Body } from './facts.ts'
 
@@ -45,8 +46,10 @@ export function stepNamed (name: string): Step {
 
 /** A body as it was received and decompressed. */
 export interface ReceivedBody {
-  /** in memory that threads share */
+  /** in memory that threads share: of `pages` */
   readonly pieces: readonly Buffer[]
+  /** which are given back when nobody reads the body any more */
+  readonly pages: readonly Buffer[]
   readonly longStrings: readonly LongString[]
 }
 
@@ -54,6 +57,7 @@ export interface ReceivedBody {
 export interface BodyThreads {
   /** bytes from which a body is large */
   readonly least: number
+  readonly memory: SharedPages
   /** Starts a thread, if there is none: a large body is on its way. */
   prepare (): void
   /**

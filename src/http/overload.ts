@@ -1,11 +1,11 @@
 // Detects an overload of the process: then new requests are refused before they cost anything, and running ones go on.
 // Sampled ten times a second, never for a request.
 import { totalmem } from 'node:os'
-import { getHeapStatistics, setFlagsFromString } from 'node:v8'
-import { runInNewContext } from 'node:vm'
+import { getHeapStatistics } from 'node:v8'
 import type { Logger } from 'pino'
 import type { OverloadConfig, ServerConfig } from '../config/config.ts'
 import { GatewayError } from '../errors.ts'
+import { collectGarbage } from '../base/collect-garbage.ts'
 
 /** A sample of the process's load. */
 export interface Load {
@@ -133,17 +133,6 @@ export class Overload {
     this.#collect()
     return true
   }
-}
-
-let collector: (() => void) | undefined
-
-/** A full collection, synchronously. */
-function collectGarbage (): void {
-  if (collector === undefined) {
-    setFlagsFromString('--expose-gc')                         // for contexts created from now on
-    collector = runInNewContext('gc') as () => void
-  }
-  collector()
 }
 
 /**

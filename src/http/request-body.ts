@@ -147,7 +147,7 @@ export function readBody (
         guard.push(chunk)
         if (large === undefined && threads !== undefined && size >= threads.least) {
           threads.prepare()
-          large = new SharedChunks()
+          large = new SharedChunks(threads.memory)
           for (const before of small.take()) large.add(before)
         }
         (large ?? small).add(chunk)
@@ -167,7 +167,9 @@ export function readBody (
     const parsed = (): Awaitable<Body> => {
       const pieces = (large ?? small).all()
       const { longStrings } = guard
-      const opened = large === undefined ? undefined : threads?.open(exchange, { pieces, longStrings })
+      const opened = large === undefined
+        ? undefined
+        : threads?.open(exchange, { pieces, pages: large.pages, longStrings })
       return after(opened, (body) => body ?? parseBody(pieces, longStrings, exchange.blobs))
     }
     const onBroken = (cause: Error): void => { fail(undecodable(cause)) }

@@ -5,6 +5,7 @@ import { gzipSync } from 'node:zlib'
 import fc from 'fast-check'
 import t, { type Test } from 'tap'
 import { Seals } from '../../src/base/seals.ts'
+import { SharedChunks, SharedPages } from '../../src/core/body-memory.ts'
 import { bodyOf, headOf } from '../../src/core/large-body.ts'
 import type { Answer, Asked } from '../../src/gateway/bodies/messages.ts'
 import { ThreadQueue, type Job } from '../../src/gateway/bodies/thread-queue.ts'
@@ -268,6 +269,22 @@ t.test('of a large body the loop sees a few fields, and reading any other is an 
   for (const read of [() => body['system'], () => Object.keys(body), () => 'tools' in body, () => ({ ...body }),
     () => JSON.stringify(body)]) t.throws(read, /outside of a body step/)
   t.equal(await Promise.resolve(body), body)
+})
+
+t.test('memory that threads share is used again, and shows nothing of the body before', async (t) => {
+  const memory = new SharedPages()
+  const kept = (text: string, size: number): SharedChunks => {
+    const chunks = new SharedChunks(memory)
+    for (let at = 0; at < text.length; at += size) chunks.add(Buffer.from(text.slice(at, at + size)))
+    t.equal(Buffer.concat(chunks.all()).toString(), text)
+    return chunks
+  }
+  const first = kept('a'.repeat(600_000), 65_536)
+  t.equal(first.pages.length, 3)
+  memory.give(first.pages)
+  const second = kept('b'.repeat(300_000), 7)
+  t.ok(second.pages.every((page) => first.pages.includes(page)))
+  t.notOk(kept('c', 1).pages.some((page) => second.pages.includes(page)), 'what is in use is nobody else\'s')
 })
 
 /** A thread alone keeps no process alive. */

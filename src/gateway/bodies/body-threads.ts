@@ -1,5 +1,6 @@
 // The threads of large bodies, and the bodies in them as their exchanges see them.
 import { availableParallelism } from 'node:os'
+import { SharedPages } from '../../core/body-memory.ts'
 import type { BodyThreads, ReceivedBody } from '../../core/body-step.ts'
 import { stepNamed } from '../../core/body-step.ts'
 import type { Exchange } from '../../core/exchange.ts'
@@ -31,6 +32,7 @@ export interface BodyThreadsOptions extends Omit<QueueOptions, 'patience'> {
 
 export class LargeBodies implements BodyThreads {
   readonly least: number
+  readonly memory = new SharedPages()
   readonly #queues: readonly ThreadQueue[]
 
   constructor ({ processes, least = LARGE, patience = PATIENCE_MS, ...options }: BodyThreadsOptions) {
@@ -46,7 +48,7 @@ export class LargeBodies implements BodyThreads {
 
   async open (exchange: Exchange, received: ReceivedBody): Promise<Body | undefined> {
     const queue = this.#idlest()
-    return queue.prepare() ? await new ThreadedBody(exchange, received, queue).read() : undefined
+    return queue.prepare() ? await new ThreadedBody(exchange, received, queue, this.memory).read() : undefined
   }
 
   async close (): Promise<void> {
@@ -69,14 +71,21 @@ class ThreadedBody implements LargeBody {
   /** steps that changed it */
   readonly #done: Call[] = []
   #jobs = 0
+  /** a step has begun in the thread, and has not ended */
+  #isRunning = false
+  #isHere = false
   inputEstimate: number | undefined
 
-  constructor (exchange: Exchange, received: ReceivedBody, queue: ThreadQueue) {
+  constructor (exchange: Exchange, received: ReceivedBody, queue: ThreadQueue, memory: SharedPages) {
     this.#exchange = exchange
     this.#received = received
     this.#queue = queue
     this.#bytes = received.pieces.reduce((sum, { length }) => sum + length, 0)
-    exchange.onFinish(() => { queue.forget(exchange.id) })
+    exchange.onFinish(() => {
+      queue.forget(exchange.id)
+      // A step of a client that has left may run on; what was brought here may be on its way to an upstream.
+      if (!this.#isRunning && !this.#isHere) memory.give(received.pages)
+    })
   }
 
   get isBusy (): boolean {
@@ -102,8 +111,19 @@ class ThreadedBody implements LargeBody {
     const exchange = this.#exchange
     exchange.throwIfAborted()
     const { promise, resolve, reject } = Promise.withResolvers<Answer>()
-    const job: Job = { id: exchange.id, bytes: this.#bytes, resolve, reject,
-      ask: (has) => this.#message(has, call, isLast) }
+    const job: Job = {
+      id: exchange.id,
+      bytes: this.#bytes,
+      ask: (has) => {
+        this.#isRunning = true
+        return this.#message(has, call, isLast)
+      },
+      resolve: (answer) => {
+        this.#isRunning = false
+        resolve(answer)
+      },
+      reject
+    }
     const onAbort = (): void => {
       this.#queue.remove(job)
       reject(exchange.abortReason)
@@ -125,6 +145,7 @@ class ThreadedBody implements LargeBody {
   bringHere (): void {
     const exchange = this.#exchange
     if (this.#inner !== undefined) throw new Error('the body was translated in its thread already')
+    this.#isHere = true
     const body = parseBody(this.#received.pieces, this.#received.longStrings, exchange.blobs)
     Object.assign(body, { model: this.#asked.model })         // of the model that was found by that name
     exchange.bringBody(Body, body)
@@ -136,7 +157,8 @@ class ThreadedBody implements LargeBody {
     const exchange = this.#exchange
     return {
       id: exchange.id,
-      ...(!has && { opened: { route: this.#route(), received: exchange.received, ...this.#received } }),
+      ...(!has && { opened: { route: this.#route(), received: exchange.received,
+        pieces: this.#received.pieces, longStrings: this.#received.longStrings } }),
       known: { owner: exchange.find(ApiKey), model: exchange.find(Model) },
       replay: has ? [] : this.#done,
       call,

@@ -1,6 +1,7 @@
 // A thread that has large bodies: parses them, and runs body steps on a copy of their exchange. It has no services but
 // seals, and no configuration: what a step needs comes with it.
 import { parentPort, workerData } from 'node:worker_threads'
+import { collectGarbage } from '../../base/collect-garbage.ts'
 import { Seals } from '../../base/seals.ts'
 import { stepNamed } from '../../core/body-step.ts'
 import { Exchange } from '../../core/exchange.ts'
@@ -35,15 +36,23 @@ interface Copy {
 
 const copies = new Map<string, Copy>()
 
+/** Bytes of bodies after which garbage is worth a collection, and milliseconds of rest before it. */
+const TIDY_BYTES = 16 * 1024 * 1024
+const TIDY_MS = 500
+let read = 0
+let resting: NodeJS.Timeout | undefined
+
 parentPort!.on('message', (message: ToThread) => {
   if ('isOver' in message) {
     if (message.id === undefined) parentPort!.close()
     else copies.delete(message.id)
+    tidy()
     return
   }
   void loaded.then(() => {
     const answer = answerTo(message)
     parentPort!.postMessage(answer, transferable(answer.result))
+    tidy()
   })
 })
 
@@ -71,6 +80,7 @@ function answerTo ({ id, opened, known, replay, call, isLast }: Asked): Answer {
 function open (id: string, { route, received, pieces, longStrings }: Opened): Copy {
   const style = styles.find(({ name }) => name === route.style)!
   const { isModels, schema, compacts } = route
+  read += pieces.reduce((sum, { length }) => sum + length, 0)
   const endpoint: EndpointKind = { style, ...(schema !== undefined && { schema }),
     ...(isModels ? { kind: 'model', modality: 'text', ...(compacts && { compacts }) } : { kind: 'local', reads: 'body' }) }
   const exchange = new Exchange(id, { ...route, style, endpoint }, received, snapshot, undefined as unknown as Ledger)
@@ -102,9 +112,18 @@ function bufferOf ({ buffer, byteOffset, byteLength }: Uint8Array): Buffer {
   return Buffer.from(buffer, byteOffset, byteLength)
 }
 
-/** The memory of a result's pieces that is its own. */
+/** The memory of a result's bytes, unless they are so few that they lie among others. */
 function transferable (result: unknown): ArrayBuffer[] {
-  const { pieces } = Object(result) as { readonly pieces?: readonly Uint8Array[] }
-  return (pieces ?? []).flatMap(({ buffer, byteLength }) =>
-    buffer instanceof ArrayBuffer && buffer.byteLength === byteLength ? [buffer] : [])
+  const { bytes } = Object(result) as { readonly bytes?: Uint8Array }
+  return bytes?.buffer instanceof ArrayBuffer && bytes.buffer.byteLength === bytes.byteLength ? [bytes.buffer] : []
+}
+
+/** Collects what is left of bodies when none has come for a while: a thread that rests would keep it for good. */
+function tidy (): void {
+  clearTimeout(resting)
+  if (copies.size > 0 || read < TIDY_BYTES) return
+  resting = setTimeout(() => {
+    read = 0
+    collectGarbage()
+  }, TIDY_MS).unref()
 }

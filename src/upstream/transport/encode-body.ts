@@ -44,7 +44,8 @@ export function encodeRequest (request: UpstreamRequest, exchange: Exchange): Ca
 export const ENCODE = 'encode'
 
 export interface Encoded extends Pick<CallRequest, 'path' | 'headers'> {
-  readonly pieces: readonly Uint8Array[]
+  /** memory of its own: that of the body may be used again while an upstream still takes its last bytes */
+  readonly bytes: Uint8Array
   readonly inputEstimate: number
 }
 
@@ -59,7 +60,7 @@ export const encodeLarge = bodyStep(ENCODE, (
   const request = (purpose === 'answer' ? dialect : dialect.countTokens!).encode(exchange, attempt, upstream)
   const body = exchange.blobs.join(textOf(request))
   return { path: request.path, headers: request.headers, inputEstimate: inputEstimate(exchange),
-    pieces: typeof body === 'string' ? [Buffer.from(body)] : body }
+    bytes: typeof body === 'string' ? Buffer.from(body) : Buffer.concat(body) }
 }, { isRead: true })
 
 /** A body is written in pieces of so many bytes, between which other events pass. */
@@ -72,12 +73,11 @@ export class EncodedRequest implements UpstreamRequest {
   readonly headers: Record<string, string>
   readonly pieces: readonly Buffer[]
 
-  constructor ({ path, headers, pieces }: Encoded) {
+  constructor ({ path, headers, bytes: { buffer, byteOffset, byteLength } }: Encoded) {
     this.path = path
     this.headers = { ...headers }
-    this.pieces = pieces.flatMap(({ buffer, byteOffset, byteLength }) =>
-      Array.from({ length: Math.ceil(byteLength / PIECE_BYTES) }, (_, i) =>
-        Buffer.from(buffer, byteOffset + i * PIECE_BYTES, Math.min(PIECE_BYTES, byteLength - i * PIECE_BYTES))))
+    this.pieces = Array.from({ length: Math.ceil(byteLength / PIECE_BYTES) }, (_, i) =>
+      Buffer.from(buffer, byteOffset + i * PIECE_BYTES, Math.min(PIECE_BYTES, byteLength - i * PIECE_BYTES)))
   }
 
   get body (): never {
