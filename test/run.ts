@@ -4,19 +4,22 @@ import { execFileSync, spawnSync } from 'node:child_process'
 import { statSync } from 'node:fs'
 import { basename, join } from 'node:path'
 import { packageRoot } from '../src/base/package.ts'
-import { runFiles } from './run-files.ts'
+import { packed, runFiles } from './run-files.ts'
 import { sets } from './sets.ts'
 
 const { quick, redis, e2e } = sets()
-const rest = [...redis, ...e2e].toSorted()
-const parts: Readonly<Record<string, readonly string[]>> = { quick, rest, all: [...quick, ...rest].toSorted() }
-const files = parts[process.argv[2] ?? '']
-if (files === undefined) throw new Error(`say which: ${Object.keys(parts).join(', ')}`)
+const rest = [...redis, ...e2e].toSorted().map((file) => [file])
+const parts: Readonly<Record<string, readonly (readonly string[])[]>> = {
+  quick: packed(quick), rest, all: [...packed(quick), ...rest]
+}
+const part = process.argv[2] ?? ''
+const packs = parts[part]
+if (packs === undefined) throw new Error(`say which: ${Object.keys(parts).join(', ')}`)
 
 // Command lines with nothing in them that varies: through the shell, because npm is a .cmd on Windows.
 const options = { cwd: packageRoot, shell: true, stdio: 'inherit' } as const
 let status = 0
-if (files !== quick) {
+if (part !== 'quick') {
   install(join('test', 'e2e'))
   try {
     install(join('test', 'e2e', 'agents'))
@@ -26,12 +29,11 @@ if (files !== quick) {
   status = spawnSync('npm run --silent types -- --project test/e2e', options).status ?? 1
 }
 execFileSync(process.execPath, [join('test', 'build-tap.ts')], { cwd: packageRoot, stdio: 'inherit' })
-// Half of what a short test costs is reading our modules: each is stripped of its types and compiled once for all of
-// them.
+// Each of our modules is stripped of its types and compiled once for all processes.
 const env = { ...process.env, NODE_COMPILE_CACHE: join(packageRoot, 'node_modules', '.cache', 'compiled') }
-const { fail } = await runFiles(files, env, (text) => { process.stdout.write(text) })
+const { fail } = await runFiles(packs, env, (text) => { process.stdout.write(text) })
 if (fail > 0) status = 1
-if (files === quick) {
+if (part === 'quick') {
   const names = (paths: readonly string[]): string => paths.map((path) => basename(path, '.test.ts')).join(', ')
   console.log(`\nLeft out, and run by npm run test:all:
   ${redis.length} files of tests that start Redis (redis-server has to be installed): ${names(redis)}
