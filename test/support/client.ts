@@ -161,11 +161,21 @@ export interface Fate {
 }
 
 export async function fate (gateway: TestGateway, id: string): Promise<Fate> {
-  const line = await until(() => gateway.logged.find((one) => one['msg'] === 'request' && one['request_id'] === id))
-  const entries: Entry[] = []
-  for await (const entry of gateway.services.store.entries()) { if (entry.reference === id) entries.push(entry) }
+  const line = await until(() => gateway.logged.findLast((one) => one['msg'] === 'request' && one['request_id'] === id))
+  const entries = await entriesOf(gateway, id)
   return { line, entries, charged: -entries.reduce((sum, { nanos }) => sum + nanos, 0n),
     openHolds: await gateway.services.store.openHolds() }
+}
+
+/** The entries that were read so far: a test may ask for the fates of thousands of requests. */
+const known = new WeakMap<TestGateway, Entry[]>()
+
+async function entriesOf (gateway: TestGateway, reference: string): Promise<readonly Entry[]> {
+  const before = known.get(gateway) ?? []
+  const entries = [...before]
+  for await (const entry of gateway.services.store.entries(before.at(-1)?.id)) entries.push(entry)
+  known.set(gateway, entries)
+  return entries.filter((entry) => entry.reference === reference)
 }
 
 /** Of the request that came last, for a client that never learned its id. Asked before the request is sent. */
