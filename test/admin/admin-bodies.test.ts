@@ -3,6 +3,7 @@
 import fc from 'fast-check'
 import t from 'tap'
 import { repeatedKey } from '../../src/base/repeated-key.ts'
+import { codePoint } from '../support/code-point.ts'
 import { gateway, yaml } from '../support/gateway.ts'
 
 const SEEDED = process.env['FC_SEED'] !== undefined && { seed: Number(process.env['FC_SEED']) }
@@ -13,7 +14,7 @@ interface Written { readonly text: string, readonly repeated: boolean }
 
 const word = fc.oneof(
   fc.constantFrom('id', 'name', 'account', 'amount_usd', 'reference', 'a"b', 'a\\', '{', ',', '😀', '__proto__', ''),
-  fc.string({ unit: 'binary', maxLength: 6 })
+  fc.string({ unit: codePoint, maxLength: 6 })
 )
 const { value } = fc.letrec<{ value: Written, object: Written, list: Written }>((tie) => ({
   value: fc.oneof({ maxDepth: 3 },

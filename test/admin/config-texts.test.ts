@@ -3,6 +3,7 @@
 import { setTimeout } from 'node:timers/promises'
 import fc from 'fast-check'
 import t from 'tap'
+import { codePoint } from '../support/code-point.ts'
 import { BASE, configAdmin as admin } from '../support/config-admin.ts'
 import { KEY } from '../support/gateway.ts'
 
@@ -10,7 +11,7 @@ const SEEDED = process.env['FC_SEED'] !== undefined && { seed: Number(process.en
 
 /** Texts of all kinds of trouble. */
 const trouble = fc.oneof(
-  fc.string({ unit: 'binary', maxLength: 300 }),
+  fc.string({ unit: codePoint, maxLength: 300 }),
   fc.string({ unit: fc.constantFrom('-', ' ', ':', '\n', '[', ']', '{', '}', '"', '\'', '&a', '*a', '|', '>', '#', '?',
     '!', '%', '\t', '<<', 'a', '1', '${', '}', '---', '\ud800', '\u0000'), maxLength: 80 }),
   // aliases of aliases
@@ -21,7 +22,7 @@ const trouble = fc.oneof(
     .map(([open, depth]) => open.repeat(depth)),
   fc.integer({ min: 1, max: 1000 }).map((count) => Array.from({ length: count }, (_, i) => `k${i}: ${i}`).join('\n')),
   // the configuration with a part taken out, doubled, or changed
-  fc.tuple(fc.nat(BASE.length), fc.nat(60), fc.string({ unit: 'binary', maxLength: 5 }))
+  fc.tuple(fc.nat(BASE.length), fc.nat(60), fc.string({ unit: codePoint, maxLength: 5 }))
     .map(([at, length, put]) => BASE.slice(0, at) + put + BASE.slice(at + length)),
   fc.tuple(fc.nat(BASE.length), fc.nat(200)).map(([at, length]) => BASE.slice(0, at + length) + BASE.slice(at))
 )

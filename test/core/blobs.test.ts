@@ -6,6 +6,7 @@ import t from 'tap'
 import { Blobs } from '../../src/core/large-strings.ts'
 import { BLOB_BYTES, JsonGuard } from '../../src/base/json-limits.ts'
 import { boundInput as bound } from '../../src/tokens/bound.ts'
+import { codePoint } from '../support/code-point.ts'
 import { gateway, messagesRequest, yaml } from '../support/gateway.ts'
 import { answer, upstream } from '../support/upstream.ts'
 
@@ -39,7 +40,7 @@ t.test('what is lifted comes back, whatever else is in the body and however it w
     long.map(image),
     long.map((data) => ({ type: 'image_url', image_url: { url: `data:image/png;base64,${data}` } })),
     long.map((data) => ({ type: 'file', file: { file_data: `DATA:Application/PDF;Name=a.pdf;BASE64,${data}` } })),
-    fc.string({ unit: 'binary' }).map((text) => ({ type: 'text', text })),
+    fc.string({ unit: codePoint }).map((text) => ({ type: 'text', text })),
     fc.string().map((text) => ({ type: 'text', text: text.repeat(3) + '"\\' + 'é'.repeat(BLOB_BYTES) })),
     fc.constant({ type: 'tool_use', input: { data: 'some words '.repeat(10_000), url: 'x\\"\n'.repeat(30_000) } })
   )

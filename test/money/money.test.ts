@@ -7,6 +7,7 @@ import { scratchSeals } from '../../src/base/seals.ts'
 import { boundInput as bound, estimateInput } from '../../src/tokens/bound.ts'
 import { formatUsd, parsePrice, parseUsd } from '../../src/money/nanos.ts'
 import { noUsage, readUsage, reportedInput, type ReportedUsage, type Usage } from '../../src/money/usage.ts'
+import { codePoint } from '../support/code-point.ts'
 
 const boundInput = (...of: Parameters<typeof bound>): number => bound(...of).tokens
 
@@ -265,7 +266,7 @@ void t.test('a sealed thought weighs what is in it, for that is what is sent', (
 
 void t.test('the bound is never below the bytes of the text, and stops at the context', async (t) => {
   t.doesNotThrow(() =>
-    fc.assert(fc.property(fc.array(fc.string({ unit: 'binary', maxLength: 50 })), fc.string(), (texts, system) => {
+    fc.assert(fc.property(fc.array(fc.string({ unit: codePoint, maxLength: 50 })), fc.string(), (texts, system) => {
       const body = ask(texts.map((text) => ({ type: 'text', text })), { system,
         tools: [{ name: 'f', description: system, input_schema: { type: 'object' } }] })
       return boundInput(body) >= Buffer.byteLength(texts.join('') + system + system)

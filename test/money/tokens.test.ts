@@ -10,6 +10,7 @@ import { SseEvent } from '../../src/core/sse.ts'
 import { Overheads } from '../../src/tokens/overheads.ts'
 import { TokenRates } from '../../src/tokens/rates.ts'
 import { LEAST_RATES, MOST_RATES, START_RATES, type Rates } from '../../src/tokens/text-count.ts'
+import { codePoint } from '../support/code-point.ts'
 import { counted, tokensOf } from '../support/tokens.ts'
 
 const model = { upstream: 'u1', model: 'a' }
@@ -26,7 +27,7 @@ const samples = JSON.parse(readFileSync(join(packageRoot, 'test/fixtures/token-c
 }
 
 const text = fc.oneof(
-  fc.string({ unit: 'binary', maxLength: 300 }),
+  fc.string({ unit: codePoint, maxLength: 300 }),
   fc.string({ maxLength: 300 }),
   fc.lorem(),
   fc.array(

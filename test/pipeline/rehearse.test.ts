@@ -3,6 +3,7 @@
 import fc from 'fast-check'
 import t, { type Test } from 'tap'
 import type { KeyConfig } from '../../src/config/config.ts'
+import { codePoint } from '../support/code-point.ts'
 import { gateway, KEY, messagesRequest, yaml, type TestGateway } from '../support/gateway.ts'
 import { explain, quote, stateOf } from '../support/rehearsals.ts'
 import { answer, upstream, type Upstream } from '../support/upstream.ts'
@@ -340,7 +341,7 @@ const body = fc.record({
   messages: fc.oneof(
     fc.array(
       fc.record({ role: fc.constantFrom('user', 'assistant', 'system', 'nobody'),
-        content: fc.string({ maxLength: 200, unit: 'binary' }) }),
+        content: fc.string({ maxLength: 200, unit: codePoint }) }),
       { maxLength: 3 }
     ),
     fc.constant<unknown>('Hello')

@@ -16,6 +16,7 @@ import { json, type JsonReply } from '../../src/core/reply.ts'
 import { checkBody } from '../../src/simulator/messages-body.ts'
 import { SseDecoder, SseEvent } from '../../src/core/sse.ts'
 import { dialects } from '../../src/upstream/dialects/index.ts'
+import { codePoint } from '../support/code-point.ts'
 import { config, exchange, model, services, snapshot, upstreamConfig, upstreamOf } from '../support/exchange.ts'
 import { fixtureCases, fixtures } from '../support/fixtures.ts'
 
@@ -471,7 +472,7 @@ t.test('a chat of a hundred thousand messages of one kind is one turn, in linear
 
 t.test('the input of a custom tool is the same however its JSON was cut', async (t) => {
   fc.assert(
-    fc.property(fc.string({ unit: 'binary' }), fc.boolean(), fc.array(fc.nat(200), { maxLength: 10 }),
+    fc.property(fc.string({ unit: codePoint }), fc.boolean(), fc.array(fc.nat(200), { maxLength: 10 }),
       (text, escapes, places) => {
         const whole = JSON.stringify({ input: text })
         const wire = escapes

@@ -11,6 +11,7 @@ import { GatewayError } from '../../src/errors.ts'
 import { chatStyle } from '../../src/protocols/chat.ts'
 import { shapeError } from '../../src/protocols/error-shape.ts'
 import { SseEvent } from '../../src/core/sse.ts'
+import { codePoint } from '../support/code-point.ts'
 import { type ReadResponse, readResponse } from '../support/responses-reader.ts'
 
 type Json = Readonly<Record<string, unknown>>
@@ -90,7 +91,7 @@ interface Message {
   readonly isNoisy: boolean
 }
 
-const texts = fc.oneof(fc.constantFrom('', 'a', '{"a": 1}', ' \n', '"\\\u2028😀\ud800'), fc.string({ unit: 'binary' }))
+const texts = fc.oneof(fc.constantFrom('', 'a', '{"a": 1}', ' \n', '"\\\u2028😀\ud800'), fc.string({ unit: codePoint }))
 const input: fc.Arbitrary<Json> = fc.oneof(fc.constant({}), fc.record({ input: texts }),
   fc.dictionary(fc.string(), fc.jsonValue()))
 const block: fc.Arbitrary<Block> = fc.oneof(

@@ -16,6 +16,7 @@ import { seededRandom } from '../../src/simulator/random.ts'
 import { SseDecoder, SseEvent } from '../../src/core/sse.ts'
 import { clientId, vendorsId } from '../../src/upstream/dialects/call-ids.ts'
 import { dialects } from '../../src/upstream/dialects/index.ts'
+import { codePoint } from '../support/code-point.ts'
 import { config, exchange, model, snapshot, upstreamConfig, upstreamOf } from '../support/exchange.ts'
 import { fixtureCases, fixtures } from '../support/fixtures.ts'
 
@@ -188,7 +189,7 @@ t.test('ids of calls: those that vendors of messages style refuse are coded, and
   t.equal(clientId('functions.f:0'), 'gwid_ZnVuY3Rpb25zLmY6MA')
   t.equal(vendorsId('gwid_YR'), 'gwid_YR', 'what we did not make stays')
   t.match(clientId('x'.repeat(65)), /^gwhash_/)
-  fc.assert(fc.property(fc.string({ unit: 'binary', minLength: 1, maxLength: 80 }), (id) => {
+  fc.assert(fc.property(fc.string({ unit: codePoint, minLength: 1, maxLength: 80 }), (id) => {
     const given = clientId(id)
     return /^[\w-]{1,64}$/.test(given) && (vendorsId(given) === id || given.startsWith('gwhash_')) &&
       clientId(vendorsId(given)) === (given.startsWith('gwhash_') ? clientId(given) : given)
@@ -529,10 +530,10 @@ interface Habits {
   readonly noise: readonly string[]
 }
 
-const key = fc.string({ unit: 'binary', maxLength: 6 })
+const key = fc.string({ unit: codePoint, maxLength: 6 })
 const answers: fc.Arbitrary<Answer> = fc.record({
-  thought: fc.string({ unit: 'binary', maxLength: 20 }),
-  text: fc.string({ unit: 'binary', maxLength: 40 }),
+  thought: fc.string({ unit: codePoint, maxLength: 20 }),
+  text: fc.string({ unit: codePoint, maxLength: 40 }),
   calls: fc.array(
     fc.record({ name: fc.constantFrom('f', 'g', 'h'),
       input: fc.dictionary(key, fc.oneof(fc.jsonValue({ maxDepth: 1 }), key), { maxKeys: 3 }) }),

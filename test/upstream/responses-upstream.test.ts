@@ -19,6 +19,7 @@ import { seededRandom } from '../../src/simulator/random.ts'
 import type { UpstreamErrorBody } from '../../src/upstream/dialects/error-reply.ts'
 import { dialects } from '../../src/upstream/dialects/index.ts'
 import { sealThought } from '../../src/upstream/dialects/thoughts.ts'
+import { codePoint } from '../support/code-point.ts'
 import { account, config, exchange, key, model, snapshot, upstreamConfig, upstreamOf } from '../support/exchange.ts'
 
 type Body = Readonly<Record<string, unknown>>
@@ -560,7 +561,7 @@ interface Habits {
   readonly noise: readonly string[]
 }
 
-const words = fc.string({ unit: 'binary', minLength: 1, maxLength: 20 })
+const words = fc.string({ unit: codePoint, minLength: 1, maxLength: 20 })
 const answers: fc.Arbitrary<Said> = fc.record({
   thoughts: fc.array(words, { maxLength: 3 }),
   texts: fc.array(words, { maxLength: 2 }),
