@@ -152,5 +152,9 @@ export const equivalent: readonly Equivalent[] = [
   {
     file: 'src/store/redis/newest.ts', line: 'let read = 0', what: '0 becomes 1',
     why: 'a page ends one entry earlier, and says where the next one begins'
+  },
+  {
+    file: 'src/store/redis/lua/rolling.ts', line: 'if at > now -', what: '> becomes >=',
+    why: 'an entry of eight days ago to the millisecond: hours are read for seven days'
   }
 ]

@@ -7,6 +7,7 @@ import { join } from 'node:path'
 import t, { type Test } from 'tap'
 import { packageRoot } from '../../src/base/package.ts'
 import { fillFolder } from '../../src/store/embedded/import.ts'
+import { readMark } from '../../src/store/embedded/ledger-mark.ts'
 import { openEmbedded } from '../../src/store/embedded/store.ts'
 import type { Row } from '../../src/store/transfer.ts'
 import { copied, newLog, open } from '../support/embedded-store.ts'
@@ -174,6 +175,7 @@ await t.test('while a lost ledger is filled the folder is one whose ledger is lo
     }
   }
   await fillFolder(folder, rows())
+  t.equal(readMark(folder)?.time, Date.UTC(2026, 10, 21), 'the mark is that of the new ledger')
   const filled = await open(t, folder)
   t.equal(filled.balance('acme').balance, 14n)
   t.match(await filled.verify(), { entries: 2, differences: [] })
