@@ -5,11 +5,14 @@ import t from 'tap'
 import { freePort } from '../support/free-port.ts'
 import { command, jsonHere, yaml } from '../support/gateway-command.ts'
 import { folderFor, run } from '../support/spawned.ts'
+import { until } from '../support/until.ts'
 
 await t.test('of a gateway that runs', async (t) => {
   const folder = folderFor(t, { 'gateway.yaml': yaml(await freePort()) })
   const running = run(t, folder, ['start'])
   await running.urls()
+  // At first it warms up: then it serves, and is not ready.
+  await until(async () => (await command(folder, ['status'])).code === 0)
   t.match(await command(folder, ['status']), { code: 0, err: '',
     out: /^at +20.*Z\nlast_five_minutes +0 requests, 0 errors, \$0\nlast_24_hours +0 requests.*\n[^]*^generation +1\n/m })
   t.match(await jsonHere(folder, ['status']), { live: { requests: 0 }, config: { generation: 1 }, problems: [] })
