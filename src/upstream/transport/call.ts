@@ -31,13 +31,17 @@ export interface SizedBody extends AsyncIterable<Buffer> {
 
 export interface CallListener {
   onHead (status: number, headers: IncomingHttpHeaders): void
-  onData (chunk: Buffer): void
+  /** @param bytes all that came of the body with one read of the socket */
+  onData (bytes: Buffer): void
   onEnd (): void
   onFailure (failure: UpstreamFailure): void
 }
 
 /** Milliseconds that a request may wait on an open connection: it should be written at once. */
 const STUCK_MS = 250
+
+/** Bytes that end the frame of a chunk (RFC 9112 7.1). */
+const CHUNK_END = 2
 
 /** Bytes of a large body that are written in one turn of the event loop. */
 const TURN_BYTES = 512 * 1024
@@ -67,6 +71,8 @@ export class UpstreamCall implements Dispatcher.DispatchHandler, ConnectionUser 
   /** decoder of a compressed answer */
   #inflater: Inflater | undefined
   #isPaused = false
+  /** chunks of the read that is being parsed */
+  #chunks: Buffer[] | undefined
   /** failure to be reported when the bytes before it are decoded */
   #broken: UpstreamFailure | undefined
   /** timeout of the first byte */
@@ -202,14 +208,33 @@ export class UpstreamCall implements Dispatcher.DispatchHandler, ConnectionUser 
     if (!this.#over && !this.#hasDeadline) this.#startTimer(this.#idle, 'idle_timeout')
   }
 
+  /** Chunks of one read are passed on together: they are decoded at once, and what is made of them is one write. */
   onResponseData (_: Dispatcher.DispatchController, chunk: Buffer): void {
     if (this.#over) return
+    const isLast = endsRead(chunk)
+    if (this.#chunks === undefined && isLast) { this.#take(chunk); return }
+    if (this.#chunks === undefined) {
+      this.#chunks = []
+      queueMicrotask(() => { this.#takeChunks() })            // in case that none of them looks like the last one
+    }
+    this.#chunks.push(chunk)
+    if (isLast) this.#takeChunks()
+  }
+
+  #takeChunks (): void {
+    const chunks = this.#chunks
+    this.#chunks = undefined
+    if (chunks !== undefined && !this.#over) this.#take(chunks.length === 1 ? chunks[0]! : Buffer.concat(chunks))
+  }
+
+  #take (bytes: Buffer): void {
     if (!this.#hasDeadline && this.#alarm.isSet) this.#alarm.set(this.#idle)
-    if (this.#inflater === undefined) this.#listener.onData(chunk)
-    else this.#inflater.write(chunk)
+    if (this.#inflater === undefined) this.#listener.onData(bytes)
+    else this.#inflater.write(bytes)
   }
 
   onResponseEnd (): void {
+    this.#takeChunks()
     if (this.#over) return
     if (this.#inflater === undefined) this.#end()
     else this.#inflater.end()
@@ -243,6 +268,8 @@ export class UpstreamCall implements Dispatcher.DispatchHandler, ConnectionUser 
   onResponseError (controller: Dispatcher.DispatchController, error: Error): void {
     if (this.#over || (this.#hasStarted && controller !== this.#controller)) return
     if (this.#isLostRace(error)) { this.#dispatchAgain(); return }
+    this.#takeChunks()
+    if (this.#over) return
     this.#broken = failureOf(error)
     if (this.#inflater === undefined) this.#fail(this.#broken)
     else this.#inflater.end()
@@ -287,6 +314,11 @@ export class UpstreamCall implements Dispatcher.DispatchHandler, ConnectionUser 
     this.#inflater?.destroy()
     this.#deadline.stop()
   }
+}
+
+/** Whether the buffer that was read ends with this chunk: a guess, which is right for HTTP/1.1. */
+function endsRead ({ buffer, byteOffset, length }: Buffer): boolean {
+  return byteOffset + length + CHUNK_END >= buffer.byteLength
 }
 
 function lengthOf (body: readonly Buffer[] | SizedBody): number {
