@@ -4,22 +4,25 @@ import { isAscii } from 'node:buffer'
 
 const LF = 10
 const CR = 13
+const BLANK_LINE = Buffer.from('\n\n')
+const NOTHING = Buffer.alloc(0)
 
 /**
- * One event. Made from bytes it is a view on them, and is written as those bytes unless it is replaced; text and JSON
- * are made on demand.
+ * One event. Made from bytes it is a view on them, and is written as those bytes unless it is replaced; the rest is made
+ * on demand.
  */
 export class SseEvent {
   /** the `event:` line, or '' without one */
   readonly event: string
   readonly data: string
-  #source: Buffer | undefined
+  /** holds the event on the wire, from `start` to `end`, the blank line included, with LF */
+  #source: string | Buffer | undefined
   #start: number
   #end: number
   #json: unknown
 
-  /** @param source holds the event's bytes from `start` to `end`, the blank line included, with LF */
-  constructor (event: string, data: string, source?: Buffer, start = 0, end = source?.length ?? 0) {
+  /** @param source what it was read from: a text where that is ASCII */
+  constructor (event: string, data: string, source?: string | Buffer, start = 0, end = source?.length ?? 0) {
     this.event = event
     this.data = data
     this.#source = source
@@ -36,18 +39,27 @@ export class SseEvent {
     return made
   }
 
-  /** The bytes of consecutive events. Those that are adjacent in one buffer are written without a copy. */
-  static join (events: readonly SseEvent[]): Buffer {
-    const [first] = events
-    if (first === undefined) return Buffer.alloc(0)
-    const source = first.#source
-    if (source === undefined) return Buffer.concat(events.map(({ bytes }) => bytes))
-    let end = first.#start
-    for (const event of events) {
-      if (event.#source !== source || event.#start !== end) return Buffer.concat(events.map(({ bytes }) => bytes))
-      end = event.#end
+  /**
+   * Consecutive events on the wire: bytes where some were read from bytes beyond ASCII, else a text, which is written in
+   * one call. Those that are adjacent in one source are taken out of it together.
+   */
+  static join (events: readonly SseEvent[]): string | Buffer {
+    let text = ''
+    let pieces: Buffer[] | undefined
+    for (let i = 0; i < events.length;) {
+      const first = events[i++]!
+      const source = first.#wire()
+      let end = first.#end
+      for (; i < events.length && events[i]!.#source === source && events[i]!.#start === end; i++) end = events[i]!.#end
+      const run = cut(source, first.#start, end)
+      if (typeof run === 'string') { text += run; continue }
+      if (text !== '') (pieces ??= []).push(Buffer.from(text))
+      text = ''
+      ;(pieces ??= []).push(run)
     }
-    return first.#start === 0 && end === source.length ? source : source.subarray(first.#start, end)
+    if (pieces === undefined) return text
+    if (text !== '') pieces.push(Buffer.from(text))
+    return pieces.length === 1 ? pieces[0]! : Buffer.concat(pieces)
   }
 
   /** @throws {SyntaxError} the data is not JSON */
@@ -57,14 +69,23 @@ export class SseEvent {
 
   /** The bytes on the wire, the blank line included; always with LF. */
   get bytes (): Buffer {
+    const wire = cut(this.#wire(), this.#start, this.#end)
+    return typeof wire === 'string' ? Buffer.from(wire) : wire
+  }
+
+  #wire (): string | Buffer {
     if (this.#source === undefined) {
-      this.#source = Buffer.from(
-        (this.event === '' ? '' : `event: ${this.event}\n`) + `data: ${this.data.replaceAll('\n', '\ndata: ')}\n\n`
-      )
+      const { event, data } = this
+      this.#source = `${event === '' ? '' : `event: ${event}\n`}data: ${
+        data.includes('\n') ? data.replaceAll('\n', '\ndata: ') : data}\n\n`
       this.#end = this.#source.length
     }
-    return this.#source.subarray(this.#start, this.#end)
+    return this.#source
   }
+}
+
+function cut (source: string | Buffer, start: number, end: number): string | Buffer {
+  return typeof source === 'string' ? source.slice(start, end) : source.subarray(start, end)
 }
 
 /**
@@ -92,32 +113,22 @@ export class SseDecoder {
   push (chunk: Buffer): SseEvent[] {
     // Thrown by the chunk behind the one that passes the limit: the events that one completed are not lost.
     if (this.#restLength > this.#limit) throw new Error(`an event of more than ${this.#limit} bytes`)
-    if (this.#started && this.#rest === undefined && !this.#afterCr && isAscii(chunk)) return this.#pushAscii(chunk)
-    return this.#push(this.#normalise(chunk))
+    if (this.#started && this.#rest === undefined && !this.#afterCr && isAscii(chunk)) {
+      const text = chunk.toString('latin1')
+      if (!text.includes('\r')) return this.#readText(text, chunk)
+    }
+    const bytes = this.#join(this.#normalise(chunk))
+    if (bytes.length === 0) return []
+    return isAscii(bytes) ? this.#readText(bytes.toString('latin1'), bytes) : this.#readBytes(bytes)
   }
 
-  #push (chunk: Buffer): SseEvent[] {
-    if (chunk.length === 0) return []
-    if (this.#rest !== undefined && !this.#endsIn(chunk)) {
-      this.#more.push(chunk)
-      this.#restLength += chunk.length
-      return []
-    }
-    const bytes = this.#rest === undefined ? chunk : Buffer.concat([this.#rest, ...this.#more, chunk])
-    const events: SseEvent[] = []
-    // A blank line can only end at or after the new bytes, or one byte before them.
-    let from = Math.max(0, this.#restLength - 1)
-    let start = 0
-    for (;;) {
-      const blank = bytes.indexOf('\n\n', from, 'latin1')
-      if (blank === -1) break
-      const end = blank + 2
-      const event = parseEvent(bytes.subarray(start, end))
-      if (event !== undefined) events.push(event)
-      start = from = end
-    }
-    this.#keep(bytes, start)
-    return events
+  /** @returns the chunk behind the unfinished event; nothing where that does not end in it */
+  #join (chunk: Buffer): Buffer {
+    if (this.#rest === undefined || chunk.length === 0) return chunk
+    if (this.#endsIn(chunk)) return Buffer.concat([this.#rest, ...this.#more, chunk])
+    this.#more.push(chunk)
+    this.#restLength += chunk.length
+    return NOTHING
   }
 
   /** Whether the unfinished event ends in this chunk, or between it and the one before. */
@@ -132,19 +143,31 @@ export class SseDecoder {
     this.#restLength = bytes.length - start
   }
 
-  /** The common case: whole events in ASCII. One text for all of them, in which offsets are those of the bytes. */
-  #pushAscii (chunk: Buffer): SseEvent[] {
-    const text = chunk.toString('latin1')
-    if (text.includes('\r')) return this.#push(this.#normalise(chunk))
+  /** The common case: ASCII, with one text for all events, in which offsets are those of the bytes. */
+  #readText (text: string, bytes: Buffer): SseEvent[] {
     const events: SseEvent[] = []
     let start = 0
     for (let blank = text.indexOf('\n\n'); blank !== -1; blank = text.indexOf('\n\n', start)) {
       const end = blank + 2
-      const event = parsePlain(text, start, blank, chunk) ?? parseEvent(chunk.subarray(start, end))
+      const event = parsePlain(text, start, blank, text, start, end) ?? parseLines(text.slice(start, end))
       if (event !== undefined) events.push(event)
       start = end
     }
-    this.#keep(chunk, start)
+    this.#keep(bytes, start)
+    return events
+  }
+
+  #readBytes (bytes: Buffer): SseEvent[] {
+    const events: SseEvent[] = []
+    let start = 0
+    for (let blank = bytes.indexOf(BLANK_LINE); blank !== -1; blank = bytes.indexOf(BLANK_LINE, start)) {
+      const end = blank + BLANK_LINE.length
+      const text = bytes.toString('utf8', start, end)
+      const event = parsePlain(text, 0, text.length - 2, bytes, start, end) ?? parseLines(text)
+      if (event !== undefined) events.push(event)
+      start = end
+    }
+    this.#keep(bytes, start)
     return events
   }
 
@@ -165,7 +188,7 @@ export class SseDecoder {
       if (bytes[0] === 0xEF && bytes.length < 3) {
         this.#rest = bytes
         this.#restLength = bytes.length
-        return Buffer.alloc(0)
+        return NOTHING
       }
       this.#started = true
       if (bytes[0] === 0xEF && bytes[1] === 0xBB && bytes[2] === 0xBF) bytes = bytes.subarray(3)
@@ -182,22 +205,25 @@ export class SseDecoder {
   }
 }
 
-/** Reads the most common records, "event: x\ndata: y" or "data: y" without a further line. */
-function parsePlain (text: string, start: number, blank: number, source: Buffer): SseEvent | undefined {
-  if (text.startsWith('data: ', start) && text.indexOf('\n', start) === blank) {
-    return new SseEvent('', text.slice(start + 6, blank), source, start, blank + 2)
+/**
+ * Reads the most common records, "event: x\ndata: y" or "data: y" without a further line.
+ * @param text holds the record from `at` to its blank line
+ * @param source holds it on the wire, from `start` to `end`
+ */
+function parsePlain (
+  text: string, at: number, blank: number, source: string | Buffer, start: number, end: number
+): SseEvent | undefined {
+  if (text.startsWith('data: ', at) && text.indexOf('\n', at) === blank) {
+    return new SseEvent('', text.slice(at + 6, blank), source, start, end)
   }
-  if (!text.startsWith('event: ', start)) return undefined
-  const line = text.indexOf('\n', start)
+  if (!text.startsWith('event: ', at)) return undefined
+  const line = text.indexOf('\n', at)
   if (!text.startsWith('data: ', line + 1) || text.indexOf('\n', line + 1) !== blank) return undefined
-  return new SseEvent(text.slice(start + 7, line), text.slice(line + 7, blank), source, start, blank + 2)
+  return new SseEvent(text.slice(at + 7, line), text.slice(line + 7, blank), source, start, end)
 }
 
-/** Reads one record: bytes with LF, ending in a blank line. */
-function parseEvent (raw: Buffer): SseEvent | undefined {
-  const text = raw.toString('utf8')
-  const plain = parsePlain(text, 0, text.length - 2, raw)
-  if (plain !== undefined) return new SseEvent(plain.event, plain.data, raw)
+/** Reads one record: lines that end in LF, the last one blank. */
+function parseLines (text: string): SseEvent | undefined {
   let event = ''
   let data: string | undefined
   for (const line of text.split('\n')) {

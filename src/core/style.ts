@@ -13,7 +13,7 @@ export interface Style {
   /** @throws {GatewayError} invalid_request: a header of the style has an invalid value */
   checkHead? (headers: Readonly<Record<string, string | readonly string[] | undefined>>): void
   /** the event that keeps a silent stream open */
-  readonly ping: Buffer
+  readonly ping: string
   /** The body of an error. Pure, and cannot throw. */
   errorBody (error: GatewayError, told: ToldError): unknown
   /** The events that end a stream with an error. @param body its body, as JSON */

@@ -1,6 +1,7 @@
 // Writes one answer to one client: JSON, bytes, or events with back-pressure and pings. The only file that touches the
 // response.
 import { validateHeaderName, validateHeaderValue, type IncomingMessage, type ServerResponse } from 'node:http'
+import type { Socket } from 'node:net'
 import type { Readable } from 'node:stream'
 import { pipeline } from 'node:stream/promises'
 import { Alarm } from '../base/wheel.ts'
@@ -50,6 +51,8 @@ export class ClientWriter {
   #stall: Alarm | undefined
   #onDrain: (() => void) | undefined
   #isBrokenOff = false
+  /** a stream's chunks get their frames here: its head was written */
+  #isFramed = false
 
   constructor (req: IncomingMessage, res: ServerResponse, exchange: Exchange, limits: WriterLimits) {
     this.#req = req
@@ -145,15 +148,47 @@ export class ClientWriter {
     return false
   }
 
-  /** A large event in slices: each slice taken shows that the client has not left. */
-  #write (bytes: Buffer): boolean {
-    if (bytes.length <= SLICE) return this.#res.write(bytes)
+  /** Large events in slices: each slice taken shows that the client has not left. */
+  #write (events: string | Buffer): boolean {
+    if (events.length <= SLICE) return this.#writeChunk(events)
+    const bytes = typeof events === 'string' ? Buffer.from(events) : events
     let isTaken = true
     for (let at = 0; at < bytes.length; at += SLICE) {
-      isTaken = this.#res.write(bytes.subarray(at, at + SLICE), () => {
+      isTaken = this.#writeChunk(bytes.subarray(at, at + SLICE), () => {
         if (this.#stall?.isSet === true) this.#startStall()
       })
     }
+    return isTaken
+  }
+
+  /**
+   * Writes to the socket, past node's own framing: that takes four writes for a chunk (RFC 9112 7.1), and a turn of the
+   * event loop to join them again. The head is node's, and leaves with the first chunk.
+   */
+  #writeChunk (content: string | Buffer, onTaken?: () => void): boolean {
+    const res = this.#res
+    const { socket } = res
+    if (socket === null) return res.write(content, onTaken)   // behind an earlier answer on this connection
+    if (!this.#isFramed) return this.#writeFirst(socket, content, onTaken)
+    if (!res.chunkedEncoding) return socket.write(content, onTaken)
+    const isText = typeof content === 'string'
+    const length = isText ? Buffer.byteLength(content) : content.length
+    const head = `${length.toString(16)}\r\n`
+    if (isText) return socket.write(`${head}${content}\r\n`, length === content.length ? 'latin1' : 'utf8', onTaken)
+    socket.cork()
+    socket.write(head, 'latin1')
+    socket.write(content)
+    const isTaken = socket.write('\r\n', 'latin1', onTaken)
+    socket.uncork()
+    return isTaken
+  }
+
+  #writeFirst (socket: Socket, content: string | Buffer, onTaken?: () => void): boolean {
+    this.#isFramed = true
+    socket.cork()
+    this.#res.flushHeaders()
+    const isTaken = this.#writeChunk(content, onTaken)
+    socket.uncork()
     return isTaken
   }
 
@@ -290,21 +325,26 @@ export class ClientWriter {
     }
   }
 
+  /** what chunks are written to */
+  get #target (): Socket | ServerResponse {
+    return this.#isFramed ? this.#res.socket ?? this.#res : this.#res
+  }
+
   #waitForDrain (onDrain: () => void): void {
     this.#onDrain = onDrain
-    this.#res.once('drain', () => { this.#drained() })
+    this.#target.once('drain', () => { this.#drained() })
     this.#awaitClient()
   }
 
   /** Sends a ping at an event boundary, as every write here is. */
   ping (): void {
     // Behind unsent bytes a ping would be useless.
-    if (!this.#res.writableNeedDrain) this.#res.write(this.#pingBytes())
+    if (!this.#target.writableNeedDrain) this.#write(this.#ping())
     this.#silence!.set(this.#limits.ping)
   }
 
   /** A plugin's error must not pass the alarm that calls it: the style's ping does as well. */
-  #pingBytes (): Buffer {
+  #ping (): string | Buffer {
     const { ownEvents, route: { style }, snapshot, id } = this.#exchange
     if (ownEvents === undefined) return style.ping
     try {

@@ -7,7 +7,7 @@ export const chatStyle: Style = {
   name: 'chat',
   endpoint: { serve: 'chat-completions', match: 'POST /v1/chat/completions', schema: 'chat-completions' },
   matches: (path) => /^\/v1\/chat(?:\/|$)/.test(path),
-  ping: Buffer.from(': ping\n\n'),
+  ping: ': ping\n\n',
   errorBody: ({ type, code, param }, { message, charged, requestId }) => ({
     error: { message, type, code, param, charged_usd: charged, request_id: requestId }
   }),

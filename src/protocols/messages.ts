@@ -10,7 +10,7 @@ export const messagesStyle: Style = {
   endpoint: { serve: 'messages', match: 'POST /v1/messages', schema: 'messages' },
   matches: (path) => /^\/v1\/messages(?:\/|$)/.test(path),
   checkHead: askedVersion,
-  ping: Buffer.from('event: ping\ndata: {"type":"ping"}\n\n'),
+  ping: 'event: ping\ndata: {"type":"ping"}\n\n',
   errorBody: ({ type, code, vendorCode }, { message, charged, requestId }) => ({
     type: 'error',
     error: { type, message, charged_usd: charged, details: { error_code: vendorCode ?? code } },
