@@ -1,6 +1,6 @@
 // Server-Sent Events (WHATWG HTML 9.2): bytes to events and back. The only parser of the wire format.
 
-import { isAscii } from 'node:buffer'
+import { isUtf8 } from 'node:buffer'
 
 const LF = 10
 const CR = 13
@@ -8,26 +8,77 @@ const BLANK_LINE = Buffer.from('\n\n')
 const NOTHING = Buffer.alloc(0)
 
 /**
- * One event. Made from bytes it is a view on them, and is written as those bytes unless it is replaced; the rest is made
- * on demand.
+ * A piece of an answer in messages style, of which there is one for each token: its text stands between fixed words as
+ * it is, unless JSON has to escape it. Behind it may be spaces, with which a vendor hides the sizes of its tokens.
+ */
+const DELTA = new RegExp(
+  String.raw`event: content_block_delta\ndata: \{"type":"content_block_delta","index":[0-9],"delta":` +
+    String.raw`\{"type":"(?:text_delta","text|thinking_delta","thinking)":"[^"\\\u0000-\u001F]*"\} *\}\n\n`,
+  'y'
+)
+/** Offsets in it, and what stands between the kind of a delta and its text. */
+const DATA_AT = 'event: content_block_delta\ndata: '.length
+const INDEX_AT = DATA_AT + '{"type":"content_block_delta","index":'.length
+const KIND_AT = INDEX_AT + '0,"delta":{"type":"'.length
+const TEXT = 'text_delta","text":"'
+const THINKING = 'thinking_delta","thinking":"'
+const SHORTEST_END = '"}}\n\n'
+const [ZERO, QUOTE] = [48, 34]
+
+/**
+ * One event. Made from bytes it is a view on them, and is written as those bytes unless it is replaced; its data and
+ * their JSON are made on demand.
  */
 export class SseEvent {
   /** the `event:` line, or '' without one */
   readonly event: string
-  readonly data: string
+  #data: string | undefined
   /** holds the event on the wire, from `start` to `end`, the blank line included, with LF */
   #source: string | Buffer | undefined
   #start: number
   #end: number
   #json: unknown
 
-  /** @param source what it was read from: a text where that is ASCII */
-  constructor (event: string, data: string, source?: string | Buffer, start = 0, end = source?.length ?? 0) {
+  /**
+   * @param data undefined: of a delta, in the place that it has in each of them
+   * @param source what it was read from: a text where that is UTF-8
+   */
+  constructor (
+    event: string, data: string | undefined, source?: string | Buffer, start = 0, end = source?.length ?? 0
+  ) {
     this.event = event
-    this.data = data
+    this.#data = data
     this.#source = source
     this.#start = start
     this.#end = end
+  }
+
+  /** Reads the delta that begins there, without a parser. Undefined: it is another event, or not of the usual form. */
+  static deltaAt (text: string, start: number): SseEvent | undefined {
+    DELTA.lastIndex = start
+    if (!DELTA.test(text)) return undefined
+    const end = DELTA.lastIndex
+    let quote = end - SHORTEST_END.length
+    while (text.charCodeAt(quote) !== QUOTE) quote--
+    const kind = start + KIND_AT
+    const made = new SseEvent('content_block_delta', undefined, text, start, end)
+    made.#json = {
+      type: 'content_block_delta',
+      index: text.charCodeAt(start + INDEX_AT) - ZERO,
+      delta: text[kind + 1] === 'e'
+        ? { type: 'text_delta', text: text.slice(kind + TEXT.length, quote) }
+        : { type: 'thinking_delta', thinking: text.slice(kind + THINKING.length, quote) }
+    }
+    return made
+  }
+
+  get data (): string {
+    return this.#data ??= (this.#source as string).slice(this.#start + DATA_AT, this.#end - 2)
+  }
+
+  /** At least as many as the characters of its data; known without making them. */
+  get size (): number {
+    return this.#source === undefined ? this.data.length : this.#end - this.#start
   }
 
   /** An event whose data is JSON. @throws {TypeError} the value has no JSON, such as undefined */
@@ -113,13 +164,13 @@ export class SseDecoder {
   push (chunk: Buffer): SseEvent[] {
     // Thrown by the chunk behind the one that passes the limit: the events that one completed are not lost.
     if (this.#restLength > this.#limit) throw new Error(`an event of more than ${this.#limit} bytes`)
-    if (this.#started && this.#rest === undefined && !this.#afterCr && isAscii(chunk)) {
-      const text = chunk.toString('latin1')
+    if (this.#started && this.#rest === undefined && !this.#afterCr && isUtf8(chunk)) {
+      const text = chunk.toString()
       if (!text.includes('\r')) return this.#readText(text, chunk)
     }
     const bytes = this.#join(this.#normalise(chunk))
     if (bytes.length === 0) return []
-    return isAscii(bytes) ? this.#readText(bytes.toString('latin1'), bytes) : this.#readBytes(bytes)
+    return isUtf8(bytes) ? this.#readText(bytes.toString(), bytes) : this.#readBytes(bytes)
   }
 
   /** @returns the chunk behind the unfinished event; nothing where that does not end in it */
@@ -143,17 +194,25 @@ export class SseDecoder {
     this.#restLength = bytes.length - start
   }
 
-  /** The common case: ASCII, with one text for all events, in which offsets are those of the bytes. */
+  /** The common case: UTF-8, with one text for all events. */
   #readText (text: string, bytes: Buffer): SseEvent[] {
     const events: SseEvent[] = []
     let start = 0
-    for (let blank = text.indexOf('\n\n'); blank !== -1; blank = text.indexOf('\n\n', start)) {
+    for (;;) {
+      const delta = SseEvent.deltaAt(text, start)
+      if (delta !== undefined) {
+        events.push(delta)
+        start += delta.size
+        continue
+      }
+      const blank = text.indexOf('\n\n', start)
+      if (blank === -1) break
       const end = blank + 2
       const event = parsePlain(text, start, blank, text, start, end) ?? parseLines(text.slice(start, end))
       if (event !== undefined) events.push(event)
       start = end
     }
-    this.#keep(bytes, start)
+    this.#keep(bytes, bytes.length - (start === text.length ? 0 : Buffer.byteLength(text.slice(start))))
     return events
   }
 

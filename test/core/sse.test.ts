@@ -80,3 +80,56 @@ t.test('an event without end is refused, and what came before it is not lost', a
   t.equal(decoder.push(Buffer.from('data: 1\n\ndata: ' + 'x'.repeat(200))).length, 1)
   t.throws(() => decoder.push(Buffer.from('x')), { message: /more than 100 bytes/ })
 })
+
+t.test('a piece of text is the same event as for a parser, whatever stands in it and around it', async (t) => {
+  const words = ['{"type":"content_block_delta","index":', '0', '7', '12', '01', ',"delta":', '{"type":"', 'text_delta',
+    'thinking_delta', 'input_json_delta', '","text":"', '","thinking":"', '"', '"}', '}', ' ', '\\', '\\"', '\\n', 'é',
+    '😀', '\t', ',"x":1', '{', 'plain words']
+  const usual = fc.record({ kind: fc.constantFrom('text', 'thinking'), index: fc.nat(12), said: fc.string(),
+    pad: fc.nat(3) }).map(({ kind, index, said, pad }) =>
+    `{"type":"content_block_delta","index":${index},"delta":{"type":"${kind}_delta","${kind}":${JSON.stringify(said)}}` +
+      `${' '.repeat(pad)}}`)
+  /** With a word put in, or with some characters left out. */
+  const mutated = fc.tuple(usual, fc.nat(200), fc.nat(4), fc.constantFrom('', ...words)).map(([data, at, less, word]) =>
+    data.slice(0, at) + word + data.slice(at + less))
+  const made = fc.array(fc.constantFrom(...words), { maxLength: 12 }).map((parts) => parts.join(''))
+  fc.assert(fc.property(fc.array(fc.oneof(usual, mutated, made), { minLength: 1, maxLength: 4 }), (all) => {
+    const datas = all.filter((data) => !/[\r\n]/.test(data))
+    const wire = Buffer.from(datas.map((data) => `event: content_block_delta\ndata: ${data}\n\n`).join(''))
+    const events = new SseDecoder().push(wire)
+    t.strictSame(events.map(({ event, data }) => [event, data]), datas.map((data) => ['content_block_delta', data]))
+    t.strictSame(events.map(jsonOf), datas.map(parsed))
+    t.strictSame(Buffer.concat(events.map(({ bytes }) => bytes)), wire)
+    t.strictSame(Buffer.from(SseEvent.join(events)), wire)
+    t.ok(events.every(({ size, data }) => size >= data.length))
+  }), { numRuns: 2000 })
+})
+
+/** Its JSON as a text, so that the order of fields counts. */
+function jsonOf (event: SseEvent): string | undefined {
+  try {
+    return JSON.stringify(event.json)
+  } catch {
+    return undefined
+  }
+}
+
+function parsed (data: string): string | undefined {
+  try {
+    return JSON.stringify(JSON.parse(data))
+  } catch {
+    return undefined
+  }
+}
+
+t.test('events are joined as they were read: a text where they can be, in the order of the events', async (t) => {
+  const own = new SseEvent('own', 'é')
+  const [ascii, latin] = new SseDecoder().push(Buffer.from('data: a\n\ndata: ü\n\n'))
+  const [broken] = new SseDecoder().push(Buffer.concat([Buffer.from('data: '), Buffer.of(0xFF), Buffer.from('\n\n')]))
+  t.equal(SseEvent.join([]), '')
+  t.equal(SseEvent.join([ascii!, latin!, own]), 'data: a\n\ndata: ü\n\nevent: own\ndata: é\n\n')
+  t.equal(SseEvent.join([latin!, ascii!]), 'data: ü\n\ndata: a\n\n')
+  t.strictSame(SseEvent.join([own, broken!, ascii!]),
+    Buffer.concat([own.bytes, Buffer.from('data: '), Buffer.of(0xFF), Buffer.from('\n\ndata: a\n\n')]),
+    'what is no UTF-8 stays the bytes that came')
+})
