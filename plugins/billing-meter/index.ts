@@ -106,7 +106,7 @@ export const billingMeter = definePlugin<Options>({
               return [SseEvent.of('ping', { type: 'ping', charged_usd: formatUsd(charge) }), event]
             }
             meter.deliver(tally, event)
-            if (tally.soFar >= meter.nextCheckpoint) meter.checkpoint(tally)
+            if (tally.counted >= meter.nextCheckpoint) meter.checkpoint(tally)
             return event
           }
         }

@@ -146,7 +146,7 @@ export class Meter {
    * @returns a promise while the store is asked: the event has to wait for it
    */
   ready (tally: Tally, event: SseEvent): Promise<void> | undefined {
-    if (tally.soFar + MOST_RATE * event.data.length <= this.limit) return undefined
+    if (tally.atMost + MOST_RATE * event.size <= this.limit) return undefined
     const tokens = tally.tokensWith(event)
     return tokens <= this.limit ? undefined : this.#makeWay(tokens)
   }

@@ -6,7 +6,7 @@ import { writtenIn } from '../../src/protocols/messages.ts'
 import { MOST_RATE, type Rates, TextCount } from '../../src/tokens/text-count.ts'
 import { type Believed, extraOf, isGuessed, isInputGuessed, isInputReported, noUsage, nothingReported, readUsage,
   reportedInput, type ReportedUsage, type Usage, type UsageSource } from '../../src/money/usage.ts'
-import { fieldOf } from '../../src/base/json.ts'
+import { asRecord, fieldOf } from '../../src/base/json.ts'
 
 export type Ending = 'completed' | 'cut by client' | 'cut by upstream' | 'cut by gateway'
 
@@ -16,8 +16,8 @@ export interface Counted {
   readonly source: UsageSource
 }
 
-/** Types of content of which the client sees all that its provider counts; of thoughts it may see a part. */
-const WRITTEN: ReadonlySet<unknown> = new Set(['text', 'tool_use', 'text_delta', 'input_json_delta'])
+/** Characters from which on text that was sent is counted. */
+const TOGETHER = 128
 
 export class Tally {
   #reported: ReportedUsage = nothingReported
@@ -26,8 +26,9 @@ export class Tally {
   /** the text sent to the client */
   readonly #text = new TextCount()
   readonly #rates: Rates
-  /** that text in tokens */
+  /** that text in tokens, but for its last characters, and the number of those */
   #estimate = 0
+  #uncounted = 0
   /** the provider counts more than the text that was seen */
   #hasUnseen = false
   /** tokens of output, reported after the content: the number at the start is no count yet */
@@ -77,8 +78,9 @@ export class Tally {
     }
     const text = writtenIn(piece)
     if (!this.#hasRoom(text, most)) return false
-    if (fieldOf(piece, 'type') === 'server_tool_use') this.#noteUse(extraOf(fieldOf(piece, 'name')))
-    this.#add(piece, text)
+    const { type, name } = asRecord(piece)
+    if (type === 'server_tool_use') this.#noteUse(extraOf(name))
+    this.#add(type, text)
     return true
   }
 
@@ -88,7 +90,7 @@ export class Tally {
   }
 
   #hasRoom (text: string, most: number): boolean {
-    if (text === '' || this.#estimate + MOST_RATE * text.length <= most) return true
+    if (text === '' || this.#estimate + MOST_RATE * (this.#uncounted + text.length) <= most) return true
     return this.#text.tokensWith(text, this.#rates) <= most
   }
 
@@ -98,10 +100,16 @@ export class Tally {
     this.reportedBehind = readUsage(usage, nothingReported, this.#believed).output ?? this.reportedBehind
   }
 
-  #add (piece: unknown, text: string): void {
-    if (!WRITTEN.has(fieldOf(piece, 'type'))) this.#hasUnseen = true
+  #add (type: unknown, text: string): void {
+    if (!isWritten(type)) this.#hasUnseen = true
     if (text === '') return
     this.#text.add(text)
+    this.#uncounted += text.length
+    if (this.#uncounted >= TOGETHER) this.#count()
+  }
+
+  #count (): void {
+    this.#uncounted = 0
     this.#estimate = this.#text.tokens(this.#rates)
   }
 
@@ -122,7 +130,18 @@ export class Tally {
 
   /** Tokens of output so far: as reported or as delivered, whichever is more. */
   get soFar (): number {
+    if (this.#uncounted > 0) this.#count()
+    return this.counted
+  }
+
+  /** As `soFar`, without the last characters, which are not counted yet. */
+  get counted (): number {
     return Math.max(this.#estimate, this.#reported.output ?? 0)
+  }
+
+  /** As `soFar`, or more: whatever the last characters are. */
+  get atMost (): number {
+    return Math.max(this.#estimate + MOST_RATE * this.#uncounted, this.#reported.output ?? 0)
   }
 
   /** The usage that is charged after a kill: as for a cut that is not the client's doing. */
@@ -143,12 +162,13 @@ export class Tally {
   readReply (body: unknown): void {
     this.#readUsage(fieldOf(body, 'usage'))
     const content = fieldOf(body, 'content')
-    if (Array.isArray(content)) for (const block of content) this.#add(block, writtenIn(block))
+    if (Array.isArray(content)) for (const block of content) this.#add(fieldOf(block, 'type'), writtenIn(block))
   }
 
   /** @param estimateInput called only where the provider reported no input of a completed answer */
   count (ending: Ending, estimateInput: () => number): Counted {
     if (ending !== 'completed') return this.#cut(ending)
+    this.#count()
     const { output = this.#estimate, extras = noUsage.extras } = this.#reported
     const hasInput = isInputReported(this.#reported)
     return {
@@ -191,9 +211,14 @@ export class Tally {
  */
 function pieceOf (event: SseEvent): unknown {
   const type = typeOf(event, 'upstream_stream_interrupted')
-  if (type === 'content_block_delta') return fieldOf(readJson(event, 'upstream_stream_interrupted'), 'delta')
-  if (type === 'content_block_start') return fieldOf(readJson(event, 'upstream_stream_interrupted'), 'content_block')
-  return undefined
+  if (type !== 'content_block_delta' && type !== 'content_block_start') return undefined
+  const { delta, content_block: block } = asRecord(readJson(event, 'upstream_stream_interrupted'))
+  return type === 'content_block_delta' ? delta : block
+}
+
+/** Whether the client sees all of such content that its provider counts; of thoughts it may see a part. */
+function isWritten (type: unknown): boolean {
+  return type === 'text_delta' || type === 'input_json_delta' || type === 'text' || type === 'tool_use'
 }
 
 /** Tokens of input of all classes. */

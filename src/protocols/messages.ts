@@ -1,7 +1,7 @@
 // The messages style, and the core's knowledge of it as the inner language: the events that commit or end an answer,
 // and an answer's missing parts.
 import { GatewayError } from '../errors.ts'
-import { fieldOf } from '../base/json.ts'
+import { asRecord } from '../base/json.ts'
 import { SseEvent } from '../core/sse.ts'
 import type { Style } from '../core/style.ts'
 
@@ -72,9 +72,10 @@ function saysSomething ({ type, text, thinking }: Piece): boolean {
  * and empty at the start of a streamed block.
  */
 export function writtenIn (piece: unknown): string {
-  const text = fieldOf(piece, 'text') ?? fieldOf(piece, 'partial_json') ?? fieldOf(piece, 'thinking')
-  if (typeof text === 'string') return text
-  const input = fieldOf(piece, 'type') === 'tool_use' ? fieldOf(piece, 'input') : undefined
+  const { type, text, partial_json: json, thinking, input: said } = asRecord(piece)
+  const written = text ?? json ?? thinking
+  if (typeof written === 'string') return written
+  const input = type === 'tool_use' ? said : undefined
   return typeof input !== 'object' || input === null || Object.keys(input).length === 0 ? '' : JSON.stringify(input)
 }
 

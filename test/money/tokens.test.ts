@@ -152,6 +152,27 @@ void t.test('usage is read from the first event and the last: only behind them t
   t.strictSame(seen.filter((one) => tally.see(one)).map(({ event: name }) => name), ['message_start', 'message_delta'])
 })
 
+void t.test('not a token is sent beyond those that are paid for, however small the pieces, and none is held back before', async (t) => {
+  const piece = fc.oneof(fc.string({ unit: codePoint, minLength: 1, maxLength: 12 }), fc.constantFrom('日本語', '😀', 'word ',
+    '    ', '3', '\ud83d', '\ude00', 'x'.repeat(200)))
+  fc.assert(fc.property(fc.array(piece, { maxLength: 120 }), fc.nat(300), fc.boolean(), (pieces, most, isLooked) => {
+    const tally = new Tally(START_RATES)
+    let sent = ''
+    for (const said of pieces) {
+      const has = tokensOf(sent + said) <= most
+      const one = delta('text_delta', 'text', said)
+      t.equal(tally.deliver(one, most), has)
+      if (!has) break
+      sent += said
+      t.ok(tally.counted <= tokensOf(sent) && tally.atMost >= tokensOf(sent), 'between the two bounds')
+      if (isLooked) t.equal(tally.soFar, tokensOf(sent))
+    }
+    t.equal(tally.soFar, tokensOf(sent))
+    t.strictSame(tally.countSoFar().output, tokensOf(sent))
+    t.ok(tokensOf(sent) <= most || sent === '')
+  }), { numRuns: 500 })
+})
+
 void t.test('an answer teaches by its text where that is all that its provider counts', async (t) => {
   const usage = event('message_delta', { delta: {}, usage: { output_tokens: 9 } })
   const of = (...events: readonly SseEvent[]): Tally => {
