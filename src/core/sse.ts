@@ -91,7 +91,7 @@ export class SseEvent {
   }
 
   /**
-   * Consecutive events on the wire: bytes where some were read from bytes beyond ASCII, else a text, which is written in
+   * Consecutive events on the wire: bytes where some came as bytes that are no UTF-8, else a text, which is written in
    * one call. Those that are adjacent in one source are taken out of it together.
    */
   static join (events: readonly SseEvent[]): string | Buffer {
