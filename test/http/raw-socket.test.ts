@@ -23,11 +23,11 @@ function open (t: Test, url: string): Socket {
   return socket
 }
 
-/** Everything until the server closes. */
+/** Everything until the server closes, also where it resets the connection because more comes after that. */
 async function readAll (socket: Socket): Promise<string> {
   const chunks: Buffer[] = []
   socket.on('data', (chunk: Buffer) => { chunks.push(chunk) })
-  await once(socket, 'close')
+  await new Promise((resolve) => { socket.once('close', resolve) })
   return Buffer.concat(chunks).toString('utf8')
 }
 
