@@ -243,10 +243,13 @@ await t.test('what was used is downloaded as CSV: as it is shown, and as the API
   const { page, complaints } = await pageOf(await browser(t))
   await signIn(page, own.urls.admin, '#/usage')
   await page.getByLabel('Divided by').selectOption('key')
-  await page.getByLabel('Account').fill('beta')
-  await page.keyboard.press('Tab')
   const shown = page.getByRole('region', { name: 'Usage, newest first' })
-  await until(async () => (await shown.locator('tbody tr').count()) === 2)
+  // On a slow machine the page is made anew, for what it is divided by, while this is typed.
+  await until(async () => {
+    await page.getByLabel('Account').fill('beta')
+    await page.keyboard.press('Tab')
+    return await shown.locator('tbody tr').count() === 2
+  })
   const coming = page.waitForEvent('download')
   await page.getByRole('button', { name: 'CSV' }).click()
   const file = await coming
