@@ -169,7 +169,6 @@ export class CustomItem implements Item {
 
 export type BuiltIn = Exclude<ClientTool['type'], 'function' | 'custom'>
 
-/** A call of a tool that the API itself describes: its input is fields of the item, of which no part is told alone. */
 /** A summary in the place of an answer. Its client gets it sealed, and sends it for what it tells of. */
 export class CompactionItem implements Item {
   readonly prefix = 'cmp'
@@ -193,6 +192,7 @@ export class CompactionItem implements Item {
   }
 }
 
+/** A call of a tool that the API itself describes: its input is fields of the item, of which no part is told alone. */
 export class BuiltInItem implements Item {
   readonly prefix: string
   place: Place | undefined

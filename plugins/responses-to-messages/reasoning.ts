@@ -1,5 +1,6 @@
 // Thoughts that a client echoes in sealed items. What is not ours is left out, because a vendor would refuse it
-// (src/README.md#signatures); never refused, because one such item would end a conversation for good.
+// (src/README.md#signatures); never refused, because one such item would end a conversation for good. Vendors of chat
+// style sign nothing, and want their thoughts back: those of no signature go on, and each attempt takes its own.
 import type { Block } from '../../src/translation/blocks.ts'
 import { isRecord, parseOr } from '../../src/base/json.ts'
 
@@ -14,7 +15,7 @@ export function readThoughts (sealed: unknown, open: Open): Block[] {
     if (!isRecord(block)) return []
     const { type, thinking, signature, data } = block
     if (type === 'redacted_thinking') return typeof data === 'string' && data !== '' ? [{ type, data }] : []
-    return type === 'thinking' && typeof thinking === 'string' && typeof signature === 'string' && signature !== ''
+    return type === 'thinking' && typeof thinking === 'string' && typeof signature === 'string'
       ? [{ type, thinking, signature }]
       : []
   })

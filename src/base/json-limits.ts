@@ -42,6 +42,14 @@ export class JsonGuard {
   #stringStart = 0
   /** strings of BLOB_BYTES and more, in order */
   readonly longStrings: LongString[] = []
+  /** bytes of these */
+  #long = 0
+
+  /** Bytes so far of long strings, with one that has not ended. */
+  get longBytes (): number {
+    const open = this.#inString ? this.#offset - this.#stringStart : 0
+    return open < BLOB_BYTES ? this.#long : this.#long + open
+  }
 
   /** Begins another text, with whose values and keys the count goes on; the one before may have been broken off. */
   next (): void {
@@ -128,7 +136,11 @@ export class JsonGuard {
   #endString (quote: number): number {
     this.#inString = false
     const end = this.#offset + quote
-    if (end - this.#stringStart >= BLOB_BYTES) this.longStrings.push({ start: this.#stringStart, end })
+    const length = end - this.#stringStart
+    if (length >= BLOB_BYTES) {
+      this.longStrings.push({ start: this.#stringStart, end })
+      this.#long += length
+    }
     return quote + 1
   }
 }

@@ -3,6 +3,7 @@
 import { createCipheriv, createDecipheriv, hkdfSync, randomBytes } from 'node:crypto'
 import { randomSecret } from './secrets.ts'
 
+/** How every sealed text begins: no base64 does, since "_" is only in base64url. */
 const PREFIX = 'gwseal1_'
 const CIPHER = 'aes-256-gcm'
 const KEY_BYTES = 32

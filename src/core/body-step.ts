@@ -1,10 +1,10 @@
 // Body steps: the work on a request's body, as functions of the exchange. They run at once for nearly all requests, and
 // for a large body in the thread that has it, on a copy of the exchange.
 import type { Awaitable } from '../base/awaitable.ts'
-import type { LongString } from '../base/json-limits.ts'
 import type { SharedPages } from './body-memory.ts'
 import type { Exchange } from './exchange.ts'
 import type { Body } from './facts.ts'
+import type { Base64 } from './large-strings.ts'
 
 /**
  * A step on the body of a request. What it uses beside these must come with its arguments, and arguments and result are
@@ -50,7 +50,7 @@ export interface ReceivedBody {
   readonly pieces: readonly Buffer[]
   /** which are given back when nobody reads the body any more */
   readonly pages: readonly Buffer[]
-  readonly longStrings: readonly LongString[]
+  readonly base64: readonly Base64[]
 }
 
 /** The threads of large bodies. */

@@ -3,7 +3,7 @@
 import { JsonGuard } from '../base/json-limits.ts'
 import { isRecord, type Json } from '../base/json.ts'
 import type { KeptResponse } from '../store/responses.ts'
-import type { Blobs } from './large-strings.ts'
+import { base64In, type Blobs } from './large-strings.ts'
 
 /** `resp_`, and the part of a request id that is its own. */
 const RESPONSE = /^resp_[0-9A-Za-z]{24}$/
@@ -25,7 +25,8 @@ export function parseKept (json: Buffer, blobs: Blobs, guard?: JsonGuard): unkno
   guard?.push(json)
   const own = new JsonGuard()
   own.push(json)
-  return JSON.parse((own.longStrings.length > 0 ? blobs.lift([json], own.longStrings) : json).toString())
+  const base64 = base64In([json], own.longStrings)
+  return JSON.parse((base64.length > 0 ? blobs.lift([json], base64) : json).toString())
 }
 
 export function outputIn (response: unknown): readonly Json[] {

@@ -3,6 +3,7 @@
 import { isAscii } from 'node:buffer'
 import { randomBytes } from 'node:crypto'
 import type { LongString } from '../base/json-limits.ts'
+import { isSealed } from '../base/seals.ts'
 
 /**
  * Backslash, space, and control characters that occur in texts: JSON forbids all of them in a string that is not
@@ -23,6 +24,12 @@ const CARRIER_LENGTH = 40
 const DATA_URL = /^data:[\w.+/;=-]{1,100};base64,/i
 const DATA_URL_LENGTH = 120
 
+/** Position of base64 in a JSON text, within a long string. */
+export interface Base64 {
+  readonly start: number
+  readonly end: number
+}
+
 /**
  * The base64 blobs of one request, as the pieces received. In the parsed body each is a placeholder at the end of its
  * string.
@@ -32,23 +39,17 @@ export class Blobs {
   #nonce = ''
   #placeholder = /(?!)/g
 
-  /** @returns the JSON text with a placeholder for every long string of base64 */
-  lift (json: readonly Buffer[], strings: readonly LongString[]): Buffer {
+  /** @param base64 of `base64In` @returns the JSON text with placeholders in its place */
+  lift (json: readonly Buffer[], base64: readonly Base64[]): Buffer {
     // Made after the body has arrived: a client can't know the nonce, so it can't forge a placeholder. Nor can an older
     // text that is read later, for the same request.
     if (this.#nonce === '') this.#begin()
     const text = new Pieces(json)
     const kept: Buffer[] = []
     let at = 0
-    for (const { start: quoted, end } of strings) {
-      if (!CARRIER.test(text.read(Math.max(0, quoted - CARRIER_LENGTH), quoted))) continue
-      const start = quoted +
-        (DATA_URL.exec(text.read(quoted, Math.min(end, quoted + DATA_URL_LENGTH)))?.[0].length ?? 0)
-      const blob = text.slice(start, end)
-      // ASCII without escapes and white space: base64, and no text that a plugin would read.
-      if (!blob.every((piece) => isAscii(piece) && NOT_BASE64.every((byte) => !piece.includes(byte)))) continue
+    for (const { start, end } of base64) {
       kept.push(...text.slice(at, start), Buffer.from(`${this.#nonce}:${this.#blobs.length}${MARK}`))
-      this.#blobs.push({ pieces: blob, length: end - start })
+      this.#blobs.push({ pieces: text.slice(start, end), length: end - start })
       at = end
     }
     kept.push(...text.slice(at, text.length))
@@ -116,28 +117,62 @@ export class Blobs {
   }
 }
 
+/** @param strings the long strings of a JSON text @returns the base64 of those that carry some, in order */
+export function base64In (json: readonly Buffer[], strings: readonly LongString[]): readonly Base64[] {
+  if (strings.length === 0) return []
+  const text = new Pieces(json)
+  return strings.flatMap(({ start: quoted, end }): Base64[] => {
+    if (!CARRIER.test(text.read(Math.max(0, quoted - CARRIER_LENGTH), quoted))) return []
+    const beginning = text.read(quoted, Math.min(end, quoted + DATA_URL_LENGTH))
+    // A thought that will be opened: 30 MB of one take 200 ms, which no body of pictures does.
+    if (isSealed(beginning)) return []
+    const start = quoted + (DATA_URL.exec(beginning)?.[0].length ?? 0)
+    // ASCII without escapes and white space: base64, and no text that a plugin would read.
+    const isBase64 = text.slice(start, end)
+      .every((piece) => isAscii(piece) && NOT_BASE64.every((byte) => !piece.includes(byte)))
+    return isBase64 ? [{ start, end }] : []
+  })
+}
+
 /** Consecutive buffers read as one without concatenation: copies of megabytes are most of the cost of a large body. */
 class Pieces {
   readonly length: number
-  readonly #pieces: readonly { readonly at: number, readonly bytes: Buffer }[]
+  readonly #pieces: readonly Buffer[]
+  /** where each begins */
+  readonly #starts: readonly number[]
 
   constructor (buffers: readonly Buffer[]) {
     let at = 0
-    this.#pieces = buffers.map((bytes) => {
-      const piece = { at, bytes }
-      at += bytes.length
-      return piece
+    this.#pieces = buffers
+    this.#starts = buffers.map(({ length }) => {
+      at += length
+      return at - length
     })
     this.length = at
   }
 
   slice (start: number, end: number): Buffer[] {
-    return this.#pieces
-      .filter(({ at, bytes }) => at < end && at + bytes.length > start)
-      .map(({ at, bytes }) => bytes.subarray(Math.max(0, start - at), end - at))
+    const slices: Buffer[] = []
+    if (start === end) return slices
+    for (let i = this.#pieceAt(start); i < this.#pieces.length && this.#starts[i]! < end; i++) {
+      const at = this.#starts[i]!
+      slices.push(this.#pieces[i]!.subarray(Math.max(0, start - at), end - at))
+    }
+    return slices
   }
 
   read (start: number, end: number): string {
     return Buffer.concat(this.slice(start, end)).toString('latin1')
+  }
+
+  /** The last piece that begins at a position or before: looking at all took 180 ms for 500 strings in 8000 pieces. */
+  #pieceAt (position: number): number {
+    let [low, high] = [0, this.#starts.length - 1]
+    while (low < high) {
+      const middle = Math.ceil((low + high) / 2)
+      if (this.#starts[middle]! <= position) low = middle
+      else high = middle - 1
+    }
+    return low
   }
 }

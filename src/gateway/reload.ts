@@ -97,6 +97,9 @@ const TIMEOUT_MS = 30_000
 /** A text that takes longer to judge is no configuration: 1,000 models take half a second. */
 const JUDGE_MS = 10_000
 
+/** How long a thread waits for the next text: who writes a configuration has it judged again and again. */
+const KEEP_JUDGE_MS = 5 * 60_000
+
 /** Generations that are told of. */
 const KEPT_GENERATIONS = 20
 
@@ -115,6 +118,9 @@ export class LiveConfig<Live extends Retirable = Snapshot> {
   #awaited = Promise.withResolvers<ReloadResult>()
   #watcher: Watcher | undefined
   #warmed: Worker | undefined
+  /** has judged a text, and may judge another one */
+  #judge: { readonly thread: Worker, readonly end: NodeJS.Timeout } | undefined
+  #isClosed = false
   #shown: { readonly generation: number, readonly config: Config } | undefined
   /** the newest first */
   #generations: readonly Generation[] = []
@@ -153,8 +159,10 @@ export class LiveConfig<Live extends Retirable = Snapshot> {
     return this.#watcher
   }
 
-  /** Stops watching. The live configuration stays live. */
+  /** Stops watching, and ends the threads that wait. The live configuration stays live. */
   close (): void {
+    this.#isClosed = true
+    this.#takeJudge()?.terminate().catch(() => {})
     this.#watcher?.close()
     this.#watcher = undefined
     this.#warmed?.terminate().catch(() => {})
@@ -280,8 +288,11 @@ export class LiveConfig<Live extends Retirable = Snapshot> {
     if (live === undefined) throw new Error('no configuration is live yet')
     const { file, pluginsUrl, load = loadConfig, services: { now } } = this.#options
     const own = live.config.pipeline.flatMap(({ use, version }) => version === undefined ? [] : [use])
+    // A user's plugin may leave anything behind in its thread.
+    const isKept = own.length === 0
     const loaded = await load(file, { pluginsUrl, now: now(), timeoutMs: JUDGE_MS,
-      sent: { text, includes: live.sources, plugins: own } })
+      sent: { text, includes: live.sources, plugins: own },
+      ...(isKept && { warm: this.#takeJudge(), keep: (thread: Worker) => { this.#keepJudge(thread) } }) })
     const isValid = loaded.kind === 'valid'
     const [problems, warnings] = isValid ? [[], loaded.warnings] : [loaded.problems, []]
     const { unread = [] } = loaded
@@ -295,6 +306,22 @@ export class LiveConfig<Live extends Retirable = Snapshot> {
         ? await diffConfigs(live, loaded, unread.map(({ path }) => path))
         : NO_DIFF
     }
+  }
+
+  #takeJudge (): Worker | undefined {
+    const judge = this.#judge
+    this.#judge = undefined
+    clearTimeout(judge?.end)
+    return judge?.thread
+  }
+
+  #keepJudge (thread: Worker): void {
+    const end = (): void => { thread.terminate().catch(() => {}) }
+    if (this.#isClosed || this.#judge !== undefined) { end(); return }
+    this.#judge = { thread, end: setTimeout(() => {
+      this.#judge = undefined
+      end()
+    }, KEEP_JUDGE_MS).unref() }
   }
 
   async #compile (config: Config, generation: number): Promise<Live> {

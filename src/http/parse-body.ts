@@ -1,17 +1,16 @@
 // One parse of a body that has arrived; its long strings of base64 stay bytes.
 import { isUtf8 } from 'node:buffer'
-import type { LongString } from '../base/json-limits.ts'
 import type { Body } from '../core/facts.ts'
-import type { Blobs } from '../core/large-strings.ts'
+import type { Base64, Blobs } from '../core/large-strings.ts'
 import { GatewayError } from '../errors.ts'
 
 /**
  * @param pieces the body in order
- * @param blobs take the base64
+ * @param base64 of `base64In`, which `blobs` take
  * @throws {GatewayError} bad_request
  */
-export function parseBody (pieces: readonly Buffer[], longStrings: readonly LongString[], blobs: Blobs): Body {
-  return parse(longStrings.length > 0 ? blobs.lift(pieces, longStrings)
+export function parseBody (pieces: readonly Buffer[], base64: readonly Base64[], blobs: Blobs): Body {
+  return parse(base64.length > 0 ? blobs.lift(pieces, base64)
     : pieces.length === 1 ? pieces[0]! : Buffer.concat(pieces))
 }
 

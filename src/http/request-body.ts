@@ -9,7 +9,9 @@ import type { BodyThreads } from '../core/body-step.ts'
 import type { Body } from '../core/facts.ts'
 import { type BodyLimits, Chunks, SharedChunks, tooLarge } from '../core/body-memory.ts'
 import { sayContinue } from '../base/expect-continue.ts'
+import { atEndOfTurn } from '../base/end-of-turn.ts'
 import { JsonGuard } from '../base/json-limits.ts'
+import { base64In } from '../core/large-strings.ts'
 import { after, type Awaitable } from '../base/awaitable.ts'
 import { Alarm } from '../base/wheel.ts'
 import { parseBody } from './parse-body.ts'
@@ -145,12 +147,8 @@ export function readBody (
         if (size > limits.limit) throw tooLarge(limits.limit)
         reserve(size)
         guard.push(chunk)
-        if (large === undefined && threads !== undefined && size >= threads.least) {
-          threads.prepare()
-          large = new SharedChunks(threads.memory)
-          for (const before of small.take()) large.add(before)
-        }
-        (large ?? small).add(chunk)
+        ;(large ?? small).add(chunk)
+        if (large === undefined && isLarge(guard.longBytes)) large = share(threads!, small)
       } catch (error) {
         fail(error)
       }
@@ -158,19 +156,27 @@ export function readBody (
     const onEnd = (): void => {
       stop()
       exchange.record.body_at = performance.now()
-      try {
-        resolve(parsed())
-      } catch (error) {
-        reject(error)
-      }
+      atEndOfTurn(() => {
+        try {
+          exchange.throwIfAborted()
+          resolve(parsed())
+        } catch (error) {
+          reject(error)
+        }
+      })
     }
+    /** What is in a body besides its base64 takes time. */
+    const isLarge = (base64: number): boolean => threads !== undefined && size - base64 >= threads.least
     const parsed = (): Awaitable<Body> => {
       const pieces = (large ?? small).all()
-      const { longStrings } = guard
-      const opened = large === undefined
-        ? undefined
-        : threads?.open(exchange, { pieces, pages: large.pages, longStrings })
-      return after(opened, (body) => body ?? parseBody(pieces, longStrings, exchange.blobs))
+      const base64 = base64In(pieces, guard.longStrings)
+      if (large === undefined && isLarge(base64.reduce((sum, { start, end }) => sum + end - start, 0))) {
+        large = share(threads!, small)
+      }
+      if (large === undefined) return parseBody(pieces, base64, exchange.blobs)
+      const shared = large.all()
+      return after(threads!.open(exchange, { pieces: shared, pages: large.pages, base64 }),
+        (body) => body ?? parseBody(shared, base64, exchange.blobs))
     }
     const onBroken = (cause: Error): void => { fail(undecodable(cause)) }
     const onLeft = (): void => {
@@ -189,4 +195,12 @@ export function readBody (
     exchange.onAbort(onLeft)
     if (exchange.abortReason !== undefined) onLeft()
   })
+}
+
+/** Moves a body to memory that its thread sees. */
+function share (threads: BodyThreads, chunks: Chunks): SharedChunks {
+  threads.prepare()
+  const shared = new SharedChunks(threads.memory)
+  for (const chunk of chunks.take()) shared.add(chunk)
+  return shared
 }

@@ -4,6 +4,7 @@ import { validateHeaderName, validateHeaderValue, type IncomingMessage, type Ser
 import type { Socket } from 'node:net'
 import type { Readable } from 'node:stream'
 import { pipeline } from 'node:stream/promises'
+import { atEndOfTurn } from '../base/end-of-turn.ts'
 import { Alarm } from '../base/wheel.ts'
 import { corsHeaders } from './cors.ts'
 import { GatewayError, isGatewayError } from '../errors.ts'
@@ -256,9 +257,17 @@ export class ClientWriter {
       }
       if (res.destroyed) { closed(); return }
       res.once('close', closed)
-      res.end(last, encoding)
-      // Bytes that the system has taken can't stall.
-      if (res.writableLength > 0) this.#awaitClient()
+      atEndOfTurn(() => {
+        if (res.destroyed) return                             // `close` tells
+        try {
+          res.end(last, encoding)
+        } catch (thrown) {
+          reject(thrown)
+          return
+        }
+        // Bytes that the system has taken can't stall.
+        if (res.writableLength > 0) this.#awaitClient()
+      })
     })
   }
 

@@ -68,6 +68,9 @@ export class Calendar {
    */
   startOf (day: string): number {
     const midnight = Date.parse(day)
+    // No clock is changed and changed back within two days.
+    const usual = this.#offsetAt(midnight - FURTHEST)
+    if (usual === this.#offsetAt(midnight + FURTHEST)) return midnight - usual
     for (let at = midnight - FURTHEST; ; at += HOUR) {
       const [offset, next] = [this.#offsetAt(at), this.#offsetAt(at + HOUR)]
       const change = offset === next ? at + HOUR : this.#changeIn(at, at + HOUR)
@@ -95,6 +98,7 @@ export class Calendar {
 
   /** Milliseconds that local time is ahead of UTC. */
   #offsetAt (at: number): number {
+    if (this.zone === 'UTC') return 0
     const parts: Partial<Record<Intl.DateTimeFormatPartTypes, number>> = {}
     for (const { type, value } of this.#format.formatToParts(at)) parts[type] = Number(value)
     const { year, month, day, hour, minute, second } = parts

@@ -41,6 +41,7 @@ export function parseUsd (text: string): Nanos {
 
 /** Prints nano-dollars as a decimal of US dollars without trailing zeros: 39000000n is "0.039". */
 export function formatUsd (nanos: Nanos): string {
+  if (nanos === 0n) return '0'
   return format(nanos, 9)
 }
 

@@ -3,6 +3,7 @@
 import type { IncomingHttpHeaders } from 'node:http'
 import { modalities } from '../config/sections/modalities.ts'
 import { after, type Awaitable, proceed } from '../base/awaitable.ts'
+import { atEndOfTurn } from '../base/end-of-turn.ts'
 import { parseOr } from '../base/json.ts'
 import { GatewayError, isGatewayError, toGatewayError } from '../errors.ts'
 import type { Routed } from '../core/endpoint.ts'
@@ -256,11 +257,13 @@ class Receiver implements CommittedStream, CallListener {
 
   onEnd (): void {
     this.#exchange.record.upstream_end_at = performance.now()
-    try {
-      this.#readEnd()
-    } catch (thrown) {
-      this.#broke(thrown)
-    }
+    atEndOfTurn(() => {
+      try {
+        this.#readEnd()
+      } catch (thrown) {
+        this.#broke(thrown)
+      }
+    })
   }
 
   onFailure (failure: UpstreamFailure): void {

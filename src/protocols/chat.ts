@@ -1,16 +1,25 @@
 // The chat style, and the tables shared by the two translations between it and messages style: the plugin's for
 // clients, the dialect's for upstreams.
 import { SseEvent } from '../core/sse.ts'
-import type { Style } from '../core/style.ts'
+import type { Style, ToldError } from '../core/style.ts'
+import type { GatewayError } from '../errors.ts'
+import type { Json } from '../base/json.ts'
+
+/** @param none in the place of the field, where none is to blame */
+export function chatError (
+  { type, code, param }: GatewayError,
+  { message, charged, requestId }: ToldError,
+  none: '' | null = null
+): Json {
+  return { error: { message, type, code, param: param ?? none, charged_usd: charged, request_id: requestId } }
+}
 
 export const chatStyle: Style = {
   name: 'chat',
   endpoint: { serve: 'chat-completions', match: 'POST /v1/chat/completions', schema: 'chat-completions' },
   matches: (path) => /^\/v1\/chat(?:\/|$)/.test(path),
   ping: ': ping\n\n',
-  errorBody: ({ type, code, param }, { message, charged, requestId }) => ({
-    error: { message, type, code, param, charged_usd: charged, request_id: requestId }
-  }),
+  errorBody: (error, told) => chatError(error, told),
   errorEvents: (body) => [new SseEvent('', body), new SseEvent('', '[DONE]')],
   rateHeaders: ({ limit, remaining, reset_ms: reset }) => ({
     'x-ratelimit-limit-requests': String(limit),

@@ -4,13 +4,15 @@ import type { Json } from '../base/json.ts'
 import { fact } from '../core/facts.ts'
 import { SseEvent } from '../core/sse.ts'
 import type { Style } from '../core/style.ts'
-import { chatStyle } from './chat.ts'
+import { chatError, chatStyle } from './chat.ts'
 
 export const responsesStyle: Style = {
   ...chatStyle,
   name: 'responses',
   endpoint: { serve: 'responses', match: 'POST /v1/responses', schema: 'responses' },
   matches: (path) => /^\/v1\/responses(?:\/|$)/.test(path),
+  // Not null where no field is to blame: @ai-sdk/open-responses would show the name of the status for the sentence.
+  errorBody: (error, told) => chatError(error, told, ''),
   // The last resort, without the answer so far: responses-to-messages says what a failure is.
   errorEvents: (body) => [new SseEvent('response.failed', '{"type":"response.failed","sequence_number":0,"response":' +
     `{"id":"resp_failed","object":"response","status":"failed","output":[],"usage":null,${body.slice(1, -1)}}}`)],

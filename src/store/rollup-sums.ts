@@ -2,12 +2,12 @@
 // for.
 import type { Nanos } from '../money/nanos.ts'
 import { ITEMS, type Usage } from '../money/usage.ts'
-import type { FailureCount, Rollup, RollupGroup, RollupQuery } from './rollups.ts'
+import type { FailureCount, Rollup, RollupGroup, RollupPeriod, RollupQuery } from './rollups.ts'
 import type { EntryKind } from './store.ts'
 
 export const HOUR_MS = 3_600_000
 export const DAY_MS = 24 * HOUR_MS
-/** Hours before the newest one that are kept as hours; older ones are added to their day. */
+/** Hours before the newest one that are kept as hours; of older ones there are only their days and months. */
 const KEPT_HOURS = 7 * 24
 
 export const GROUPS = ['account', 'key', 'model', 'channel'] as const satisfies readonly RollupGroup[]
@@ -47,7 +47,19 @@ export function addEntry (sum: Sum, { kind, nanos, shortfall = 0n, usage }: Adde
   sum.shortfall += shortfall
   if (kind !== 'settle') return
   sum.requests++
-  if (usage === undefined) return
+  if (usage !== undefined) addUsage(sum, usage)
+}
+
+/** Adds a rollup, whatever its members. */
+export function addRollup (sum: Sum, { requests, errors, usage, nanos, shortfall }: Omit<Rollup, 'from'>): void {
+  sum.requests += requests
+  sum.errors += errors
+  sum.nanos += nanos
+  sum.shortfall += shortfall
+  addUsage(sum, usage)
+}
+
+function addUsage (sum: Sum, usage: Usage): void {
   sum.input += usage.input
   sum.cache_read += usage.cache_read
   sum.cache_write_5m += usage.cache_write_5m
@@ -74,6 +86,21 @@ export function hourOf (time: number): number {
 export function dayOf (time: number): number {
   return time - time % DAY_MS
 }
+
+/** The beginning of the month in UTC. */
+export function monthStartOf (time: number): number {
+  const at = new Date(time)
+  return Date.UTC(at.getUTCFullYear(), at.getUTCMonth())
+}
+
+/** The beginning of the next month in UTC. */
+export function nextMonthOf (time: number): number {
+  const at = new Date(time)
+  return Date.UTC(at.getUTCFullYear(), at.getUTCMonth() + 1)
+}
+
+export const PERIOD_OF: Readonly<Record<RollupPeriod, (time: number) => number>> = { hour: hourOf, day: dayOf,
+  month: monthStartOf }
 
 /** The first hour that is kept as an hour, where `newest` is the newest. */
 export function firstKept (newest: number): number {
@@ -129,8 +156,10 @@ export class RollupSums implements SumsAt {
 
   /** By period, and then by members. */
   sorted (): SumRow[] {
-    return [...this.rows()]
-      .toSorted((a, b) => a.start - b.start || (nameOf(a.members) < nameOf(b.members) ? -1 : 1))
+    return [...this.periods].toSorted(([a], [b]) => a - b).flatMap(([start, period]) =>
+      [...period].toSorted(([a], [b]) => a < b ? -1 : 1)
+        .map(([name, sum]) => ({ start, members: membersOf(name), sum }))
+    )
   }
 
   * rows (): Iterable<SumRow> {
@@ -158,19 +187,26 @@ export function membersOf (name: string): Members {
   return { account, key, model, channel }
 }
 
-/** The answer to a query, from rows of hours, or of days and hours: in any order, several of a period too. */
-export function rollupsOf (rows: Iterable<SumRow>, { by, from, to, groups, only }: RollupQuery): Rollup[] {
-  const periodOf = by === 'hour' ? hourOf : dayOf
+/** The period of a query that rows have a share in which begin at an instant; undefined: they have none. */
+export function periodIn ({ by, from, to }: RollupQuery, start: number): number | undefined {
+  const period = by === 'span' ? start : PERIOD_OF[by](start)
+  if (period < from || period >= to) return undefined
+  return by === 'span' ? from : period
+}
+
+/** The answer to a query, from rows of periods that are no longer: in any order, several of a period too. */
+export function rowsOf (rows: Iterable<SumRow>, query: RollupQuery): readonly SumRow[] {
+  const { groups, only } = query
   const found = new RollupSums()
   for (const { start, members, sum } of rows) {
-    const period = periodOf(start)
-    if (period < from || period >= to) continue
+    const period = periodIn(query, start)
+    if (period === undefined) continue
     if (GROUPS.some((group) => only[group] !== undefined && only[group] !== members[group])) continue
     const asked = (group: RollupGroup): string => groups.includes(group) ? members[group] : ''
     addSum(found.of(period, { account: asked('account'), key: asked('key'), model: asked('model'),
       channel: asked('channel') }), sum)
   }
-  return found.sorted().map((row) => rollupOf(row, groups))
+  return found.sorted()
 }
 
 /** @param groups those that were asked for: the row says no others */
@@ -182,11 +218,6 @@ export function rollupOf ({ start, members, sum }: SumRow, groups: readonly Roll
     usage: { input, cache_read, cache_write_5m, cache_write_1h, output, extras }, nanos, shortfall }
   for (const group of groups) if (group !== 'channel' || members.channel !== '') rollup[group] = members[group]
   return rollup
-}
-
-/** What a rollup adds up. */
-export function sumOf ({ requests, errors, usage: { extras, ...tokens }, nanos, shortfall }: Rollup): Sum {
-  return { ...noSum(), ...extras, ...tokens, requests, errors, nanos, shortfall }
 }
 
 /**
@@ -223,8 +254,11 @@ export function differencesOf (
     .map((name) => [name, BigInt(of[name]), BigInt(other[name])])
 }
 
-/** The name of a rollup in a comparison: its day or hour, and its members. */
-export function titleOf (start: number, length: number, { account, key, model, channel }: Members): string {
-  const period = new Date(start).toISOString().slice(0, length === DAY_MS ? 10 : 13)
+/** Characters of the time at which a period begins. */
+const TITLED: Readonly<Record<RollupPeriod, number>> = { hour: 13, day: 10, month: 7 }
+
+/** The name of a rollup in a comparison: its period, and its members. */
+export function titleOf (start: number, by: RollupPeriod, { account, key, model, channel }: Members): string {
+  const period = new Date(start).toISOString().slice(0, TITLED[by])
   return [period, account, key, model, channel].join(' ').trimEnd()
 }

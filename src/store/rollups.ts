@@ -8,9 +8,12 @@ import type { Entry } from './store.ts'
 /** By what rollups are kept apart, beside their period. */
 export type RollupGroup = 'account' | 'key' | 'model' | 'channel'
 
+/** Calendar units of UTC. */
+export type RollupPeriod = 'hour' | 'day' | 'month'
+
 /** The sum of what was used in one period: of all, or of one member of each group that was asked for. */
 export interface Rollup {
-  /** milliseconds since the epoch: when its hour, or its day in UTC, begins */
+  /** milliseconds since the epoch: when its hour, or its day or month in UTC, begins */
   readonly from: number
   readonly account?: string
   readonly key?: string
@@ -29,8 +32,11 @@ export interface Rollup {
 }
 
 export interface RollupQuery {
-  /** hours are kept for the last 7 days, days of UTC for ever */
-  readonly by: 'hour' | 'day'
+  /**
+   * hours are kept for the last 7 days, days and months of UTC for ever; span: the hours from `from` to `to` as one
+   * period that begins at `from`, such as a day of another time zone
+   */
+  readonly by: RollupPeriod | 'span'
   /** milliseconds since the epoch: periods that begin at `from` or later, and before `to` */
   readonly from: number
   readonly to: number

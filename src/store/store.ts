@@ -182,8 +182,8 @@ export interface KeyUsage {
 export interface Difference {
   readonly of: 'account' | 'key' | 'period' | 'rollup'
   /**
-   * of a period: its id, a space, and the key's id; of a rollup: its day or hour in UTC, account, key, model and
-   * channel, with spaces between
+   * of a period: its id, a space, and the key's id; of a rollup: its month, day or hour in UTC, account, key, model
+   * and channel, with spaces between
    */
   readonly id: string
   /** of a rollup: the sum that is wrong, such as `nanos` or `output` */

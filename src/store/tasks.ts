@@ -20,7 +20,7 @@ export interface Task {
   readonly nanos: Nanos
   /** false: the task is over, and its hold is settled or given back */
   readonly is_open: boolean
-  /** JSON: state that only the task's own code reads */
+  /** JSON: state that only the task's own code reads, but for its `status` */
   readonly text: string
 }
 
@@ -31,6 +31,16 @@ export interface TaskPage {
   readonly after?: string
   readonly limit: number
   readonly order: 'asc' | 'desc'
+}
+
+/** Of all accounts, the newest first. */
+export interface TaskSearch {
+  readonly account?: string
+  /** `status` in the task's text, which is all that the store reads there */
+  readonly status?: string
+  /** only tasks that are older than this one; of the same age those whose id sorts before */
+  readonly before?: Pick<Task, 'created' | 'id'>
+  readonly limit: number
 }
 
 export interface Tasks {
@@ -61,6 +71,7 @@ export interface Tasks {
   task (id: string): Awaitable<Task | undefined>
   /** Tasks of an account, in the order of their creation. @returns undefined: `after` is no task of the account */
   tasks (account: string, page: TaskPage): Awaitable<readonly Task[] | undefined>
+  newestTasks (search: TaskSearch): Awaitable<readonly Task[]>
   /** An open task, from memory; undefined: it is not open, or unknown. */
   findOpenTask (id: string): Task | undefined
   openTasks (): readonly Task[]

@@ -2,9 +2,11 @@
 // without going live. Whatever is sent, no file of the machine and nothing of its environment comes back.
 import { existsSync, writeFileSync } from 'node:fs'
 import path from 'node:path'
-import t from 'tap'
+import type { Worker } from 'node:worker_threads'
+import t, { type Test } from 'tap'
 import { BASE, configAdmin as admin } from '../support/config-admin.ts'
 import { KEY } from '../support/gateway.ts'
+import { until } from '../support/until.ts'
 
 t.test('each configuration that went live is told, with what it has changed, by whom; a refused one with its lines', async (t) => {
   const own = await admin(t)
@@ -72,6 +74,42 @@ t.test('in a thread it is the same', async (t) => {
   t.match(await own.check(BASE), { ok: true })
   t.match(await own.diff(BASE.replace('output: 15', 'output: 16')), { ok: true, changes: [{}] })
   t.match(await own.check(BASE.replace('kind: text', 'kind: txt')), { problems: [{ path: '/models/0/kind' }] })
+})
+
+/** The threads that this process starts from now on. */
+function startedThreads (t: Test): readonly Worker[] {
+  const started: Worker[] = []
+  const note = (worker: Worker): void => { started.push(worker) }
+  process.on('worker', note)
+  t.teardown(() => { process.off('worker', note) })
+  return started
+}
+
+t.test('a thread that has judged a text judges the next one, until it dies or the gateway ends', async (t) => {
+  const own = await admin(t, BASE, { load: 'thread' })
+  const started = startedThreads(t)
+  const judged = async (): Promise<number> => {
+    t.match(await own.check(BASE), { ok: true })
+    t.match(await own.diff(BASE.replace('kind: text', 'kind: txt')), { problems: [{ path: '/models/0/kind' }] })
+    t.match(await own.diff(BASE.replace('output: 15', 'output: 16')), { ok: true, changes: [{}] })
+    return started.length
+  }
+  t.equal(await judged(), 1)
+  await started[0]!.terminate()
+  t.equal(await judged(), 2, 'a dead one is followed by another')
+  own.live.close()
+  await until(() => started[1]!.threadId === -1 || undefined)
+})
+
+t.test('a thread that may have loaded a plugin of the user judges one text', async (t) => {
+  const text = BASE.replace('[auth,', '[{ use: ./mine.ts }, auth,')
+  const own = await admin(t, text, { load: 'thread',
+    files: { 'mine.ts': 'export default { name: "mine", create: () => ({}) }\n' } })
+  const started = startedThreads(t)
+  for (const count of [1, 2]) {
+    t.match(await own.check(text), { ok: true, problems: [] })
+    t.equal(started.length, count)
+  }
 })
 
 t.test('no file of the machine is read, nothing of its environment is told, and no plugin is run', async (t) => {

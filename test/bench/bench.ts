@@ -7,8 +7,8 @@
 // ratios are made within a round, and shown as their median with min and max.
 //
 //   --quick              3 short bursts, 500 open streams: to try, not to quote
-//   --only a,b           these experiments: json, budget, sse, sse-flat, latency, memory, bodies, delay, stalls, gaps,
-//                        outage, fairness, redis, starts
+//   --only a,b           these experiments: json, warm, budget, sse, sse-flat, latency, memory, bodies, delay, stalls,
+//                        gaps, outage, fairness, redis, starts, pages
 //   --contenders a,b     these contenders: direct, http-proxy-3, undici, gateway, embedded (the gateway with the
 //                        embedded store), redis (with Redis), workers (two of those)
 //   --dialect NAME       what the client speaks: chat (default) or responses, translated to messages, or messages
@@ -26,7 +26,7 @@ import { contenderNames, isGateway, isShared, launch, whatIsMissing, type Conten
   type LaunchOptions } from './contenders.ts'
 import { experiments, type Bench, type Experiment, type Goal, type Results, type Sample } from './experiments.ts'
 import { ask, sleep } from './load.ts'
-import { dialects, prompt, publicModel, toWire, type DialectName } from './payloads.ts'
+import { dialects, publicModel, smallRequest, type DialectName } from './payloads.ts'
 import { goalList, table, valuesOf, withFigures } from './report.ts'
 import { startUpstream, type Upstream } from './upstream.ts'
 
@@ -90,7 +90,7 @@ async function explain (who: string, error: unknown, { child }: Instance): Promi
 /** One request before all others: a contender that answers nonsense must not be fast at it. */
 async function tryOnce ({ dialect }: Bench, { name, port }: Instance): Promise<void> {
   const reply = JSON.parse(
-    await ask(port, toWire(dialect.path, dialect.request({ stream: false, content: prompt })))
+    await ask(port, smallRequest(dialect, false))
   ) as { model?: unknown }
   const mustRename = name === 'undici' || isGateway(name)
   if (mustRename && reply.model !== publicModel) throw new Error(`answers for the model ${String(reply.model)}`)

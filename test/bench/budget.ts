@@ -4,7 +4,7 @@ import { readFileSync } from 'node:fs'
 import type { Child } from './children.ts'
 import type { Experiment } from './experiments.ts'
 import { startClosedLoop } from './load.ts'
-import { prompt, toWire, type Dialect } from './payloads.ts'
+import { smallRequest, type Dialect } from './payloads.ts'
 import type { ObjectCount } from './questions.ts'
 import { median, quantile } from './statistics.ts'
 
@@ -32,7 +32,7 @@ export class Counted {
   constructor (child: Child, port: number, dialect: Dialect) {
     this.#child = child
     this.#port = port
-    this.#request = toWire(dialect.path, dialect.request({ stream: false, content: prompt }))
+    this.#request = smallRequest(dialect, false)
   }
 
   /** @returns how many it were: what was under way is answered too */

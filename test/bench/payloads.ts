@@ -169,3 +169,8 @@ export function toWire (path: string, body: string, key = apiKey): Buffer {
     'latin1'
   )
 }
+
+/** One of 1 KB. */
+export function smallRequest (dialect: Dialect, stream: boolean): Buffer {
+  return toWire(dialect.path, dialect.request({ stream, content: prompt }))
+}

@@ -3,7 +3,7 @@
 import { createHash } from 'node:crypto'
 import fc from 'fast-check'
 import t from 'tap'
-import { Blobs } from '../../src/core/large-strings.ts'
+import { base64In, Blobs } from '../../src/core/large-strings.ts'
 import { BLOB_BYTES, JsonGuard } from '../../src/base/json-limits.ts'
 import { boundInput as bound } from '../../src/tokens/bound.ts'
 import { codePoint } from '../support/code-point.ts'
@@ -31,7 +31,7 @@ function lift (json: Buffer, cuts: readonly number[] = []): { skeleton: Buffer, 
   const pieces = places.slice(1).map((end, i) => json.subarray(places[i], end))
   for (const piece of pieces) guard.push(piece)
   const blobs = new Blobs()
-  return { skeleton: blobs.lift(pieces, guard.longStrings), blobs }
+  return { skeleton: blobs.lift(pieces, base64In(pieces, guard.longStrings)), blobs }
 }
 
 t.test('what is lifted comes back, whatever else is in the body and however it was cut', async (t) => {
@@ -70,6 +70,23 @@ t.test('images are lifted, and their bytes are still known', async (t) => {
     })
     t.strictSame(hidden, [5_000_000])
   }
+})
+
+t.test('however many pieces a body came in, a string is looked for in few of them', async (t) => {
+  const json = Buffer.from(JSON.stringify(request(...Array.from({ length: 50 }, () => image(base64(BLOB_BYTES))))))
+  let looks = 0
+  const pieces = Array.from({ length: Math.ceil(json.length / 4096) }, (_, i) => {
+    const piece = json.subarray(4096 * i, 4096 * (i + 1))
+    const { length } = piece
+    return Object.defineProperty(piece, 'length', { get: () => { looks++; return length } })
+  })
+  const guard = new JsonGuard()
+  for (const piece of pieces) guard.push(piece)
+  looks = 0
+  const blobs = new Blobs()
+  const skeleton = blobs.lift(pieces, base64In(pieces, guard.longStrings))
+  t.ok(looks < 10 * pieces.length, `${looks} looks at ${pieces.length} pieces`)
+  t.equal(whole(blobs.join(skeleton.toString())), json.toString())
 })
 
 t.test('a data URL keeps what stands before its base64, in any case (RFC 2397)', async (t) => {

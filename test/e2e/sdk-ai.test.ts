@@ -1,9 +1,10 @@
-// The `ai` package, unmodified, as a client: with its Anthropic provider, and with both of its providers for chat
-// completions. It checks answers with schemas that are stricter than the official SDKs: a missing signature or counter
-// is "Invalid JSON response" there.
+// The `ai` package, unmodified, as a client: with its Anthropic provider, with both of its providers for chat
+// completions, and with both for the Responses API. It checks answers with schemas that are stricter than the official
+// SDKs: a missing signature or counter is "Invalid JSON response" there.
 import { Buffer } from 'node:buffer'
 import { setImmediate } from 'node:timers/promises'
 import { createAnthropic } from '@ai-sdk/anthropic'
+import { createOpenResponses } from '@ai-sdk/open-responses'
 import { createOpenAI } from '@ai-sdk/openai'
 import { createOpenAICompatible } from '@ai-sdk/openai-compatible'
 import { APICallError, generateObject, generateText, isStepCount, jsonSchema, Output, RetryError, streamText, tool,
@@ -31,6 +32,8 @@ interface Provider {
   codeOf (body: unknown): string
   /** what it says of an answer that broke off: that a retry could help, or nothing */
   readonly canRetryStream: boolean
+  /** it speaks the Responses API, which has no field for stop sequences */
+  readonly isResponses?: true
 }
 
 const settings = ({ apiKey = KEY, url = gw.url, fetch = globalThis.fetch }: Access): {
@@ -62,6 +65,19 @@ const compatible: Provider = {
   codeOf: chatCode,
   canRetryStream: false
 }
+const responses: Provider = { name: '@ai-sdk/openai, responses',
+  model: (id, access = {}) => createOpenAI(settings(access))(id), codeOf: chatCode, canRetryStream: true,
+  isResponses: true }
+const open: Provider = {
+  name: '@ai-sdk/open-responses',
+  model: (id, access = {}) => {
+    const { baseURL, ...rest } = settings(access)
+    return createOpenResponses({ name: 'gateway', url: `${baseURL}/responses`, ...rest })(id)
+  },
+  codeOf: chatCode,
+  canRetryStream: false,
+  isResponses: true
+}
 
 const place = jsonSchema<{ city: string }>({ type: 'object', properties: { city: { type: 'string' } },
   required: ['city'], additionalProperties: false })
@@ -80,7 +96,7 @@ const sim = (directive: string): string => `Hello [[sim: ${directive}]]`
 // Its only request for the next minute.
 await generateText({ model: messages.model('m1', { apiKey: keys.slow }), prompt: 'Hello' })
 
-for (const provider of [messages, openai, compatible]) {
+for (const provider of [messages, openai, compatible, responses, open]) {
   const once = { model: provider.model('m1'), maxRetries: 0, maxOutputTokens: 300 } as const
 
   t.test(provider.name, async (t) => {
@@ -93,7 +109,8 @@ for (const provider of [messages, openai, compatible]) {
       t.equal(result.usage.totalTokens, result.usage.inputTokens! + result.usage.outputTokens!)
       t.equal(result.response.modelId, 'm1', 'the public name')
       t.match(result.response.headers!['request-id'], /^req_/)
-      t.match(lastBody(), { model: 'vendor-m1', max_tokens: 300, temperature: 0.5, stop_sequences: ['never'],
+      t.match(lastBody(), { model: 'vendor-m1', max_tokens: 300, temperature: 0.5,
+        ...provider.isResponses !== true && { stop_sequences: ['never'] },
         system: [{ type: 'text', text: 'Be brief.' }], messages: [{ role: 'user' }] })
       t.equal(simulator.requests.at(-1)!.headers['x-api-key'], 'upstream-secret-0')
       t.notMatch(JSON.stringify(simulator.requests.at(-1)!.headers), /ai-sdk|sk-gw/)
@@ -113,10 +130,9 @@ for (const provider of [messages, openai, compatible]) {
     })
 
     await t.test('stop sequences, and maxOutputTokens is a length', async (t) => {
-      t.match(await generateText({ ...once, prompt: 'Hello there', stopSequences: ['there'] }), {
-        text: 'You said: “Hello ',
-        finishReason: 'stop'
-      })
+      const stopped = await generateText({ ...once, prompt: 'Hello there', stopSequences: ['there'] })
+      if (provider.isResponses === true) t.match(stopped.warnings, [{ feature: 'stopSequences' }], 'it says so')
+      else t.match(stopped, { text: 'You said: “Hello ', finishReason: 'stop' })
       t.equal((await generateText({ ...once, maxOutputTokens: 3, prompt: 'Hello' })).finishReason, 'length')
       t.equal(await streamText({ ...once, maxOutputTokens: 3, prompt: 'Hello' }).finishReason, 'length')
     })
@@ -282,8 +298,8 @@ for (const provider of [messages, openai, compatible]) {
           }
           t.ok(text.length > 0)
           t.equal(errors.length, 1)
-          t.match(errors[0], { name: 'AI_StreamProviderError', message: /Request ID: req_/, type: 'api_error',
-            isRetryable: provider.canRetryStream })
+          t.match(errors[0], { name: 'AI_StreamProviderError', message: /Request ID: req_/,
+            type: provider.isResponses === true ? 'response.failed' : 'api_error', isRetryable: provider.canRetryStream })
           t.equal(await stream.finishReason, 'error')
           t.match(gw.logged.findLast(({ msg }) => msg === 'request'), { outcome: 'interrupted', code })
         }

@@ -1,10 +1,11 @@
-// An upstream of chat style behind unmodified SDKs of both styles: each habit of its vendors (issue 6) gives both a
+// An upstream of chat style behind unmodified SDKs of all three styles: each habit of its vendors gives each of them a
 // valid answer, with the usage that the vendor reported and the charge for it. The simulator's log says what was really
 // sent.
 import { createAnthropic } from '@ai-sdk/anthropic'
 import { createOpenAICompatible } from '@ai-sdk/openai-compatible'
 import type Anthropic from '@anthropic-ai/sdk'
 import { generateText, isStepCount, jsonSchema, streamText, tool } from 'ai'
+import type OpenAI from 'openai'
 import t, { type Test } from 'tap'
 import type { RequestRecord } from '../../src/simulator/request-log.ts'
 import { ask, type ClientEvent } from '../support/billing-client.ts'
@@ -210,6 +211,27 @@ t.test('structured output, images, and a tool whose result comes back', async (t
     t.match((lastBody()['messages'] as Json[])[1], { role: 'assistant',
       reasoning_content: (first!.message as unknown as Json)['reasoning_content'] })
   })
+
+  for (const kind of ['adaptive', 'budget']) {
+    await t.test(`and for a client of the Responses API, of a model that is ${kind}`, async (t) => {
+      const gw = await gateway(t, config([simulator.url], [0]).replace('thinking: adaptive', `thinking: ${kind}`))
+      const { responses } = clientsOf(gw).openai
+      const asking: OpenAI.Responses.ResponseCreateParamsNonStreaming = { model: 'm1', store: false,
+        reasoning: { effort: 'high', summary: 'auto' },
+        tools: [{ type: 'function', name: 'weather', parameters: { ...place }, strict: false }] }
+      const asked = { role: 'user', content: 'Look [[sim: tool_calls=1]]' } as const
+      const { output } = await responses.create({ ...asking, input: [asked] })
+      t.match(output, [{ type: 'reasoning' }, { type: 'message' }, { type: 'function_call' }])
+      const [{ summary }, , { call_id: id }] = output as unknown as
+        [{ readonly summary: readonly { readonly text: string }[] }, unknown, { readonly call_id: string }]
+      const next = await responses.create({ ...asking, input: [asked,
+        ...output as never[], { type: 'function_call_output', call_id: id, output: 'snow' }] })
+      t.match(next.output_text, /The tool answered: “snow”/)
+      t.equal(next.output[0]!.type, 'reasoning', 'it thinks on')
+      t.match(lastBody(), { reasoning_effort: 'high', messages: [{ role: 'user' }, { role: 'assistant',
+        reasoning_content: summary[0]!.text, tool_calls: [{}] }, { role: 'tool', content: 'snow' }] })
+    })
+  }
 })
 
 t.test('the `ai` package, whose schemas are stricter: thoughts, a tool and its result, JSON and streams', async (t) => {

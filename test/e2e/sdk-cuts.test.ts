@@ -3,8 +3,13 @@
 // what the log says. CUTS=1 tries every byte with every SDK, and both ways to end; CUTS=100 every hundredth.
 import Anthropic from '@anthropic-ai/sdk'
 import { createAnthropic } from '@ai-sdk/anthropic'
+import { createOpenResponses } from '@ai-sdk/open-responses'
 import { createOpenAI } from '@ai-sdk/openai'
 import { createOpenAICompatible } from '@ai-sdk/openai-compatible'
+import { ChatAnthropic } from '@langchain/anthropic'
+import type { AIMessageChunk } from '@langchain/core/messages'
+import { ChatOpenAI } from '@langchain/openai'
+import { Agent, OpenAIProvider, Runner, tool as agentTool } from '@openai/agents'
 import { jsonSchema, streamText, tool, type LanguageModel } from 'ai'
 import last0 from 'anthropic-sdk-0'
 import OpenAI from 'openai'
@@ -174,6 +179,48 @@ function aiWays (name: string, modelAt: ModelAt): Readonly<Record<string, Listen
   }
 }
 
+/** @param reasonOf why its answer ended, as its last pieces say */
+function langchainWays (
+  name: string,
+  modelAt: (access: Access) => Pick<ChatAnthropic | ChatOpenAI, 'bindTools'>,
+  reasonOf: (whole: AIMessageChunk) => unknown
+): Readonly<Record<string, Listen>> {
+  return {
+    async [`langchain, ${name}`] (url, fetch) {
+      const model = modelAt({ apiKey: KEY, baseURL: url, fetch })
+        .bindTools([{ name: 'weather', description: 'The weather', schema: city }])
+      let whole: AIMessageChunk | undefined
+      for await (const chunk of await model.stream('Look')) whole = whole?.concat(chunk) ?? chunk
+      if (whole === undefined || typeof reasonOf(whole) !== 'string') return undefined
+      return { text: whole.text, calls: whole.tool_calls?.map(({ name, args }) => [name, args] as const) ?? [] }
+    }
+  }
+}
+
+/** An agent that ends with the first call, or with what it says. */
+const agentWays: Readonly<Record<string, Listen>> = {
+  async '@openai/agents' (url, fetch) {
+    const openAIClient = new OpenAI({ apiKey: KEY, baseURL: `${url}/v1`, maxRetries: 0, fetch })
+    const calls: (readonly [string, unknown])[] = []
+    const agent = new Agent({
+      name: 'Helper', model: 'm1', toolUseBehavior: 'stop_on_first_tool',
+      tools: [agentTool({ name: 'weather', description: 'The weather', strict: false,
+        parameters: { ...city, additionalProperties: true }, execute (input) {
+          calls.push(['weather', input])
+          return 'snow'
+        } })]
+    })
+    const runner = new Runner({ tracingDisabled: true, modelProvider: new OpenAIProvider({ openAIClient }) })
+    const streamed = await runner.run(agent, 'Look', { stream: true })
+    await streamed.completed
+    const text = streamed.newItems.map((item) => item.type === 'message_output_item' ? item.content : '').join('')
+    return { text, calls }
+  }
+}
+
+/** Takes a failure for an end, unless it is told twice. */
+const TOLD_TWICE = 'langchain, ChatOpenAI, useResponsesApi'
+
 const ways: Readonly<Record<string, Listen>> = {
   ...anthropicWays('@anthropic-ai/sdk 1', Anthropic),
   ...anthropicWays('@anthropic-ai/sdk 0', last0 as unknown as typeof Anthropic),
@@ -182,7 +229,19 @@ const ways: Readonly<Record<string, Listen>> = {
   ...aiWays('anthropic', (access) => createAnthropic(access)('m1')),
   ...aiWays('openai', (access) => createOpenAI(access)('m1')),
   ...aiWays('openai.chat', (access) => createOpenAI(access).chat('m1')),
-  ...aiWays('openai-compatible', (access) => createOpenAICompatible({ name: 'gateway', ...access })('m1'))
+  ...aiWays('openai-compatible', (access) => createOpenAICompatible({ name: 'gateway', ...access })('m1')),
+  ...aiWays('open-responses', ({ baseURL, ...access }) =>
+    createOpenResponses({ name: 'gateway', url: `${baseURL}/responses`, ...access })('m1')),
+  ...langchainWays('ChatAnthropic', ({ apiKey, baseURL, fetch }) =>
+    new ChatAnthropic({ model: 'm1', maxTokens: 3000, apiKey, anthropicApiUrl: baseURL, maxRetries: 0,
+      clientOptions: { fetch } }), ({ additional_kwargs: { stop_reason: reason } }) => reason),
+  ...langchainWays('ChatOpenAI', ({ apiKey, baseURL, fetch }) =>
+    new ChatOpenAI({ model: 'm1', apiKey, configuration: { baseURL: `${baseURL}/v1`, fetch }, maxRetries: 0 }),
+  ({ response_metadata: { finish_reason: reason } }) => reason),
+  ...langchainWays('ChatOpenAI, useResponsesApi', ({ apiKey, baseURL, fetch }) =>
+    new ChatOpenAI({ model: 'm1', apiKey, configuration: { baseURL: `${baseURL}/v1`, fetch }, maxRetries: 0,
+      useResponsesApi: true }), ({ response_metadata: { status } }) => status === 'completed' ? status : undefined),
+  ...agentWays
 }
 
 // Where it is cut.
@@ -243,12 +302,16 @@ for (const dialect of Object.keys(asked) as Dialect[]) {
     const stream = await recorded(dialect)
     let script: Script = []
     const up = await upstream(t, () => script)
-    const gw = await gateway(t, yaml([up.url]).replace('dialect: messages', `dialect: ${dialect}`)
-      .replace('balance_usd: 100', 'balance_usd: 100000'), { isForgetful: true })
+    const start = async (translators: string): Promise<TestGateway> =>
+      await gateway(t, yaml([up.url], '', `auth, ${translators}, channel-router, billing-meter, error-normalize`)
+        .replace('dialect: messages', `dialect: ${dialect}`).replace('balance_usd: 100', 'balance_usd: 100000'),
+      { isForgetful: true })
+    const gw = await start('chat-to-messages')
+    const twice = await start('chat-to-messages, responses-to-messages: { error_event_after_failed: true }')
     const play = async (one: Cut): Promise<Case> => {
       script = [raw(stream.subarray(0, one.at)), one.isClean ? end() : cut()]
       let id = ''
-      const got = await heard(ways[one.way]!, gw.url, async (input, init) => {
+      const got = await heard(ways[one.way]!, (one.way === TOLD_TWICE ? twice : gw).url, async (input, init) => {
         const response = await fetch(input, init)
         id = response.headers.get('x-request-id')!
         return response
@@ -261,14 +324,15 @@ for (const dialect of Object.keys(asked) as Dialect[]) {
     const cases: Case[] = []
     for (const one of cutsOf(stream)) cases.push(await play(one))
 
-    const requests = (): Readonly<Record<string, unknown>>[] => gw.logged.filter(({ msg }) => msg === 'request')
+    const requests = (): Readonly<Record<string, unknown>>[] =>
+      [gw, twice].flatMap(({ logged }) => logged).filter(({ msg }) => msg === 'request')
     await until(() => requests().length === wholes.length + cases.length)
     const told = new Map(requests().map(({ request_id: id, nanos }) => [id, nanos]))
     const price = told.get(wholes[0]!.id)
     for (const { way, got } of wholes) {
       t.match(got, { text: /\w/, calls: [['weather', { city: 'Oslo' }]] }, `${way}: the whole answer`)
     }
-    const entries = await settled(t, gw)
+    const entries = new Map([...await settled(t, gw), ...await settled(t, twice)])
     for (const { way, at, isClean, got, id } of [...wholes, ...cases]) {
       const about = `${way}, ${isClean ? 'ended' : 'cut'} at ${at} of ${stream.length}`
       const entry = entries.get(id)

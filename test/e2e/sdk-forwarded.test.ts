@@ -156,10 +156,10 @@ for (const sdk of MAJORS.openai) {
   })
 }
 
-t.test('rerank, by fetch', async (t) => {
+t.test('cohere-ai: rerank', async (t) => {
   const setup = await start(t, 'rerank')
   const { results } = await run<{ results: object }>(setup, 'rerank', ['results'])
-  t.strictSame(results, [{ index: 1, relevance_score: 0.9 }])
+  t.strictSame(results, [{ index: 1, relevanceScore: 0.9 }])
   t.strictSame(calls(t, setup), ['POST /v2/rerank'])
   t.match(setup.up.requests[0]!.body, { query: 'purring', top_n: 1 })
   t.strictSame(await charges(setup), ['POST /v2/rerank 2500000'])

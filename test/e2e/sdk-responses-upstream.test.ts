@@ -1,5 +1,5 @@
-// An upstream of the Responses API behind unmodified SDKs of both older styles: its newest models, with all that its
-// vendor may do to a stream, give both a valid answer, at the price of what the vendor reported.
+// An upstream of the Responses API behind unmodified SDKs of all three styles: its newest models, with all that its
+// vendor may do to a stream, give each a valid answer, at the price of what the vendor reported.
 import { createAnthropic } from '@ai-sdk/anthropic'
 import { createOpenAICompatible } from '@ai-sdk/openai-compatible'
 import { generateText, isStepCount, jsonSchema, streamText, tool } from 'ai'

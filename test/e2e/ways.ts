@@ -1,5 +1,5 @@
-// The ways to ask for an answer: unmodified SDKs of both styles, in one piece and as a stream. What each of them got is
-// told in no style.
+// The ways to ask for an answer: unmodified SDKs of all three styles, in one piece and as a stream. What each of them
+// got is told in no style.
 import Anthropic from '@anthropic-ai/sdk'
 import OpenAI from 'openai'
 import { KEY, type TestGateway } from '../support/gateway.ts'
@@ -59,6 +59,18 @@ export function chatBody (asking: Asking): OpenAI.ChatCompletionCreateParamsNonS
   }
 }
 
+function responsesBody (asking: Asking): OpenAI.Responses.ResponseCreateParamsNonStreaming {
+  return {
+    model: 'm1', max_output_tokens: 900, store: false,
+    input: prompt(asking),
+    ...(asking.tools === true && { tools: [
+      { type: 'function', name: 'weather', parameters: place, strict: false },
+      { type: 'function', name: 'clock', parameters: zone, strict: false }
+    ] as unknown as OpenAI.Responses.Tool[] }),
+    ...(asking.thinks === true && { reasoning: { effort: 'low', summary: 'auto' } })
+  }
+}
+
 function ofMessage (id: string | null | undefined, { content, stop_reason: reason, usage }: Anthropic.Message): Got {
   return {
     id: id!,
@@ -89,6 +101,24 @@ function ofCompletion (id: string | null | undefined, { choices, usage }: OpenAI
     input: usage!.prompt_tokens,
     cached: usage!.prompt_tokens_details!.cached_tokens!,
     output: usage!.completion_tokens
+  }
+}
+
+function ofResponse (id: string | null | undefined, response: OpenAI.Responses.Response): Got {
+  const { status, error, output, output_text: text, usage } = response
+  if (status === 'failed') throw new Error(error!.message)
+  const calls = output.flatMap((item) => item.type === 'function_call'
+    ? [{ id: item.call_id, name: item.name, input: JSON.parse(item.arguments) as unknown }]
+    : [])
+  return {
+    id: id!,
+    text,
+    thought: output.flatMap((item) => item.type === 'reasoning' ? item.summary : []).map((part) => part.text).join(''),
+    calls,
+    reason: status !== 'completed' ? status! : calls.length > 0 ? 'tool_calls' : 'stop',
+    input: usage!.input_tokens,
+    cached: usage!.input_tokens_details.cached_tokens,
+    output: usage!.output_tokens
   }
 }
 
@@ -123,6 +153,14 @@ export function ways ({ anthropic, openai }: Clients): Readonly<Record<string, (
       })
       const completion = await stream.finalChatCompletion()
       return { ...ofCompletion(id, completion), thought }
+    },
+    async 'responses, JSON' (asking) {
+      const { data, request_id: id } = await openai.responses.create(responsesBody(asking)).withResponse()
+      return ofResponse(id, data)
+    },
+    async 'responses, stream' (asking) {
+      const response = await openai.responses.stream({ ...responsesBody(asking), stream: true }).finalResponse()
+      return ofResponse(response.id.replace('resp_', 'req_'), response)
     }
   }
 }

@@ -245,6 +245,37 @@ t.test('bodies that are no JSON, no UTF-8, compressed or nearly too large are th
   }
 })
 
+t.test('what base64 takes makes no body large: pictures are not parsed, so they need no thread', async (t) => {
+  const up = await upstream(t, answerTo)
+  const gw = await gateway(t, config(up.url), { ...options, largeBody: 300_000 })
+  const { bodies } = gw.services
+  let opened = 0
+  const open = bodies!.open.bind(bodies)
+  Object.assign(bodies!, { open: (...args: Parameters<typeof open>) => { opened++; return open(...args) } })
+  const picture = 'QUJD'.repeat(500_000)
+  const body = (content: unknown): Json => ({ model: 'm-messages', max_tokens: 9, messages: [{ role: 'user', content }] })
+  const shown = (data: string): Json => body([{ type: 'image',
+    source: { type: 'base64', media_type: 'image/png', data } }, { type: 'text', text: 'a' }])
+  for (const [what, sent, isLarge] of [
+    ['a picture', shown(picture), false],
+    ['two of them', body([shown(picture), shown(picture)]), false],
+    ['a picture in a long conversation', { ...shown(picture), system: 'word '.repeat(70_000) }, true],
+    ['one text', body('word '.repeat(70_000)), true],
+    ['many texts', body(Array.from({ length: 20 }, () => ({ type: 'text', text: 'word '.repeat(4000) }))), true],
+    ['what a picture\'s field holds that is none', shown('word '.repeat(70_000)), true],
+    ['escaped base64', shown(`${picture}\n`), true],
+    ['a sealed thought, which is opened', { ...body('a'), messages: [{ role: 'user', content: 'a' }, { role: 'assistant',
+      content: [{ type: 'redacted_thinking', data: `gwseal1_${picture}` }, { type: 'text', text: 'a' }] },
+    { role: 'user', content: 'b' }] }, true],
+    ['a picture where none is read', { ...body('a'), metadata: { other: picture } }, true]
+  ] as const) {
+    const before = [opened, up.requests.length]
+    const { status, asked } = await outcomeOf(gw, up, '/v1/messages', Buffer.from(JSON.stringify(sent)))
+    t.equal(opened - before[0]!, isLarge ? 1 : 0, `${what}: ${status}`)
+    if (status === 200 && what === 'a picture') t.match((asked as { bytes: string }[])[0]!.bytes, picture)
+  }
+})
+
 t.test('a client that leaves while its body is in a thread is one that leaves', async (t) => {
   const up = await upstream(t, stall())
   const gw = await gateway(t, config(up.url), { largeBody: 1 })

@@ -17,11 +17,14 @@ const MODELS = {
   b1: { thinking: 'budget', more: '' },
   b2: { thinking: 'adaptive', more: ', thinking_family: u3' },
   chat: { thinking: 'budget', more: ', chat: { reasoning_field: reasoning_content }' },
-  silent: { thinking: 'none', more: '' }
+  silent: { thinking: 'none', more: '' },
+  r1: { thinking: 'adaptive', more: '' },
+  r2: { thinking: 'budget', more: ', thinking_family: u7' }
 } as const
 type ModelName = keyof typeof MODELS
 const names = Object.keys(MODELS) as ModelName[]
 const speaksChat = (name: ModelName): boolean => name === 'chat' || name === 'silent'
+const speaksResponses = (name: ModelName): boolean => name.startsWith('r')
 
 const KEYS = { acme: 'sk-gw-' + 'a'.repeat(32), acme2: 'sk-gw-' + 'b'.repeat(32), beta: 'sk-gw-' + 'c'.repeat(32) }
 type KeyName = keyof typeof KEYS
@@ -43,9 +46,10 @@ function config (simulators: readonly Simulator[]): string {
     .replace(/models:\n[^]*?accounts:/, `models:${models.join('')}accounts:`)
     .replace('accounts:\n', 'accounts:\n  - { id: beta, name: Beta, opening_balance_usd: 100 }\n')
   names.forEach((name, i) => {
-    const dialect = speaksChat(name) ? 'chat' : 'messages'
+    const dialect = speaksChat(name) ? 'chat' : speaksResponses(name) ? 'responses' : 'messages'
     text = text.replace(`u${i}: { url: "${simulators[i]!.url}", dialect: messages`,
       `u${i}: { url: "${simulators[i]!.url}", dialect: ${dialect}${MODELS[name].more}`)
+      .replace(`x-api-key: "upstream-secret-${i}"`, '$&, authorization: "Bearer secret"')
   })
   return text + Object.entries(KEYS).map(([id, secret]) =>
     `  - { id: ${id}, account: ${accountOf(id as KeyName)}, secret: ${secret} }\n`).join('')
@@ -55,7 +59,7 @@ function config (simulators: readonly Simulator[]): string {
 interface Step {
   readonly model: ModelName
   readonly key: KeyName
-  readonly style: 'messages' | 'chat'
+  readonly style: 'messages' | 'chat' | 'responses'
   readonly stream: boolean
   /** whether a chat client sends back the thoughts that it has with their signatures */
   readonly echoes: boolean
@@ -71,7 +75,7 @@ const steps = fc.array(
   fc.record<Step>({
     model: fc.constantFrom(...names),
     key: fc.constantFrom(...Object.keys(KEYS) as KeyName[]),
-    style: fc.constantFrom('messages', 'chat'),
+    style: fc.constantFrom('messages', 'chat', 'responses'),
     stream: fc.boolean(),
     echoes: fc.boolean(),
     effort: fc.constantFrom('low', 'none', undefined),
@@ -86,7 +90,10 @@ const PLACE = { type: 'object', properties: { city: { type: 'string' } }, requir
 
 interface Got { readonly status: number, readonly text: string, readonly turn: Turn }
 
-/** A client that keeps its conversation in the blocks of messages style, whatever it speaks. */
+/**
+ * A client that keeps its conversation in the blocks of messages style, whatever it speaks: what of a thought only the
+ * gateway can read is its signature, of whichever style it was.
+ */
 class Client {
   readonly turns: Turn[] = []
   readonly #gw: TestGateway
@@ -97,7 +104,8 @@ class Client {
 
   async ask (step: Step, mark: string): Promise<Got> {
     this.turns.push(this.#next(step, mark))
-    const got = step.style === 'messages' ? await this.#messages(step) : await this.#chat(step)
+    const got = step.style === 'messages' ? await this.#messages(step)
+      : step.style === 'chat' ? await this.#chat(step) : await this.#responses(step)
     if (got.status === 200) this.turns.push(got.turn)
     return got
   }
@@ -140,6 +148,51 @@ class Client {
       : (JSON.parse(got.text) as { choices: { message: ChatMessage }[] }).choices[0]!.message
     return { ...got, turn: blocksOf(message) }
   }
+
+  async #responses (step: Step): Promise<Got> {
+    const { model, stream, effort } = step
+    const got = await this.#post('/v1/responses', step, { model, stream, max_output_tokens: 3000, store: false,
+      input: this.turns.flatMap(itemsOf), tools: [{ type: 'function', name: 'weather', parameters: PLACE }],
+      reasoning: { summary: 'auto', ...effort !== undefined && { effort } } })
+    const { status, error, output } = got.status !== 200 ? { status: '', output: [] } : stream ? lastOf(got.text)
+      : JSON.parse(got.text) as ResponseObject
+    if (got.status === 200 && status !== 'completed') throw new Error(JSON.stringify(error))
+    return { ...got, turn: { role: 'assistant', content: output.map(blockOf) } }
+  }
+}
+
+interface ResponseObject {
+  readonly status: string
+  readonly error?: unknown
+  readonly output: readonly Json[]
+}
+
+/** The last event of a stream. */
+function lastOf (text: string): ResponseObject {
+  const [, json] = [...text.matchAll(/^data: (.*)$/gm)].at(-1)!
+  return (JSON.parse(json!) as { readonly response: ResponseObject }).response
+}
+
+function itemsOf ({ role, content }: Turn): Json[] {
+  return content.map((block) => {
+    const { type, text, thinking, signature, id, name, input, tool_use_id: call, content: output } = block
+    switch (type) {
+      case 'text': return { role, content: [{ type: role === 'user' ? 'input_text' : 'output_text', text }] }
+      case 'thinking': return { type: 'reasoning', id: 'rs_1', encrypted_content: signature,
+        summary: thinking === '' ? [] : [{ type: 'summary_text', text: thinking }] }
+      case 'tool_use': return { type: 'function_call', call_id: id, name, arguments: JSON.stringify(input) }
+      case 'tool_result': return { type: 'function_call_output', call_id: call, output }
+      default: throw new Error(`unexpected: ${JSON.stringify(block)}`)
+    }
+  })
+}
+
+function blockOf (item: Json): Json {
+  const { type, content, summary, encrypted_content: signature, call_id: id, name, arguments: json } = item
+  const textOf = (parts: unknown): string => (parts as readonly Json[]).map(({ text }) => text).join('')
+  if (type === 'message') return { type: 'text', text: textOf(content) }
+  if (type === 'reasoning') return { type: 'thinking', thinking: textOf(summary), signature }
+  return { type: 'tool_use', id, name, input: JSON.parse(String(json)) as unknown }
 }
 
 function chatTurn ({ role, content }: Turn, echoes: boolean): Json[] {
@@ -227,13 +280,14 @@ interface Answered {
   readonly at: number
   /** the words of its thought; undefined: it has none, or they are not told from others, or it is not signed */
   readonly thought: string | undefined
+  readonly isSigned: boolean
 }
 
 function answered (step: Step, at: number, { content }: Turn): Answered {
   const [first] = content
   const { type, thinking, signature } = first ?? {}
-  const isKnown = type === 'thinking' && signature !== '' && String(thinking).includes('mark-')
-  return { step, at, thought: isKnown ? String(thinking) : undefined }
+  const isSigned = type === 'thinking' && signature !== ''
+  return { step, at, thought: isSigned && String(thinking).includes('mark-') ? String(thinking) : undefined, isSigned }
 }
 
 /** A long talk with one model, which gets each of its thoughts back: chance alone makes few of these. */
@@ -241,33 +295,66 @@ const faithful: readonly Step[] = Array.from({ length: 6 }, () => ({ model: 'a1'
   stream: false, echoes: true, effort: undefined, display: undefined, calls: 0, says: true }))
 
 /** How often each of these was seen. */
-const seen = { own: 0, foreign: 0, off: 0 }
+const seen = { own: 0, foreign: 0, off: 0, items: 0 }
+
+/** Whether the asker of an answer has its thought in a form that the gateway can read now. */
+function isLegible ({ step: { style } }: Answered, now: Step): boolean {
+  return style === now.style && style !== 'chat'
+}
+
+/** Without thinking, thoughts of the last answer are not sent for a client of the Responses API. */
+function isThinking ({ style, effort }: Step): boolean {
+  return style === 'messages' || effort === 'low'
+}
+
+function isOwn ({ step: { model, key } }: Answered, now: Step): boolean {
+  return !speaksChat(model) && model[0] === now.model[0] && accountOf(key) === accountOf(now.key)
+}
+
+/** The same of a vendor of the Responses API, which was asked so often for this answer. */
+function wrongItems (
+  { input }: Json, now: Step, turns: readonly Turn[], before: readonly Answered[], asked: number
+): string | undefined {
+  if (asked !== 1) return `it was asked ${asked} times: it refused somebody else's thought`
+  const thoughts = (input as readonly Json[]).filter(({ type }) => type === 'reasoning').length
+  const own = before.filter((answer) => answer.isSigned && isOwn(answer, now))
+  const most = own.filter((answer) => isLegible(answer, now) || (answer.step.style === 'messages' && now.echoes)).length
+  if (thoughts > most) return `${thoughts} thoughts were sent, and ${most} are its own`
+  const question = isThinking(now) ? lastQuestion(turns) : -1
+  const closed = own.filter((answer) => isLegible(answer, now) && answer.at < question).length
+  seen.items += closed
+  return thoughts < closed ? `only ${thoughts} thoughts of ${closed} were sent` : undefined
+}
+
+function lastQuestion (turns: readonly Turn[]): number {
+  return turns.findLastIndex(({ role, content }) =>
+    role === 'user' && !content.some(({ type }) => type === 'tool_result')
+  )
+}
 
 /** Why what a vendor of messages style was sent is wrong. Undefined: it is right. */
 function wrong (body: Json, now: Step, turns: readonly Turn[], before: readonly Answered[]): string | undefined {
   const sent = (body['messages'] as readonly Turn[]).flatMap(({ role, content }) =>
     role === 'assistant' && Array.isArray(content) ? content as readonly Json[] : []
   ).flatMap(({ thinking }) => thinking ?? [])
-  const isOwn = ({ step: { model, key } }: Answered): boolean =>
-    !speaksChat(model) && model[0] === now.model[0] && accountOf(key) === accountOf(now.key)
-  const question = turns.findLastIndex(({ role, content }) =>
-    role === 'user' && !content.some(({ type }) => type === 'tool_result')
-  )
+  const question = lastQuestion(turns)
   const [first] = before.filter(({ at }) => at > question)
-  const isWhole = first === undefined || (isOwn(first) && first.thought !== undefined)
+  const isGiven = first !== undefined && isOwn(first, now) && first.thought !== undefined && isLegible(first, now)
+  const isWhole = first === undefined || isGiven
   const isBudget = now.style === 'messages' && MODELS[now.model].thinking === 'budget'
   const isOff = (body['thinking'] as Json | undefined)?.['type'] === 'disabled'
   if (isBudget && isOff) {
     seen.off++
-    if (first !== undefined && isOwn(first) && first.thought !== undefined) return 'it should think'
+    if (isGiven) return 'it should think'
   }
   for (const answer of before) {
     if (answer.thought === undefined) continue
     const isSent = sent.includes(answer.thought)
-    if (!isOwn(answer)) {
+    if (!isOwn(answer, now)) {
       seen.foreign++
       if (isSent) return `a thought of ${answer.step.model} and ${answer.step.key} was sent`
-    } else if (now.style === 'messages' && (answer.at < question || isWhole || !isBudget)) {
+    } else if (isLegible(answer, now) && isThinking(now) &&
+      (answer.at < question || (now.style === 'messages' && (isWhole || !isBudget)))) {
       seen.own++
       if (!isSent) return `its own thought of turn ${answer.at} is missing`
     }
@@ -284,17 +371,21 @@ t.test('a conversation may change style, upstream, key, account and form at any 
     const before: Answered[] = []
     for (const step of all) {
       const vendor = vendors[names.indexOf(step.model)]!
+      const { length: asked } = vendor.requests
       const got = await client.ask(step, `mark-${count++}-`)
       const body = (vendor.requests.at(-1)?.body ?? {}) as Json
       const told = JSON.stringify({ step, turns: client.turns, body })
       if (got.status !== 200) throw new Error(`${got.status} ${got.text}\n${told}`)
       if (JSON.stringify(body).includes('gwseal1_')) throw new Error(`a sealed text was sent\n${told}`)
       const turns = client.turns.slice(0, -1)
-      const why = speaksChat(step.model) ? undefined : wrong(body, step, turns, before)
+      const why = speaksChat(step.model) ? undefined : speaksResponses(step.model)
+        ? wrongItems(body, step, turns, before, vendor.requests.length - asked)
+        : wrong(body, step, turns, before)
       if (why !== undefined) throw new Error(`${why}\n${told}`)
       before.push(answered(step, client.turns.length - 1, client.turns.at(-1)!))
     }
-  }), { numRuns: 60, examples: [[[...faithful]]] })
+  }), { numRuns: 90, examples: [[[...faithful]], [faithful.map((step) => ({ ...step, style: 'responses', effort: 'low' }))],
+    [faithful.map((step) => ({ ...step, model: 'r1' }))]] })
   for (const [name, times] of Object.entries(seen)) t.ok(times > 5, `${name}: ${times}`)
   await until(async () => (await gw.services.store.balance('acme')).held === 0n)
 })

@@ -7,6 +7,7 @@ import { chatToMessages } from '../../plugins/chat-to-messages/index.ts'
 import { customText, unwrapInput } from '../../src/translation/custom-input.ts'
 import { grammars } from '../../src/translation/grammar.ts'
 import { BLOB_BYTES, JsonGuard } from '../../src/base/json-limits.ts'
+import { base64In } from '../../src/core/large-strings.ts'
 import type { ModelConfig } from '../../src/config/config.ts'
 import { type GatewayError, isGatewayError } from '../../src/errors.ts'
 import type { Routed as Exchange } from '../../src/core/endpoint.ts'
@@ -371,7 +372,8 @@ t.test('base64 that stayed bytes is carried in its placeholder; of a text file i
   }))
   const guard = new JsonGuard()
   guard.push(sent)
-  of.request = { body: JSON.parse(of.blobs.lift([sent], guard.longStrings).toString()) as Body, stream: false }
+  const lifted = of.blobs.lift([sent], base64In([sent], guard.longStrings)).toString()
+  of.request = { body: JSON.parse(lifted) as Body, stream: false }
   t.ok(JSON.stringify(of.request.body).length < 1000)
   translate(of)
   t.ok(JSON.stringify(of.request.body).length < Buffer.byteLength(text) + 1000, 'image and PDF were not looked at')
@@ -405,7 +407,8 @@ t.test('text files: no more than the model can read, in all of a request, and no
   const sent = Buffer.from(JSON.stringify({ messages: [{ role: 'user', content: [file(2 ** 20 + 3)] }] }))
   const guard = new JsonGuard()
   guard.push(sent)
-  of.request = { body: JSON.parse(of.blobs.lift([sent], guard.longStrings).toString()) as Body, stream: false }
+  const lifted = of.blobs.lift([sent], base64In([sent], guard.longStrings)).toString()
+  of.request = { body: JSON.parse(lifted) as Body, stream: false }
   of.blobs.restore = () => {
     throw new Error('looked into it')
   }

@@ -476,6 +476,9 @@ t.test('a failure: a code that its clients act on, the sentence with the request
   t.match(failed(new GatewayError('queue_timeout', { retryAfter: 1 })), { code: 'rate_limit_exceeded',
     message: /too long\. Please try again in 1s\. Request ID/ })
   t.match(failed(new GatewayError('context_length_exceeded')), { code: 'context_length_exceeded' })
+  const filtered = new GatewayError('content_policy_violation')
+  t.match(failed(new GatewayError('upstream_stream_interrupted', { cause: filtered })), { type: filtered.type,
+    code: 'content_policy_violation', message: `${filtered.message} Request ID: ${ID}` }, 'to ask again is of no use')
 })
 
 t.test('a failure as another plugin has shaped it', async (t) => {

@@ -85,7 +85,11 @@ t.test('a cut in the stream: one failure that holds the half text, and only what
   for (const [name, last, code] of [
     ['a broken connection', cut(), 'upstream_stream_interrupted'],
     ['an early end', end(), 'stream_incomplete'],
-    ['an overload', errorEvent('overloaded_error', 'Overloaded'), 'rate_limit_exceeded']
+    ['an overload', errorEvent('overloaded_error', 'Overloaded'), 'rate_limit_exceeded'],
+    ['a filter', errorEvent('invalid_request_error', 'Output blocked by content filtering policy'),
+      'content_policy_violation'],
+    ['a context that is full', errorEvent('invalid_request_error', 'prompt is too long'), 'context_length_exceeded'],
+    ['another refusal', errorEvent('invalid_request_error', 'No'), 'upstream_stream_interrupted']
   ] as const) {
     await t.test(name, async (t) => {
       const { own, post } = await serving(t, [opened, last])

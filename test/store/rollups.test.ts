@@ -6,17 +6,18 @@ import { DatabaseSync } from 'node:sqlite'
 import fc from 'fast-check'
 import t, { type Test } from 'tap'
 import { ITEMS, noUsage } from '../../src/money/usage.ts'
+import { newestTasksSql } from '../../src/store/embedded/documents.ts'
 import { Ledger } from '../../src/store/embedded/ledger.ts'
 import { LISTS, listedSql, referenceSql, rowsSql, type Asked } from '../../src/store/embedded/newest.ts'
 import { migrate, STEPS } from '../../src/store/embedded/schema.ts'
 import { openEmbedded } from '../../src/store/embedded/store.ts'
-import { type Cell, ENTRY, pushEntry, TASK } from '../../src/store/local/cells.ts'
+import { type Cell, ENTRY, pushEntry, readRollups, TASK } from '../../src/store/local/cells.ts'
 import { entryId } from '../../src/store/local/entry-ids.ts'
 import { MemoryStore } from '../../src/store/local/memory.ts'
 import type { LocalStore } from '../../src/store/local/store.ts'
 import { NO_WRITE } from '../../src/store/local/writer.ts'
 import { AMOUNTS, COUNTS, GROUPS } from '../../src/store/rollup-sums.ts'
-import type { EntryQuery } from '../../src/store/rollups.ts'
+import type { EntryQuery, Rollup } from '../../src/store/rollups.ts'
 import { copied, newLog, open, request, settlement } from '../support/embedded-store.ts'
 import { folderFor } from '../support/spawned.ts'
 import { all } from '../support/store-conformance.ts'
@@ -151,6 +152,8 @@ void t.test('hours that are older than 7 days become days, some with each write,
   t.match(await store.rollups(hours), [{ requests: 700 }], 'a kept transaction is no long one')
   const days = { ...hours, by: 'day', from: 0, to: time } as const
   t.match(await store.rollups(days), [{ requests: 1200 }, { requests: 2 }], 'and days are whole all the while')
+  const months = { ...days, by: 'month' } as const
+  t.match(await store.rollups(months), [{ requests: 1202 }])
   t.strictSame((await store.verify()).differences, [], 'verify knows which half of an hour is where')
   await charge('third')
   t.match(await store.rollups(hours), [{ requests: 200 }])
@@ -158,6 +161,39 @@ void t.test('hours that are older than 7 days become days, some with each write,
   await charge('fourth')
   t.strictSame(await store.rollups(hours), [])
   t.match(await store.rollups(days), [{ requests: 1200 }, { requests: 4 }])
+  t.match(await store.rollups(months), [{ requests: 1204 }])
+  t.strictSame((await store.verify()).differences, [])
+  time += 40 * DAY
+  for (let i = 0; i < 4; i++) await charge(`later ${i}`)
+  t.match(await store.rollups({ ...months, to: time }), [{ requests: 1204 }, { requests: 4 }])
+  t.match(await store.rollups({ ...months, to: time, only: { key: 'r7' } }), [{ requests: 1 }])
+  t.strictSame((await store.verify()).differences, [])
+})
+
+void t.test('what is told late of an hour that is over is in its day and its month', async (t) => {
+  let time = NOON
+  const store = await open(t, folderFor(t), { now: () => time })
+  await store.credit('acme', 'c', 1000n)
+  const charge = async (id: string): Promise<void> => {
+    await store.hold(request(id, 1n))
+    await store.settle(settlement(id, 1n))
+  }
+  await charge('first')
+  time += 45 * DAY
+  await charge('second')
+  await charge('third')
+  const told = [0, 20 * DAY, 45 * DAY - 3 * HOUR, 45 * DAY]
+  for (const passed of told) {
+    time = NOON + passed
+    store.failed({ account: 'acme', key: 'dev', model: 'm' })
+    store.failed({ account: 'acme', key: 'dev', model: 'm', channel: 'premium' })
+    await store.credit('acme', `after ${passed}`, 1n)
+  }
+  const errors = async (by: 'hour' | 'day' | 'month', groups: readonly 'model'[] = []): Promise<number[]> =>
+    (await store.rollups({ by, from: 0, to: NOON + 50 * DAY, groups, only: {} })).map((row) => row.errors)
+  t.strictSame(await errors('month'), [2, 2, 4])
+  t.strictSame(await errors('day'), [2, 2, 4])
+  t.strictSame(await errors('hour'), [2, 2], 'and not in hours that are forgotten')
   t.strictSame((await store.verify()).differences, [])
 })
 
@@ -189,7 +225,8 @@ void t.test('verify finds a sum that is wrong, one that is missing, and one of n
     `INSERT INTO usage_hours SELECT start, account, 'nobody', model, channel, 1, ${zeros(12)}
       FROM usage_hours WHERE key = 'r5'`,
     `INSERT INTO usage_days SELECT start + ${DAY}, account, 'never', model, channel, 0, 7, 1, ${zeros(10)}
-      FROM usage_days WHERE key = 'r1'`
+      FROM usage_days WHERE key = 'r1'`,
+    'UPDATE usage_months SET nanos = 12 WHERE key = \'r1\''
   ]) change(folder, sql)
   const after = await open(t, folder, { now: () => time })
   const of = (id: string, sum: string, entries: bigint, kept: bigint): object =>
@@ -201,7 +238,8 @@ void t.test('verify finds a sum that is wrong, one that is missing, and one of n
     of('2026-11-23 acme never', 'input', 0n, 1n),
     of('2026-11-30T12 acme r3', 'nanos', 10n, 11n), of('2026-11-30T12 acme r3', 'shortfall', 2n, 1n),
     of('2026-11-30T12 acme r4', 'image', 2n, 0n),
-    of('2026-11-30T12 acme nobody', 'requests', 0n, 1n)
+    of('2026-11-30T12 acme nobody', 'requests', 0n, 1n),
+    of('2026-11 acme r1', 'nanos', 10n, 12n)
   ], 'and not the errors, of which there are no entries')
 })
 
@@ -306,10 +344,76 @@ void t.test('a file of before there were rollups gets them from its entries, of 
   ])
 })
 
-void t.test('each kind of sum is a column of both tables', async (t) => {
+void t.test('a file whose hours were days only when they were 7 days old gets whole days, and months', async (t) => {
+  const folder = folderFor(t)
+  const file = new DatabaseSync(join(folder, 'gateway.db'))
+  file.exec('PRAGMA journal_mode = WAL')
+  const cells: Cell[] = []
+  const ages = [2000, 800, 170, 169, 168, 30, 2, 0]
+  for (const [seq, age] of ages.entries()) {
+    for (const [i, key] of ['dev', 'ops'].entries()) {
+      pushEntry(cells, { id: '', kind: 'settle', account: 'acme', key, reference: `r${age} ${key}`, nanos: -10n, at: '',
+        model: 'm', usage: { ...noUsage, output: 5 }, usage_source: 'provider' }, 2 * seq + i, NOON - age * HOUR)
+    }
+  }
+  migrate(file, STEPS.slice(0, 6))
+  const insert = file.prepare(`INSERT INTO entries VALUES (${ENTRY.map(() => '?').join()})`)
+  for (let i = 0; i < cells.length; i += ENTRY.length) {
+    insert.run(...cells.slice(i, i + ENTRY.length) as (string | number | null)[])
+  }
+  migrate(file, STEPS.slice(0, 8))
+  // As that release left an hour of which it had folded only the first row.
+  const [hour, day] = [NOON - 169 * HOUR, Math.floor((NOON - 169 * HOUR) / DAY) * DAY]
+  for (const sql of [
+    `INSERT INTO usage_hours SELECT ${hour}, account, 'ops', model, channel, 1, 0, 0, 0, 0, 0, 5, 0, 0, 0, 0, 10, 0
+      FROM usage_hours WHERE start = ${NOON} AND key = 'dev'`,
+    `UPDATE usage_days SET requests = requests - 1, output = output - 5, nanos = nanos - 10
+      WHERE key = 'ops' AND start = ${day}`,
+    `INSERT INTO balances VALUES ('acme', ${-10 * 2 * ages.length})`,
+    `INSERT INTO key_usage VALUES ('dev', ${10 * ages.length}), ('ops', ${10 * ages.length})`
+  ]) file.exec(sql)
+  file.close()
+  const store = await open(t, folder, { now: () => NOON + 5000 })
+  await auditRollups(store, [])
+  t.match(await store.rollups({ by: 'month', from: 0, to: NOON, groups: [], only: {} }),
+    [{ requests: 2 }, { requests: 2 }, { requests: 12 }])
+  await store.credit('acme', 'c', 1_000_000n)
+  await auditRollups(store, [])
+})
+
+void t.test('a file whose newest hour has failures only takes entries of earlier ones: an import\'s', (t) => {
+  const folder = folderFor(t)
+  const file = new DatabaseSync(join(folder, 'gateway.db'))
+  file.exec('PRAGMA journal_mode = WAL')
+  migrate(file, STEPS.slice(0, 8))
+  file.exec(`INSERT INTO usage_hours VALUES (${NOON}, 'acme', 'dev', 'm', '', 0, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0)`)
+  file.close()
+  const ledger = new Ledger(folder, false)
+  t.teardown(() => { ledger.close([]) })
+  const entries: Cell[] = []
+  for (const [seq, age] of [30, 28].entries()) {
+    pushEntry(entries, { id: '', kind: 'settle', account: 'acme', key: 'dev', reference: `r${seq}`, nanos: -10n, at: '',
+      model: 'm', usage: noUsage, usage_source: 'provider' }, seq, NOON - age * HOUR)
+  }
+  ledger.write({ ...NO_WRITE, entries })
+  for (const by of ['day', 'month'] as const) {
+    const found: Rollup[] = []
+    for (let from: number | undefined = 0; from !== undefined;) {
+      const { cells, next } = ledger.documents.rollups({ by, from, to: Infinity, groups: [], only: {} })
+      found.push(...readRollups(cells, []))
+      from = next
+    }
+    t.equal(found.reduce((sum, { requests }) => sum + requests, 0), 2, by)
+    t.equal(found.reduce((sum, { errors }) => sum + errors, 0), 1, by)
+  }
+  t.strictSame([...ledger.verify('')].flatMap((compared) => compared?.of === 'rollup' ? compared.cells : []), [])
+  t.end()
+})
+
+void t.test('each kind of sum is a column of all tables', async (t) => {
   const db = new DatabaseSync(':memory:')
   migrate(db)
-  for (const table of ['usage_hours', 'usage_days']) {
+  for (const table of ['usage_hours', 'usage_days', 'usage_months']) {
     t.strictSame(db.prepare('SELECT name FROM pragma_table_info(?)').all(table).map(({ name }) => name),
       ['start', ...GROUPS, ...COUNTS, ...AMOUNTS])
   }
@@ -325,8 +429,8 @@ void t.test('a batch adds one row for each hour and members, however many charge
       at: '', model: 'm', usage: noUsage, usage_source: 'provider' }, i, NOON)
   }
   ledger.write({ ...NO_WRITE, entries })
-  const { rollups } = ledger.documents.rollups({ by: 'hour', from: NOON, to: NOON + HOUR, groups: ['key'], only: {} })
-  t.strictSame(rollups.map(({ requests }) => requests), [100, 100, 100])
+  const { cells } = ledger.documents.rollups({ by: 'hour', from: NOON, to: NOON + HOUR, groups: ['key'], only: {} })
+  t.strictSame(readRollups(cells, ['key']).map(({ requests }) => requests), [100, 100, 100])
 })
 
 /** How SQLite would find what is asked for. */
@@ -353,6 +457,21 @@ void t.test('a page of the newest entries is found by an index, whatever is aske
     t.ok(byReference.some((line) => line.includes('bookings_by_reference')), said)
     t.ok(byReference.some((line) => line.includes('sqlite_autoindex_entries_1 (reference=?)')), said)
     t.match(planOf(db, listedSql(query, [1, 2], 50)), ['SEARCH entries USING INTEGER PRIMARY KEY (rowid=?)'], said)
+  }
+})
+
+void t.test('the newest tasks are found by an index, whatever is asked for', async (t) => {
+  const db = new DatabaseSync(':memory:')
+  migrate(db)
+  const before = { created: 5, id: 'v' }
+  for (const search of [{}, { account: 'a' }, { status: 'failed' }, { account: 'a', status: 'failed' }]) {
+    for (const more of [{}, { before }]) {
+      const { sql, values } = newestTasksSql({ ...search, ...more, limit: 9 })
+      const plan = db.prepare(`EXPLAIN QUERY PLAN SELECT id FROM tasks ${sql}`).all(...values)
+        .map(({ detail }) => String(detail))
+      t.equal(plan.length, 1, plan.join('\n'))
+      t.match(plan[0], /USING (?:COVERING )?INDEX tasks_(?:by_creation|by_status|of_account)/)
+    }
   }
 })
 

@@ -16,6 +16,7 @@ import type { Entry, Settlement, Store } from '../../src/store/store.ts'
 import { copied, newLog, open, request, settlement } from '../support/embedded-store.ts'
 import { folderFor } from '../support/spawned.ts'
 import { all, conformance } from '../support/store-conformance.ts'
+import { pagesOf } from '../support/store-rollups-conformance.ts'
 import { until } from '../support/until.ts'
 
 void t.test('embedded', async (t) => {
@@ -44,6 +45,30 @@ void t.test('what was recorded is there after a restart: balances, usage, entrie
   await after.credit('acme', 'd', 1n)
   const ids = (await all(after)).map(({ id }) => id)
   t.strictSame(ids, ids.toSorted(), 'later entries sort after the earlier ones')
+})
+
+void t.test('numbers that no entry got are given again, and found by their account', async (t) => {
+  const folder = folderFor(t)
+  const credits = async (store: Store, name: string, count: number): Promise<void> => {
+    await Promise.all(Array.from({ length: count }, (_, i) => store.credit('acme', `${name}${i}`, 1n)))
+  }
+  const listed = async (store: Awaited<ReturnType<typeof open>>): Promise<readonly string[]> =>
+    (await pagesOf(store, { account: 'acme', limit: 400 })).map(({ reference }) => reference)
+  const before = await open(t, folder)
+  await credits(before, 'old', 990)
+  await credits(before, 'old', 20)                            // known: their numbers end where the index takes a part
+  await before.close()
+  const after = await open(t, folder)
+  await credits(after, 'new', 20)
+  t.strictSame(await listed(after), (await all(after)).map(({ reference }) => reference).reverse())
+  await after.close()
+
+  const file = new DatabaseSync(join(folder, 'gateway.db'))
+  file.exec('UPDATE indexed SET seq = 1100')                  // as an earlier release may have left it
+  file.close()
+  const last = await open(t, folder)
+  await credits(last, 'newer', 20)
+  t.strictSame(await listed(last), (await all(last)).map(({ reference }) => reference).reverse())
 })
 
 void t.test('a stop does not wait for the next fsync', async (t) => {

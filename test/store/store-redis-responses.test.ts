@@ -69,3 +69,22 @@ void t.test('a Redis that is away when the first response comes is asked again l
   await until(async () => await store.responses.find('acme', 'resp_a').then(() => true, () => false))
   t.equal(await store.responses.keep('acme', 'resp_a', content, life()), true)
 })
+
+void t.test('the last quarter of the memory is the ledger\'s: nothing more is kept until there is room', async (t) => {
+  const server = await redisServer(t, { settings: { maxmemory: '24mb' } })
+  const store = await openRedis(t, server)
+  const large = Buffer.alloc(1024 * 1024, 'sealed')
+  const keep = async (i: number): Promise<boolean> =>
+    await store.responses.keep(`account ${i}`, 'resp_a', large, life({ space: 9_000_000 }))
+  let kept = 0
+  await t.rejects((async () => { while (kept < 24 && await keep(kept)) kept++ })(), /full but for what is left/)
+  t.ok(kept > 8, `${kept} are kept`)
+  const used = Number(/used_memory:(\d+)/.exec(await server.ask('INFO', 'memory'))![1])
+  t.ok(used < 24 * 1024 * 1024 * 0.8, `${used} bytes are used`)
+  t.equal(await store.credit('acme', 'c0', 1n), true, 'the ledger goes on')
+  t.ok(await store.responses.find('account 0', 'resp_a'), 'what is there stays')
+  await t.rejects(keep(kept), /full but for what is left/)
+  t.equal(await store.responses.find(`account ${kept}`, 'resp_a'), undefined)
+  await store.responses.drop('account 0', 'resp_a')
+  t.equal(await keep(kept), true)
+})

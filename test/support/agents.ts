@@ -41,15 +41,19 @@ export interface Stage {
  * @param more at the end of the file
  * @param clamps its models give as much as they have where more is asked for
  * @param plugins lines for the pipeline, in the place of the one of responses-to-messages
+ * @param dialect of the vendor of its models
  */
-export async function stage (t: Test, { more = '', clamps = false, plugins = '' } = {}): Promise<Stage> {
+export async function stage (
+  t: Test, { more = '', clamps = false, plugins = '', dialect = 'messages' as 'messages' | 'responses' } = {}
+): Promise<Stage> {
   const simulator = await startSimulator({ firstDelayMs: 0, tokenDelayMs: 0, keepBodyBytes: 64 << 20 })
   t.teardown(() => simulator.close())
   const shipped = textOfPage('gateway.yaml')
     .replace(/listen: "[^"]+:8080"/, 'listen: "127.0.0.1:0", timeouts: { hold_head: 100ms, ping: 100ms }')
     .replace(/"[^"]+:(?:8081|9090)"/g, '"127.0.0.1:0"')
     .replaceAll(/url: "simulator:"(.*)\n(\s+)dialect/g,
-      `url: "${simulator.url}"$1\n$2headers: { x-api-key: simulated }\n$2dialect`)
+      `url: "${simulator.url}"$1\n$2headers: { x-api-key: simulated, authorization: Bearer simulated }\n$2dialect`)
+    .replace('dialect: messages', `dialect: ${dialect}`)
     .replaceAll('"simulator:"', `"${simulator.url}"`)
     .replace('driver: embedded', 'driver: memory')
     .replace(/^ +- responses-to-messages.*\n/m, (line) => plugins === '' ? line : plugins)
@@ -218,9 +222,38 @@ export function steps ({ simulator }: Stage): readonly RequestRecord[] {
     ((body as { readonly tools?: readonly unknown[] }).tools?.length ?? 0) > 0)
 }
 
+interface Turn {
+  readonly role: string
+  readonly content: unknown
+}
+
+/** An item of `input`, with the fields that are looked at. */
+interface InputItem {
+  readonly type: string
+  readonly role?: string
+  readonly content?: unknown
+  readonly call_id?: string
+  readonly output?: string | readonly Block[]
+}
+
+/** The turns of a request to a vendor of the Responses API, as the other vendors are told them. */
+function turnsOf (input: readonly InputItem[]): readonly Turn[] {
+  const turns: { readonly role: string, readonly content: unknown[] }[] = []
+  for (const item of input) {
+    const isResult = item.type.endsWith('_output')
+    const role = item.role ?? (isResult ? 'user' : 'assistant')
+    if (turns.at(-1)?.role !== role) turns.push({ role, content: [] })
+    turns.at(-1)!.content.push(isResult ? { type: 'tool_result', tool_use_id: item.call_id, content: item.output }
+      : item.type.endsWith('_call') ? { type: 'tool_use', id: item.call_id }
+        : { type: item.type === 'reasoning' ? 'thinking' : 'text' })
+  }
+  return turns
+}
+
 /** The blocks of the last turn of the user, and of the answer before it. */
 function lastTurns ({ body }: RequestRecord): { readonly answer: readonly Block[], readonly turn: readonly Block[] } {
-  const { messages } = body as { readonly messages: readonly { readonly role: string, readonly content: unknown }[] }
+  const { input, messages = turnsOf(input!) } = body as { readonly messages?: readonly Turn[],
+    readonly input?: readonly InputItem[] }
   const blocksOf = (role: string): readonly Block[] => {
     const content = messages.findLast((message) => message.role === role)?.content ?? []
     return typeof content === 'string' ? [{ type: 'text', text: content }] : content as readonly Block[]
@@ -256,8 +289,10 @@ export async function isPlayed (
   const all = steps(at).slice(before)
   t.strictSame(all.map(({ ended }) => ended),
     ['complete', 'cut', ...beginsAnew ? ['complete'] : [], 'complete', 'complete'], 'no step more than there must be')
-  const { thinking } = all[0]?.body as { readonly thinking?: { readonly type: string } }
-  t.equal(thinking !== undefined && thinking.type !== 'disabled', thinks, 'whether the model is to think')
+  const { thinking, reasoning } = all[0]?.body as { readonly thinking?: { readonly type: string },
+    readonly reasoning?: { readonly effort?: string } }
+  t.equal((thinking?.type ?? 'disabled') !== 'disabled' || (reasoning?.effort ?? 'none') !== 'none', thinks,
+    'whether the model is to think')
   const [second, last] = all.slice(-2)
   if (second === undefined || last === undefined) return
   const { answer, turn } = lastTurns(second)
@@ -270,7 +305,7 @@ export async function isPlayed (
   t.match(readFileSync(join(work, 'one.txt'), 'utf8'), /^one\n$/)
   t.match(readFileSync(join(work, 'three.txt'), 'utf8'), /^three\n?$/)
   const sent = readFileSync(shown).toString('base64')
-  const images = JSON.stringify((last.body as { readonly messages: unknown }).messages).includes(sent)
+  const images = JSON.stringify(last.body).includes(sent)
   t.equal(images, seesPicture, 'whether the picture is seen, byte by byte')
   await isCharged(t, at)
 }
@@ -283,7 +318,7 @@ export async function isCharged (t: Test, { gw, simulator }: Stage): Promise<voi
   for await (const { kind, reference } of gw.services.store.entries()) if (kind === 'settle') charged.push(reference)
   // JSON that breaks off is no answer yet: the client hears of an error.
   const began = simulator.requests.filter(({ path, status, stream, ended }) =>
-    /messages$|completions$/.test(path) && status === 200 && (stream || ended === 'complete'))
+    /messages$|completions$|responses$/.test(path) && status === 200 && (stream || ended === 'complete'))
   t.equal(charged.length, began.length, 'each answer that began is charged')
   t.equal(new Set(charged).size, charged.length, 'once')
 }

@@ -26,7 +26,7 @@ export const keys = {
 } as const
 
 const PIPELINE =
-  'auth, key-policy, rate-limit: { default_rpm: 100000 }, use: ./unlucky.ts, schema-validate, chat-to-messages, channel-router, billing-meter, error-normalize'
+  'auth, key-policy, rate-limit: { default_rpm: 100000 }, use: ./unlucky.ts, schema-validate, chat-to-messages, responses-to-messages: { keep: 1h }, channel-router, billing-meter, error-normalize'
 
 /** A plugin of the operator's with a defect. */
 const UNLUCKY = `export default {

@@ -42,11 +42,12 @@ export function recomputed (
     ...failures.map((one): Part => ({ time: one.at, members: membersOf(one), requests: 0, errors: 1, nanos: 0n,
       shortfall: 0n }))
   ]
-  const length = by === 'hour' ? HOUR : DAY
+  const shown = { hour: 13, day: 10, month: 7, span: 13 }[by]
   const found = new Map<string, Part[]>()
   for (const part of parts) {
-    const start = Math.floor(part.time / length) * length
-    if (start < from || start >= to) continue
+    const begun = Date.parse(new Date(part.time).toISOString().slice(0, shown) + '0000-01-01T00:00Z'.slice(shown))
+    if (begun < from || begun >= to) continue
+    const start = by === 'span' ? from : begun
     if (GROUPS.some((group) => only[group] !== undefined && only[group] !== part.members[group])) continue
     const name = JSON.stringify([start, ...GROUPS.map((group) => groups.includes(group) ? part.members[group] : '')])
     found.set(name, [...found.get(name) ?? [], part])
@@ -98,13 +99,21 @@ export async function auditRollups (store: Summing, failures: readonly Failed[])
   const filters: readonly RollupQuery['only'][] = [{}, { ...(account !== undefined && { account }) },
     { ...(key !== undefined && { key }) }, { ...(model !== undefined && { model }), channel: 'premium' }]
   const groups: readonly (readonly RollupGroup[])[] = [[], ['account'], ['model', 'channel'], GROUPS]
-  for (const by of ['hour', 'day'] as const) {
+  for (const by of ['hour', 'day', 'month'] as const) {
     for (const [i, only] of filters.entries()) {
-      const from = by === 'hour' ? kept : i % 2 === 0 ? 0 : newest - 9 * DAY
+      const from = by === 'hour' ? kept : i % 2 === 0 ? 0 : newest - (by === 'day' ? 9 : 40) * DAY
       const query: RollupQuery = { by, from, to: i === 3 ? newest : newest + DAY, groups: groups[i]!, only }
       same((await store.rollups(query)).toSorted(byPeriodAndMembers), recomputed(entries, failures, query), query)
       const whole = { ...query, groups: GROUPS }
       same((await store.rollups(whole)).toSorted(byPeriodAndMembers), recomputed(entries, failures, whole), whole)
+    }
+  }
+  for (const [i, only] of filters.entries()) {
+    for (const [ago, zone] of [[0, 2], [1, -8], [3, 5.5], [6, 1], [7, -11]] as const) {
+      const from = Math.floor(newest / DAY) * DAY - ago * DAY - zone * HOUR
+      const query: RollupQuery = { by: 'span', from: Math.max(kept, from), to: from + DAY, groups: groups[i]!, only }
+      if (query.from >= query.to) continue
+      same((await store.rollups(query)).toSorted(byPeriodAndMembers), recomputed(entries, failures, query), query)
     }
   }
   same((await store.verify()).differences, [], 'verify')

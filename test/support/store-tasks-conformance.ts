@@ -3,7 +3,7 @@
 import type { Test } from 'tap'
 import { noUsage } from '../../src/money/usage.ts'
 import type { Records, Settlement, Store } from '../../src/store/store.ts'
-import type { Answer, Answers, Movable, NewTask, Tasks } from '../../src/store/tasks.ts'
+import type { Answer, Answers, Movable, NewTask, Tasks, TaskSearch } from '../../src/store/tasks.ts'
 import { request, settlement } from './embedded-store.ts'
 import { all } from './store-conformance.ts'
 
@@ -47,6 +47,38 @@ export function tasksConformance (t: Test, make: (t: Test) => Promise<Whole>): v
     t.strictSame(await store.task('v1'), { ...task('v1', 40n), is_open: true })
     t.equal(await store.task('v2'), undefined)
     t.strictSame(await all(store).then((entries) => entries.map(({ kind }) => kind)), ['credit'])
+  })
+
+  test('the newest tasks come first, of all, of an account, and of a status', async (t, store) => {
+    const made: string[] = []
+    for (const account of ['acme', 'other']) await store.credit(account, `c-${account}`, 1000n)
+    for (let i = 0; i < 12; i++) {
+      const account = i % 3 === 0 ? 'other' : 'acme'
+      const id = `v${String(i).padStart(2, '0')}`
+      await store.hold(request(`r-${id}`, 10n, { account }))
+      await store.openTask(task(id, 10n, { account, created: 1000 + Math.floor(i / 4), text: '{"status":"queued"}' }))
+      made.unshift(id)
+    }
+    await store.endTask('v02', '{"status":"failed"}')
+    await store.endTask('v09', '{"status":"failed"}')
+    await store.endTask('v10', '{"status":"completed"}', bill(10n))
+    const ids = async (search: Omit<TaskSearch, 'limit'>): Promise<string[]> => {
+      const found: string[] = []
+      for (let before = search.before; ;) {
+        const page = await store.newestTasks({ ...search, ...(before !== undefined && { before }), limit: 2 })
+        found.push(...page.map(({ id }) => id))
+        if (page.length < 2) return found
+        before = page.at(-1)!
+      }
+    }
+    t.strictSame(await ids({}), made)
+    t.strictSame(await ids({ account: 'other' }), ['v09', 'v06', 'v03', 'v00'])
+    t.strictSame(await ids({ status: 'failed' }), ['v09', 'v02'])
+    t.strictSame(await ids({ status: 'failed', account: 'acme' }), ['v02'])
+    t.strictSame(await ids({ status: 'queued', before: { created: 1001, id: 'v06' } }),
+      ['v05', 'v04', 'v03', 'v01', 'v00'])
+    t.strictSame(await ids({ status: 'gone' }), [])
+    t.match(await store.newestTasks({ status: 'failed', limit: 1 }), [{ id: 'v09', account: 'other', is_open: false }])
   })
 
   test('a task that is charged has one entry, of its request', async (t, store) => {

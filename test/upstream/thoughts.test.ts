@@ -2,12 +2,15 @@
 // and left out where they would be refused.
 import t from 'tap'
 import type { AccountConfig, UpstreamConfig } from '../../src/config/config.ts'
+import { JsonGuard } from '../../src/base/json-limits.ts'
 import { scratchSeals } from '../../src/base/seals.ts'
 import type { Routed } from '../../src/core/endpoint.ts'
 import type { Exchange } from '../../src/core/exchange.ts'
 import { Model } from '../../src/core/facts.ts'
+import { base64In } from '../../src/core/large-strings.ts'
 import { SseEvent } from '../../src/core/sse.ts'
 import type { Upstream } from '../../src/core/upstream.ts'
+import { parseBody } from '../../src/http/parse-body.ts'
 import { dialects } from '../../src/upstream/dialects/index.ts'
 import { textOf } from '../../src/upstream/dialects/passed-body.ts'
 import { openThought, sealThought } from '../../src/upstream/dialects/thoughts.ts'
@@ -293,14 +296,21 @@ t.test('a body without anything of the kind is not copied', async (t) => {
   t.equal(body['messages'], messages)
 })
 
-t.test('redacted thoughts that stayed bytes are read too', async (t) => {
-  const original = 'b3BhcXVl'.repeat(20_000)
-  for (const [upstream, expected] of [['own', [redacted(original), text('a')]], ['other', [text('a')]]] as const) {
+t.test('of redacted thoughts the sealed ones are read however long they are, and others stay bytes', async (t) => {
+  const [original, theirs] = ['b3BhcXVl'.repeat(20_000), 'YWxpZW4='.repeat(20_000)]
+  for (const [upstream, expected] of [['own', [redacted(original), redacted(theirs), text('a')]],
+    ['other', [redacted(theirs), text('a')]]] as const) {
     const of = exchangeOf()
-    const data = of.blobs.keep([Buffer.from(sealed(original))])
-    of.request = { body: { ...of.request.body, messages: [question, answer(redacted(data), text('a')), question] },
-      stream: false }
-    t.strictSame((sent({}, upstream, of)['messages'] as Json[])[1], answer(...expected))
+    const received = Buffer.from(JSON.stringify({ ...of.request.body,
+      messages: [question, answer(redacted(sealed(original)), redacted(theirs), text('a')), question] }))
+    const guard = new JsonGuard()
+    guard.push(received)
+    of.request = { body: parseBody([received], base64In([received], guard.longStrings), of.blobs), stream: false }
+    t.equal(of.blobs.bytes, theirs.length)
+    const sold = of.get(Model).channels.premium!
+    const made = dialects.messages.encode(of, { upstream, model: 'v', channel: 'premium', sold }, upstreamOf(upstream))
+    const json = Buffer.concat(of.blobs.join(textOf(made)) as readonly Buffer[])
+    t.strictSame((JSON.parse(json.toString()) as { messages: Json[] }).messages[1], answer(...expected))
   }
 })
 

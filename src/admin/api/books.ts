@@ -30,8 +30,8 @@ const verification = object('Verification', 'What all entries add up to, compare
   keys: whole('How many keys were compared.'),
   differences: list('What does not fit.', object('Difference', 'A sum that does not fit its entries.', {
     of: choice('What the sum is of.', ['account', 'key', 'period', 'rollup']),
-    id: text('Its id; of a period: the period, a space, and the id of the key; of a rollup: its day or hour in UTC, ' +
-      'account, key, model and channel.'),
+    id: text('Its id; of a period: the period, a space, and the id of the key; of a rollup: its month, day or hour in ' +
+      'UTC, account, key, model and channel.'),
     sum: text('Of a rollup: which of its sums, such as nanos or output.'),
     where: text('Which copy is wrong: that in memory, which decides, or that on the disk.'),
     entries_usd: money('The sum of the entries.'),

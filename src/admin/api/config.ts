@@ -7,7 +7,7 @@ import { configText, judge } from './schemas.ts'
 
 /** Bytes of a text with some thousand models. Parsed as JSON on the event loop: 20 ms. */
 const BODY_LIMIT = 2 * 1024 * 1024
-/** Texts that wait for the one that is judged: each takes a thread that loads all modules, and much memory. */
+/** Texts that wait for the one that is judged: each may take a thread that loads all modules, and much memory. */
 const MOST_WAITING = 3
 
 const reason = choice('What began it.', ['start', 'file', 'sighup'])

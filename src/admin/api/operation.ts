@@ -18,7 +18,6 @@ import { type Calendar, isDay } from '../../money/calendar.ts'
 import type { Backup } from '../../store/backup.ts'
 import type { Rollups } from '../../store/rollups.ts'
 import type { Records, Store } from '../../store/store.ts'
-import type { Movable } from '../../store/tasks.ts'
 import type { Upstream } from '../../core/upstream.ts'
 import type { RequestReader } from '../../telemetry/requests/request-log.ts'
 import type { UpstreamView } from '../../upstream/limits/status.ts'
@@ -28,7 +27,7 @@ import { Refusal, type RefusalCode } from './refusal.ts'
 
 export interface ApiParts {
   readonly services: Pick<Services, 'now' | 'tasks'> & {
-    readonly store: Store & Rollups & Movable
+    readonly store: Store & Rollups
     readonly directory: Directory
   }
   readonly audit: Pick<Records, 'changes' | 'newestChanges'>

@@ -2,9 +2,9 @@
 import { type Calendar, calendarOf, isTimeZone, type Period } from '../../money/calendar.ts'
 import { formatUsd } from '../../money/nanos.ts'
 import { ITEMS } from '../../money/usage.ts'
-import { addSum, COUNTS, DAY_MS, firstKept, GROUPS, HOUR_MS, hourOf, NOBODY, noSum, rollupOf, RollupSums,
-  type Sum, sumOf } from '../../store/rollup-sums.ts'
-import type { Rollup, RollupGroup, RollupQuery, Rollups } from '../../store/rollups.ts'
+import { addRollup, COUNTS, DAY_MS, firstKept, GROUPS, HOUR_MS, hourOf, NOBODY, noSum, rollupOf,
+  RollupSums } from '../../store/rollup-sums.ts'
+import type { Rollup, RollupGroup, RollupPeriod, RollupQuery, Rollups } from '../../store/rollups.ts'
 import { choice, instant, list, money, object, orNull, text, usageAnswer, whole } from './answers.ts'
 import { csvOf } from './csv.ts'
 import { type ApiAnswer, type ApiParts, type Call, type Operation, readQuery, readTime } from './operation.ts'
@@ -22,7 +22,8 @@ const SHOWN: Readonly<Record<By, number>> = { hour: 24, day: 30, month: 12 }
 /** More rows would take long to print: the request is refused. */
 const MOST_ROWS = 10_000
 /** Milliseconds that are read from the store at a time. */
-const STEP: Readonly<Record<RollupQuery['by'], number>> = { hour: DAY_MS, day: 7 * DAY_MS }
+const STEP: Readonly<Record<RollupPeriod, number>> = { hour: DAY_MS, day: 7 * DAY_MS,
+  month: 366 * DAY_MS }
 /** The longest range: reading more would take long, even where there is nothing. */
 const LONGEST_MS = 3660 * DAY_MS
 
@@ -74,7 +75,7 @@ interface Asked {
   readonly to: number
   readonly groups: readonly RollupGroup[]
   readonly only: RollupQuery['only']
-  /** the rollups that periods are made of */
+  /** the rollups that periods are made of; span: those of its days */
   readonly of: RollupQuery['by']
 }
 
@@ -83,38 +84,46 @@ async function answer ({ query, accept }: Call, { services: { store, now } }: Ap
   const isCsv = isCsvAsked(read.get('format'), accept)
   const asked = readAsked(read, now())
   const { by, zone, from, to, groups } = asked
-  const sums = await addUp(store, asked)
   const total = noSum()
-  const data = sums.sorted().map(({ start, members, sum }): SeriesRow => {
-    addSum(total, sum)
-    return {
-      period: periodAt(asked, start).id,
-      from: new Date(start).toISOString(),
-      ...Object.fromEntries(groups.map((group) => [group, members[group] === '' ? null : members[group]])),
-      ...viewOf(sum)
+  let period = periodAt(asked, from)
+  let iso = new Date(period.start).toISOString()
+  const data = (await rowsOf(store, asked)).map((rollup): SeriesRow => {
+    addRollup(total, rollup)
+    if (rollup.from !== period.start) {
+      period = periodAt(asked, rollup.from)
+      iso = new Date(period.start).toISOString()
     }
+    const row: Record<string, unknown> = { period: period.id, from: iso }
+    for (const group of groups) row[group] = rollup[group] === '' ? null : rollup[group] ?? null
+    return Object.assign(row, viewOf(rollup)) as unknown as SeriesRow
   })
   if (isCsv) return { status: 200, body: seriesCsv(data, groups), type: 'text/csv; charset=utf-8' }
   return { status: 200,
     body: { from: new Date(from).toISOString(), to: new Date(to).toISOString(), by, time_zone: zone.zone, group: groups,
-      data, total: viewOf(total) } }
+      data, total: viewOf(rollupOf({ start: 0, members: NOBODY, sum: total }, [])) } }
 }
 
-/** Reads the rollups of whole periods, and adds them up. @throws {Refusal} they would be too many rows */
-async function addUp (store: Rollups, asked: Asked): Promise<RollupSums> {
-  const { from, to, groups, only, of } = asked
+/** The rollups of whole periods, by period and then by members. @throws {Refusal} they would be too many rows */
+async function rowsOf (store: Rollups, asked: Asked): Promise<readonly Rollup[]> {
+  const { by, zone, from, to, groups, only, of } = asked
+  const rows: Rollup[] = []
   const sums = new RollupSums()
-  for (let at = from; at < to; at += STEP[of]) {
-    for (const rollup of await store.rollups({ by: of, from: at, to: Math.min(to, at + STEP[of]), groups, only })) {
-      const { account = '', key = '', model = '', channel = '' } = rollup
-      addSum(sums.of(periodAt(asked, rollup.from).start, { account, key, model, channel }), sumOf(rollup))
+  const isAddedUp = of === 'span' && by === 'month'
+  for (let at = from, end = at; at < to; at = end) {
+    end = of === 'span' ? zone.dayAt(at).end : Math.min(to, at + STEP[of])
+    for (const rollup of await store.rollups({ by: of, from: at, to: end, groups, only })) {
+      if (!isAddedUp) rows.push(rollup)
+      else {
+        const { account = '', key = '', model = '', channel = '' } = rollup
+        addRollup(sums.of(periodAt(asked, rollup.from).start, { account, key, model, channel }), rollup)
+      }
     }
-    if (sums.size > MOST_ROWS) {
+    if (rows.length + sums.size > MOST_ROWS) {
       throw new Refusal('invalid_request', `These would be more than ${MOST_ROWS} rows. Ask for a shorter range, for ` +
         'longer periods (by), for fewer groups (group), or for one account, key, model or channel.')
     }
   }
-  return sums
+  return isAddedUp ? sums.sorted().map((row) => rollupOf(row, groups)) : rows
 }
 
 /** @throws {Refusal} */
@@ -128,8 +137,8 @@ function readAsked (query: ReadonlyMap<string, string>, now: number): Asked {
       'time_zone must be the name of a time zone such as Europe/Berlin. UTC is the standard.')
   }
   const zone = calendarOf(zoneName)
-  const of = by === 'hour' || zoneName !== 'UTC' ? 'hour' : 'day'
-  const kept = of === 'hour' ? firstKept(hourOf(now)) : 0
+  const of = zoneName === 'UTC' || by === 'hour' ? by : 'span'
+  const kept = of === 'hour' || of === 'span' ? firstKept(hourOf(now)) : 0
   const said = query.get('from')
   const first = said === undefined ? startBefore({ by, zone }, now, kept) : readTime(said, zone, 'from')
   const from = periodAt({ by, zone }, first).start
@@ -182,8 +191,7 @@ function isCsvAsked (format: string | undefined, accept = ''): boolean {
     : choiceOf(format, FORMATS, 'format') === 'csv'
 }
 
-function viewOf (sum: Sum): Summed {
-  const { requests, errors, usage, nanos, shortfall } = rollupOf({ start: 0, members: NOBODY, sum }, [])
+function viewOf ({ requests, errors, usage, nanos, shortfall }: Rollup): Summed {
   return { requests, errors, usage, charged_usd: formatUsd(nanos), shortfall_usd: formatUsd(shortfall) }
 }
 
@@ -208,5 +216,9 @@ export function flatRow ({ usage: { extras, ...tokens }, ...row }: Summed): Read
 }
 
 export function seriesCsv (data: readonly SeriesRow[], groups: readonly RollupGroup[]): string {
-  return csvOf(data.map(flatRow), seriesColumns(groups))
+  return csvOf(data.map((row) => [
+    row.period, row.from, ...groups.map((group) => row[group]), row.requests, row.errors, row.usage.input,
+    row.usage.cache_read, row.usage.cache_write_5m, row.usage.cache_write_1h, row.usage.output,
+    ...ITEMS.map((name) => row.usage.extras[name] ?? 0), row.charged_usd, row.shortfall_usd
+  ]), seriesColumns(groups))
 }

@@ -2,7 +2,7 @@
 // A part that can't be told, because the store is away, is null, and a problem says so.
 import { formatUsd, type Nanos } from '../../money/nanos.ts'
 import type { FleetProcess } from '../../cluster/heartbeat.ts'
-import { addSum, DAY_MS, dayOf, HOUR_MS, NOBODY, noSum, rollupOf, sumOf } from '../../store/rollup-sums.ts'
+import { addRollup, DAY_MS, dayOf, HOUR_MS, NOBODY, noSum, rollupOf } from '../../store/rollup-sums.ts'
 import type { Rollup } from '../../store/rollups.ts'
 import { type LatelyView, quantile, type Sums } from '../../telemetry/lately.ts'
 import type { UpstreamView } from '../../upstream/limits/status.ts'
@@ -190,7 +190,7 @@ async function known<T> (asked: Promise<T>): Promise<T | undefined> {
 /** All rows in one. */
 function totalOf (rows: readonly Rollup[]): Readonly<Record<string, unknown>> {
   const sum = noSum()
-  for (const row of rows) addSum(sum, sumOf(row))
+  for (const row of rows) addRollup(sum, row)
   const { requests, errors, usage, nanos, shortfall } = rollupOf({ start: 0, members: NOBODY, sum }, [])
   return { requests, errors, spent_usd: formatUsd(nanos), shortfall_usd: formatUsd(shortfall), usage }
 }

@@ -1,7 +1,7 @@
 // The video tasks of all accounts, as they are: never what was asked for.
 import { formatUsd } from '../../money/nanos.ts'
 import { videoOf } from '../../media/video.ts'
-import type { Movable, Task } from '../../store/tasks.ts'
+import type { Task, Tasks } from '../../store/tasks.ts'
 import { choice, flag, instant, money, number, object, orNull, page, text, whole } from './answers.ts'
 import { type ApiAnswer, type ApiParts, type Call, type Operation, readLimit, readQuery } from './operation.ts'
 import { Refusal } from './refusal.ts'
@@ -32,7 +32,7 @@ const video = object('Video', 'A video that was asked for.', {
   error: orNull(object('VideoError', 'Why it failed.', { code: text('For programs.'), message: text('For people.') }))
 })
 
-export function videoOperations ({ services: { store, now } }: ApiParts): readonly Operation[] {
+export function videoOperations ({ services: { tasks, now } }: ApiParts): readonly Operation[] {
   return [{
     method: 'GET',
     path: '/videos',
@@ -41,11 +41,11 @@ export function videoOperations ({ services: { store, now } }: ApiParts): readon
       'that are over are forgotten after a time.',
     query: QUERY,
     gives: page(video),
-    answer: async (call) => await listVideos(call, store, now())
+    answer: async (call) => await listVideos(call, tasks, now())
   }]
 }
 
-async function listVideos ({ query: sent }: Call, store: Movable, now: number): Promise<ApiAnswer> {
+async function listVideos ({ query: sent }: Call, tasks: Pick<Tasks, 'newestTasks'>, now: number): Promise<ApiAnswer> {
   const query = readQuery(sent, QUERY)
   const limit = readLimit(query)
   const [account, state, after] = [query.get('account'), query.get('state'), query.get('after')]
@@ -55,23 +55,13 @@ async function listVideos ({ query: sent }: Call, store: Movable, now: number): 
   if (after !== undefined && !/^\d{15} .+$/s.test(after)) {
     throw new Refusal('invalid_request', 'after must be what `next` gave.')
   }
-  let newest: Task[] = []
-  for await (const task of store.allTasks()) {
-    if (
-      (account !== undefined && task.account !== account) || (after !== undefined && placeOf(task) >= after) ||
-      (state !== undefined && videoOf(task).status !== state)
-    ) continue
-    newest.push(task)
-    // However many there are, few are kept.
-    if (newest.length > 2 * limit + 1000) newest = firstOf(newest, limit + 1)
-  }
-  const rows = firstOf(newest, limit + 1)
-  return { status: 200, body: { data: rows.slice(0, limit).map((task) => view(task, now)),
-    next: rows.length > limit ? placeOf(rows[limit - 1]!) : null } }
-}
-
-function firstOf (tasks: readonly Task[], count: number): Task[] {
-  return tasks.toSorted((a, b) => placeOf(a) > placeOf(b) ? -1 : 1).slice(0, count)
+  const [created, id] = after === undefined ? [] : [Number(after.slice(0, 15)), after.slice(16)]
+  const found = await tasks.newestTasks({ ...(account !== undefined && { account }),
+    ...(state !== undefined && { status: state }), ...(created !== undefined && { before: { created, id: id! } }),
+    limit: limit + 1 })
+  const rows = found.slice(0, limit)
+  return { status: 200, body: { data: rows.map((task) => view(task, now)),
+    next: found.length > limit ? placeOf(rows.at(-1)!) : null } }
 }
 
 /** Sorts as text by the time of creation. */

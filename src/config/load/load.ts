@@ -22,6 +22,8 @@ export interface LoadOptions {
   readonly now?: number
   /** a thread of `warmUp`; this call consumes it */
   readonly warm?: Worker | undefined
+  /** takes the thread, where it has given its verdict, for another call's `warm`; absent: it is ended */
+  readonly keep?: ((thread: Worker) => void) | undefined
   /** judged in the place of what stands in the file */
   readonly sent?: SentConfig
 }
@@ -109,8 +111,11 @@ export function startThread (name: string, base: string, workerData: unknown): W
  * takes 200 ms, a third of the way from an edit of a small configuration to its being live (measured).
  */
 export function warmUp (pluginsUrl: string | URL): Worker {
-  const worker = startThread('./worker', import.meta.url, String(pluginsUrl))
-  // its errors are reported only once it has work
+  return rest(startThread('./worker', import.meta.url, String(pluginsUrl)))
+}
+
+/** Lets a thread wait for work. Its errors are reported only once it has some, and it keeps no process alive. */
+function rest (worker: Worker): Worker {
   worker.on('error', () => {})
   worker.unref()
   return worker
@@ -119,7 +124,7 @@ export function warmUp (pluginsUrl: string | URL): Worker {
 /** @param file name in problems; relative to the working folder */
 export async function loadConfig (
   file: string,
-  { pluginsUrl, env = processEnv, timeoutMs, timer, now, warm, sent }: LoadOptions
+  { pluginsUrl, env = processEnv, timeoutMs, timer, now, warm, keep, sent }: LoadOptions
 ): Promise<LoadResult> {
   const stamps = new Map<string, string>()
   const input: WorkerInput = {
@@ -132,10 +137,13 @@ export async function loadConfig (
     worker.postMessage(input)
     return worker
   }
-  const verdict = await hearThread<Verdict>({ file, start, timeoutMs, timer, onMessage (message: FromWorker, resolve) {
-    if (message.kind !== 'file') resolve(message)
-    else if (!stamps.has(message.path)) stamps.set(message.path, message.stamp)
-  } })
+  const verdict = await hearThread<Verdict>({
+    file, start, timeoutMs, timer, keep,
+    onMessage (message: FromWorker, resolve) {
+      if (message.kind !== 'file') resolve(message)
+      else if (!stamps.has(message.path)) stamps.set(message.path, message.stamp)
+    }
+  })
   return await resultOf(verdict, stamps)
 }
 
@@ -147,11 +155,13 @@ interface Hearing<Answer, Message> {
   readonly timeoutMs?: number | undefined
   readonly timer?: Timer | undefined
   readonly onMessage: (message: Message, resolve: (answer: Answer) => void) => void
+  /** takes a thread that has answered; absent: it is ended */
+  readonly keep?: ((thread: Worker) => void) | undefined
 }
 
-/** The answer of a thread, which is ended; every failure of the thread is a problem of the configuration. */
+/** The answer of a thread, which is ended if it is not kept; every failure of it is a problem of the configuration. */
 export async function hearThread<Answer, Message = Answer> (
-  { file, start, timeoutMs = TIMEOUT_MS, timer = startTimer, onMessage }: Hearing<Answer, Message>
+  { file, start, timeoutMs = TIMEOUT_MS, timer = startTimer, onMessage, keep }: Hearing<Answer, Message>
 ): Promise<Answer | InvalidVerdict> {
   const { promise, resolve } = Promise.withResolvers<Answer | InvalidVerdict>()
   const fail = (message: string): void => {
@@ -164,7 +174,13 @@ export async function hearThread<Answer, Message = Answer> (
     fail(`the thread that checks it could not be started: ${String(thrown)}`)
     return await promise
   }
-  worker.on('message', (message: Message) => { onMessage(message, resolve) })
+  let isWell = false
+  worker.on('message', (message: Message) => {
+    onMessage(message, (answer) => {
+      isWell = true
+      resolve(answer)
+    })
+  })
   worker.on('error', (error: unknown) => {
     fail(`the thread that checks it died: ${error instanceof Error ? error.message : String(error)}`)
   })
@@ -179,6 +195,13 @@ export async function hearThread<Answer, Message = Answer> (
   })
   const answer = await promise
   stop()
+  if (keep !== undefined && isWell) {
+    // All at once would take those of Node itself.
+    for (const event of ['message', 'error', 'messageerror', 'exit']) worker.removeAllListeners(event)
+    rest(worker)
+    keep(worker)
+    return answer
+  }
   // in the background: its end may take long
   worker.terminate().catch(() => {})
   return answer

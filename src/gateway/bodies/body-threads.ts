@@ -146,7 +146,7 @@ class ThreadedBody implements LargeBody {
     const exchange = this.#exchange
     if (this.#inner !== undefined) throw new Error('the body was translated in its thread already')
     this.#isHere = true
-    const body = parseBody(this.#received.pieces, this.#received.longStrings, exchange.blobs)
+    const body = parseBody(this.#received.pieces, this.#received.base64, exchange.blobs)
     Object.assign(body, { model: this.#asked.model })         // of the model that was found by that name
     exchange.bringBody(Body, body)
     this.#queue.forget(exchange.id)
@@ -158,7 +158,7 @@ class ThreadedBody implements LargeBody {
     return {
       id: exchange.id,
       ...(!has && { opened: { route: this.#route(), received: exchange.received,
-        pieces: this.#received.pieces, longStrings: this.#received.longStrings } }),
+        pieces: this.#received.pieces, base64: this.#received.base64 } }),
       known: { owner: exchange.find(ApiKey), model: exchange.find(Model) },
       replay: has ? [] : this.#done,
       call,

@@ -1,5 +1,5 @@
 // What the event loop and a thread of large bodies say to each other.
-import type { LongString } from '../../base/json-limits.ts'
+import type { Base64 } from '../../core/large-strings.ts'
 import type { ClientRequest } from '../../core/exchange.ts'
 import type { ApiKey, Model } from '../../core/facts.ts'
 import type { BodyHead } from '../../core/large-body.ts'
@@ -36,7 +36,7 @@ export interface Opened {
   readonly route: SentRoute
   readonly received: ClientRequest
   readonly pieces: readonly Uint8Array[]
-  readonly longStrings: readonly LongString[]
+  readonly base64: readonly Base64[]
 }
 
 /** A route of which the style is sent by its name, and of the endpoint the data alone. */

@@ -77,14 +77,14 @@ function answerTo ({ id, opened, known, replay, call, isLast }: Asked): Answer {
 }
 
 /** @throws {GatewayError} bad_request */
-function open (id: string, { route, received, pieces, longStrings }: Opened): Copy {
+function open (id: string, { route, received, pieces, base64 }: Opened): Copy {
   const style = styles.find(({ name }) => name === route.style)!
   const { isModels, schema, compacts } = route
   read += pieces.reduce((sum, { length }) => sum + length, 0)
   const endpoint: EndpointKind = { style, ...(schema !== undefined && { schema }),
     ...(isModels ? { kind: 'model', modality: 'text', ...(compacts && { compacts }) } : { kind: 'local', reads: 'body' }) }
   const exchange = new Exchange(id, { ...route, style, endpoint }, received, snapshot, undefined as unknown as Ledger)
-  exchange.set(Body, parseBody(pieces.map(bufferOf), longStrings, exchange.blobs))
+  exchange.set(Body, parseBody(pieces.map(bufferOf), base64, exchange.blobs))
   return { exchange, told: new Set([Body.name]) }
 }
 

@@ -7,7 +7,8 @@ import { readTask, TASK, withTexts, type Cell } from '../local/cells.ts'
 import type { Documents, EntryStep, RollupStep } from '../local/writer.ts'
 import type { EntryQuery, RollupQuery } from '../rollups.ts'
 import type { AuditLine, BookingKind, Change, StoredRecord } from '../store.ts'
-import type { Answer, Task, TaskPage } from '../tasks.ts'
+import type { Answer, Task, TaskPage, TaskSearch } from '../tasks.ts'
+import { TASK_STATUS } from './schema.ts'
 import type { EntryIndex } from './newest.ts'
 import type { RollupTables } from './rollup-tables.ts'
 
@@ -22,6 +23,20 @@ const ANSWER = 'account, name, hash, request_id, created, text'
 const CHARGED = `(EXISTS (SELECT 1 FROM tasks WHERE tasks.request_id = answers.request_id)
   OR EXISTS (SELECT 1 FROM entries WHERE reference = answers.request_id AND kind = 'settle')
   AND NOT EXISTS (SELECT 1 FROM entries WHERE reference IN (answers.request_id, answers.request_id || '${REFUNDED_LATE}') AND kind = 'adjust'))`
+
+/** How the newest tasks are found: by an index, whatever is asked for. */
+export function newestTasksSql ({ account, status, before, limit }: TaskSearch): {
+  readonly sql: string
+  readonly values: readonly SQLInputValue[]
+} {
+  const bounds = [...(account === undefined ? [] : ['account = ?']),
+    ...(status === undefined ? [] : [`${TASK_STATUS} = ?`]), ...(before === undefined ? [] : ['(created, id) < (?, ?)'])]
+  return {
+    sql: `${bounds.length === 0 ? '' : `WHERE ${bounds.join(' AND ')}`} ORDER BY created DESC, id DESC LIMIT ?`,
+    values: [...(account === undefined ? [] : [account]), ...(status === undefined ? [] : [status]),
+      ...(before === undefined ? [] : [before.created, before.id]), limit]
+  }
+}
 
 export class Tables implements Documents {
   readonly #db: DatabaseSync
@@ -123,6 +138,11 @@ export class Tables implements Documents {
     return last &&
       this.#rows(`WHERE account = ? AND (created, id) ${order === 'asc' ? '>' : '<'} (?, ?) ${by}`, account,
         last.created, last.id, limit)
+  }
+
+  newestTasks (search: TaskSearch): readonly Task[] {
+    const { sql, values } = newestTasksSql(search)
+    return this.#rows(sql, ...values)
   }
 
   allTasks (after: string): readonly Task[] {

@@ -6,7 +6,8 @@ import { DatabaseSync, type SQLInputValue, type StatementSync } from 'node:sqlit
 import type { Nanos } from '../../money/nanos.ts'
 import { monthOf } from '../../money/calendar.ts'
 import { REMEMBERED } from '../local/balances.ts'
-import { addFailures, addRow, ENTRY, PROGRESS, TASK, WINDOW, withTexts, type Cell } from '../local/cells.ts'
+import { addFailures, addRow, cellsOf, ENTRY, PROGRESS, TASK, WINDOW, withTexts,
+  type Cell } from '../local/cells.ts'
 import { type KnownEntry, type Loaded, NO_WRITE, type Opened, type Write } from '../local/writer.ts'
 import { isOver, oldestKept, partsOf } from '../periods.ts'
 import { REFUNDED_LATE, SETTLED_LATE } from '../late-entries.ts'
@@ -23,8 +24,8 @@ import { type RollupCheck, RollupTables } from './rollup-tables.ts'
 /** Rows at a time: less than a millisecond each, because commits wait meanwhile. */
 const SLICE = 500
 
-const [ACCOUNT, KEY, NANOS, DAY] = [ENTRY.indexOf('account'), ENTRY.indexOf('key'), ENTRY.indexOf('nanos'),
-  ENTRY.indexOf('day')]
+const [TIME, ACCOUNT, KEY, NANOS, DAY] = [ENTRY.indexOf('time'), ENTRY.indexOf('account'), ENTRY.indexOf('key'),
+  ENTRY.indexOf('nanos'), ENTRY.indexOf('day')]
 
 /** Stored sums that memory has too. */
 type KeptSum = Exclude<Difference['of'], 'rollup'>
@@ -150,8 +151,10 @@ export class Ledger {
       for (const [name, nanos] of sums.periods) { this.#addPeriod.run(...partsOf(name), nanos) }
       this.#rollups.add(used)
       this.#rollups.add(failed)
-      if (this.#verified === undefined) this.#rollups.fold()
-      if (entries.length > 0) this.#index.add(entries.at(-ENTRY.length) as number)
+      if (entries.length > 0) {
+        if (this.#verified === undefined) this.#rollups.carry(entries.at(TIME - ENTRY.length) as number)
+        this.#index.add(entries.at(-ENTRY.length) as number)
+      }
       if (today !== this.#today) this.#forgetPeriods.run(oldestKept(today), monthOf(oldestKept(today)))
       for (let i = 0; i < progress.length; i += PROGRESS.length) {
         this.#note.run(...progress.slice(i, i + PROGRESS.length) as SQLInputValue[])
@@ -195,6 +198,7 @@ export class Ledger {
   /** Stores the name of this process, by which its later threads know the ledger as theirs. */
   begin (owner: string): void {
     this.#db.prepare('UPDATE life SET owner = ?').run(owner)
+    this.#index.repair()
   }
 
   /** @throws {Error} another process had the folder meanwhile: this one's memory is out of date */
@@ -292,7 +296,7 @@ export class Ledger {
    * number are a snapshot.
    */
   read (after: number, upTo: number): Cell[] {
-    return (this.#slice.all(after, upTo) as unknown as Cell[][]).flat()
+    return cellsOf(this.#slice.all(after, upTo) as unknown as Cell[][])
   }
 
   /**

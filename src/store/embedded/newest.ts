@@ -4,7 +4,7 @@
 // time of a charge (measured). So entries are added to an index of ours a thousand at a time, as a list for each
 // account, key and model; those that are not in it yet are looked at one by one.
 import type { DatabaseSync, SQLInputValue, StatementSync } from 'node:sqlite'
-import { ENTRY, withTexts, type Cell } from '../local/cells.ts'
+import { cellsOf, ENTRY, withTexts, type Cell } from '../local/cells.ts'
 import { entryId, seqOf } from '../local/entry-ids.ts'
 import type { EntryStep } from '../local/writer.ts'
 import { REFUNDED_LATE, SETTLED_LATE } from '../late-entries.ts'
@@ -61,12 +61,25 @@ export class EntryIndex {
     this.#nearly = this.#last
   }
 
-  /** Adds entries to the index, if many are not in it, as part of a transaction. @param last number of an entry */
+  /**
+   * Adds entries to the index, if many are not in it, as part of a transaction.
+   * @param last a number that an entry was to have: one that was known already has left it free, and the next process
+   * gives it to another
+   */
   add (last: number): void {
     if (last - this.#nearly < BEHIND) return
-    for (let after = this.#last; after < last; after += BEHIND) this.#addSome(after, Math.min(after + BEHIND, last))
-    this.#mark.run(last)
-    this.#nearly = last
+    const newest = newestIn(this.#db)
+    for (let after = this.#last; after < newest; after += BEHIND) this.#addSome(after, Math.min(after + BEHIND, newest))
+    this.#mark.run(newest)
+    this.#nearly = newest
+  }
+
+  /** Takes back a mark beyond the newest entry, as earlier releases left it: entries to come would not be found. */
+  repair (): void {
+    if (this.#last <= newestIn(this.#db)) return
+    const { seq } = this.#db.prepare("SELECT max(json_extract(seqs, '$[#-1]')) AS seq FROM entry_index").get()!
+    this.#nearly = (seq ?? -1) as number
+    this.#mark.run(this.#nearly)
   }
 
   #addSome (after: number, upTo: number): void {
@@ -162,16 +175,21 @@ function filtersOf (query: EntryQuery): { readonly where: string, readonly named
 }
 
 function stepOf (found: readonly Cell[][], limit: number): EntryStep {
-  return { cells: found.flat(), ...(found.length === limit && { next: idOf(found.at(-1)!) }) }
+  return { cells: cellsOf(found), ...(found.length === limit && { next: idOf(found.at(-1)!) }) }
 }
 
 function idOf ([seq, time]: readonly Cell[]): string {
   return entryId(seq as number, time as number)
 }
 
+/** The number of the newest entry; -1: there is none. */
+function newestIn (db: DatabaseSync): number {
+  return (db.prepare('SELECT max(seq) AS seq FROM entries').get()!['seq'] ?? -1) as number
+}
+
 /** The numbers of a query's entries. Times only grow with numbers, so they need no index. */
 function rangeOf (db: DatabaseSync, { before, from, to }: EntryQuery): Range {
-  const last = (db.prepare('SELECT max(seq) AS seq FROM entries').get()!['seq'] ?? -1) as number
+  const last = newestIn(db)
   const probe = db.prepare('SELECT seq, time FROM entries WHERE seq >= ? ORDER BY seq LIMIT 1')
   const firstAt = (time: number): number => {
     let [low, high] = [0, last + 1]

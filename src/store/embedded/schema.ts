@@ -41,6 +41,11 @@ const rollups = (name: string): string => `
     PRIMARY KEY (start, account, key, model, channel)
   ) STRICT, WITHOUT ROWID;
 `
+const SUMS = ['requests', 'errors', 'input', 'cache_read', 'cache_write_5m', 'cache_write_1h', 'output', 'web_search',
+  'web_fetch', 'image', 'video_second', 'nanos', 'shortfall']
+
+/** The status of a task, where its text tells one. As an index has it: never changed. */
+export const TASK_STATUS = "iif(json_valid(text), text ->> 'status', NULL)"
 
 /** The step at index n leads from version n to n + 1. */
 export const STEPS: readonly string[] = [`
@@ -170,6 +175,29 @@ export const STEPS: readonly string[] = [`
   DROP INDEX IF EXISTS entries_of_account;
   DROP INDEX IF EXISTS entries_of_key;
   DROP INDEX IF EXISTS entries_of_model;
+`, `
+  -- Hours that are over are in usage_days too, and days that are over in usage_months: up to the row that this says, in
+  -- the order of the primary keys, that row not among them.
+  ${rollups('usage_months')}
+  CREATE TABLE carried (
+    of TEXT PRIMARY KEY,
+    start INTEGER NOT NULL,
+    account TEXT NOT NULL,
+    key TEXT NOT NULL,
+    model TEXT NOT NULL,
+    channel TEXT NOT NULL
+  ) STRICT, WITHOUT ROWID;
+  INSERT INTO carried SELECT 'hours', coalesce(max(start), 0), '', '', '', '' FROM usage_hours;
+  INSERT INTO carried SELECT 'days', start - start % 86400000, '', '', '', '' FROM carried WHERE of = 'hours';
+  INSERT INTO usage_days SELECT start - start % 86400000, account, key, model, channel, ${SUMS.join()} FROM usage_hours
+    WHERE start < (SELECT start FROM carried WHERE of = 'hours')
+    ON CONFLICT DO UPDATE SET ${SUMS.map((name) => `${name} = ${name} + excluded.${name}`).join()};
+  INSERT INTO usage_months SELECT unixepoch(start / 1000, 'unixepoch', 'start of month') * 1000, account, key, model,
+      channel, ${SUMS.map((name) => `sum(${name})`).join()}
+    FROM usage_days WHERE start < (SELECT start FROM carried WHERE of = 'days') GROUP BY 1, 2, 3, 4, 5;
+`, `
+  CREATE INDEX tasks_by_creation ON tasks (created, id);
+  CREATE INDEX tasks_by_status ON tasks (${TASK_STATUS}, created, id);
 `]
 
 export const FOREIGN = 'it belongs to another program'

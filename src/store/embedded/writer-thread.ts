@@ -93,7 +93,7 @@ class Syncer {
 
 /** Calls that change nothing, and need no sync. */
 const READS: ReadonlySet<keyof Documents> = new Set(['rollups', 'newest', 'booked', 'records', 'changes',
-  'newestChanges', 'task', 'tasks', 'allTasks', 'answer', 'allAnswers'])
+  'newestChanges', 'task', 'tasks', 'newestTasks', 'allTasks', 'answer', 'allAnswers'])
 
 class Recording {
   readonly #ledger: Ledger

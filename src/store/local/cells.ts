@@ -1,13 +1,24 @@
 // Entries, tasks and windows as rows of cells: flat arrays, which cost a third of objects to clone for another thread.
 import type { Nanos } from '../../money/nanos.ts'
-import { noUsage, type Usage, type UsageSource } from '../../money/usage.ts'
-import { addEntry, isUsage, type RollupSums, type SumsAt } from '../rollup-sums.ts'
+import { ITEMS, noUsage, type Usage, type UsageSource } from '../../money/usage.ts'
+import { addEntry, AMOUNTS, COUNTS, isUsage, type RollupSums, type SumRow, type SumsAt } from '../rollup-sums.ts'
+import type { Rollup, RollupGroup } from '../rollups.ts'
 import type { Hold } from './balances.ts'
 import { entryId } from './entry-ids.ts'
 import type { Task } from '../tasks.ts'
 import type { Booking, Entry, EntryKind, Settlement } from '../store.ts'
 
 export type Cell = string | number | bigint | null
+
+/**
+ * The cells of all rows. `flat()` makes an array that may have holes, which takes four times as long to clone for
+ * another thread (measured).
+ */
+export function cellsOf (rows: Iterable<readonly Cell[]>): Cell[] {
+  const cells: Cell[] = []
+  for (const row of rows) for (const cell of row) cells.push(cell)
+  return cells
+}
 
 /** The columns of the table `entries`, in the order of the cells. */
 export const ENTRY = ['seq', 'time', 'kind', 'account', 'key', 'reference', 'nanos', 'shortfall', 'model', 'channel',
@@ -165,6 +176,45 @@ export function pushTask (
 ): void {
   cells.push(id, requestId, account, key, nanos, day ?? null, created, isOpen ? 1 : 0, text)
 }
+
+/** The cells of rollups: when they begin, the members of the groups, then COUNTS and AMOUNTS. */
+export function pushRollup (cells: Cell[], { start, members, sum }: SumRow, groups: readonly RollupGroup[]): void {
+  cells.push(start)
+  for (const group of groups) cells.push(members[group])
+  for (const name of COUNTS) cells.push(sum[name])
+  for (const name of AMOUNTS) cells.push(sum[name])
+}
+
+/** Rollups from their cells, in which amounts are text where numbers would round them. */
+export function readRollups (cells: readonly Cell[], groups: readonly RollupGroup[]): Rollup[] {
+  const rollups: Rollup[] = []
+  const width = 1 + groups.length + COUNTS.length + AMOUNTS.length
+  for (let row = 0; row < cells.length; row += width) {
+    const first = row + 1 + groups.length
+    const count = (name: typeof COUNTS[number]): number => cells[first + COUNT_AT[name]] as number
+    let { extras } = noUsage
+    for (const name of ITEMS) if (count(name) !== 0) extras = { ...extras, [name]: count(name) }
+    const rollup: Mutable<Rollup> = {
+      from: cells[row] as number,
+      requests: count('requests'),
+      errors: count('errors'),
+      usage: { input: count('input'), cache_read: count('cache_read'), cache_write_5m: count('cache_write_5m'),
+        cache_write_1h: count('cache_write_1h'), output: count('output'), extras },
+      nanos: BigInt(cells[first + COUNTS.length]!),
+      shortfall: BigInt(cells[first + COUNTS.length + 1]!)
+    }
+    for (let i = 0; i < groups.length; i++) {
+      const member = cells[row + 1 + i] as string
+      if (groups[i] !== 'channel' || member !== '') rollup[groups[i]!] = member
+    }
+    rollups.push(rollup)
+  }
+  return rollups
+}
+
+type Mutable<T> = { -readonly [name in keyof T]: T[name] }
+
+const COUNT_AT = Object.fromEntries(COUNTS.map((name, i) => [name, i])) as Record<typeof COUNTS[number], number>
 
 /** A task from its cells: the amount is text. */
 export function readTask (

@@ -1,7 +1,7 @@
 // The entries of the memory driver, and what they add up to.
 import type { EntryQuery, RollupQuery } from '../rollups.ts'
-import { dayOf, firstKept, hourOf, rollupsOf, RollupSums } from '../rollup-sums.ts'
-import { addFailures, addRow, ENTRY, readEntry, type Cell } from './cells.ts'
+import { dayOf, firstKept, hourOf, RollupSums, rowsOf } from '../rollup-sums.ts'
+import { addFailures, addRow, ENTRY, pushRollup, readEntry, type Cell } from './cells.ts'
 import { seqOf } from './entry-ids.ts'
 import { Pages } from './pages.ts'
 import type { EntryStep, RollupStep } from './writer.ts'
@@ -37,8 +37,10 @@ export class MemoryEntries {
   }
 
   rollups (query: RollupQuery): RollupStep {
-    const days = query.by === 'day' ? this.#days.rows() : []
-    return { rollups: rollupsOf([...days, ...this.#hours.rows()], query) }
+    const days = query.by === 'day' || query.by === 'month' ? this.#days.rows() : []
+    const cells: Cell[] = []
+    for (const row of rowsOf([...days, ...this.#hours.rows()], query)) pushRollup(cells, row, query.groups)
+    return { cells }
   }
 
   /** Looks through one page of rows: this driver keeps no index. */

@@ -3,10 +3,11 @@
 import { setImmediate as nextTurn } from 'node:timers/promises'
 import type { Nanos } from '../../money/nanos.ts'
 import type { AuditLine, BookingKind, Change, StoredRecord } from '../store.ts'
-import { DAY_MS, dayOf, differencesOf, RollupSums, titleOf } from '../rollup-sums.ts'
+import { dayOf, differencesOf, RollupSums, titleOf } from '../rollup-sums.ts'
 import type { EntryQuery, RollupQuery } from '../rollups.ts'
 import { Sums } from '../sums.ts'
-import type { Answer, Task, TaskPage } from '../tasks.ts'
+import { NewestTasks } from '../newest-tasks.ts'
+import type { Answer, Task, TaskPage, TaskSearch } from '../tasks.ts'
 import { addRow, ENTRY, readTask, TASK, type Cell } from './cells.ts'
 import { MemoryEntries } from './memory-entries.ts'
 import { MemoryResponses } from './responses.ts'
@@ -102,7 +103,7 @@ class Verified {
 /** Rollups that are not the sums of the entries, as `OnCompared`. */
 function differences (entries: RollupSums, kept: RollupSums): Cell[] {
   const names = new Map([...entries.rows(), ...kept.rows()]
-    .map(({ start, members }) => [titleOf(start, DAY_MS, members), { start, members }]))
+    .map(({ start, members }) => [titleOf(start, 'day', members), { start, members }]))
   return [...names].flatMap(([title, { start, members }]) =>
     differencesOf(entries.of(start, members), kept.of(start, members)).flatMap((one) => [title, ...one])
   )
@@ -191,6 +192,12 @@ class MemoryDocuments implements Documents {
     if (order === 'desc') all.reverse()
     const from = after === undefined ? 0 : all.findIndex(({ id }) => id === after) + 1
     return after !== undefined && from === 0 ? undefined : all.slice(from, from + limit)
+  }
+
+  newestTasks (search: TaskSearch): readonly Task[] {
+    const newest = new NewestTasks(search)
+    for (const task of this.#tasks.values()) newest.see(task)
+    return newest.first()
   }
 
   allTasks (after: string): readonly Task[] {

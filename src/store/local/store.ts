@@ -27,11 +27,12 @@ import type { Logger } from 'pino'
 import { GatewayError } from '../../errors.ts'
 import type { Nanos } from '../../money/nanos.ts'
 import { type Awaitable, after } from '../../base/awaitable.ts'
+import { atEndOfTurn } from '../../base/end-of-turn.ts'
 import { oldestCompared, partsOf } from '../periods.ts'
 import { Sums } from '../sums.ts'
 import { Books, changeOf, type Charge } from './balances.ts'
 import { chargeIn, Decisions, type Settled } from './batch.ts'
-import { ENTRY, pushBooking, pushRefund, pushSettlement, pushTask, readEntry, readTask, TASK, WINDOW,
+import { ENTRY, pushBooking, pushRefund, pushSettlement, pushTask, readEntry, readRollups, readTask, TASK, WINDOW,
   type Cell } from './cells.ts'
 import { seqOf, Sequence } from './entry-ids.ts'
 import { Failures } from './failures.ts'
@@ -45,7 +46,7 @@ import type { Backup } from '../backup.ts'
 import type { ResponseStore } from '../responses.ts'
 import { failuresOf, GROUPS } from '../rollup-sums.ts'
 import type { EntryPage, EntryQuery, Failure, FailureCount, Rollup, RollupQuery, Rollups } from '../rollups.ts'
-import type { Answer, Answers, Movable, NewTask, Task, TaskPage, Tasks } from '../tasks.ts'
+import type { Answer, Answers, Movable, NewTask, Task, TaskPage, Tasks, TaskSearch } from '../tasks.ts'
 
 export interface LocalOptions<Kind extends Writer = Writer> {
   readonly writer: Kind
@@ -297,7 +298,7 @@ export class LocalStore implements Store, Records, Tasks, Answers, Movable, Roll
     const found: Rollup[] = []
     for (let from: number | undefined = query.from; from !== undefined;) {
       const step: RollupStep = await this.#ask('rollups', { ...query, from })
-      for (const rollup of step.rollups) found.push(rollup)
+      for (const rollup of readRollups(step.cells, query.groups)) found.push(rollup)
       from = step.next
     }
     return found
@@ -409,6 +410,10 @@ export class LocalStore implements Store, Records, Tasks, Answers, Movable, Roll
     return found?.map((task) => this.#tasks.find(task.id) ?? task)
   }
 
+  async newestTasks (search: TaskSearch): Promise<readonly Task[]> {
+    return await this.#ask('newestTasks', search)
+  }
+
   findOpenTask (id: string): Task | undefined {
     return this.#tasks.find(id)
   }
@@ -450,7 +455,8 @@ export class LocalStore implements Store, Records, Tasks, Answers, Movable, Roll
     for (let from: number | undefined = 0; from !== undefined;) {
       const all = { from, groups: GROUPS, only: {} }
       const days: RollupStep = await this.#ask('rollups', { ...all, by: 'day', to: Infinity })
-      yield * failuresOf(await this.rollups({ ...all, by: 'hour', to: days.next ?? Infinity }), days.rollups)
+      yield * failuresOf(await this.rollups({ ...all, by: 'hour', to: days.next ?? Infinity }),
+        readRollups(days.cells, GROUPS))
       from = days.next
     }
   }
@@ -522,7 +528,7 @@ export class LocalStore implements Store, Records, Tasks, Answers, Movable, Roll
     })
     this.#pendingDeletes = []
     for (const retry of this.#insisting.splice(0)) retry()
-    if (this.#sent.length === 0 && !this.#writer.isPrompt) setImmediate(() => { this.#send() })
+    if (this.#sent.length === 0 && !this.#writer.isPrompt) atEndOfTurn(() => { this.#send() })
     return decisions
   }
 
@@ -562,7 +568,7 @@ export class LocalStore implements Store, Records, Tasks, Answers, Movable, Roll
   #noteEnd (decisions: Decisions, isRecorded: boolean): void {
     this.#sent.shift()
     // Not at once: callers that resume now decide in this turn too, and join the batch.
-    if (this.#next !== undefined) setImmediate(() => { this.#send() })
+    if (this.#next !== undefined) atEndOfTurn(() => { this.#send() })
     if (isRecorded) return
     const { windows, failures } = decisions.write
     this.#failures.putBack(failures)

@@ -3,9 +3,9 @@
 // nothing outlives the process.
 import type { Awaitable } from '../../base/awaitable.ts'
 import type { Nanos } from '../../money/nanos.ts'
-import type { EntryQuery, Rollup, RollupQuery } from '../rollups.ts'
+import type { EntryQuery, RollupQuery } from '../rollups.ts'
 import type { AuditLine, BookingKind, Change, Difference, StoredRecord } from '../store.ts'
-import type { Answer, Task, TaskPage } from '../tasks.ts'
+import type { Answer, Task, TaskPage, TaskSearch } from '../tasks.ts'
 import type { Cell } from './cells.ts'
 
 /** The content of one transaction. */
@@ -43,7 +43,8 @@ export interface Batch {
 
 /** The beginning of an answer to a query of rollups, read without holding up writes. */
 export interface RollupStep {
-  readonly rollups: readonly Rollup[]
+  /** rows as `readRollups` takes them, by period and then by members */
+  readonly cells: readonly Cell[]
   /** the next query's `from`; absent: that was all */
   readonly next?: number
 }
@@ -71,6 +72,7 @@ export interface Documents {
   task (id: string): Task | undefined
   /** @returns undefined: `after` is no task of this account */
   tasks (account: string, page: TaskPage): readonly Task[] | undefined
+  newestTasks (search: TaskSearch): readonly Task[]
   /** A page of all tasks. @param after id of the last one before; '' at first */
   allTasks (after: string): readonly Task[]
   removeTask (id: string): boolean

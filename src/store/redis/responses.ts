@@ -33,7 +33,9 @@ export class RedisResponses implements ResponseStore {
   }
 
   async keep (account: string, id: string, bytes: Buffer, { life, space }: Life): Promise<boolean> {
-    return await this.#run('keepResponse', account, id, Math.ceil(life), space, bytes) === 1
+    const kept = await this.#run('keepResponse', account, id, Math.ceil(life), space, bytes)
+    if (kept === -1) throw new Error('the memory of Redis is full but for what is left to the ledger')
+    return kept === 1
   }
 
   async find (account: string, id: string): Promise<Buffer | undefined> {

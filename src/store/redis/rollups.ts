@@ -1,16 +1,17 @@
 // What the entries of accounts add up to, as lua/rolling.ts keeps it: read, and compared with the entries. And what is
 // added without a charge: requests that failed, and old entries, of before there were these sums.
 import { setTimeout as pause } from 'node:timers/promises'
-import { addSum, DAY_MS, failuresOf, firstKept, GROUPS, HOUR_MS, hourOf, type Members, noSum, rollupsOf, RollupSums,
-  type Sum, type SumRow } from '../rollup-sums.ts'
+import { addSum, DAY_MS, failuresOf, firstKept, GROUPS, HOUR_MS, hourOf, type Members, noSum, periodIn, rollupOf,
+  RollupSums, type Sum, type SumRow } from '../rollup-sums.ts'
 import type { Failure, FailureCount, Rollup, RollupQuery } from '../rollups.ts'
 import { AwayError } from './connection.ts'
 import { eachOf, type Space } from './keyspace.ts'
 import { TOKENS } from './lua/rolling.ts'
 
-type Period = RollupQuery['by']
+/** Redis keeps no months: they are added up from their days. */
+type Period = 'hour' | 'day'
 
-export const LENGTHS: Readonly<Record<Period, number>> = { hour: HOUR_MS, day: DAY_MS }
+const LENGTHS: Readonly<Record<Period, number>> = { hour: HOUR_MS, day: DAY_MS }
 
 /** Periods that a script is asked for, which stops where it has read much; a week of hours. */
 const PERIODS_AT_ONCE = 200
@@ -124,20 +125,22 @@ export class RedisRollups {
   }
 
   async find (query: RollupQuery): Promise<readonly Rollup[]> {
-    const { by, from, to, groups, only } = query
+    const { by, groups, only } = query
     const found = new RollupSums()
+    const of = by === 'day' || by === 'month' ? 'day' : 'hour'
     await eachOf(await this.#accountsOf(query), async (account) => {
-      const starts = (await startsOf(this.#space, account, by)).filter((start) => start >= from && start < to)
-      for await (const { rows } of sumsOf(this.#space, account, by, starts)) {
+      const starts = (await startsOf(this.#space, account, of))
+        .filter((start) => periodIn(query, start) !== undefined)
+      for await (const { rows } of sumsOf(this.#space, account, of, starts)) {
         for (const { start, members, sum } of rows) {
           if (GROUPS.some((group) => only[group] !== undefined && only[group] !== members[group])) continue
           const asked = (group: keyof Members): string => groups.includes(group) ? members[group] : ''
-          addSum(found.of(start, { account: asked('account'), key: asked('key'), model: asked('model'),
+          addSum(found.of(periodIn(query, start)!, { account: asked('account'), key: asked('key'), model: asked('model'),
             channel: asked('channel') }), sum)
         }
       }
     })
-    return rollupsOf(found.rows(), { ...query, only: {} })
+    return found.sorted().map((row) => rollupOf(row, groups))
   }
 
   async * allFailures (): AsyncIterable<FailureCount> {

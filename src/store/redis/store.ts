@@ -53,7 +53,8 @@ import type { Admission, AdmissionResult, AuditLine, Balance, Beat, Booked, Book
   Verification } from '../store.ts'
 import type { Backup } from '../backup.ts'
 import type { EntryPage, EntryQuery, Failure, FailureCount, Rollup, RollupQuery, Rollups } from '../rollups.ts'
-import type { Answer, Answers, Movable, NewTask, Task, TaskPage, Tasks } from '../tasks.ts'
+import { NewestTasks } from '../newest-tasks.ts'
+import type { Answer, Answers, Movable, NewTask, Task, TaskPage, Tasks, TaskSearch } from '../tasks.ts'
 
 export interface RedisStoreOptions {
   readonly config: StoreConfig
@@ -564,6 +565,12 @@ export class RedisStore implements Store, Records, Tasks, Answers, Movable, Roll
 
   async tasks (account: string, page: TaskPage): Promise<readonly Task[] | undefined> {
     return await this.#tasks.list(account, page)
+  }
+
+  async newestTasks (search: TaskSearch): Promise<readonly Task[]> {
+    const newest = new NewestTasks(search)
+    for await (const task of this.#tasks.all()) newest.see(task)
+    return newest.first()
   }
 
   findOpenTask (id: string): Task | undefined {

@@ -8,7 +8,7 @@ import { addEntry, addSum, differencesOf, dayOf, firstKept, hourOf, isUsage, mem
 import type { Difference, Entry, Verification } from '../store.ts'
 import { Sums } from '../sums.ts'
 import { isBehind, readEntry, type Raw } from './entries.ts'
-import { addAllOld, LENGTHS, startsOf, sumsOf } from './rollups.ts'
+import { addAllOld, startsOf, sumsOf } from './rollups.ts'
 import type { Space } from './keyspace.ts'
 
 /** Entries of an account, from an id to another; an empty page is the last. */
@@ -117,7 +117,7 @@ class RollupCheck {
         for (const start of some) {
           const [wanted, found] = [sums.get(start) ?? NONE, kept.periods.get(start) ?? NONE]
           for (const name of new Set([...wanted.keys(), ...found.keys()])) {
-            const id = titleOf(start, LENGTHS[by], membersOf(name))
+            const id = titleOf(start, by, membersOf(name))
             const both = [wanted, found].map((sums) => sums.get(name) ?? noSum()) as [Sum, Sum]
             for (const [sum, entries, inRedis] of differencesOf(...both)) {
               yield { of: 'rollup', id, sum, entries, kept: inRedis, where: 'memory' }

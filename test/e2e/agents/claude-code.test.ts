@@ -5,9 +5,13 @@ import { desk, installed, isPlayed, promptFor, runAgent, scenario, settings, sta
 const page = 'src/endpoints/clients/claude-code.md'
 const claude = installed(`@anthropic-ai/claude-code-${process.platform}-${process.arch}/claude`)
 
-for (const [name, names] of [['models of ours', true], ['its own names of models, and aliases', false]] as const) {
+for (const [name, names, dialect] of [
+  ['models of ours', true, 'messages'],
+  ['its own names of models, and aliases', false, 'messages'],
+  ['models of a vendor that speaks the Responses API', true, 'responses']
+] as const) {
   t.test(`a loop of tools, with a picture, long thoughts and a cut: ${name}`, { skip: claude.skip }, async (t) => {
-    const at = await stage(t, { more: names ? '' : settings(page, 'yaml') })
+    const at = await stage(t, { more: names ? '' : settings(page, 'yaml'), dialect })
     const on = desk(t)
     const prompt = promptFor(scenario(on, {
       shell: (command) => ({ name: 'Bash', input: { command, description: 'runs it' } }),

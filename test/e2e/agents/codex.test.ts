@@ -9,13 +9,29 @@ import { desk, installed, isPlayed, promptFor, runAgent, scenario, settings, sta
 const codex = installed('@openai/codex/bin/codex.js')
 
 const shell: Hands['shell'] = (command) => ({ name: 'exec_command', input: { cmd: command } })
-const js = (code: string): ReturnType<Hands['shell']> => ({ name: 'functions__exec', input: { input: code } })
+/** The hands of a model that calls every tool by JavaScript. @param name of that tool, as the vendor is told it */
+function coding (name: string): Hands {
+  const js = (code: string): ReturnType<Hands['shell']> => ({ name, input: { input: code } })
+  return {
+    shell: (command) => js(`text((await tools.exec_command({ cmd: ${JSON.stringify(command)} })).output)`),
+    write: (path, text) => js(`text(await tools.apply_patch(${JSON.stringify(
+      `*** Begin Patch\n*** Add File: ${basename(path)}\n+${text}\n*** End Patch\n`)}))`)
+  }
+}
+
+const patching: Hands = {
+  shell,
+  write: (path, text) => ({ name: 'apply_patch', input: {
+    input: `*** Begin Patch\n*** Add File: ${basename(path)}\n+${text}\n*** End Patch\n` } })
+}
 
 interface Case {
   readonly model: string
   /** undefined: the one that is built in */
   readonly provider?: string
   readonly hands: Hands
+  /** of the vendor; absent: messages */
+  readonly dialect?: 'responses'
 }
 
 const cases: Readonly<Record<string, Case>> = {
@@ -26,17 +42,16 @@ const cases: Readonly<Record<string, Case>> = {
       also: [{ name: 'multi_agent_v1__wait_agent', input: { targets: ['nobody'] } }] }
   },
   'patches as free text': {
-    model: 'gpt-5.5', provider: 'Gateway',
-    hands: { shell, write: (path, text) => ({ name: 'apply_patch', input: {
-      input: `*** Begin Patch\n*** Add File: ${basename(path)}\n+${text}\n*** End Patch\n` } }) }
+    model: 'gpt-5.5', provider: 'Gateway', hands: patching
+  },
+  'patches as free text, for a vendor of the same API': {
+    model: 'gpt-5.5', provider: 'Gateway', hands: patching, dialect: 'responses'
   },
   'namespaces within the input, and JavaScript that calls tools': {
-    model: 'gpt-6-astra', provider: 'Gateway',
-    hands: {
-      shell: (command) => js(`text((await tools.exec_command({ cmd: ${JSON.stringify(command)} })).output)`),
-      write: (path, text) => js(`text(await tools.apply_patch(${JSON.stringify(
-        `*** Begin Patch\n*** Add File: ${basename(path)}\n+${text}\n*** End Patch\n`)}))`)
-    }
+    model: 'gpt-6-astra', provider: 'Gateway', hands: coding('functions__exec')
+  },
+  'namespaces within the input, for a vendor of the same API': {
+    model: 'gpt-6-astra', provider: 'Gateway', hands: coding('functions.exec'), dialect: 'responses'
   },
   'the provider of the name OpenAI': {
     model: 'claude-sonnet', provider: 'OpenAI', hands: { shell, write: (path, text) => shell(`echo ${text} > ${path}`) }
@@ -46,9 +61,9 @@ const cases: Readonly<Record<string, Case>> = {
   }
 }
 
-for (const [name, { model, provider, hands }] of Object.entries(cases)) {
+for (const [name, { model, provider, hands, dialect }] of Object.entries(cases)) {
   t.test(`a loop of tools, with a picture, long thoughts and a cut: ${name}`, { skip: codex.skip }, async (t) => {
-    const at = await stage(t, { more: 'default_model: claude-sonnet' })
+    const at = await stage(t, { more: 'default_model: claude-sonnet', ...dialect !== undefined && { dialect } })
     const on = desk(t)
     mkdirSync(join(on.home, '.codex'))
     const toml = settings('src/endpoints/clients/codex.md', 'toml', at.gw.url, provider === undefined ? 1 : 0)
@@ -62,9 +77,11 @@ for (const [name, { model, provider, hands }] of Object.entries(cases)) {
     t.equal(stdout.trim(), 'All is done.')
     await isPlayed(t, at, on, { thinks: true, keepsThoughts: true, seesPicture: true })
     // What it says to a call whose name, namespace or kind is not as it declared them.
-    const { messages } = steps(at).at(-1)!.body as { readonly messages: unknown }
-    t.notMatch(JSON.stringify(messages), /unsupported call|aborted/)
-    if (hands.also !== undefined) t.match(JSON.stringify(messages), /invalid agent id nobody/)
+    const { messages, input } = steps(at).at(-1)!.body as { readonly messages?: unknown, readonly input?: unknown }
+    const told = JSON.stringify(messages ?? input)
+    t.notMatch(told, /unsupported call|aborted/)
+    if (hands.also !== undefined) t.match(told, /invalid agent id nobody/)
+    if (dialect === 'responses') t.match(told, /"custom_tool_call"/, 'its tools go on as it declared them')
     const refused = at.gw.logged.filter(({ msg }) => msg === 'refused').map(({ status }) => status)
     t.strictSame(refused, provider === undefined ? [426] : [], 'a WebSocket is asked for by the built-in provider alone')
   })

@@ -1,6 +1,6 @@
-// OpenAI's Agents SDK, unmodified, on its default API: a runner of its own, as its page sets it up.
+// OpenAI's Agents SDK, unmodified, on its default API and on the other: a runner of its own, as its page sets it up.
 import { readFileSync } from 'node:fs'
-import { Agent, run, tool } from '@openai/agents'
+import { Agent, run, setOpenAIAPI, tool } from '@openai/agents'
 import t, { type Test } from 'tap'
 import { thrown } from '../../support/sdk.ts'
 import { desk, isPlayed, made, ownHands, promptFor, scenario, stage, steps, toolsAt,
@@ -49,4 +49,12 @@ t.test('a loop of tools, with a picture, long thoughts and a cut: JSON', async (
   const before = steps(at).length
   t.equal((await run(helper(on), inputOf(on))).finalOutput, 'All is done.')
   await isPlayed(t, at, on, { ...expected, before })
+})
+
+t.test('a loop of tools, with a picture and long thoughts, in chat completions', async (t: Test) => {
+  setOpenAIAPI('chat_completions')
+  const on = desk(t)
+  const before = steps(at).length
+  t.equal((await run(helper(on), inputOf(on))).finalOutput, 'All is done.')
+  await isPlayed(t, at, on, { ...expected, keepsThoughts: false, before })
 })

@@ -9,9 +9,14 @@ const opencode = installed(`opencode-${process.platform}-${process.arch}-baselin
 // Its own switches for what it asks of the internet.
 const env = { OPENCODE_DISABLE_AUTOUPDATE: '1', OPENCODE_DISABLE_MODELS_FETCH: '1', OPENCODE_DISABLE_LSP_DOWNLOAD: '1' }
 
-for (const npm of ['@ai-sdk/openai-compatible', '@ai-sdk/anthropic', '@ai-sdk/openai']) {
-  t.test(`${npm}: a loop of tools, with a picture, long thoughts and a cut`, { skip: opencode.skip }, async (t) => {
-    const at = await stage(t)
+for (const [npm, dialect] of [
+  ['@ai-sdk/openai-compatible', 'messages'],
+  ['@ai-sdk/anthropic', 'messages'],
+  ['@ai-sdk/openai', 'messages'],
+  ['@ai-sdk/openai', 'responses']
+] as const) {
+  t.test(`${npm}, a vendor that speaks ${dialect}: a loop of tools, with a picture, long thoughts and a cut`, { skip: opencode.skip }, async (t) => {
+    const at = await stage(t, { dialect })
     const on = desk(t)
     const json = settings('src/endpoints/clients/opencode.md', 'json', at.gw.url).replace('@ai-sdk/openai-compatible', npm)
     writeFileSync(join(on.work, 'opencode.json'), json)

@@ -11,12 +11,18 @@ const page = 'src/endpoints/clients/vercel-ai.md'
 const providers = [['@ai-sdk/anthropic', true, true], ['openai.chat', true, false],
   ['@ai-sdk/openai-compatible', true, false], ['@ai-sdk/open-responses', true, true], ['openai', false, false],
   ['openai with store: false', true, true]] as const
+/** One that `openai` knows as a model that thinks: it names thoughts that were kept instead of sending them. */
+const THINKER = 'gpt-5.5'
 
-for (const [nth, [name, thinks, keepsThoughts]] of providers.entries()) {
+for (const [nth, name, thinks, keepsThoughts, id] of [
+  ...providers.map((provider, nth) => [nth, ...provider, 'claude-sonnet'] as const),
+  [4, `openai, as ${THINKER}`, true, true, THINKER]
+] as const) {
   t.test(`${name}: a loop of tools, with a picture, long thoughts and a cut`, async (t) => {
-    const at = await stage(t, { clamps: true })
+    const at = await stage(t, { clamps: true, more: 'default_model: claude-sonnet' })
     const on = desk(t)
-    const { model } = await made<{ readonly model: LanguageModel }>(page, at, ['model'], { nth })
+    const { model } = await made<{ readonly model: LanguageModel }>(page, at, ['model'],
+      { nth, change: (code) => code.replace(/(?<=gateway.*)claude-sonnet/, id) })
     const { shell, write } = toolsAt(on)
     const content = [
       { type: 'text', text: promptFor(scenario(on, ownHands)) },

@@ -7,6 +7,9 @@
 // All of an account lie in its slot. They end by themselves; the set and the hash end with the last of them.
 import { timed } from './account.ts'
 
+/** Part of the memory of Redis that may be in use with the new response: the rest is for the ledger. */
+const FULL = 0.75
+
 const shelf = `
 local base = string.sub(KEYS[1], 1, -10)
 local sizes = base .. 'response_bytes'
@@ -35,8 +38,23 @@ local function prolong (id, life)
 end
 `
 
-/** id, life, space of the account, content -> whether it fits. */
-const keepResponse = timed(shelf + `
+/**
+ * Whether the server has room beside the ledger, which would stand still in a full one. Of a user who may not ask that
+ * (INFO), the server is taken to have it.
+ */
+const room = `
+local function hasRoom (bytes)
+  local told = redis.pcall('INFO', 'memory')
+  if type(told) ~= 'string' then return true end
+  local function number (name) return tonumber(string.match(told, '\\n' .. name .. ':(%d+)')) end
+  local used, most = number('used_memory'), number('maxmemory')
+  if most == 0 then most = number('total_system_memory') end
+  return not used or not most or used + bytes <= most * ${FULL}
+end
+`
+
+/** id, life, space of the account, content -> 1: it is kept; 0: it is larger than the space; -1: Redis has no room. */
+const keepResponse = timed(shelf + room + `
 local id, space, bytes = ARGV[2], tonumber(ARGV[4]), string.len(ARGV[5])
 if bytes > space then return 0 end
 for _, old in ipairs(redis.call('ZRANGEBYSCORE', KEYS[1], '-inf', now)) do forget(old) end
@@ -46,6 +64,7 @@ while tonumber(redis.call('HGET', sizes, 'all') or '0') + bytes > space do
   if not first then break end
   forget(first)
 end
+if not hasRoom(bytes) then return -1 end
 redis.call('SET', base .. 'response:' .. id, ARGV[5])
 redis.call('HSET', sizes, id, bytes)
 redis.call('HINCRBY', sizes, 'all', bytes)

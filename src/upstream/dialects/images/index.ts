@@ -1,6 +1,6 @@
 // The dialect `images` (OpenAI's images API), which is also the inner language of images. Fields without a price are
 // not sent, and the form of the images is the gateway's choice: it makes links of base64, and base64 of links.
-import { Blobs } from '../../../core/large-strings.ts'
+import { base64In, Blobs } from '../../../core/large-strings.ts'
 import type { Exchange } from '../../../core/exchange.ts'
 import { Model } from '../../../core/facts.ts'
 import { countOf, type MadeImage } from '../../../core/made-images.ts'
@@ -92,7 +92,8 @@ function parse (chunks: readonly Buffer[], blobs: Blobs): Readonly<Record<string
     // the guard's own error is for clients
     throw new Error('the answer is nested too deeply, or has too many values', { cause })
   }
-  const text = guard.longStrings.length > 0 ? blobs.lift(chunks, guard.longStrings) : Buffer.concat(chunks)
+  const base64 = base64In(chunks, guard.longStrings)
+  const text = base64.length > 0 ? blobs.lift(chunks, base64) : Buffer.concat(chunks)
   const answer: unknown = JSON.parse(text.toString('utf8'))
   if (!isRecord(answer) || !Array.isArray(answer['data'])) throw new Error('the answer holds no list of images')
   return answer

@@ -4,6 +4,7 @@ import { isSealed } from '../../../base/seals.ts'
 import type { Exchange } from '../../../core/exchange.ts'
 import type { Upstream } from '../../../core/upstream.ts'
 import { MOST_OPENED } from '../../../translation/thinking.ts'
+import { textIn } from '../json.ts'
 import { openThought, sealThought } from '../thoughts.ts'
 
 /** The field of a thought that is the vendor's, by the type of its block. */
@@ -83,8 +84,7 @@ class Reader {
   #vendors (block: Json): string | undefined {
     const field = VENDORS.get(block.type)
     if (field === undefined) return undefined
-    const said = block[field]
-    const text = typeof said === 'string' ? this.#exchange.blobs.restore(said) : ''
+    const text = textIn(block[field])
     return isSealed(text) || (text === '' && block.type === 'thinking') ? text : undefined
   }
 }

@@ -1,0 +1,64 @@
+// Steps that wait until a turn's input was read (src/base/end-of-turn.ts): all of them once, in their order, behind
+// the input and before anything later; one that throws takes no other with it.
+import { spawn } from 'node:child_process'
+import { once } from 'node:events'
+import { connect, createServer, type Socket } from 'node:net'
+import { join } from 'node:path'
+import t from 'tap'
+import { atEndOfTurn } from '../../src/base/end-of-turn.ts'
+import { packageRoot } from '../../src/base/package.ts'
+
+void t.test('behind all that was read in the turn, in their order; what a step adds belongs to the turn', async (t) => {
+  const said: string[] = []
+  const over = Promise.withResolvers<void>()
+  const sockets: Socket[] = []
+  const server = createServer((socket) => {
+    sockets.push(socket)
+    socket.once('data', () => {
+      said.push('read')
+      atEndOfTurn(() => {
+        said.push('first step')
+        atEndOfTurn(() => { if (said.push('second step') === 12) over.resolve() })
+      })
+    })
+  }).listen(0, '127.0.0.1')
+  await once(server, 'listening')
+  const { port } = server.address() as { port: number }
+  const clients = await Promise.all(Array.from({ length: 4 }, async () => {
+    const client = connect(port, '127.0.0.1')
+    await once(client, 'connect')
+    return client
+  }))
+  while (sockets.length < 4) await new Promise(setImmediate)
+  for (const client of clients) client.write('x')
+  // All four are readable when the loop asks for the next time: nothing else ran meanwhile.
+  for (const until = performance.now() + 20; performance.now() < until;);
+  await over.promise
+  t.strictSame(said, [...Array(4).fill('read'), ...Array(4).fill('first step'), ...Array(4).fill('second step')])
+  for (const client of clients) client.destroy()
+  server.close()
+})
+
+void t.test('turn after turn, each once', async (t) => {
+  const taken: number[] = []
+  for (let turn = 0; turn < 50; turn++) {
+    for (let i = 0; i < turn; i++) atEndOfTurn(() => { taken.push(turn) })
+    await new Promise(setImmediate)
+  }
+  t.strictSame(taken, Array.from({ length: 50 }, (_, turn) => Array<number>(turn).fill(turn)).flat())
+})
+
+void t.test('an error of one is uncaught, the steps behind it are taken, and the process ends', async (t) => {
+  const child = spawn(process.execPath, ['--input-type=module-typescript', '--eval', `
+    import { atEndOfTurn } from ${JSON.stringify(join(packageRoot, 'src/base/end-of-turn.ts'))}
+    process.on('uncaughtException', ({ message }) => { console.log(message) })
+    atEndOfTurn(() => { console.log('one') })
+    atEndOfTurn(() => { throw new Error('two') })
+    atEndOfTurn(() => { console.log('three'); atEndOfTurn(() => { console.log('five') }) })
+    atEndOfTurn(() => { throw new Error('four') })
+  `], { stdio: ['ignore', 'pipe', 'inherit'] })
+  let said = ''
+  child.stdout.setEncoding('utf8').on('data', (text: string) => { said += text })
+  t.strictSame(await once(child, 'close'), [0, null])
+  t.strictSame(said.trim().split('\n'), ['one', 'two', 'three', 'four', 'five'])
+})
