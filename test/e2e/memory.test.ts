@@ -60,7 +60,12 @@ function isWhole (body: unknown, bytes: number): boolean {
 
 t.test('answers that nobody reads wait on disk: the process needs memory for none of them, and each client gets its own in the end', async (t) => {
   const [clients, bytes] = [8, 10 * MEGABYTE]
-  const up = await upstream(t, [status(200, json), raw(saying(bytes))])
+  const all = Promise.withResolvers<void>()
+  const up = await upstream(t, async () => {
+    if (up.requests.length === clients) all.resolve()
+    await all.promise // while those that are there fill the memory, nobody new is asked
+    return [status(200, json), raw(saying(bytes))]
+  })
   const file = path.join(folderFor(t, { 'gateway.yaml': yaml([up.url]) }), 'gateway.yaml')
   // All at once would need more than twice that heap.
   const gw = await startProcess(t, file, ['--max-old-space-size=96'])
