@@ -6,6 +6,8 @@
 const steps: Array<(() => void) | undefined> = []
 /** places taken; the array keeps its size */
 let count = 0
+/** The turn ends: steps are taken, and what waited for them goes on. */
+let isEnding = false
 
 /**
  * Calls it when this turn's input was read, behind those that wait already; timers have no chance before.
@@ -13,11 +15,17 @@ let count = 0
  */
 export function atEndOfTurn (step: () => void): void {
   steps[count++] = step
-  if (count === 1) setImmediate(take)
+  if (count === 1 && !isEnding) setImmediate(take)
 }
 
-/** Steps that are added meanwhile belong to this turn. */
+/**
+ * Steps that are added meanwhile belong to this turn, also by promises that are fulfilled meanwhile: what is ready now
+ * does not wait until the sockets are asked once more.
+ */
 function take (): void {
+  isEnding = count > 0
+  if (!isEnding) return
+  queueMicrotask(takeNext)
   let taken = 0
   try {
     while (taken < count) {
@@ -26,15 +34,20 @@ function take (): void {
       step()
     }
   } finally {
-    if (taken === count) count = 0
-    else keepFrom(taken)
+    keepFrom(taken)
   }
 }
 
-/** Behind a step that threw, the others are called in the next turn. */
+/** A tick comes behind all promises that can be fulfilled now. */
+function takeNext (): void {
+  process.nextTick(take)
+}
+
+/** Those behind a step that threw are called next. */
 function keepFrom (taken: number): void {
-  steps.copyWithin(0, taken, count)
-  steps.fill(undefined, count - taken, count)
+  if (taken < count) {
+    steps.copyWithin(0, taken, count)
+    steps.fill(undefined, count - taken, count)
+  }
   count -= taken
-  setImmediate(take)
 }

@@ -39,6 +39,29 @@ void t.test('behind all that was read in the turn, in their order; what a step a
   server.close()
 })
 
+void t.test('what promises add once they are fulfilled belongs to the turn, before the sockets are read again', async (t) => {
+  const said: string[] = []
+  const server = createServer((socket) => {
+    socket.once('data', () => {
+      atEndOfTurn(async () => {
+        said.push('first step')
+        for (let i = 0; i < 20; i++) await undefined
+        atEndOfTurn(() => {
+          said.push('second step')
+          process.nextTick(() => { atEndOfTurn(() => { said.push('third step') }) })
+        })
+      })
+    }).once('end', () => { said.push('end') })
+  }).listen(0, '127.0.0.1')
+  await once(server, 'listening')
+  const { port } = server.address() as { port: number }
+  const client = connect(port, '127.0.0.1').resume()
+  client.end('x')
+  await once(client, 'close')
+  t.strictSame(said, ['first step', 'second step', 'third step', 'end'])
+  server.close()
+})
+
 void t.test('turn after turn, each once', async (t) => {
   const taken: number[] = []
   for (let turn = 0; turn < 50; turn++) {

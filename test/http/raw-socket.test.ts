@@ -371,6 +371,16 @@ t.test('bodies are limited while they are read', async (t) => {
       t.equal(id, got.headers['request-id'])
     }
   })
+  await t.test('who ends its side right behind the body is told why it is refused', async (t) => {
+    for (const [bad, code] of [['{"model": oops}', 'bad_request'], ['{}', 'model_required']] as const) {
+      const socket = open(t, url)
+      const all = readAll(socket)
+      socket.end(head({ 'content-length': bad.length }, '/v1/chat/completions') + bad)
+      const got = parse(await all)
+      t.equal(got.status, 400)
+      isShaped(t, got, code)
+    }
+  })
   await t.test('Expect: 100-continue: a refused client sends no body', async (t) => {
     const got = await send(t, url, head({ 'x-api-key': 'wrong', expect: '100-continue', 'content-length': 900_000 }))
     t.equal(got.status, 401)
