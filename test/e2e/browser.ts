@@ -1,10 +1,14 @@
 // A real Chromium, from npm, for the tests of the pages: what it says of the policy of a page, and what axe says of it.
 import chromium from '@sparticuz/chromium'
-import { readFileSync } from 'node:fs'
+import { existsSync, readFileSync } from 'node:fs'
+import { mkdtemp, rename, rm } from 'node:fs/promises'
 import { createRequire } from 'node:module'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
 import { type Browser, chromium as launcher, type Page } from 'playwright-core'
 import type { Test } from 'tap'
 import type { AxeResults } from 'axe-core'
+import packages from './package.json' with { type: 'json' }
 
 /** Of the gateways of tests: an owner's. */
 export const TOKEN = 'test-admin-token'
@@ -18,9 +22,30 @@ export interface Watched {
 export async function browser (t: Test): Promise<Browser> {
   // Not its own flags: they are for machines that have no processes.
   const found = await launcher.launch({ args: ['--no-sandbox', '--disable-gpu', '--disable-dev-shm-usage'],
-    executablePath: await chromium.executablePath(), headless: true })
+    executablePath: await executable(), headless: true })
   t.teardown(async () => { await found.close() })
   return found
+}
+
+/** Unpacked once: beside the folder that others look for, because whoever finds a file there may run it at once. */
+async function executable (): Promise<string> {
+  const folder = join(tmpdir(), `test-chromium-${packages.dependencies['@sparticuz/chromium']}`)
+  if (!existsSync(folder)) {
+    const made = await mkdtemp(`${folder}-`)
+    const { TMPDIR: before } = process.env
+    process.env['TMPDIR'] = made
+    try {
+      await chromium.executablePath()
+    } finally {
+      if (before === undefined) delete process.env['TMPDIR']
+      else process.env['TMPDIR'] = before
+    }
+    await rename(made, folder).catch(async (error: unknown) => {
+      if (!existsSync(folder)) throw error
+      await rm(made, { recursive: true })    // another process was quicker
+    })
+  }
+  return join(folder, 'chromium')
 }
 
 /** @param theme what the system prefers */

@@ -207,6 +207,7 @@ await t.test('an image is shown, and costs exactly what was quoted, in the chann
       await image.evaluate((one) => (one as unknown as { naturalWidth: number }).naturalWidth)
     await until(async () => await width() > 0)
     t.strictSame(await faultsOf(page), [])
+    await page.reload()    // until the next is sent, the page tells the cost of this one
   }
   t.strictSame(complaints, [])
 })
