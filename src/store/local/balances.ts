@@ -45,7 +45,9 @@ interface Limit {
   readonly period?: 'day' | 'month'
 }
 
+/** The money of a request. */
 export interface Hold {
+  readonly request_id: string
   readonly account: Account
   readonly key: Key
   readonly day: Spending | undefined
@@ -56,6 +58,8 @@ export interface Hold {
   /** milliseconds of the steady clock: the last record of its progress, or the hold itself */
   recordedAt: number
   hasProgress: boolean
+  /** present: it became this entry, and holds nothing any more */
+  charge: Charge | undefined
 }
 
 /** A hold that became an entry. */
@@ -69,16 +73,22 @@ export interface Charge {
 export class Books {
   readonly #accounts = new Map<string, Account>()
   readonly #keys = new Map<string, Key>()
-  readonly #holds = new Map<string, Hold>()
-  /** charges by request id, in two generations: a full map replaces `#chargedBefore`, which is forgotten */
-  #charged = new Map<string, Nanos>()
-  #chargedBefore = new Map<string, Nanos>()
-  /** the last charges with their holds, in two generations too */
-  #recent = new Map<string, Charge>()
-  #recentBefore = new Map<string, Charge>()
+  /**
+   * By request id, what is held, what was charged lately, and the amount of what was charged before: one table in which
+   * a request stays where it is. In two generations: when one has so many charges as are remembered, the one before it
+   * is forgotten, but for its open holds.
+   */
+  #known = new Map<string, Hold | Nanos>()
+  #knownBefore = new Map<string, Hold | Nanos>()
+  /** in `#known` */
+  #charges = 0
+  #openHolds = 0
+  /** the last charges, each at its place until its turn comes again */
+  readonly #recent: Array<Charge | undefined> = []
+  #nextRecent = 0
 
   get openHolds (): number {
-    return this.#holds.size
+    return this.#openHolds
   }
 
   balance (id: string): Balance {
@@ -135,7 +145,7 @@ export class Books {
     const result = this.#judge(request, hold)
     if (result.kind === 'held') {
       hold.nanos = result.nanos
-      this.#take(request.request_id, hold)
+      this.#take(hold)
     }
     return result
   }
@@ -151,7 +161,7 @@ export class Books {
     const { account } = hold
     let { nanos } = request
     refuseNegative(nanos)
-    if (this.#holds.has(id) || this.chargeOf(id) !== undefined) {
+    if (this.#find(id) !== undefined) {
       throw new Error(`the request ${id} has a hold or a settlement already`)
     }
     if (least !== undefined && least > 0n) {
@@ -173,7 +183,7 @@ export class Books {
   extend (id: string, nanos: Nanos, least = nanos): HoldResult {
     refuseNegative(nanos)
     refuseNegative(least)
-    const hold = this.#holds.get(id)
+    const hold = this.#open(id)
     if (hold === undefined) throw new Error(`the request ${id} has no hold to extend`)
     const room = roomFor(hold) - hold.nanos
     const more = least <= room ? smaller(nanos, room) : nanos
@@ -192,7 +202,7 @@ export class Books {
    */
   lower (id: string, nanos: Nanos): string | undefined {
     refuseNegative(nanos)
-    const hold = this.#holds.get(id)
+    const hold = this.#open(id)
     if (hold === undefined || hold.nanos < nanos) {
       throw new Error(`the request ${id} has no hold of ${nanos} nano-dollars`)
     }
@@ -208,15 +218,15 @@ export class Books {
     const hold = this.#prepare({ request_id: id, account, key, nanos, ...(day !== undefined && { day }) },
       this.#account(account), 0)
     hold.nanos = nanos
-    this.#take(id, hold)
+    this.#take(hold)
   }
 
   dayOf (id: string): string | undefined {
-    return this.#holds.get(id)?.day?.id
+    return this.#open(id)?.day?.id
   }
 
   hasHold (id: string): boolean {
-    return this.#holds.has(id)
+    return this.#open(id) !== undefined
   }
 
   /**
@@ -227,26 +237,26 @@ export class Books {
     const { request_id: id, nanos, usage } = settlement
     refuseAmount(nanos)
     refuseUsage(usage)
-    if (this.chargeOf(id) !== undefined) return undefined
-    const hold = this.#holds.get(id)
+    const hold = this.#find(id)
     if (hold === undefined) throw new Error(`the request ${id} has no hold to settle`)
-    const charge = { request_id: id, hold, settlement, nanos: coveredBy(hold, nanos) }
-    this.#drop(id, hold)
-    this.remember(id, charge.nanos)
-    this.#recent.set(id, charge)
-    if (this.#recent.size === REFUNDABLE) [this.#recentBefore, this.#recent] = [this.#recent, new Map()]
+    if (typeof hold === 'bigint' || hold.charge !== undefined) return undefined
+    const charge = hold.charge = { request_id: id, hold, settlement, nanos: coveredBy(hold, nanos) }
+    this.#drop(hold)
+    if (this.#known.get(id) !== hold) this.#known.set(id, hold)
+    this.#count()
+    this.#keepRecent(charge)
     addSpent(hold, charge.nanos)
     return charge
   }
 
   /** A recent charge that was not given back. */
   recentCharge (id: string): Charge | undefined {
-    return this.#recent.get(id) ?? this.#recentBefore.get(id)
+    const known = this.#find(id)
+    return typeof known === 'object' ? known.charge : undefined
   }
 
   /** Refunds a charge for good: a repeated settlement changes nothing. */
   giveBack (charge: Charge): void {
-    this.#forgetRecent(charge.request_id)
     this.remember(charge.request_id, 0n)
     addSpent(charge.hold, -charge.nanos)
   }
@@ -256,7 +266,7 @@ export class Books {
     const { request_id: id, nanos, usage } = settlement
     refuseAmount(nanos)
     refuseUsage(usage)
-    const hold = this.#holds.get(id)
+    const hold = this.#open(id)
     return hold === undefined ? undefined : { request_id: id, hold, settlement, nanos: coveredBy(hold, nanos) }
   }
 
@@ -265,38 +275,72 @@ export class Books {
    * hold is as large as the charge, not as before: the rest was free meanwhile and may be held by other requests, and
    * no balance may go below zero.
    */
-  revoke ({ request_id: id, hold, nanos }: Charge): void {
-    this.#charged.delete(id)
-    this.#chargedBefore.delete(id)
-    this.#forgetRecent(id)
+  revoke ({ hold, nanos }: Charge): void {
+    hold.charge = undefined
+    this.#charges--
     addSpent(hold, -nanos)
     hold.nanos = nanos
-    this.#take(id, hold)
+    this.#take(hold)
   }
 
   /** Replaces a charge by the amount that the ledger has already for this request: the first one counts. */
   correct (charge: Charge, nanos: Nanos): void {
     addSpent(charge.hold, -charge.nanos)
     charge.nanos = nanos
-    this.remember(charge.request_id, nanos)
+    if (this.recentCharge(charge.request_id) !== charge) this.remember(charge.request_id, nanos)
   }
 
   /** Undefined: there was no hold. */
   release (id: string): Hold | undefined {
-    const hold = this.#holds.get(id)
-    if (hold !== undefined) this.#drop(id, hold)
+    const hold = this.#open(id)
+    if (hold === undefined) return undefined
+    this.#drop(hold)
+    this.#known.delete(id)
+    this.#knownBefore.delete(id)
     return hold
   }
 
   chargeOf (id: string): Nanos | undefined {
-    return this.#charged.get(id) ?? this.#chargedBefore.get(id)
+    const known = this.#find(id)
+    return typeof known === 'object' ? known.charge?.nanos : known
   }
 
   remember (id: string, charged: Nanos): void {
-    this.#charged.set(id, charged)
-    if (this.#charged.size < REMEMBERED) return
-    this.#chargedBefore = this.#charged
-    this.#charged = new Map()
+    const isNew = !this.#known.has(id)
+    this.#known.set(id, charged)
+    if (isNew) this.#count()
+  }
+
+  #find (id: string): Hold | Nanos | undefined {
+    return this.#known.get(id) ?? this.#knownBefore.get(id)
+  }
+
+  #open (id: string): Hold | undefined {
+    const known = this.#find(id)
+    return typeof known === 'object' && known.charge === undefined ? known : undefined
+  }
+
+  /** Of one charge more in `#known`. */
+  #count (): void {
+    if (++this.#charges < REMEMBERED) return
+    const forgotten = this.#knownBefore
+    this.#knownBefore = this.#known
+    this.#known = new Map()
+    this.#charges = 0
+    for (const [id, known] of forgotten) {
+      if (typeof known === 'object' && known.charge === undefined) this.#known.set(id, known)
+    }
+  }
+
+  /** Of the charge whose place it takes only the amount is known from then on. */
+  #keepRecent (charge: Charge): void {
+    const last = this.#recent[this.#nextRecent]
+    this.#recent[this.#nextRecent] = charge
+    this.#nextRecent = (this.#nextRecent + 1) % REFUNDABLE
+    if (last === undefined || last.hold.charge !== last) return
+    const { request_id: id, hold, nanos } = last
+    if (this.#known.get(id) === hold) this.#known.set(id, nanos)
+    else if (this.#knownBefore.get(id) === hold) this.#knownBefore.set(id, nanos)
   }
 
   /** Sets a balance, or what a key has spent, to the recorded sum at the start. */
@@ -328,19 +372,15 @@ export class Books {
     )
   }
 
-  #forgetRecent (id: string): void {
-    this.#recent.delete(id)
-    this.#recentBefore.delete(id)
-  }
-
-  #take (id: string, hold: Hold): void {
-    this.#holds.set(id, hold)
+  #take (hold: Hold): void {
+    this.#known.set(hold.request_id, hold)
+    this.#openHolds++
     hold.account.open_holds++
     addHeld(hold, hold.nanos)
   }
 
-  #drop (id: string, hold: Hold): void {
-    this.#holds.delete(id)
+  #drop (hold: Hold): void {
+    this.#openHolds--
     hold.account.open_holds--
     addHeld(hold, -hold.nanos)
   }
@@ -350,7 +390,8 @@ export class Books {
    * one
    */
   #prepare (
-    { key: id, usage_limit: ever, day: date, usage_limit_day: ofDay, usage_limit_month: ofMonth }: HoldRequest,
+    { request_id, key: id, usage_limit: ever, day: date, usage_limit_day: ofDay,
+      usage_limit_month: ofMonth }: HoldRequest,
     account: Account,
     at: number
   ): Hold {
@@ -364,7 +405,8 @@ export class Books {
     if (ever !== undefined) limits.push({ purse: key, nanos: ever })
     if (ofMonth !== undefined) limits.push({ purse: month!, nanos: ofMonth, period: 'month' })
     if (ofDay !== undefined) limits.push({ purse: day!, nanos: ofDay, period: 'day' })
-    return { account, key, day, month, limits, nanos: 0n, recordedAt: at, hasProgress: false }
+    return { request_id, account, key, day, month, limits, nanos: 0n, recordedAt: at, hasProgress: false,
+      charge: undefined }
   }
 
   #account (id: string): Account {
