@@ -12,6 +12,7 @@ import type { ErrorReply, BytesReply, Headers, JsonReply } from '../core/reply.t
 import type { Exchange } from '../core/exchange.ts'
 import type { TemporaryFile } from '../core/files.ts'
 import { SseEvent } from '../core/sse.ts'
+import type { Write } from '../pipeline/client.ts'
 import { encode } from '../pipeline/encode-reply.ts'
 import { type ExchangeRecord, ownTime, rounded, upstreamTime } from '../core/record.ts'
 
@@ -76,15 +77,15 @@ export class ClientWriter {
     return this.#res.headersSent
   }
 
-  async json (reply: JsonReply | ErrorReply): Promise<void> {
-    await this.prepare(reply)()
+  json (reply: JsonReply | ErrorReply): Promise<void> {
+    return new Promise((resolve, reject) => { this.prepare(reply)(resolve, reject) })
   }
 
   /** @returns the write; it keeps only the bytes it needs, so no reply stays in memory for a slow client */
   prepare (
     { status, headers: own, body }: JsonReply | ErrorReply,
     text = encode({ status, headers: own, body })
-  ): () => Promise<void> {
+  ): Write {
     const headers = { 'content-type': 'application/json', 'cache-control': 'no-store', ...own }
     const joined = this.#exchange.answerBlobs?.join(text)
     // Head and body in one string leave in one packet: node joins a text to the head, not bytes. ASCII needs no
@@ -94,20 +95,19 @@ export class ClientWriter {
         : this.#long(status, headers, bytesOf(text))
   }
 
-  #short (status: number, headers: Headers, text: string): () => Promise<void> {
+  #short (status: number, headers: Headers, text: string): Write {
     const length = Buffer.byteLength(text)
-    return () => {
+    return (sent, failed) => {
       this.#head(status, { ...headers, 'content-length': String(length) })
-      return hasMuchUnread(this.#req)
-        ? this.#endAndDiscard(text)
-        : this.#end(text, length === text.length ? 'latin1' : 'utf8')
+      if (hasMuchUnread(this.#req)) this.#endAndDiscard(text).then(sent, failed)
+      else this.#finish(text, length === text.length ? 'latin1' : 'utf8', sent, failed)
     }
   }
 
-  #long (status: number, headers: Headers, pieces: readonly Buffer[]): () => Promise<void> {
+  #long (status: number, headers: Headers, pieces: readonly Buffer[]): Write {
     const rest = new Rest(pieces)
     const length = rest.length
-    return async () => {
+    const write = async (): Promise<void> => {
       this.#head(status, { ...headers, 'content-length': String(length) })
       const isSending = hasMuchUnread(this.#req)
       if (isSending) this.#req.resume()
@@ -115,6 +115,7 @@ export class ClientWriter {
       if (isSending) await this.#endAndDiscard('')
       else await this.#end('')
     }
+    return (sent, failed) => { write().then(sent, failed) }
   }
 
   async bytes (reply: BytesReply): Promise<void> {
@@ -245,29 +246,35 @@ export class ClientWriter {
    * Resolves when the last byte was handed to the system; rejects with the exchange's abort reason when the client is
    * gone.
    */
-  #end (last: string | Buffer, encoding: 'latin1' | 'utf8' = 'utf8'): Promise<void> {
+  #end (last: string | Buffer): Promise<void> {
+    return new Promise((resolve, reject) => { this.#finish(last, 'utf8', resolve, reject) })
+  }
+
+  /** As a `Write`, of the last bytes. */
+  #finish (
+    last: string | Buffer, encoding: 'latin1' | 'utf8', sent: () => void, failed: (thrown: unknown) => void
+  ): void {
     if (this.#exchange.record.first_byte_at === 0) this.#exchange.record.first_byte_at = performance.now()
     const res = this.#res
-    return new Promise((resolve, reject) => {
-      // `close` comes on every path, right after `finish` where the answer is whole.
-      const closed = (): void => {
-        this.#stall?.off()
-        if (res.writableFinished) resolve()
-        else reject(this.#exchange.abortReason ?? new Error('the connection was closed'))
+    // `close` comes on every path, right after `finish` where the answer is whole.
+    const closed = (): void => {
+      this.#stall?.off()
+      if (res.writableFinished) sent()
+      else failed(this.#exchange.abortReason ?? new Error('the connection was closed'))
+    }
+    if (res.destroyed) { closed(); return }
+    res.once('close', closed)
+    atEndOfTurn(() => {
+      if (res.destroyed) return                               // `close` tells
+      try {
+        res.end(last, encoding)
+      } catch (thrown) {
+        res.off('close', closed)
+        failed(thrown)
+        return
       }
-      if (res.destroyed) { closed(); return }
-      res.once('close', closed)
-      atEndOfTurn(() => {
-        if (res.destroyed) return                             // `close` tells
-        try {
-          res.end(last, encoding)
-        } catch (thrown) {
-          reject(thrown)
-          return
-        }
-        // Bytes that the system has taken can't stall.
-        if (res.writableLength > 0) this.#awaitClient()
-      })
+      // Bytes that the system has taken can't stall.
+      if (res.writableLength > 0) this.#awaitClient()
     })
   }
 

@@ -7,6 +7,13 @@ import type { BytesReply, ErrorReply, JsonReply } from '../core/reply.ts'
 import type { SseEvent } from '../core/sse.ts'
 import type { Tunnel } from '../upstream/passthrough/websocket.ts'
 
+/**
+ * A write of a whole answer. Calls one of both, once; what it throws came before the head.
+ * @param sent the last byte was handed to the system
+ * @param failed told of the exchange's abort reason, when the client is gone
+ */
+export type Write = (sent: () => void, failed: (thrown: unknown) => void) => void
+
 export interface Client {
   /** Reads and parses the request body. @throws {GatewayError} */
   readBody (exchange: Routed): Awaitable<Body>
@@ -28,7 +35,7 @@ export interface Client {
    * @param text the reply, encoded by `encode`
    * @returns the write; it keeps only the bytes it needs, so no reply stays in memory for a slow client
    */
-  prepare (reply: JsonReply, text: string): () => Awaitable<void>
+  prepare (reply: JsonReply, text: string): Write
   bytes (reply: BytesReply): Promise<void>
   /** Sends the head of a stream, and from then on a ping after each silence. */
   startStream (): void

@@ -3,7 +3,7 @@
 import type { Answer, AnswerListener } from './attempt.ts'
 import { after, type Awaitable, proceed } from '../base/awaitable.ts'
 import { modalities } from '../config/sections/modalities.ts'
-import type { Client } from './client.ts'
+import type { Client, Write } from './client.ts'
 import { encode } from './encode-reply.ts'
 import { fail, interrupted, settle } from './ending.ts'
 import { GatewayError, toGatewayError } from '../errors.ts'
@@ -141,10 +141,13 @@ class Serving implements AnswerListener {
     })
   }
 
-  #send (send: () => Awaitable<void>, completed: Outcome, served: Served | undefined): void {
-    proceed(send, () => { this.#finish(completed) }, (thrown) => {
-      this.#finish(interrupted(this.#exchange, served, 'client', thrown))
-    })
+  #send (write: Write, completed: Outcome, served: Served | undefined): void {
+    const failed = (thrown: unknown): void => { this.#finish(interrupted(this.#exchange, served, 'client', thrown)) }
+    try {
+      write(() => { this.#finish(completed) }, failed)
+    } catch (thrown) {
+      failed(thrown)
+    }
   }
 
   /** A WebSocket is charged when it is opened: its messages are not read. */
