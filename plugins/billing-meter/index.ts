@@ -11,14 +11,21 @@ import { itemPrice } from '../../src/money/item-price.ts'
 import { isTerminal } from '../../src/protocols/messages.ts'
 import { formatUsd, parseUsd } from '../../src/money/nanos.ts'
 import { spansOf } from '../../src/money/price-schedule.ts'
+import type { Believed } from '../../src/money/usage.ts'
 import { definePlugin } from '../../src/core/plugin.ts'
+import { replyRead } from '../../src/core/reply-step.ts'
 import { SseEvent } from '../../src/core/sse.ts'
 import { type Bounds, boundsOf } from './bounds.ts'
 import { imagesIn } from './items.ts'
 import { Meter } from './meter.ts'
+import { readReply } from './tally.ts'
 
 /** The meter of one exchange. Private to this plugin. */
 const Metered = fact<Meter>('billing-meter')
+
+/** What an answer tells of its usage. */
+const readAnswer = replyRead('billing-meter', (body, _exchange, believed: Believed | undefined) =>
+  readReply(body, believed))
 
 interface Options {
   readonly low_balance_usd: string
@@ -74,7 +81,8 @@ export const billingMeter = definePlugin<Options>({
         }
         const tally = meter.begin(attempt)
         return {
-          onUpstreamReply (reply) { tally.readReply(reply.body) },
+          onUpstreamReply: ({ body }) =>
+            after(readAnswer(body, exchange, tally.believed), (told) => { tally.hear(told) }),
           onUpstreamEvent (event) { if (tally.see(event)) meter.updatePaidTokens() }
         }
       },

@@ -3,7 +3,7 @@
 import { GatewayError } from '../../src/errors.ts'
 import type { SseEvent } from '../../src/core/sse.ts'
 import { writtenIn } from '../../src/protocols/messages.ts'
-import { MOST_RATE, type Rates, TextCount } from '../../src/tokens/text-count.ts'
+import { type Counts, MOST_RATE, type Rates, START_RATES, TextCount } from '../../src/tokens/text-count.ts'
 import { type Believed, extraOf, isGuessed, isInputGuessed, isInputReported, noUsage, nothingReported, readUsage,
   reportedInput, type ReportedUsage, type Usage, type UsageSource } from '../../src/money/usage.ts'
 import { asRecord, fieldOf } from '../../src/base/json.ts'
@@ -16,6 +16,21 @@ export interface Counted {
   readonly source: UsageSource
 }
 
+/** What a whole answer tells; it can be copied between threads. */
+export interface Told {
+  readonly reported: ReportedUsage
+  readonly guessedInput: number
+  readonly text: Counts
+  readonly hasUnseen: boolean
+}
+
+/** Reads the whole JSON answer of an upstream. */
+export function readReply (body: unknown, believed: Believed | undefined): Told {
+  const tally = new Tally(START_RATES, believed)
+  tally.readReply(body)
+  return tally.told
+}
+
 /** Characters from which on text that was sent is counted. */
 const TOGETHER = 128
 
@@ -24,7 +39,7 @@ export class Tally {
   /** estimated tokens of input, where the upstream reports none before its end */
   #guessedInput = 0
   /** the text sent to the client */
-  readonly #text = new TextCount()
+  #text = new TextCount()
   readonly #rates: Rates
   /** that text in tokens, but for its last characters, and the number of those */
   #estimate = 0
@@ -41,12 +56,13 @@ export class Tally {
    */
   #malformed: Malformed = 'upstream_error'
 
-  readonly #believed: Believed | undefined
+  /** absent: anything */
+  readonly believed: Believed | undefined
 
   /** @param rates of the model that answers: the same from the first event to the bill */
   constructor (rates: Rates, believed?: Believed) {
     this.#rates = rates
-    this.#believed = believed
+    this.believed = believed
   }
 
   /**
@@ -97,7 +113,7 @@ export class Tally {
   #noteReport (end: unknown): void {
     const usage = fieldOf(end, 'usage')
     if (isGuessed(usage)) return
-    this.reportedBehind = readUsage(usage, nothingReported, this.#believed).output ?? this.reportedBehind
+    this.reportedBehind = readUsage(usage, nothingReported, this.believed).output ?? this.reportedBehind
   }
 
   #add (type: unknown, text: string): void {
@@ -158,7 +174,20 @@ export class Tally {
     return this.#hasUnseen || output === undefined ? undefined : { text: this.#text, reported: output }
   }
 
-  /** Reads the whole JSON answer of the upstream. */
+  /** Takes over what a whole answer tells. */
+  hear ({ reported, guessedInput, text, hasUnseen }: Told): void {
+    this.#reported = reported
+    this.#guessedInput = guessedInput
+    this.#text = new TextCount(text)
+    this.#hasUnseen = hasUnseen
+    this.#count()
+  }
+
+  get told (): Told {
+    return { reported: this.#reported, guessedInput: this.#guessedInput, text: this.#text.counted,
+      hasUnseen: this.#hasUnseen }
+  }
+
   readReply (body: unknown): void {
     this.#readUsage(fieldOf(body, 'usage'))
     const content = fieldOf(body, 'content')
@@ -198,7 +227,7 @@ export class Tally {
   }
 
   #readUsage (usage: unknown): void {
-    if (!isGuessed(usage)) this.#reported = readUsage(usage, this.#reported, this.#believed)
+    if (!isGuessed(usage)) this.#reported = readUsage(usage, this.#reported, this.believed)
     const thought = fieldOf(fieldOf(usage, 'output_tokens_details'), 'thinking_tokens')
     if (typeof thought === 'number' && thought > 0) this.#hasUnseen = true
     if (isInputGuessed(usage)) this.#guessedInput = fieldOf(usage, 'input_tokens') as number

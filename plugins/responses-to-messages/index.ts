@@ -4,10 +4,13 @@
 import { isRecord, type Json } from '../../src/base/json.ts'
 import { type Bytes, flag, type Milliseconds, size, typed } from '../../src/config/sections/schema.ts'
 import { after, type Awaitable } from '../../src/base/awaitable.ts'
+import { bufferOf } from '../../src/base/pieces.ts'
 import { bodyStep } from '../../src/core/body-step.ts'
 import type { Exchange } from '../../src/core/exchange.ts'
 import { ApiKey, fact, Model } from '../../src/core/facts.ts'
 import { definePlugin, type StreamTransformer } from '../../src/core/plugin.ts'
+import { LargeReply, printed, replyChange, replyRead } from '../../src/core/reply-step.ts'
+import type { Seals } from '../../src/core/services.ts'
 import { styleOfBody } from '../../src/protocols/index.ts'
 import { responsesStyle, ResponsesWords } from '../../src/protocols/responses.ts'
 import { invalid } from '../../src/translation/reads.ts'
@@ -22,9 +25,10 @@ import { toResponseEvents } from './stream.ts'
 
 /** Present only if this plugin translated the request. Private to it. */
 const Asked = fact<{
+  /** id, '' where there are no keys */
+  readonly account: string
   readonly frame: Frame
   readonly shape: ResponseShape
-  readonly seal: Seal
   /** undefined: no stream was asked for */
   readonly events: StreamTransformer | undefined
   /** undefined: the answer is not kept */
@@ -58,6 +62,19 @@ const needsKept = bodyStep('responses-kept', (exchange, mayKeep: boolean) => {
   const { body } = exchange.request
   return refersToKept(body) || (mayKeep && wantsToKeep(exchange, body))
 }, { isRead: true })
+
+/** The client's answer. @param now milliseconds since the epoch */
+const answer = replyChange('responses-to-messages', (message, exchange, account: string,
+  frame: Omit<Frame, 'now'>, now: number, shape: ResponseShape, charged: unknown) => {
+  const seal = sealFor(account, exchange.snapshot.services.seals)
+  const response = toResponse(message, { ...frame, now: () => now }, shape, seal, charged)
+  return isCompaction(exchange) ? compactionOf(response) : response
+})
+
+/** As it is kept. */
+const print = replyRead('responses-printed', (response) => printed(response))
+
+const notKept = replyChange('responses-not-kept', (response) => ({ ...response, store: false }))
 
 export const responsesToMessages = definePlugin<Options>({
   name: 'responses-to-messages',
@@ -110,7 +127,7 @@ export const responsesToMessages = definePlugin<Options>({
       const { stream } = exchange.request
       // At the address of another style, that style's translator writes the answer.
       if (exchange.route.style !== responsesStyle) return
-      const seal: Seal = (text, purpose) => seals.seal(purpose ?? 'reasoning', account, text)
+      const seal = sealFor(account, seals)
       // A summary stands for itself: its client sends it.
       const isKept = shape.compacts !== true && exchange.large === undefined
       const keeper = isKept ? keeperFor(exchange, body, frame) : undefined
@@ -119,7 +136,7 @@ export const responsesToMessages = definePlugin<Options>({
       const keep = keeper === undefined ? undefined : async (response: string) => await keeper.keep(response)
       const events = stream ? toResponseEvents(frame, told, seal, hasErrorEvent, keep) : undefined
       exchange.ownEvents = events
-      exchange.set(Asked, { frame, shape: told, seal, events, keeper })
+      exchange.set(Asked, { account, frame, shape: told, events, keeper })
     }
     /** Keys and answers are kept. */
     const begin = (exchange: Exchange, account: string): Awaitable<void> => {
@@ -148,19 +165,29 @@ export const responsesToMessages = definePlugin<Options>({
         if (
           asked === undefined || reply.kind !== 'json' || !isRecord(reply.body) || reply.body.type !== 'message'
         ) return
-        const { frame, shape, seal, keeper } = asked
-        const response = toResponse(reply.body, frame, shape, seal, reply.headers['x-gateway-cost-usd'])
-        if (isCompaction(exchange)) return { ...reply, body: compactionOf(response) }
-        return keeper === undefined
-          ? { ...reply, body: response }
-          : keeper.keep(JSON.stringify(response)).then((isKept) => ({ ...reply,
-            body: isKept ? response : { ...response, store: false } }))
+        const { account, frame: { id, created, model }, shape, keeper } = asked
+        const made = answer(reply.body, exchange, account, { id, created, model }, now(), shape,
+          reply.headers['x-gateway-cost-usd'])
+        return after(keeper === undefined ? made : after(made, (response) => keep(response, exchange, keeper)),
+          (body) => ({ ...reply, body }))
       },
 
       onStream: (exchange) => exchange.find(Asked)?.events
     }
   }
 })
+
+function sealFor (account: string, seals: Seals): Seal {
+  return (text, purpose) => seals.seal(purpose ?? 'reasoning', account, text)
+}
+
+/** Keeps a response. @returns it as its client gets it */
+async function keep (response: Json | LargeReply, exchange: Exchange, keeper: Keeper): Promise<Json | LargeReply> {
+  const text = response instanceof LargeReply
+    ? (await print(response, exchange)).pieces.map(bufferOf)
+    : JSON.stringify(response)
+  return await keeper.keep(text) ? response : await notKept(response, exchange)
+}
 
 /** Whether its address gives summaries alone. */
 function isCompaction ({ route: { endpoint } }: Exchange): boolean {

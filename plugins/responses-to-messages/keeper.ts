@@ -2,7 +2,7 @@
 // An answer that was not given in whole, or not charged, does not stay.
 import type { Json } from '../../src/base/json.ts'
 import type { Exchange } from '../../src/core/exchange.ts'
-import type { KeptResponses, Life } from '../../src/store/responses.ts'
+import type { JsonPieces, KeptResponses, Life } from '../../src/store/responses.ts'
 import { itemsOf } from './state.ts'
 
 /** Bytes of a request's body that are not worth a try: more than the store takes. */
@@ -44,13 +44,15 @@ export class Keeper {
   }
 
   /** @param response the whole one, as JSON @returns whether it can be asked for from now on. Never rejects */
-  async keep (response: string): Promise<boolean> {
+  async keep (response: JsonPieces): Promise<boolean> {
     const { responses, account, life, id, created, body } = this.#options
     const { blobs, snapshot } = this.#exchange
     const { previous_response_id: previous } = body
+    const text = typeof response === 'string' || blobs.bytes === 0 ? response : Buffer.concat(response).toString()
     // Half of the time that a hook has: a store that is slow costs an answer its place, not its end.
     return this.#isKept = await responses.keep(account, {
-      id, created, previous: typeof previous === 'string' ? previous : null, response: blobs.join(response),
+      id, created, previous: typeof previous === 'string' ? previous : null,
+      response: typeof text === 'string' ? blobs.join(text) : text,
       input: blobs.join(JSON.stringify(itemsOf(body.input)))
     }, life, snapshot.config.hook_timeout / 2)
   }

@@ -34,6 +34,28 @@ export function printed (value: unknown, fields?: string[]): string {
   }
 }
 
+/** Characters of a text, values, and levels of nesting that `briefly` keeps. */
+const BRIEF_TEXT = 16 * 1024
+const BRIEF_VALUES = 1000
+const BRIEF_DEPTH = 32
+
+/** The beginning of a JSON value, without what makes it large: of errors, of which little is read. */
+export function briefly (value: unknown): unknown {
+  let values = 0
+  const shorten = (value: unknown, depth: number): unknown => {
+    values++
+    if (typeof value === 'string') return value.slice(0, BRIEF_TEXT)
+    if (typeof value !== 'object' || value === null) return value
+    const kept: [name: string, value: unknown][] = []
+    for (const name in value) {
+      if (depth === 0 || values >= BRIEF_VALUES) break
+      kept.push([name, shorten((value as Json)[name], depth - 1)])
+    }
+    return Array.isArray(value) ? kept.map(([, item]) => item) : Object.fromEntries(kept)
+  }
+  return shorten(value, BRIEF_DEPTH)
+}
+
 /** The parsed text, or the text itself where it is no JSON: upstreams send either with an error. */
 export function parseOr (text: string): unknown {
   try {

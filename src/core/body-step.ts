@@ -5,6 +5,8 @@ import type { SharedPages } from './body-memory.ts'
 import type { Exchange } from './exchange.ts'
 import type { Body } from './facts.ts'
 import type { Base64 } from './large-strings.ts'
+import type { LargeReply } from './reply-step.ts'
+import type { Upstream } from './upstream.ts'
 
 /**
  * A step on the body of a request. What it uses beside these must come with its arguments, and arguments and result are
@@ -44,18 +46,21 @@ export function stepNamed (name: string): Step {
   return step
 }
 
-/** A body as it was received and decompressed. */
-export interface ReceivedBody {
-  /** in memory that threads share: of `pages` */
+/** What was received, and decompressed, in memory that threads share. */
+export interface Received {
+  /** of `pages` */
   readonly pieces: readonly Buffer[]
-  /** which are given back when nobody reads the body any more */
+  /** which are given back when nobody reads them any more */
   readonly pages: readonly Buffer[]
+}
+
+export interface ReceivedBody extends Received {
   readonly base64: readonly Base64[]
 }
 
-/** The threads of large bodies. */
+/** The threads of large bodies, and of large answers of upstreams. */
 export interface BodyThreads {
-  /** bytes from which a body is large */
+  /** bytes from which a body or an answer is large */
   readonly least: number
   readonly memory: SharedPages
   /** Starts a thread, if there is none: a large body is on its way. */
@@ -66,4 +71,16 @@ export interface BodyThreads {
    * @throws {GatewayError} bad_request
    */
   open (exchange: Exchange, received: ReceivedBody): Promise<Body | undefined>
+  /**
+   * Parses a whole answer in a thread, and translates it into the inner language.
+   * @returns undefined: there is no thread for it, so it is to be parsed here
+   * @throws what the dialect has thrown
+   */
+  openReply (exchange: Exchange, upstream: Upstream, received: Received): Promise<OpenedReply | undefined>
+}
+
+export interface OpenedReply {
+  readonly body: LargeReply
+  /** it has no content */
+  readonly isEmpty: boolean
 }

@@ -1,6 +1,7 @@
 // The endpoint of a route, which answers when its plugins let the exchange through; and the compiled route.
 import type { Awaitable } from '../base/awaitable.ts'
 import type { GatewayError } from '../errors.ts'
+import type { BodyThreads } from './body-step.ts'
 import type { Exchange } from './exchange.ts'
 import type { Attempt } from './facts.ts'
 import type { Hooked } from './hooks.ts'
@@ -56,7 +57,7 @@ export interface Download {
 
 export interface CompiledRoute extends Hooked {
   readonly endpoint: Endpoint
-  /** whether a thread may read its large bodies: everything that reads them is a body step (body-step.ts) */
+  /** whether a thread may read its large bodies and answers: everything that reads them is a step (body-step.ts) */
   readonly readsInThreads: boolean
 }
 
@@ -67,6 +68,8 @@ export interface LeasedSnapshot extends Snapshot {
   readonly publicRoutes: RouteTable<CompiledRoute>
   /** of real exchanges */
   readonly ledger: Ledger
+  /** undefined: all bodies and answers are read on the event loop */
+  readonly bodies: BodyThreads | undefined
   /** Leases the snapshot for one request; `release` exactly once. */
   lease (): this
   release (): void

@@ -81,6 +81,8 @@ export class Exchange<R extends Route = Route, S extends Snapshot = Snapshot> {
   readonly blobs: Blobs
   /** Core only: the body, where a thread has it (large-body.ts). Undefined: it is here. */
   large: LargeBody | undefined
+  /** Core only: steps that run or wait in threads: time that no hook is to be blamed for. */
+  inThreads = 0
   /** base64 of the answer that stayed bytes */
   answerBlobs: Blobs | undefined
   /** Core only: the whole answer's share of the memory for answers. Undefined: a small answer, or a stream. */

@@ -133,7 +133,7 @@ export function callHook<T> (result: Awaitable<T>, plugin: string, exchange: Exc
       cause: new Error(`the plugin ${plugin} took longer than hook_timeout (${limit} ms)`)
     })
   }
-  return within(Promise.resolve(result), limit, late, () => exchange.large?.isBusy === true)
+  return within(Promise.resolve(result), limit, late, () => exchange.inThreads > 0)
 }
 
 /**

@@ -6,8 +6,6 @@ import { isRecord, type Json } from '../base/json.ts'
 export interface LargeBody {
   /** Runs a step there. @throws {GatewayError} the step's own error; the reason of an abort; the thread has died */
   run (step: string, args: readonly unknown[]): Promise<unknown>
-  /** Whether a step runs or waits: time that no hook is to be blamed for. */
-  readonly isBusy: boolean
   /** tokens (tokens/bound.ts); known once the request has been encoded for an upstream */
   readonly inputEstimate: number | undefined
   /** Reads the body on the loop after all, for what no step does. To be called before a step has written a fact. */

@@ -16,7 +16,10 @@ export interface Plugin<Options = Record<string, unknown>> extends PluginDescrip
   readonly reads?: readonly Fact<unknown>[]
   readonly writes?: readonly Fact<unknown>[]
   readonly enforces?: readonly (keyof KeyConfig)[]
-  /** true: it reads the body of a request in body steps only (core/body-step.ts), or not at all */
+  /**
+   * true: it reads the body of a request in body steps only (core/body-step.ts), that of a whole answer in reply steps
+   * (core/reply-step.ts), or not at all
+   */
   readonly readsInSteps?: true
   /** one of the table of styles (protocols/index.ts) */
   readonly translates?: Style
@@ -63,8 +66,11 @@ export type KeyHooks = Pick<Hooks, 'onHead' | 'onRequest'>
 export interface AttemptHooks {
   /** Down the list; may change the request to the upstream. */
   onUpstreamRequest? (request: UpstreamRequest): Awaitable<void>
-  /** Up the list; a whole JSON answer in the inner language. A throw fails the attempt. */
-  onUpstreamReply? (reply: JsonReply): void
+  /**
+   * Up the list; a whole JSON answer in the inner language. A throw fails the attempt. A promise is waited for where a
+   * thread has the answer, so only of plugins with `readsInSteps`.
+   */
+  onUpstreamReply? (reply: JsonReply): Awaitable<void>
   /** Up the list; one event in messages style. A throw fails the attempt, or after the commit cuts the answer. */
   onUpstreamEvent? (event: SseEvent): void
 }

@@ -18,7 +18,7 @@ export interface GatewayServices extends Services {
   readonly directory: Directory
   readonly videos: VideoWatcher
   readonly idempotency: Idempotency
-  /** undefined: all bodies are read on the event loop */
+  /** undefined: all bodies and answers are read on the event loop */
   readonly bodies?: BodyThreads | undefined
   readonly upstreams: Upstreams
   readonly links: Links

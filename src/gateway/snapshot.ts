@@ -1,4 +1,5 @@
 // A configuration in use: compiled once, leased by each request for as long as it runs.
+import type { BodyThreads } from '../core/body-step.ts'
 import { KeyChains, sortHooks } from '../core/hooks.ts'
 import { isOfText, type Route } from '../core/route.ts'
 import type { Style } from '../core/style.ts'
@@ -48,6 +49,7 @@ export class Snapshot implements LeasedSnapshot {
   /** without the store: the pipeline moves money only by the ledger of the exchange */
   readonly services: Omit<GatewayServices, 'store'>
   readonly ledger: Ledger
+  readonly bodies: BodyThreads | undefined
   readonly models: ReadonlyMap<string, Model>
   readonly routes: RouteTable<CompiledRoute>
   /** of the public listener */
@@ -63,6 +65,7 @@ export class Snapshot implements LeasedSnapshot {
   /** @throws {PartError} a plugin's `create` threw, or returned no hooks; nothing is left open */
   constructor ({ config, generation, plugins, shipped, endpoints, services: { store, ...services } }: Parts) {
     this.ledger = store
+    this.bodies = services.bodies
     this.generation = generation
     this.config = config
     this.services = services

@@ -1,7 +1,6 @@
 // The client of an exchange on its socket: reads and writes of the pipeline, in one object.
 import type { IncomingMessage, ServerResponse } from 'node:http'
 import type { BodyLimits } from '../core/body-memory.ts'
-import type { BodyThreads } from '../core/body-step.ts'
 import type { OwnRequest, Routed } from '../core/endpoint.ts'
 import type { Body } from '../core/facts.ts'
 import type { BytesReply } from '../core/reply.ts'
@@ -17,7 +16,6 @@ export class HttpClient extends ClientWriter implements Client {
   readonly #res: ServerResponse
   readonly #limits: BodyLimits
   readonly #upgrade: Upgrade | undefined
-  readonly #threads: BodyThreads | undefined
   /** bytes taken from the memory for bodies */
   #taken = 0
 
@@ -27,24 +25,22 @@ export class HttpClient extends ClientWriter implements Client {
     exchange: Routed,
     timeouts: WriterLimits,
     limits: BodyLimits,
-    upgrade: Upgrade | undefined,
-    threads: BodyThreads | undefined
+    upgrade: Upgrade | undefined
   ) {
     super(req, res, exchange, timeouts)
     this.#req = req
     this.#res = res
     this.#limits = limits
     this.#upgrade = upgrade
-    this.#threads = threads
   }
 
   readBody (exchange: Routed): Promise<Body> {
-    const { endpoint, readsInThreads } = exchange.route
+    const { route: { endpoint, readsInThreads }, snapshot: { bodies } } = exchange
     const taken = (bytes: number): void => { this.#taken += bytes }
     if (endpoint.kind === 'model' && endpoint.form === true && isForm(this.#req)) {
       return readForm(this.#req, this.#res, this.#limits, exchange, taken)
     }
-    return readBody(this.#req, this.#res, this.#limits, exchange, taken, readsInThreads ? this.#threads : undefined)
+    return readBody(this.#req, this.#res, this.#limits, exchange, taken, readsInThreads ? bodies : undefined)
   }
 
   forward (exchange: Routed, upstream: string, own?: OwnRequest): Promise<BytesReply> {

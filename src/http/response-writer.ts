@@ -5,6 +5,7 @@ import type { Socket } from 'node:net'
 import type { Readable } from 'node:stream'
 import { pipeline } from 'node:stream/promises'
 import { atEndOfTurn } from '../base/end-of-turn.ts'
+import { piecesOf } from '../base/pieces.ts'
 import { Alarm } from '../base/wheel.ts'
 import { corsHeaders } from './cors.ts'
 import { GatewayError, isGatewayError } from '../errors.ts'
@@ -84,15 +85,16 @@ export class ClientWriter {
   /** @returns the write; it keeps only the bytes it needs, so no reply stays in memory for a slow client */
   prepare (
     { status, headers: own, body }: JsonReply | ErrorReply,
-    text = encode({ status, headers: own, body })
+    text: string | readonly Buffer[] = encode({ status, headers: own, body })
   ): Write {
     const headers = { 'content-type': 'application/json', 'cache-control': 'no-store', ...own }
+    if (typeof text !== 'string') return this.#long(status, headers, text)
     const joined = this.#exchange.answerBlobs?.join(text)
     // Head and body in one string leave in one packet: node joins a text to the head, not bytes. ASCII needs no
     // encoding.
     return joined instanceof Array ? this.#long(status, headers, joined)
       : text.length <= SLICE ? this.#short(status, headers, text)
-        : this.#long(status, headers, bytesOf(text))
+        : this.#long(status, headers, piecesOf(text, SLICE))
   }
 
   #short (status: number, headers: Headers, text: string): Write {
@@ -408,18 +410,6 @@ export class ClientWriter {
       this.#stall?.off()
     }
   }
-}
-
-/** Encodes a text in pieces of their own memory: a piece is freed when it is sent, and an unsent one keeps no other. */
-function bytesOf (text: string): readonly Buffer[] {
-  const pieces: Buffer[] = []
-  for (let at = 0, end = 0; at < text.length; at = end) {
-    end = at + SLICE
-    // A surrogate pair must not be split: half of it has no encoding of its own.
-    if (/[\uD800-\uDBFF]/.test(text.charAt(end - 1))) end++
-    pieces.push(Buffer.from(text.slice(at, end)))
-  }
-  return pieces
 }
 
 /** The part of a body that is still to be written. */

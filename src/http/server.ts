@@ -8,7 +8,6 @@ import { observe } from '../telemetry/log.ts'
 import { Refusals } from '../telemetry/sampled-refusals.ts'
 import { Bag } from '../base/bag.ts'
 import { type BodyLimits, BodyMemory } from '../core/body-memory.ts'
-import type { BodyThreads } from '../core/body-step.ts'
 import { discard, hasMuchUnread } from './response-writer.ts'
 import type { ServerConfig } from '../config/config.ts'
 import type { LeasedSnapshot } from '../core/endpoint.ts'
@@ -50,8 +49,6 @@ export interface ServerServices extends Services {
   readonly metrics: Metrics
   readonly idempotency: Pick<Idempotency, 'recall'>
   readonly requests: Pick<RequestLog, 'note'>
-  /** undefined: all bodies are read on the event loop */
-  readonly bodies?: BodyThreads | undefined
 }
 
 /** An error of node's parser: `reason` is its own text, which quotes nothing of the request. */
@@ -282,8 +279,7 @@ export class GatewayServer {
     if (upgrade !== undefined) this.#tunnels++
     const { timeouts } = this.#config.api
     const limits: BodyLimits = { limit: this.#config.body_limit, idle: timeouts.body_idle, memory: this.bodyMemory }
-    const client = new HttpClient(req, res, exchange, timeouts, limits, upgrade,
-      this.#services.bodies)
+    const client = new HttpClient(req, res, exchange, timeouts, limits, upgrade)
     exchange.onFinish(() => {
       client.release()
       this.#running.remove(place)

@@ -11,6 +11,8 @@ import type { Attempt } from '../core/facts.ts'
 import { nameFailure, callHook, unwaited } from '../core/hooks.ts'
 import { commits, isEmptyReply, isError, isPing, isTerminal } from '../protocols/messages.ts'
 import type { AttemptHooks, StreamTransformer, UpstreamFailure, UpstreamRequest } from '../core/plugin.ts'
+import { SharedChunks } from '../core/body-memory.ts'
+import type { BodyThreads } from '../core/body-step.ts'
 import { json, type JsonReply } from '../core/reply.ts'
 import { SseDecoder, type SseEvent } from '../core/sse.ts'
 import { answerLimit, type Part, SMALL_ANSWER } from '../core/answer-memory.ts'
@@ -150,6 +152,8 @@ class Receiver implements CommittedStream, CallListener {
   #status = 0
   #headers: IncomingHttpHeaders = {}
   #chunks: Buffer[] = []
+  /** in the place of `#chunks`: a large answer, for a thread */
+  #shared: SharedChunks | undefined
   #size = 0
   /** bytes taken from the memory for answers; undefined: a small answer */
   #part: Part | undefined
@@ -294,8 +298,25 @@ class Receiver implements CommittedStream, CallListener {
     }
     const limit = dialectOf(this.#upstream).replyLimit ?? REPLY_LIMIT
     if (this.#size > limit) throw new Error(`the answer is larger than ${limit} bytes`)
-    this.#chunks.push(chunk)
+    if (this.#shared !== undefined) this.#shared.add(chunk)
+    else this.#chunks.push(chunk)
     if (this.#size > SMALL_ANSWER) this.#grow()
+    if (this.#shared === undefined) this.#share()
+  }
+
+  /** Moves a large answer to memory that its thread sees. */
+  #share (): void {
+    const threads = this.#threads
+    if (threads === undefined || this.#size < threads.least) return
+    threads.prepare()
+    this.#shared = new SharedChunks(threads.memory)
+    for (const chunk of this.#takeChunks()) this.#shared.add(chunk)
+  }
+
+  /** Undefined: its answer is read here, whatever its size. */
+  get #threads (): BodyThreads | undefined {
+    const { route, snapshot } = this.#exchange
+    return route.readsInThreads && !this.#exchange.request.stream ? snapshot.bodies : undefined
   }
 
   #grow (): void {
@@ -386,10 +407,29 @@ class Receiver implements CommittedStream, CallListener {
       return
     }
     if (decodeTask !== undefined) { this.#commitReply(decodeTask(this.#takeChunks())); return }
-    const dialect = dialectOf(this.#upstream)
-    const body = dialect.decodeReply(JSON.parse(this.#text()), this.#exchange, this.#upstream)
-    if (isEmptyReply(body as Parameters<typeof isEmptyReply>[0])) { this.#fail({ kind: 'empty' }); return }
-    this.#commitReply(body)
+    if (this.#shared === undefined) this.#readReply(this.#text())
+    else {
+      this.#readLarge(this.#threads!, this.#shared).catch((thrown: unknown) => {
+        this.#broke(thrown)
+      })
+    }
+  }
+
+  #readReply (text: string): void {
+    const body = dialectOf(this.#upstream).decodeReply(JSON.parse(text), this.#exchange, this.#upstream)
+    if (isEmptyReply(body as Parameters<typeof isEmptyReply>[0])) this.#fail({ kind: 'empty' })
+    else this.#commitReply(body)
+  }
+
+  async #readLarge (threads: BodyThreads, shared: SharedChunks): Promise<void> {
+    const pieces = shared.all()
+    const opened = await threads.openReply(this.#exchange, this.#upstream, { pieces, pages: shared.pages })
+    if (this.#isEnded) return                                 // aborted meanwhile
+    if (opened === undefined) { this.#readReply(Buffer.concat(pieces).toString()); return }
+    if (opened.isEmpty) { this.#fail({ kind: 'empty' }); return }
+    const reply = json(opened.body)
+    await this.#tellLarge(reply)
+    this.#accept(reply)
   }
 
   /** A no-op for an attempt that was aborted meanwhile. */
@@ -402,7 +442,11 @@ class Receiver implements CommittedStream, CallListener {
   #commitReply (body: unknown): void {
     const reply = json(body)
     this.#tellReply(reply)
-    if (this.#isEnded) return                                 // a plugin has aborted the exchange
+    this.#accept(reply)
+  }
+
+  #accept (reply: JsonReply): void {
+    if (this.#isEnded) return                                 // a plugin or the client has aborted the exchange
     if (this.#part !== undefined) this.#exchange.keepsAnswer(this.#part)
     this.#permit.succeed()
     this.#end()
@@ -452,6 +496,15 @@ class Receiver implements CommittedStream, CallListener {
   #tellReply (reply: JsonReply): void {
     try {
       for (const hooks of this.#hooks) unwaited(hooks.onUpstreamReply?.(reply), this.#exchange)
+    } catch (thrown) {
+      throw toGatewayError(thrown)
+    }
+  }
+
+  /** Hooks of shipped plugins alone, which are steps here. @throws {GatewayError} as `#tellEvent` */
+  async #tellLarge (reply: JsonReply): Promise<void> {
+    try {
+      for (const hooks of this.#hooks) await hooks.onUpstreamReply?.(reply)
     } catch (thrown) {
       throw toGatewayError(thrown)
     }

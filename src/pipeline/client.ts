@@ -32,10 +32,10 @@ export interface Client {
   readonly hasHead: boolean
   json (reply: ErrorReply): Promise<void>
   /**
-   * @param text the reply, encoded by `encode`
+   * @param encoded the reply, by `encodeReply`
    * @returns the write; it keeps only the bytes it needs, so no reply stays in memory for a slow client
    */
-  prepare (reply: JsonReply, text: string): Write
+  prepare (reply: JsonReply, encoded: string | readonly Buffer[]): Write
   bytes (reply: BytesReply): Promise<void>
   /** Sends the head of a stream, and from then on a ping after each silence. */
   startStream (): void

@@ -4,10 +4,10 @@ import type { Answer, AnswerListener } from './attempt.ts'
 import { after, type Awaitable, proceed } from '../base/awaitable.ts'
 import { modalities } from '../config/sections/modalities.ts'
 import type { Client, Write } from './client.ts'
-import { encode } from './encode-reply.ts'
+import { encodeReply } from './encode-reply.ts'
 import { fail, interrupted, settle } from './ending.ts'
 import { GatewayError, toGatewayError } from '../errors.ts'
-import type { BytesReply, Reply } from '../core/reply.ts'
+import type { BytesReply, JsonReply, Reply } from '../core/reply.ts'
 import type { DownloadEndpoint, Routed } from '../core/endpoint.ts'
 import type { Outcome, Served } from '../core/exchange.ts'
 import { Claimed, type Idempotency } from './idempotency.ts'
@@ -130,14 +130,22 @@ class Serving implements AnswerListener {
       this.#take(() => passOn(exchange, client, reply, completed, served), (outcome) => { this.#finish(outcome) })
       return
     }
-    const text = encode(reply)
+    const encoded = encodeReply(reply, exchange)
+    if (!(encoded instanceof Promise)) this.#settle(reply, encoded, completed, served)
+    else this.#take(() => encoded, (bytes) => { this.#settle(reply, bytes, completed, served) })
+  }
+
+  #settle (
+    reply: JsonReply, encoded: string | readonly Buffer[], completed: Outcome, served: Served | undefined
+  ): void {
+    const exchange = this.#exchange
     const claim = served === undefined ? undefined : exchange.find(Claimed)
+    const text = typeof encoded === 'string' && exchange.answerBlobs === undefined ? encoded : undefined
     this.#take(() => claim === undefined ? settle(exchange, completed)
-      : after(callHook(claim.keep(exchange.answerBlobs === undefined ? text : undefined), 'idempotency', exchange),
-        () => settle(exchange, completed)), () => {
+      : after(callHook(claim.keep(text), 'idempotency', exchange), () => settle(exchange, completed)), () => {
       claim?.confirm()
       // Prepared here, so that the state it was made of is freed before a slow client takes it.
-      this.#send(client.prepare(reply, text), completed, served)
+      this.#send(this.#client.prepare(reply, encoded), completed, served)
     })
   }
 

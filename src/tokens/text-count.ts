@@ -54,13 +54,21 @@ export const LEAST_RATES: Rates = START_RATES.map((rate) => rate / 3)
 /** Most tokens that a character is estimated as, whatever its class and the rates. */
 export const MOST_RATE = Math.max(...MOST_RATES)
 
-const NO_COUNTS: readonly number[] = CLASSES.map(() => 0)
+const NOTHING: Counts = { counts: CLASSES.map(() => 0), last: -1 }
 
 /** Characters from which on a text is counted: pieces are counted together. */
 const TOGETHER = 128
 /** Characters that are counted at once, and their bytes: an array is read at half the price of a string (measured). */
 const BLOCK = 1024
 const block = Buffer.alloc(3 * BLOCK)
+
+/** What a count has counted; it can be copied between threads. */
+export interface Counts {
+  /** by class */
+  readonly counts: readonly number[]
+  /** byte; -1: none */
+  readonly last: number
+}
 
 /** Counts the characters of a text that arrives in pieces; the result does not depend on the pieces. */
 export class TextCount {
@@ -70,11 +78,16 @@ export class TextCount {
   /** added, and not counted yet */
   #added = ''
 
-  /** @param before a count to be copied and continued */
-  constructor (before?: TextCount) {
-    if (before !== undefined) before.#count()
-    this.#counts = [...before === undefined ? NO_COUNTS : before.#counts]
-    this.#last = before === undefined ? -1 : before.#last
+  /** @param before to be continued */
+  constructor ({ counts, last }: Counts = NOTHING) {
+    this.#counts = [...counts]
+    this.#last = last
+  }
+
+  /** So far; to be read at once, and not to be changed. */
+  get counted (): Counts {
+    this.#count()
+    return { counts: this.#counts, last: this.#last }
   }
 
   add (text: string): void {
@@ -121,7 +134,7 @@ export class TextCount {
 
   /** The estimate with this text, which is not added. */
   tokensWith (text: string, rates: Rates): number {
-    const copy = new TextCount(this)
+    const copy = new TextCount(this.counted)
     copy.add(text)
     return copy.tokens(rates)
   }

@@ -9,47 +9,16 @@ import { SharedChunks, SharedPages } from '../../src/core/body-memory.ts'
 import { bodyOf, headOf } from '../../src/core/large-body.ts'
 import type { Answer, Asked } from '../../src/gateway/bodies/messages.ts'
 import { ThreadQueue, type Job } from '../../src/gateway/bodies/thread-queue.ts'
-import { CALM, finished, gateway, type GatewayTestOptions, KEY, type TestGateway, yaml } from '../support/gateway.ts'
+import { finished, gateway, KEY } from '../support/gateway.ts'
+import { options, outcomeOf, SECRET, stylesYaml as config } from '../support/large.ts'
 import { json, messageEnd, messageStart, type Received, type Script, stall, textBlock, upstream } from '../support/upstream.ts'
 import { until } from '../support/until.ts'
 
 type Json = Readonly<Record<string, unknown>>
 
 const RUNS = Number(process.env['RUNS'] ?? 120)
-const NOW = Date.UTC(2026, 10, 23)
-const SECRET = 'seal-secret-of-the-test-with-32-characters'
 const sealed = (upstreamName: string): string =>
   new Seals([SECRET]).seal('thinking', 'acme', JSON.stringify([`messages ${upstreamName}`, 'EqQB']))
-
-/** Three models, each at upstreams of one dialect: the first fails where the body says so, then the second answers. */
-function config (url: string): string {
-  const dialects = ['messages', 'chat', 'responses']
-  const upstreams = dialects.flatMap((dialect) => ['bad', 'good'].map((name) =>
-    `  ${dialect}-${name}: { url: "${url}/${name}/v1", dialect: ${dialect}, ` +
-    `${CALM}, count_tokens: ${dialect === 'messages'}, headers: { x-api-key: upstream-secret } }`))
-  const models = dialects.map((dialect) => `  - id: m-${dialect}
-    name: M
-    provider: acme
-    kind: text
-    created: 2025-09-29
-    context: 200000
-    max_output: 6000
-    over_max_output: clamp
-    thinking: budget
-    accepts: [text, image]
-    channels:
-      premium:
-        price: { input: 3, output: 15, cache_read: 0.30, cache_write: 3.75 }
-        targets:
-          - { upstream: ${dialect}-bad, model: vendor, priority: 0 }
-          - { upstream: ${dialect}-good, model: vendor, priority: 1 }`)
-  return yaml([], '', 'auth, key-policy, rate-limit, schema-validate, chat-to-messages, ' +
-    '{ use: responses-to-messages, with: { keep: 1h } }, channel-router, billing-meter, error-normalize')
-    .replace('  drain_timeout', `  seal_secrets: [${SECRET}]\n  drain_timeout`)
-    .replace(/upstreams:\n[^]*accounts:/, `upstreams:\n${upstreams.join('\n')}\nmodels:\n${models.join('\n')}\n` +
-      'aliases: [{ id: latest, model: m-messages }]\naccounts:')
-    .replace('secret: ', 'rate_limit: 1000000, secret: ')
-}
 
 /** FAIL in a body: of the first target; BLIND: without usage. */
 function answerTo ({ path, bytes, body }: Received): Script {
@@ -181,30 +150,6 @@ const request = fc.oneof(
 const EXAMPLES = ([['', 'FAIL', 9], ['', 'BLIND', 9], ['', 'a', -1], ['/count_tokens', 'a', 9],
   ['/count_tokens', 'BLIND', 9]] as const).map(([more, content, limit]) =>
   [[`/v1/messages${more}`, [{ model: 'latest', max_tokens: limit, messages: [{ role: 'user', content }] }, {}]]])
-
-/** Everything that others see of a request, without what differs in any two. */
-async function outcomeOf (gw: TestGateway, upstreams: { readonly requests: readonly Received[] }, path: string,
-  text: Buffer, headers: Record<string, string> = {}): Promise<Json> {
-  const before = upstreams.requests.length
-  const answer = await fetch(gw.url + path, { method: 'POST', body: text,
-    headers: { 'content-type': 'application/json', 'x-api-key': KEY, ...headers } })
-  const said = await answer.text()
-  const line = await finished(gw)
-  const id = String(line['request_id'])
-  const known = (shown: string): string => shown.replaceAll(id, 'ID').replaceAll(id.slice(4), 'ID')
-  return {
-    status: answer.status,
-    headers: [...answer.headers].filter(([name]) => !/^(?:date|server-timing)$/.test(name)).map(([name, value]) => `${name}: ${known(value)}`),
-    said: known(said),
-    asked: upstreams.requests.slice(before).map(({ url, rawHeaders, bytes }) => ({ url, bytes: bytes.toString('latin1'),
-      headers: rawHeaders.filter((_, i, all) => !/^traceparent$/i.test(all[i - i % 2]!)) })),
-    line: Object.fromEntries(Object.entries(line).filter(([name]) =>
-      !/^(?:time|pid|hostname|request_id|trace_id|span_id)$|_ms$/.test(name)).map(([name, value]) =>
-      [name, known(JSON.stringify(value))]))
-  }
-}
-
-const options: GatewayTestOptions = { now: () => NOW, isForgetful: true }
 
 t.test('any body, read in a thread, gives what it gives on the loop: bytes, codes, log and money', async (t) => {
   const up = await upstream(t, answerTo)
@@ -338,7 +283,7 @@ const wild = new URL(`data:text/javascript,${encodeURIComponent(`
 /** Resolves with whether the thread had the body already, or with the code and cause of the error. */
 function ask (queue: ThreadQueue, id: string, isLast = false): Promise<unknown> {
   return new Promise((resolve) => {
-    const job: Job = { id, bytes: 1,
+    const job: Job = { requestId: id, id, bytes: 1, lives: 1,
       ask: (has) => ({ id, opened: !has, known: {}, replay: [], call: undefined, isLast }) as unknown as Asked,
       resolve: ({ result }: Answer) => { resolve(result === true ? 'opened' : 'had') },
       reject: (error) => { resolve((error as { readonly row?: string }).row) } }
@@ -373,7 +318,8 @@ t.test('what waits for a thread can be given up', async (t) => {
     worker: wild })
   t.teardown(async () => { await queue.close() })
   const first = ask(queue, 'a')
-  const given: Job = { id: 'b', bytes: 5, ask: () => { throw new Error('asked') }, resolve () {}, reject () {} }
+  const given: Job = { requestId: 'b', id: 'b', bytes: 5, lives: 1, ask: () => { throw new Error('asked') },
+    resolve () {}, reject () {} }
   queue.add(given)
   t.equal(queue.load, 6)
   t.equal(queue.remove(given), true)

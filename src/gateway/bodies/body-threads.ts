@@ -1,25 +1,30 @@
-// The threads of large bodies, and the bodies in them as their exchanges see them.
+// The threads of large bodies and answers, and what they have of an exchange as the event loop sees it.
 import { availableParallelism } from 'node:os'
 import { SharedPages } from '../../core/body-memory.ts'
-import type { BodyThreads, ReceivedBody } from '../../core/body-step.ts'
+import type { BodyThreads, OpenedReply, Received, ReceivedBody } from '../../core/body-step.ts'
 import { stepNamed } from '../../core/body-step.ts'
 import type { Exchange } from '../../core/exchange.ts'
 import { ApiKey, Body, factNamed, Model } from '../../core/facts.ts'
-import { type BodyHead, bodyOf, type LargeBody, updateHead } from '../../core/large-body.ts'
+import { type BodyHead, bodyOf, headOf, type LargeBody, updateHead } from '../../core/large-body.ts'
+import { guarded, LargeReply, replyStepNamed } from '../../core/reply-step.ts'
 import { isOfText } from '../../core/route.ts'
+import type { Upstream } from '../../core/upstream.ts'
+import { PRINT } from '../../pipeline/encode-reply.ts'
+import { ResponsesWords } from '../../protocols/responses.ts'
+import { inputEstimate } from '../../tokens/bound.ts'
 import { ENCODE, type Encoded } from '../../upstream/transport/encode-body.ts'
 import { parseBody } from '../../http/parse-body.ts'
-import { type Answer, type Asked, type Call, receiveError } from './messages.ts'
+import { type Answer, type Asked, type Call, type KnownFacts, receiveError, type SentRoute } from './messages.ts'
 import { type Job, type QueueOptions, ThreadQueue } from './thread-queue.ts'
 
 /**
- * Bytes from which a body is large: smaller ones keep the loop for 20 ms at most, whatever is in them, and 4 ms where
- * they are conversations (measured).
+ * Bytes from which a body or an answer is large: smaller ones keep the loop for 20 ms at most, whatever is in them, and
+ * 5 ms where they are text (measured).
  */
 const LARGE = 256 * 1024
-/** Most threads of a process: each may have a body of 32 MB as objects. */
+/** Most threads of a process: each may have a body of 32 MB as objects, or an answer of 64. */
 const MOST_THREADS = 4
-/** Milliseconds for one step: the worst bodies take half a second of a quiet core. */
+/** Milliseconds for one step: the worst bodies take half a second of a quiet core, the worst answers six. */
 const PATIENCE_MS = 60_000
 
 export interface BodyThreadsOptions extends Omit<QueueOptions, 'patience'> {
@@ -51,6 +56,12 @@ export class LargeBodies implements BodyThreads {
     return queue.prepare() ? await new ThreadedBody(exchange, received, queue, this.memory).read() : undefined
   }
 
+  async openReply (exchange: Exchange, upstream: Upstream, received: Received): Promise<OpenedReply | undefined> {
+    const queue = this.#idlest()
+    if (!queue.prepare()) return undefined
+    return await new ThreadedReply(exchange, upstream, received, queue, this.memory).read()
+  }
+
   async close (): Promise<void> {
     await Promise.all(this.#queues.map(async (queue) => { await queue.close() }))
   }
@@ -60,36 +71,97 @@ export class LargeBodies implements BodyThreads {
   }
 }
 
+/** Bodies and answers that threads were given, so that each has an id of its own. */
+let given = 0
+
+/** What a thread has of an exchange: received bytes, and what it has made of them. */
+class InThread {
+  readonly #exchange: Exchange
+  readonly #received: Received
+  readonly #queue: ThreadQueue
+  readonly #memory: SharedPages
+  readonly #id = `${++given}`
+  readonly #lives: number
+  readonly #bytes: number
+  /** a step has begun in the thread, and has not ended */
+  #isRunning = false
+  #isOver = false
+
+  /** @param lives threads that may die of it before it is given up */
+  constructor (exchange: Exchange, received: Received, queue: ThreadQueue, memory: SharedPages, lives: number) {
+    this.#exchange = exchange
+    this.#received = received
+    this.#queue = queue
+    this.#memory = memory
+    this.#lives = lives
+    this.#bytes = received.pieces.reduce((sum, { length }) => sum + length, 0)
+    exchange.onFinish(() => { this.end() })
+  }
+
+  /**
+   * @param message made when its turn comes. @param has whether the thread has it
+   * @throws the step's own error; {GatewayError} the reason of an abort; the thread has died
+   */
+  async ask (message: (id: string, has: boolean) => Asked): Promise<Answer> {
+    const exchange = this.#exchange
+    exchange.throwIfAborted()
+    const { promise, resolve, reject } = Promise.withResolvers<Answer>()
+    const job: Job = {
+      requestId: exchange.id,
+      id: this.#id,
+      bytes: this.#bytes,
+      lives: this.#lives,
+      ask: (has) => {
+        this.#isRunning = true
+        return message(this.#id, has)
+      },
+      resolve: (answer) => {
+        this.#isRunning = false
+        resolve(answer)
+      },
+      reject
+    }
+    const onAbort = (): void => {
+      job.lives = 0
+      this.#queue.remove(job)
+      reject(exchange.abortReason)
+    }
+    exchange.inThreads++
+    exchange.onAbort(onAbort)
+    this.#queue.add(job)
+    try {
+      return await promise
+    } finally {
+      exchange.inThreads--
+      exchange.offAbort(onAbort)
+    }
+  }
+
+  /** Nobody asks for it again. @param isKept whether its bytes are used elsewhere */
+  end (isKept = false): void {
+    if (this.#isOver) return
+    this.#isOver = true
+    this.#queue.forget(this.#id)
+    // A step of a client that has left may run on.
+    if (!this.#isRunning && !isKept) this.#memory.give(this.#received.pages)
+  }
+}
+
 class ThreadedBody implements LargeBody {
   readonly #exchange: Exchange
   readonly #received: ReceivedBody
-  readonly #queue: ThreadQueue
-  readonly #bytes: number
+  readonly #thread: InThread
   readonly #asked: BodyHead = {}
   /** of the body that translators have made of it */
   #inner: BodyHead | undefined
   /** steps that changed it */
   readonly #done: Call[] = []
-  #jobs = 0
-  /** a step has begun in the thread, and has not ended */
-  #isRunning = false
-  #isHere = false
   inputEstimate: number | undefined
 
   constructor (exchange: Exchange, received: ReceivedBody, queue: ThreadQueue, memory: SharedPages) {
     this.#exchange = exchange
     this.#received = received
-    this.#queue = queue
-    this.#bytes = received.pieces.reduce((sum, { length }) => sum + length, 0)
-    exchange.onFinish(() => {
-      queue.forget(exchange.id)
-      // A step of a client that has left may run on; what was brought here may be on its way to an upstream.
-      if (!this.#isRunning && !this.#isHere) memory.give(received.pages)
-    })
-  }
-
-  get isBusy (): boolean {
-    return this.#jobs > 0
+    this.#thread = new InThread(exchange, received, queue, memory, 1)
   }
 
   async read (): Promise<Body> {
@@ -109,68 +181,29 @@ class ThreadedBody implements LargeBody {
 
   async #ask (call: Call | undefined, isLast: boolean): Promise<unknown> {
     const exchange = this.#exchange
-    exchange.throwIfAborted()
-    const { promise, resolve, reject } = Promise.withResolvers<Answer>()
-    const job: Job = {
-      id: exchange.id,
-      bytes: this.#bytes,
-      ask: (has) => {
-        this.#isRunning = true
-        return this.#message(has, call, isLast)
-      },
-      resolve: (answer) => {
-        this.#isRunning = false
-        resolve(answer)
-      },
-      reject
-    }
-    const onAbort = (): void => {
-      this.#queue.remove(job)
-      reject(exchange.abortReason)
-    }
-    this.#jobs++
-    exchange.onAbort(onAbort)
-    this.#queue.add(job)
-    try {
-      const answer = await promise
-      this.#apply(answer)
-      if (answer.error !== undefined) throw receiveError(answer.error)
-      return answer.result
-    } finally {
-      this.#jobs--
-      exchange.offAbort(onAbort)
-    }
+    const answer = await this.#thread.ask((id, has) => ({
+      of: 'body',
+      id,
+      ...(!has && { opened: { exchange: exchange.id, route: sentRoute(exchange), received: exchange.received,
+        pieces: this.#received.pieces, base64: this.#received.base64 } }),
+      known: knownFacts(exchange),
+      replay: has ? [] : this.#done,
+      call,
+      isLast
+    }))
+    this.#apply(answer)
+    if (answer.error !== undefined) throw receiveError(answer.error)
+    return answer.result
   }
 
   bringHere (): void {
     const exchange = this.#exchange
     if (this.#inner !== undefined) throw new Error('the body was translated in its thread already')
-    this.#isHere = true
     const body = parseBody(this.#received.pieces, this.#received.base64, exchange.blobs)
     Object.assign(body, { model: this.#asked.model })         // of the model that was found by that name
     exchange.bringBody(Body, body)
-    this.#queue.forget(exchange.id)
+    this.#thread.end(true)                                    // its base64 may be on its way to an upstream
     for (const { step, args } of this.#done) void stepNamed(step).run(exchange, ...args as never[])
-  }
-
-  #message (has: boolean, call: Call | undefined, isLast: boolean): Asked {
-    const exchange = this.#exchange
-    return {
-      id: exchange.id,
-      ...(!has && { opened: { route: this.#route(), received: exchange.received,
-        pieces: this.#received.pieces, base64: this.#received.base64 } }),
-      known: { owner: exchange.find(ApiKey), model: exchange.find(Model) },
-      replay: has ? [] : this.#done,
-      call,
-      isLast
-    }
-  }
-
-  #route (): NonNullable<Asked['opened']>['route'] {
-    const { name, methods, path, style, endpoint, isInMaintenance, plugins } = this.#exchange.route
-    if (!isOfText(endpoint)) throw new Error('only bodies for models of text are read there')
-    return { name, methods, path, isInMaintenance, plugins, style: style.name, schema: endpoint.schema,
-      isModels: endpoint.kind === 'model', compacts: endpoint.kind === 'model' && endpoint.compacts === true }
   }
 
   #apply ({ facts, answerHeaders, asked, request }: Answer): void {
@@ -183,4 +216,73 @@ class ThreadedBody implements LargeBody {
     this.#inner = request.head
     exchange.request = { body: bodyOf(request.head), stream: request.stream }
   }
+}
+
+/** Threads that may die of one answer, which is paid for: the second reads it again. */
+const LIVES = 2
+
+class ThreadedReply extends LargeReply {
+  readonly #exchange: Exchange
+  readonly #upstream: Upstream
+  readonly #received: Received
+  readonly #thread: InThread
+  readonly #inputEstimate: number
+  /** steps that changed it */
+  readonly #done: Call[] = []
+  type: unknown
+
+  constructor (
+    exchange: Exchange, upstream: Upstream, received: Received, queue: ThreadQueue, memory: SharedPages
+  ) {
+    super()
+    this.#exchange = exchange
+    this.#upstream = upstream
+    this.#received = received
+    this.#thread = new InThread(exchange, received, queue, memory, LIVES)
+    this.#inputEstimate = inputEstimate(exchange)
+  }
+
+  async read (): Promise<OpenedReply> {
+    return { body: guarded(this), isEmpty: await this.#ask(undefined, false) as boolean }
+  }
+
+  async run (step: string, args: readonly unknown[]): Promise<unknown> {
+    const call: Call = { step, args }
+    const isPrinted = step === PRINT
+    const result = await this.#ask(call, isPrinted)
+    if (replyStepNamed(step).isChange) this.#done.push(call)
+    if (isPrinted) this.#thread.end()
+    return result
+  }
+
+  async #ask (call: Call | undefined, isLast: boolean): Promise<unknown> {
+    const exchange = this.#exchange
+    const { error, result, type } = await this.#thread.ask((id, has) => ({
+      of: 'reply',
+      id,
+      ...(!has && { opened: { exchange: exchange.id, route: sentRoute(exchange), received: exchange.received,
+        pieces: this.#received.pieces, upstream: this.#upstream, head: headOf(exchange.request.body),
+        inputEstimate: this.#inputEstimate, known: knownFacts(exchange), words: exchange.find(ResponsesWords) } }),
+      replay: has ? [] : this.#done,
+      call,
+      isLast
+    }))
+    if (error !== undefined) {
+      this.#thread.end()
+      throw receiveError(error)
+    }
+    this.type = type
+    return result
+  }
+}
+
+function knownFacts (exchange: Exchange): KnownFacts {
+  return { owner: exchange.find(ApiKey), model: exchange.find(Model) }
+}
+
+function sentRoute ({ route }: Exchange): SentRoute {
+  const { name, methods, path, style, endpoint, isInMaintenance, plugins } = route
+  if (!isOfText(endpoint)) throw new Error('only what is for models of text is read there')
+  return { name, methods, path, isInMaintenance, plugins, style: style.name, schema: endpoint.schema,
+    isModels: endpoint.kind === 'model', compacts: endpoint.kind === 'model' && endpoint.compacts === true }
 }

@@ -1,10 +1,14 @@
-// What the event loop and a thread of large bodies say to each other.
+// What the event loop and a thread of large bodies and answers say to each other.
 import type { Base64 } from '../../core/large-strings.ts'
 import type { ClientRequest } from '../../core/exchange.ts'
 import type { ApiKey, Model } from '../../core/facts.ts'
+import type { ResponsesWords } from '../../protocols/responses.ts'
 import type { BodyHead } from '../../core/large-body.ts'
 import type { Route } from '../../core/route.ts'
+import type { Upstream } from '../../core/upstream.ts'
 import { type ErrorCode, GatewayError, isGatewayError } from '../../errors.ts'
+import { briefly } from '../../base/json.ts'
+import { UpstreamErrorBody } from '../../upstream/dialects/error-reply.ts'
 
 export interface ThreadInput {
   /** the module with the shipped plugins, which declare body steps */
@@ -15,28 +19,52 @@ export interface ThreadInput {
 
 export type ToThread =
   | Asked
-  /** the exchange is over; without an id: the thread is to end */
+  /** it is needed no more; without an id: the thread is to end */
   | { readonly id?: string, readonly isOver: true }
 
-export interface Asked {
-  /** of the exchange */
+export type Asked = AskedOfBody | AskedOfReply
+
+interface AskedOfAny {
+  /** by which the thread has it */
   readonly id: string
-  /** present: the thread does not have this body */
-  readonly opened?: Opened
-  readonly known: KnownFacts
-  /** steps that changed the body, which a thread runs that has it anew */
+  /** steps that changed it, which a thread runs that has it anew */
   readonly replay: readonly Call[]
-  /** undefined: only to read the body */
+  /** undefined: only to read it */
   readonly call: Call | undefined
-  /** the body may be forgotten then */
+  /** it may be forgotten then */
   readonly isLast: boolean
 }
 
-export interface Opened {
+export interface AskedOfBody extends AskedOfAny {
+  readonly of: 'body'
+  /** present: the thread does not have this body */
+  readonly opened?: Opened & { readonly base64: readonly Base64[] }
+  readonly known: KnownFacts
+}
+
+export interface AskedOfReply extends AskedOfAny {
+  readonly of: 'reply'
+  /** present: the thread does not have this answer */
+  readonly opened?: Opened & OpenedReply
+}
+
+interface Opened {
+  /** of the exchange */
+  readonly exchange: string
   readonly route: SentRoute
   readonly received: ClientRequest
   readonly pieces: readonly Uint8Array[]
-  readonly base64: readonly Base64[]
+}
+
+/** What an answer is translated with. */
+interface OpenedReply {
+  readonly upstream: Upstream
+  /** of the request */
+  readonly head: BodyHead
+  /** tokens of the request, for an upstream that reports none */
+  readonly inputEstimate: number
+  readonly known: KnownFacts
+  readonly words: ResponsesWords | undefined
 }
 
 /** A route of which the style is sent by its name, and of the endpoint the data alone. */
@@ -65,19 +93,24 @@ export interface Answer {
   /** those that steps have written since the last answer */
   readonly facts: readonly (readonly [name: string, value: unknown])[]
   readonly answerHeaders: Readonly<Record<string, string>>
-  /** of the body as its client sent it; undefined: it could not be read */
+  /** of the body as its client sent it; undefined: it could not be read, or is an answer's */
   readonly asked?: BodyHead
   /** `exchange.request`; `head` undefined: its body is the same as asked */
   readonly request?: { readonly head: BodyHead | undefined, readonly stream: boolean } | undefined
+  /** of an answer's body */
+  readonly type?: unknown
 }
 
 export type SentError =
   | { readonly row: ErrorCode, readonly message: string, readonly options: ErrorOptionsOf }
   | { readonly row: undefined, readonly thrown: unknown }
+  /** an error of the upstream's as its whole answer */
+  | { readonly row: undefined, readonly upstreams: unknown }
 
 type ErrorOptionsOf = NonNullable<ConstructorParameters<typeof GatewayError>[1]>
 
 export function sendError (thrown: unknown): SentError {
+  if (thrown instanceof UpstreamErrorBody) return { row: undefined, upstreams: briefly(thrown.body) }
   if (!isGatewayError(thrown)) return { row: undefined, thrown: sendable(thrown) }
   const { row, message, type, retryable, param, vendorCode, retryAfter, headers, cause } = thrown
   return { row, message, options: { type, retryable, headers,
@@ -88,7 +121,7 @@ export function sendError (thrown: unknown): SentError {
 }
 
 export function receiveError (sent: SentError): unknown {
-  if (sent.row === undefined) return sent.thrown
+  if (sent.row === undefined) return 'upstreams' in sent ? new UpstreamErrorBody(sent.upstreams) : sent.thrown
   const error = new GatewayError(sent.row, sent.options)
   error.message = sent.message                                // as it was made: {wait} may be a word of the client's
   return error

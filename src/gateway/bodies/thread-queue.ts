@@ -1,5 +1,6 @@
-// One thread of large bodies and the queue before it: it works on one thing at a time, so what waits can still be given
-// up. A thread that dies or hangs fails what it was doing, and no more: the next one gets the other bodies again.
+// One thread of large bodies and answers, and the queue before it: it works on one thing at a time, so what waits can
+// still be given up. A thread that dies or hangs fails what it was doing, and no more: the next one gets the others
+// again.
 import { once } from 'node:events'
 import { extname } from 'node:path'
 import { Worker } from 'node:worker_threads'
@@ -22,9 +23,14 @@ export interface QueueOptions extends ThreadInput {
 }
 
 export interface Job {
+  /** of the exchange */
+  readonly requestId: string
+  /** of the body or the answer that it is about */
   readonly id: string
   readonly bytes: number
-  /** made when its turn comes. @param has whether the thread has the body */
+  /** threads that may still die of it, this one included */
+  lives: number
+  /** made when its turn comes. @param has whether the thread has that */
   ask (has: boolean): Asked
   resolve (answer: Answer): void
   reject (error: unknown): void
@@ -33,8 +39,8 @@ export interface Job {
 export class ThreadQueue {
   readonly #options: QueueOptions
   #worker: Worker | undefined
-  /** ids of the bodies that it has */
-  readonly #bodies = new Set<string>()
+  /** ids of what it has */
+  readonly #had = new Set<string>()
   #jobs: Job[] = []
   #running: Job | undefined
   #patience: NodeJS.Timeout | undefined
@@ -45,7 +51,7 @@ export class ThreadQueue {
     this.#options = options
   }
 
-  /** bytes of the bodies that wait for it, or that it works on */
+  /** bytes of what waits for it, or that it works on */
   get load (): number {
     return this.#jobs.reduce((sum, { bytes }) => sum + bytes, this.#running?.bytes ?? 0)
   }
@@ -88,9 +94,9 @@ export class ThreadQueue {
     return this.#jobs.length < waiting
   }
 
-  /** The exchange is over. */
+  /** Nobody asks for it again. */
   forget (id: string): void {
-    if (!this.#bodies.delete(id)) return
+    if (!this.#had.delete(id)) return
     this.#worker?.postMessage({ id, isOver: true })
     this.#rest()
   }
@@ -119,11 +125,11 @@ export class ThreadQueue {
       void hung?.terminate()
       this.#died(new Error(`it took longer than ${patience} ms`))
     }, this.#options.patience).unref()
-    const asked = job.ask(this.#bodies.has(job.id))
-    if (asked.isLast) this.#bodies.delete(job.id)
-    else this.#bodies.add(job.id)
+    const asked = job.ask(this.#had.has(job.id))
     try {
       this.#worker!.postMessage(asked)
+      if (asked.isLast) this.#had.delete(job.id)
+      else this.#had.add(job.id)
     } catch (thrown) {                                        // an argument that can't be copied
       clearTimeout(this.#patience)
       this.#running = undefined
@@ -144,10 +150,11 @@ export class ThreadQueue {
     const job = this.#running
     clearTimeout(this.#patience)
     this.#worker = this.#running = undefined
-    this.#bodies.clear()
-    this.#options.log.error({ err: cause, ...(job !== undefined && { request_id: job.id }) },
+    this.#had.clear()
+    this.#options.log.error({ err: cause, ...(job !== undefined && { request_id: job.requestId }) },
       'the thread of a large body died')
-    job?.reject(lost(cause))
+    if (job !== undefined && --job.lives > 0) this.#jobs.unshift(job)
+    else job?.reject(lost(cause))
     this.#next()
   }
 
@@ -164,7 +171,7 @@ export class ThreadQueue {
   async #end (): Promise<void> {
     const worker = this.#worker
     this.#worker = undefined
-    this.#bodies.clear()
+    this.#had.clear()
     clearTimeout(this.#idle)
     if (worker === undefined) return
     const ended = once(worker, 'exit')
@@ -176,11 +183,11 @@ export class ThreadQueue {
 
   #rest (): void {
     clearTimeout(this.#idle)
-    if (this.#worker === undefined || this.#running !== undefined || this.#bodies.size > 0) return
+    if (this.#worker === undefined || this.#running !== undefined || this.#had.size > 0) return
     this.#idle = setTimeout(() => { void this.#end() }, IDLE_MS).unref()
   }
 }
 
 function lost (cause: unknown): GatewayError {
-  return new GatewayError('server_error', { cause: new Error('the thread of the request body was lost', { cause }) })
+  return new GatewayError('server_error', { cause: new Error('the thread of a large body was lost', { cause }) })
 }

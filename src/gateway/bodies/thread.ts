@@ -1,25 +1,34 @@
-// A thread that has large bodies: parses them, and runs body steps on a copy of their exchange. It has no services but
-// seals, and no configuration: what a step needs comes with it.
+// A thread that has large bodies and answers: parses them, and runs steps on them, each with a copy of its exchange. It
+// has no services but seals, and no configuration: what a step needs comes with it.
 import { parentPort, workerData } from 'node:worker_threads'
+import { bufferOf } from '../../base/pieces.ts'
 import { collectGarbage } from '../../base/collect-garbage.ts'
+import { asRecord } from '../../base/json.ts'
 import { Seals } from '../../base/seals.ts'
 import { stepNamed } from '../../core/body-step.ts'
 import { Exchange } from '../../core/exchange.ts'
 import { ApiKey, Body, factNamed, Model } from '../../core/facts.ts'
 import { SAID } from '../../core/failed-attempt.ts'
-import { headOf } from '../../core/large-body.ts'
+import { bodyOf, headOf } from '../../core/large-body.ts'
 import type { Ledger } from '../../core/ledger.ts'
+import { replyStepNamed } from '../../core/reply-step.ts'
 import type { EndpointKind } from '../../core/route.ts'
 import type { Snapshot } from '../../core/snapshot.ts'
 import { COUNT } from '../../endpoints/input-tokens.ts'
 import { parseBody } from '../../http/parse-body.ts'
+import { PRINT } from '../../pipeline/encode-reply.ts'
 import { styles } from '../../protocols/index.ts'
+import { isEmptyReply } from '../../protocols/messages.ts'
+import { ResponsesWords } from '../../protocols/responses.ts'
+import { dialectOf } from '../../upstream/dialects/index.ts'
 import { ENCODE } from '../../upstream/transport/encode-body.ts'
-import { type Answer, type Asked, type Opened, sendError, type ThreadInput, type ToThread } from './messages.ts'
+import { type Answer, type Asked, type AskedOfBody, type AskedOfReply, type Call, sendError, type ThreadInput,
+  type ToThread } from './messages.ts'
 
 const { pluginsUrl, sealSecrets } = workerData as ThreadInput
 const loaded = import(pluginsUrl)
 for (const step of [COUNT, ENCODE, SAID]) stepNamed(step)           // the plugins bring theirs
+replyStepNamed(PRINT)
 
 const snapshot = {
   generation: 0,
@@ -34,9 +43,16 @@ interface Copy {
   readonly told: Set<string>
 }
 
-const copies = new Map<string, Copy>()
+/** A whole answer as the steps until now have made it, with a copy of its exchange. */
+interface Reply {
+  readonly exchange: Exchange
+  body: unknown
+}
 
-/** Bytes of bodies after which garbage is worth a collection, and milliseconds of rest before it. */
+const copies = new Map<string, Copy>()
+const replies = new Map<string, Reply>()
+
+/** Bytes after which garbage is worth a collection, and milliseconds of rest before it. */
 const TIDY_BYTES = 16 * 1024 * 1024
 const TIDY_MS = 500
 let read = 0
@@ -45,22 +61,25 @@ let resting: NodeJS.Timeout | undefined
 parentPort!.on('message', (message: ToThread) => {
   if ('isOver' in message) {
     if (message.id === undefined) parentPort!.close()
-    else copies.delete(message.id)
+    else {
+      copies.delete(message.id)
+      replies.delete(message.id)
+    }
     tidy()
     return
   }
   void loaded.then(() => {
-    const answer = answerTo(message)
+    const answer = message.of === 'body' ? answerTo(message) : answerToReply(message)
     parentPort!.postMessage(answer, transferable(answer.result))
     tidy()
   })
 })
 
-function answerTo ({ id, opened, known, replay, call, isLast }: Asked): Answer {
+function answerTo ({ id, opened, known, replay, call, isLast }: AskedOfBody): Answer {
   let copy = copies.get(id)
   try {
     if (opened !== undefined) {
-      copy = open(id, opened)
+      copy = open(opened)
       copies.set(id, copy)
     }
     const { exchange, told } = copy!
@@ -76,20 +95,67 @@ function answerTo ({ id, opened, known, replay, call, isLast }: Asked): Answer {
   }
 }
 
+function answerToReply ({ id, opened, replay, call, isLast }: AskedOfReply): Answer {
+  try {
+    let reply = replies.get(id)
+    if (opened !== undefined) replies.set(id, reply = openReply(opened))
+    for (const one of replay) runOn(reply!, one)
+    const result = call === undefined ? isEmptyReply(reply!.body as Parameters<typeof isEmptyReply>[0])
+      : runOn(reply!, call)
+    return { result, type: asRecord(reply!.body).type, facts: [], answerHeaders: {} }
+  } catch (thrown) {
+    replies.delete(id)
+    return { error: sendError(thrown), facts: [], answerHeaders: {} }
+  } finally {
+    if (isLast) replies.delete(id)
+  }
+}
+
+/** @returns what is to be copied of it */
+function runOn (reply: Reply, { step, args }: Call): unknown {
+  const { run, isChange } = replyStepNamed(step)
+  const made = run(reply.body as never, reply.exchange, ...args as never[])
+  if (!isChange) return made
+  reply.body = made
+}
+
+type Opened<Of extends Asked> = NonNullable<Of['opened']>
+
 /** @throws {GatewayError} bad_request */
-function open (id: string, { route, received, pieces, base64 }: Opened): Copy {
+function open (opened: Opened<AskedOfBody>): Copy {
+  const exchange = copyOf(opened)
+  exchange.set(Body, parseBody(opened.pieces.map(bufferOf), opened.base64, exchange.blobs))
+  return { exchange, told: new Set([Body.name]) }
+}
+
+/** @throws what the dialect throws */
+function openReply (opened: Opened<AskedOfReply>): Reply {
+  const { pieces, upstream, head, inputEstimate, known, words } = opened
+  const exchange = copyOf(opened)
+  if (known.owner !== undefined) exchange.set(ApiKey, known.owner)
+  if (known.model !== undefined) exchange.set(Model, known.model)
+  if (words !== undefined) exchange.set(ResponsesWords, words)
+  exchange.request = { body: bodyOf(head), stream: false }
+  exchange.large = { inputEstimate, run: isElsewhere, bringHere: isElsewhere }
+  const body: unknown = JSON.parse(Buffer.concat(pieces.map(bufferOf)).toString())
+  return { exchange, body: dialectOf(upstream).decodeReply(body, exchange, upstream) }
+}
+
+function isElsewhere (): never {
+  throw new Error('the body of the request was asked for, which is not here')
+}
+
+function copyOf ({ exchange: id, route, received, pieces }: Opened<Asked>): Exchange {
   const style = styles.find(({ name }) => name === route.style)!
   const { isModels, schema, compacts } = route
   read += pieces.reduce((sum, { length }) => sum + length, 0)
   const endpoint: EndpointKind = { style, ...(schema !== undefined && { schema }),
     ...(isModels ? { kind: 'model', modality: 'text', ...(compacts && { compacts }) } : { kind: 'local', reads: 'body' }) }
-  const exchange = new Exchange(id, { ...route, style, endpoint }, received, snapshot, undefined as unknown as Ledger)
-  exchange.set(Body, parseBody(pieces.map(bufferOf), base64, exchange.blobs))
-  return { exchange, told: new Set([Body.name]) }
+  return new Exchange(id, { ...route, style, endpoint }, received, snapshot, undefined as unknown as Ledger)
 }
 
 /** What the pipeline does where the body is read, and what came before. */
-function learn (exchange: Exchange, { owner, model }: Asked['known']): void {
+function learn (exchange: Exchange, { owner, model }: AskedOfBody['known']): void {
   if (owner !== undefined && exchange.find(ApiKey) === undefined) exchange.set(ApiKey, owner)
   if (model === undefined || exchange.find(Model) !== undefined) return
   exchange.set(Model, model)
@@ -108,20 +174,17 @@ function changesOf ({ exchange, told }: Copy): Pick<Answer, 'facts' | 'answerHea
     request: request && { head: request.body === asked ? undefined : headOf(request.body), stream: request.stream } }
 }
 
-function bufferOf ({ buffer, byteOffset, byteLength }: Uint8Array): Buffer {
-  return Buffer.from(buffer, byteOffset, byteLength)
-}
-
 /** The memory of a result's bytes, unless they are so few that they lie among others. */
 function transferable (result: unknown): ArrayBuffer[] {
-  const { bytes } = Object(result) as { readonly bytes?: Uint8Array }
-  return bytes?.buffer instanceof ArrayBuffer && bytes.buffer.byteLength === bytes.byteLength ? [bytes.buffer] : []
+  const { bytes, pieces } = Object(result) as { readonly bytes?: Uint8Array, readonly pieces?: readonly Uint8Array[] }
+  return (pieces ?? (bytes === undefined ? [] : [bytes])).flatMap(({ buffer, byteLength }) =>
+    buffer instanceof ArrayBuffer && buffer.byteLength === byteLength ? [buffer] : [])
 }
 
 /** Collects what is left of bodies when none has come for a while: a thread that rests would keep it for good. */
 function tidy (): void {
   clearTimeout(resting)
-  if (copies.size > 0 || read < TIDY_BYTES) return
+  if (copies.size + replies.size > 0 || read < TIDY_BYTES) return
   resting = setTimeout(() => {
     read = 0
     collectGarbage()
