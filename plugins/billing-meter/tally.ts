@@ -19,7 +19,6 @@ export interface Counted {
 /** What a whole answer tells; it can be copied between threads. */
 export interface Told {
   readonly reported: ReportedUsage
-  readonly guessedInput: number
   readonly text: Counts
   readonly hasUnseen: boolean
 }
@@ -175,17 +174,15 @@ export class Tally {
   }
 
   /** Takes over what a whole answer tells. */
-  hear ({ reported, guessedInput, text, hasUnseen }: Told): void {
+  hear ({ reported, text, hasUnseen }: Told): void {
     this.#reported = reported
-    this.#guessedInput = guessedInput
     this.#text = new TextCount(text)
     this.#hasUnseen = hasUnseen
     this.#count()
   }
 
   get told (): Told {
-    return { reported: this.#reported, guessedInput: this.#guessedInput, text: this.#text.counted,
-      hasUnseen: this.#hasUnseen }
+    return { reported: this.#reported, text: this.#text.counted, hasUnseen: this.#hasUnseen }
   }
 
   readReply (body: unknown): void {

@@ -61,7 +61,8 @@ const item = fc.oneof(
     fc.record({ type: fc.constant('refusal'), refusal: word })), { maxLength: 2 }) }),
   fc.record({ type: fc.constant('reasoning'), id: fc.constant('rs_1'), encrypted_content: optional(word),
     summary: fc.array(fc.record({ type: fc.constant('summary_text'), text: word }), { maxLength: 2 }) }),
-  fc.record({ type: fc.constant('function_call'), call_id: id, name, arguments: argumentsText }),
+  fc.record({ type: fc.constant('function_call'), call_id: id, name, namespace: optional(fc.constant('ns')),
+    arguments: argumentsText }),
   fc.record({ type: fc.constant('custom_tool_call'), call_id: id, name: fc.constant('c'), input: word }))
 const ofResponses = fc.record({ id: fc.constant('resp_1'), model,
   status: optional(fc.constantFrom('completed', 'incomplete', 'failed', 'queued')), error: optional(fc.constant(null)),
@@ -90,7 +91,8 @@ const chatBody = fc.record({ messages: fc.constant([{ role: 'user', content: 'He
 const responsesBody = fc.record({ input: fc.constantFrom<unknown>('Hello', [{ role: 'user', content: 'Hello' }]),
   store: optional(fc.boolean()), reasoning: optional(fc.constant({ summary: 'auto' })),
   tools: optional(fc.constant([{ type: 'function', name: 't', parameters: { type: 'object' } },
-    { type: 'custom', name: 'c' }])),
+    { type: 'custom', name: 'c' }, { type: 'namespace', name: 'ns', description: 'n',
+      tools: [{ type: 'function', name: 't', parameters: { type: 'object' } }] }])),
   tool_choice: optional(fc.constant({ type: 'allowed_tools', mode: 'auto', tools: [{ type: 'function', name: 't' }] })) })
 const request = fc.oneof(
   fc.tuple(fc.constant('/v1/messages'), messagesBody as fc.Arbitrary<Json>),
@@ -126,23 +128,42 @@ t.test('any answer, read in a thread, gives what it gives on the loop: bytes, co
     await gateway(t, stylesYaml(up.url), { ...options, largeBody: 1 })]
   const opened = watch(there)
   const seen = { ok: 0, failed: 0, kept: 0 }
-  await fc.assert(fc.asyncProperty(exchanges, async ([dialect, [path, body], bytes]) => {
+  const same = async (dialect: string, path: string, body: Json, bytes: Buffer): Promise<Json> => {
     answer = bytes
     const text = Buffer.from(JSON.stringify({ model: `m-${dialect}`, ...body }))
-    const outcomes: unknown[] = []
+    const outcomes: Json[] = []
     for (const gw of [here, there]) {
       const outcome = await outcomeOf(gw, up, path, text)
       const { request_id: requestId } = gw.logged.findLast(({ msg }) => msg === 'request')!
       const kept = path === '/v1/responses' ? await keptOf(gw, outcome, requestId as string) : undefined
       if (kept !== undefined) await finished(gw)
-      outcomes.push([outcome, kept])
+      outcomes.push({ ...outcome, kept })
       if (outcome['status'] !== 200) seen.failed++
       else if ((kept as readonly number[] | undefined)?.[0] === 200) seen.kept++
       else seen.ok++
     }
     assert.deepEqual(outcomes[1], outcomes[0])
+    return outcomes[1]!
+  }
+  await fc.assert(fc.asyncProperty(exchanges, async ([dialect, [path, body], bytes]) => {
+    await same(dialect, path, body, bytes)
   }), { numRuns: RUNS })
   t.ok(seen.ok > 2 && seen.failed > 2 && seen.kept > 2, JSON.stringify(seen))
+  const whole = (body: unknown): Buffer => Buffer.from(JSON.stringify(body))
+  const call = { status: 'completed', usage: { input_tokens: 9, output_tokens: 2, total_tokens: 11 },
+    output: [{ type: 'function_call', call_id: 'c', namespace: 'ns', name: 't', arguments: '{}' }] }
+  const space = { type: 'namespace', name: 'ns', description: 'n',
+    tools: [{ type: 'function', name: 't', parameters: { type: 'object' } }] }
+  t.match(await same('responses', '/v1/responses', { input: 'Hello', tools: [space] }, whole(call)),
+    { status: 200, said: /"name":"t","namespace":"ns"/ })
+  t.match(await same('messages', '/v1/responses', { input: 'Hello' }, whole(message('word '.repeat(300_000)))),
+    { said: /"store":false/, kept: [404] }, 'more than is kept')
+  const keys = Object.fromEntries(Array.from({ length: 200_000 }, (_, i) => [`k${i}`, i]))
+  for (const details of [keys, Object.values(keys), 'word '.repeat(200_000)]) {
+    t.match(await same('messages', '/v1/messages', { max_tokens: 9, messages: [{ role: 'user', content: 'Hello' }] },
+      whole({ type: 'error', error: { type: 'overloaded_error', message: 'Too much', details } })),
+    { status: 503, line: { failures: /overloaded_error.*Too much/ } })
+  }
   t.ok(opened.length >= RUNS)
   const { services: { store: mine } } = here
   const { services: { store: theirs } } = there
@@ -250,11 +271,14 @@ t.test('what threads have read gives its memory back when it is printed', async 
   const up = await upstream(t, saying('Hello. '.repeat(100_000)))
   const gw = await gateway(t, stylesYaml(up.url), { ...options, largeBody: 50_000 })
   const { memory } = gw.services.bodies!
-  const given: number[] = []
+  const given: unknown[] = []
   const give = memory.give.bind(memory)
-  Object.assign(memory, { give: (pages: readonly Buffer[]) => { given.push(pages.length); give(pages) } })
+  Object.assign(memory, { give: (pages: readonly Buffer[]) => {
+    given.push([pages.length, gw.services.store.openHolds()])
+    give(pages)
+  } })
   await (await gw.messages({ ...messagesRequest, model: 'm-messages' })).text()
-  t.strictSame(given, [3])
+  t.strictSame(given, [[3, 1]], 'while its exchange is not settled')
 })
 
 t.test('of a large answer hooks see its type, and reading anything else is an error', async (t) => {

@@ -32,7 +32,7 @@ export function stylesYaml (url: string): string {
           - { upstream: ${dialect}-bad, model: vendor, priority: 0 }
           - { upstream: ${dialect}-good, model: vendor, priority: 1 }`)
   return yaml([], '', 'auth, key-policy, rate-limit, schema-validate, chat-to-messages, ' +
-    '{ use: responses-to-messages, with: { keep: 1h } }, channel-router, billing-meter, error-normalize')
+    '{ use: responses-to-messages, with: { keep: 1h, keep_space: 1MB } }, channel-router, billing-meter, error-normalize')
     .replace('  drain_timeout', `  seal_secrets: [${SECRET}]\n  drain_timeout`)
     .replace(/upstreams:\n[^]*accounts:/, `upstreams:\n${upstreams.join('\n')}\nmodels:\n${models.join('\n')}\n` +
       'aliases: [{ id: latest, model: m-messages }]\naccounts:')
