@@ -1,12 +1,20 @@
 // Bodies that are small to send and much to read: what one client may make the gateway do before everybody else has a
-// turn.
+// turn. And answers, with which an upstream may.
 import { gzipSync } from 'node:zlib'
-import { dialects, publicModel, toWire } from './payloads.ts'
+import { type DialectName, dialects, message, publicModel, toWire } from './payloads.ts'
 
 export interface Nasty {
   readonly name: string
   /** a whole request, ready for the socket */
   request (): Buffer
+}
+
+export interface NastyAnswer {
+  readonly name: string
+  /** what its client speaks */
+  readonly dialect: DialectName
+  /** content blocks, as JSON */
+  content (): string
 }
 
 const MEGABYTE = 1024 * 1024
@@ -105,6 +113,39 @@ export const nasties: readonly Nasty[] = [
   { name: 'a wrong last message of 100,000',
     request: () => messages(`"messages":[${list(100_000, () => '{"role":"user","content":"a"}')},{"role":"user"}]`) }
 ]
+
+/** A text, as JSON, that says so many times the same. */
+function text (said: string, times: number): string {
+  return `{"type":"text","text":"${said.repeat(times)}"}`
+}
+
+/** Whole answers of models of text, in messages style. */
+export const nastyAnswers: readonly NastyAnswer[] = (['messages', 'chat', 'responses'] as const).flatMap((dialect) => [
+  { name: `5 MB of words for ${dialect}`, dialect, content: () => text('so on ', 5 * MEGABYTE / 6) },
+  { name: `20 MB of \\" for ${dialect}`, dialect, content: () => text('\\"', 10 * MEGABYTE) },
+  { name: `100,000 blocks for ${dialect}`, dialect, content: () => list(100_000, () => text('a', 1)) },
+  { name: `a call of 400,000 keys for ${dialect}`, dialect,
+    content: () => `{"type":"tool_use","id":"toolu_1","name":"t","input":{${names(400_000)}}}` }
+])
+
+/** Ready for the socket, by the words that ask for it: made before anybody waits. */
+const made = new Map<string, Buffer>()
+
+/** @returns the words of a request to be answered so: the upstream of the bench reads them */
+export function asking (answer: NastyAnswer): string {
+  const words = `nasty answer ${nastyAnswers.indexOf(answer)}.`
+  const json = JSON.stringify({ ...message, content: [], stop_reason: 'end_turn' })
+    .replace('"content":[]', () => `"content":[${answer.content()}]`)
+  const head = `HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: ${json.length}\r\n\r\n`
+  made.clear()
+  made.set(words, Buffer.from(head + json, 'latin1'))
+  return words
+}
+
+/** The answer that a request asks for. Undefined: another. */
+export function nastyAnswerTo (body: string): Buffer | undefined {
+  for (const [words, answer] of made) if (body.includes(words)) return answer
+}
 
 function packed (request: Buffer): Buffer {
   const at = request.indexOf('\r\n\r\n') + 4

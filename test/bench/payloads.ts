@@ -52,7 +52,7 @@ export function readStamp (event: string, { stamped }: Dialect): number {
 const sse = (json: { readonly type: string }): string => `event: ${json.type}\ndata: ${JSON.stringify(json)}\n\n`
 const chunk = (json: object): string => `data: ${JSON.stringify({ id: 'chatcmpl-1', object: 'chat.completion.chunk', created: 1760000000, model: upstreamModel, ...json })}\n\n`
 
-const message = {
+export const message = {
   id: 'msg_01BenchBenchBenchBenchBe', type: 'message', role: 'assistant', model: upstreamModel,
   stop_reason: null as string | null, stop_sequence: null,
   usage: { input_tokens: 180, cache_creation_input_tokens: 0, cache_read_input_tokens: 64, output_tokens: 1 }

@@ -2,6 +2,7 @@
 // a stream stays open, and sends an event whenever the experiment says so.
 import { createServer, type AddressInfo, type Socket } from 'node:net'
 import { once } from 'node:events'
+import { nastyAnswerTo } from './nasty.ts'
 import { dialects, stamp, thinkMs, thinkPath, type Dialect } from './payloads.ts'
 import { WireReader } from './wire.ts'
 
@@ -93,7 +94,9 @@ export async function startUpstream (): Promise<Upstream> {
       end () {
         asked++
         if (mood === 'hanging') return
-        if (bytes <= searchedBytes && text.includes('"stream":true')) openStream(socket, dialect)
+        const nasty = bytes <= searchedBytes ? nastyAnswerTo(text) : undefined
+        if (nasty !== undefined) socket.write(nasty)
+        else if (bytes <= searchedBytes && text.includes('"stream":true')) openStream(socket, dialect)
         else if (thinks) setTimeout(() => { socket.write(replies.get(dialects.messages) ?? '', 'latin1') }, thinkMs)
         else socket.write(replies.get(dialect) ?? '', 'latin1')
       }
