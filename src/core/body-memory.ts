@@ -1,4 +1,6 @@
 // The memory of request bodies: of a single one while it arrives, and of all together, with their limits.
+import { setImmediate as turn } from 'node:timers/promises'
+import type { Awaitable } from '../base/awaitable.ts'
 import { GatewayError } from '../errors.ts'
 
 /**
@@ -125,17 +127,40 @@ export class SharedPages {
   }
 }
 
-/** The same in memory that threads share: each byte is copied once, as it comes. */
+/** Bytes that are copied in one turn of the event loop: 30 MB at once took 8 to 30 ms (measured). */
+const COPIED_BYTES = 1024 * 1024
+
+/** The same in memory that threads share: each byte is copied once, as it comes, or some turns later. */
 export class SharedChunks {
   readonly #memory: SharedPages
   readonly pages: Buffer[] = []
   #free = 0
+  /** what is not copied yet, last first */
+  #waiting: Buffer[]
 
-  constructor (memory: SharedPages) {
+  /** @param before what came until now, in order */
+  constructor (memory: SharedPages, before: readonly Buffer[] = []) {
     this.#memory = memory
+    this.#waiting = before.toReversed()
+    this.#copySome()
   }
 
   add (chunk: Buffer): void {
+    if (this.#waiting.length === 0) { this.#copy(chunk); return }
+    this.#waiting.unshift(chunk)
+    this.#copySome()
+  }
+
+  #copySome (): void {
+    for (let bytes = 0; bytes < COPIED_BYTES;) {
+      const chunk = this.#waiting.pop()
+      if (chunk === undefined) return
+      this.#copy(chunk)
+      bytes += chunk.length
+    }
+  }
+
+  #copy (chunk: Buffer): void {
     for (let at = 0; at < chunk.length;) {
       if (this.#free === 0) {
         this.pages.push(this.#memory.take())
@@ -147,7 +172,20 @@ export class SharedChunks {
     }
   }
 
-  all (): readonly Buffer[] {
+  /** All of them, when they are copied. */
+  all (): Awaitable<readonly Buffer[]> {
+    return this.#waiting.length === 0 ? this.#pieces() : this.#allLater()
+  }
+
+  async #allLater (): Promise<readonly Buffer[]> {
+    while (this.#waiting.length > 0) {
+      await turn()                                            // other events pass meanwhile
+      this.#copySome()
+    }
+    return this.#pieces()
+  }
+
+  #pieces (): readonly Buffer[] {
     if (this.#free === 0) return this.pages
     return [...this.pages.slice(0, -1), this.pages.at(-1)!.subarray(0, SHARED_PAGE_BYTES - this.#free)]
   }

@@ -11,7 +11,7 @@ import { type BodyLimits, Chunks, SharedChunks, tooLarge } from '../core/body-me
 import { sayContinue } from '../base/expect-continue.ts'
 import { atEndOfTurn } from '../base/end-of-turn.ts'
 import { JsonGuard } from '../base/json-limits.ts'
-import { base64In } from '../core/large-strings.ts'
+import { type Base64, base64In } from '../core/large-strings.ts'
 import { after, type Awaitable } from '../base/awaitable.ts'
 import { Alarm } from '../base/wheel.ts'
 import { parseBody } from './parse-body.ts'
@@ -168,15 +168,21 @@ export function readBody (
     /** What is in a body besides its base64 takes time. */
     const isLarge = (base64: number): boolean => threads !== undefined && size - base64 >= threads.least
     const parsed = (): Awaitable<Body> => {
-      const pieces = (large ?? small).all()
-      const base64 = base64In(pieces, guard.longStrings)
-      if (large === undefined && isLarge(base64.reduce((sum, { start, end }) => sum + end - start, 0))) {
+      let known: readonly Base64[] | undefined
+      if (large === undefined) {
+        const pieces = small.all()
+        const base64 = known = base64In(pieces, guard.longStrings)
+        if (!isLarge(base64.reduce((sum, { start, end }) => sum + end - start, 0))) {
+          return parseBody(pieces, base64, exchange.blobs)
+        }
         large = share(threads!, small)
       }
-      if (large === undefined) return parseBody(pieces, base64, exchange.blobs)
-      const shared = large.all()
-      return after(threads!.open(exchange, { pieces: shared, pages: large.pages, base64 }),
-        (body) => body ?? parseBody(shared, base64, exchange.blobs))
+      const { pages } = large
+      return after(large.all(), (pieces) => {
+        const base64 = known ?? base64In(pieces, guard.longStrings)
+        return after(threads!.open(exchange, { pieces, pages, base64 }),
+          (body) => body ?? parseBody(pieces, base64, exchange.blobs))
+      })
     }
     const onBroken = (cause: Error): void => { fail(undecodable(cause)) }
     const onLeft = (): void => {
@@ -200,7 +206,5 @@ export function readBody (
 /** Moves a body to memory that its thread sees. */
 function share (threads: BodyThreads, chunks: Chunks): SharedChunks {
   threads.prepare()
-  const shared = new SharedChunks(threads.memory)
-  for (const chunk of chunks.take()) shared.add(chunk)
-  return shared
+  return new SharedChunks(threads.memory, chunks.take())
 }

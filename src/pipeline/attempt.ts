@@ -309,8 +309,7 @@ class Receiver implements CommittedStream, CallListener {
     const threads = this.#threads
     if (threads === undefined || this.#size < threads.least) return
     threads.prepare()
-    this.#shared = new SharedChunks(threads.memory)
-    for (const chunk of this.#takeChunks()) this.#shared.add(chunk)
+    this.#shared = new SharedChunks(threads.memory, this.#takeChunks())
   }
 
   /** Undefined: its answer is read here, whatever its size. */
@@ -422,7 +421,7 @@ class Receiver implements CommittedStream, CallListener {
   }
 
   async #readLarge (threads: BodyThreads, shared: SharedChunks): Promise<void> {
-    const pieces = shared.all()
+    const pieces = await shared.all()
     const opened = await threads.openReply(this.#exchange, this.#upstream, { pieces, pages: shared.pages })
     if (this.#isEnded) return                                 // aborted meanwhile
     if (opened === undefined) { this.#readReply(Buffer.concat(pieces).toString()); return }

@@ -249,18 +249,26 @@ t.test('of a large body the loop sees a few fields, and reading any other is an 
 
 t.test('memory that threads share is used again, and shows nothing of the body before', async (t) => {
   const memory = new SharedPages()
-  const kept = (text: string, size: number): SharedChunks => {
-    const chunks = new SharedChunks(memory)
-    for (let at = 0; at < text.length; at += size) chunks.add(Buffer.from(text.slice(at, at + size)))
-    t.equal(Buffer.concat(chunks.all()).toString(), text)
+  const kept = async (text: string, size: number, before = 0): Promise<SharedChunks> => {
+    const all = Array.from({ length: Math.ceil(text.length / size) }, (_, i) =>
+      Buffer.from(text.slice(i * size, (i + 1) * size)))
+    const chunks = new SharedChunks(memory, all.slice(0, before))
+    for (const chunk of all.slice(before)) chunks.add(chunk)
+    t.equal(Buffer.concat(await chunks.all()).toString(), text)
     return chunks
   }
-  const first = kept('a'.repeat(600_000), 65_536)
+  const first = await kept('a'.repeat(600_000), 65_536)
   t.equal(first.pages.length, 3)
   memory.give(first.pages)
-  const second = kept('b'.repeat(300_000), 7)
+  const second = await kept('b'.repeat(300_000), 7)
   t.ok(second.pages.every((page) => first.pages.includes(page)))
-  t.notOk(kept('c', 1).pages.some((page) => second.pages.includes(page)), 'what is in use is nobody else\'s')
+  t.notOk((await kept('c', 1)).pages.some((page) => second.pages.includes(page)), 'what is in use is nobody else\'s')
+  const text = Array.from({ length: 100 }, (_, i) => String(i).repeat(50_000)).join('')
+  for (const before of [0, 1, 30, 100, 150]) t.equal((await kept(text, 65_536, before)).pages.length, 37)
+  const many = new SharedChunks(memory, Array.from({ length: 100 }, () => Buffer.alloc(65_536)))
+  t.equal(many.pages.length, 4, 'a megabyte in one turn')
+  await many.all()
+  t.equal(many.pages.length, 25)
 })
 
 /** A thread alone keeps no process alive. */
