@@ -58,6 +58,10 @@ export type Outcome =
 type Settle = (outcome: Outcome) => Awaitable<void>
 type Finish = (outcome: Outcome) => Awaitable<void>
 
+function behind (told: PromiseLike<unknown>, callback: Settle, outcome: Outcome): Promise<void> {
+  return Promise.resolve(told).then(() => callback(outcome))
+}
+
 /** @template R the route, @template S the snapshot: more than their data, for the code that runs them (endpoint.ts) */
 export class Exchange<R extends Route = Route, S extends Snapshot = Snapshot> {
   /** the request id: `req_` and 24 characters */
@@ -258,7 +262,7 @@ export class Exchange<R extends Route = Route, S extends Snapshot = Snapshot> {
     let told: Awaitable<void> = undefined
     for (const callback of this.#onSettle) {
       // A callback's result other than a promise means nothing: `onSettle(() => set.delete(key))`.
-      told = isPromise(told) ? Promise.resolve(told).then(() => callback(outcome)) : callback(outcome)
+      told = isPromise(told) ? behind(told, callback, outcome) : callback(outcome)
     }
     return isPromise(told) ? told : undefined
   }
@@ -279,17 +283,22 @@ export class Exchange<R extends Route = Route, S extends Snapshot = Snapshot> {
 
   /** Never throws, and ends after `hook_timeout`: the callbacks after it must be called too. */
   #tell (callback: Finish, outcome: Outcome): Awaitable<void> {
-    const { hook_timeout: limit } = this.snapshot.config
-    const report = (err: unknown): void => { this.#report(err, 'a callback at the end of an exchange failed') }
     try {
       const told = callback(outcome)
-      if (isPromise(told)) {
-        const late = (): Error => new Error(`it took longer than hook_timeout (${limit} ms)`)
-        return within(Promise.resolve(told), limit, late).catch(report)
-      }
+      if (isPromise(told)) return this.#inTime(told)
     } catch (thrown) {
-      report(thrown)
+      this.#reportFinish(thrown)
     }
+  }
+
+  #inTime (told: PromiseLike<unknown>): Promise<void> {
+    const { hook_timeout: limit } = this.snapshot.config
+    const late = (): Error => new Error(`it took longer than hook_timeout (${limit} ms)`)
+    return within(Promise.resolve(told), limit, late).then(() => {}, (err: unknown) => { this.#reportFinish(err) })
+  }
+
+  #reportFinish (err: unknown): void {
+    this.#report(err, 'a callback at the end of an exchange failed')
   }
 
   #reportListener (err: unknown): void {

@@ -125,7 +125,10 @@ export function sortHooks (plugins: ReadonlyArray<{ readonly name: string, reado
  * @throws {GatewayError} server_error after `hook_timeout`; the hook's own error
  */
 export function callHook<T> (result: Awaitable<T>, plugin: string, exchange: Exchange): Awaitable<T> {
-  if (!isPromise(result)) return result
+  return isPromise(result) ? inTime(result, plugin, exchange) : result
+}
+
+function inTime<T> (result: PromiseLike<T>, plugin: string, exchange: Exchange): Promise<T> {
   const limit = exchange.snapshot.config.hook_timeout
   const late = (): GatewayError => {
     exchange.snapshot.services.metrics.hookTimeout(plugin)

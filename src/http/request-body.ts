@@ -136,12 +136,14 @@ export function readBody (
       req.resume()                                            // discards the rest
       reject(error)
     }
+    /** Before the decoder. */
     const onReceived = (chunk: Buffer): void => {
       idle.set(limits.idle)
       received += chunk.length
       if (received > limits.limit) fail(tooLarge(limits.limit))
     }
     const onData = (chunk: Buffer): void => {
+      if (decoder === undefined) idle.set(limits.idle)
       try {
         size += chunk.length
         if (size > limits.limit) throw tooLarge(limits.limit)
@@ -190,12 +192,12 @@ export function readBody (
     }
     const stop = (): void => {
       idle.off()
-      req.off('data', onReceived)
+      if (decoder !== undefined) req.off('data', onReceived)
       source.off('data', onData).off('end', onEnd)
       decoder?.off('error', onBroken).on('error', () => {})   // zlib may report once more after destroy
       exchange.offAbort(onLeft)
     }
-    req.on('data', onReceived)
+    if (decoder !== undefined) req.on('data', onReceived)
     source.on('data', onData).on('end', onEnd)
     decoder?.on('error', onBroken)
     exchange.onAbort(onLeft)

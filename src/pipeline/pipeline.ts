@@ -246,11 +246,16 @@ function runDown (
     if (hook === undefined) continue
     tell?.(hook.plugin, name)
     const answered = callHook(hook.call(exchange), hook.plugin, exchange)
-    if (answered instanceof Promise) {
-      return answered.then((reply) => reply ?? runDown(exchange, name, place + 1, tell))
-    }
+    if (answered instanceof Promise) return goOnDown(answered, exchange, name, place + 1, tell)
     if (answered !== undefined) return answered
   }
+}
+
+/** A function of its own: what a closure uses takes memory in each turn of a loop. */
+function goOnDown (
+  answered: Promise<Reply | void>, exchange: Routed, name: 'onHead' | 'onRequest', from: number, tell: Turn | undefined
+): Promise<Reply | void> {
+  return answered.then((reply) => reply ?? runDown(exchange, name, from, tell))
 }
 
 /** Up the list, from a place on. */
@@ -260,13 +265,14 @@ function runReplyHooks (exchange: Routed, first: Reply, from: number): Awaitable
   for (let place = from; place < hooks.length; place++) {
     const { plugin, call } = hooks[place]!
     const changed = callHook(call(reply, exchange), plugin, exchange)
-    if (changed instanceof Promise) {
-      const before = reply
-      return changed.then((other) => runReplyHooks(exchange, other ?? before, place + 1))
-    }
+    if (changed instanceof Promise) return goOnUp(changed, exchange, reply, place + 1)
     reply = changed ?? reply
   }
   return reply
+}
+
+function goOnUp (changed: Promise<Reply | void>, exchange: Routed, before: Reply, from: number): Promise<Reply> {
+  return changed.then((reply) => runReplyHooks(exchange, reply ?? before, from))
 }
 
 /** The chain of the request's key, once that is known. A dry run takes the chain of all keys, to report each plugin. */
