@@ -240,12 +240,13 @@ void t.test('what a disk did not sync is put on it in another way before anythin
   const log = newLog()
   const store = await open(t, folder, { log, worker: faulty, fsync_interval: 1 })
   for (let i = 0; i < 20; i++) await store.credit('acme', `c${i}`, 1n)
+  // Here already: the first sync that fails may be that of the last credit, and then the next one empties the log.
+  const before = statSync(join(folder, 'gateway.db-wal')).size
   begin(folder, 'no-sync')
   await store.credit('acme', 'unsynced', 1n)
   await until(() => log.lines.length > 0)
   t.match(log.lines[0], /may not survive a power loss: EIO/)
   end(folder, 'no-sync')
-  const before = statSync(join(folder, 'gateway.db-wal')).size
   await store.credit('acme', 'd', 1n)
   t.ok(statSync(join(folder, 'gateway.db-wal')).size < before, 'all of the log went into the file')
 })
