@@ -14,7 +14,7 @@ import type { Balance, Booking, HoldRequest, HoldResult, KeyUsage, Settlement } 
 export const REMEMBERED = 50_000
 
 /** At least so many of the last charges can be given back: a refund follows its settlement at once. */
-const REFUNDABLE = 5000
+export const REFUNDABLE = 5000
 
 interface Account {
   readonly id: string
