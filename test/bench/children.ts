@@ -38,6 +38,25 @@ export function pinOurselves (): void {
   spawnSync('taskset', ['-a', '-c', '-p', '1', String(process.pid)])
 }
 
+/** While it works, contenders and ourselves have both cores, wherever the scheduler puts them. */
+export async function onBothCores<T> (children: readonly Child[], work: () => Promise<T>): Promise<T> {
+  const put = (pid: number, cores: string): void => {
+    spawnSync('taskset', ['-a', '-c', '-p', cores, String(pid)])
+  }
+  const all = children.flatMap(({ pid }) => familyOf(pid))
+  for (const pid of [...all, process.pid]) put(pid, '0,1')
+  try {
+    return await work()
+  } finally {
+    for (const pid of all) put(pid, '0')
+    put(process.pid, '1')
+  }
+}
+
+function familyOf (pid: number): readonly number[] {
+  return [pid, ...childrenOf(pid).flatMap(familyOf)]
+}
+
 export interface ChildOptions {
   readonly args: readonly string[]
   readonly cwd: string
@@ -147,11 +166,8 @@ function cpuNs (pid: number): number {
     let sum = 0
     for (const task of readdirSync(`/proc/${pid}/task`)) {
       sum += Number(readFileSync(`/proc/${pid}/task/${task}/schedstat`, 'utf8').split(' ')[0])
-      for (const child of readFileSync(`/proc/${pid}/task/${task}/children`, 'utf8').split(' ').filter(Boolean)) {
-        sum += cpuNs(Number(child))
-      }
     }
-    return sum
+    return childrenOf(pid).reduce((all, child) => all + cpuNs(child), sum)
   } catch {
     try {
       const stat = readFileSync(`/proc/${pid}/stat`, 'utf8')
@@ -161,4 +177,9 @@ function cpuNs (pid: number): number {
       return NaN
     }
   }
+}
+
+function childrenOf (pid: number): readonly number[] {
+  return readdirSync(`/proc/${pid}/task`).flatMap((task) =>
+    readFileSync(`/proc/${pid}/task/${task}/children`, 'utf8').split(' ').filter(Boolean).map(Number))
 }

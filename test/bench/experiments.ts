@@ -1,6 +1,6 @@
 // What is measured: one burst of each experiment, the columns of its table, and the speed goals that it decides.
 import { budget } from './budget.ts'
-import type { Child } from './children.ts'
+import { type Child, onBothCores } from './children.ts'
 import { outageTimes, sharedConcurrency, type ContenderName, type Instance } from './contenders.ts'
 import { ask, longestWait, openStreams, runOpenLoop, sleep, startClosedLoop, type ClientStreams } from './load.ts'
 import { asking, nasties, nastyAnswers } from './nasty.ts'
@@ -628,5 +628,27 @@ const shared: Experiment = {
   goals: () => []
 }
 
+const cores: Experiment = {
+  name: 'cores',
+  only: ['undici', 'redis', 'workers'],
+  title: 'The same JSON requests where contenders, load and upstream share two cores: requests of a CPU second of the ' +
+    'gateway, with one worker and with two',
+  columns: [{ key: 'perSecond', title: 'requests/s', digits: 0 }, { key: 'cpuUs', title: 'CPU µs/request', digits: 1 },
+    { key: 'perCpuSecond', title: 'requests of a CPU second', digits: 0 }, busy],
+  ratio: { key: 'perCpuSecond', to: 'redis' },
+  rounds: ({ isQuick }) => isQuick ? 5 : 20,
+  lasts: ({ isQuick }) => isQuick ? 400 : 900,
+  async burst ({ dialect }, instance, ms) {
+    const measured = await onBothCores([instance.child!], async () =>
+      await measureClosedLoop(instance, smallRequest(dialect, false), 32, ms))
+    return { ...measured, perCpuSecond: 1_000_000 / measured.cpuUs }
+  },
+  goals (of) {
+    const ratio = ratios(of('workers', 'perCpuSecond'), of('redis', 'perCpuSecond'))
+    return [{ text: 'two workers on two cores that the load shares: at least 0.9 of the requests of a CPU second of one',
+      isMet: ratio >= 0.9, found: format(ratio, 2) }]
+  }
+}
+
 export const experiments: readonly Experiment[] = [json, warm, budget, paced, flatOut, latency, memory, bodies,
-  bystanders, stalls, settling, outage, fairness, shared, starts, dashboard]
+  bystanders, stalls, settling, outage, fairness, shared, cores, starts, dashboard]

@@ -8,8 +8,9 @@ export interface Room {
   readonly tests: readonly string[]
 }
 
-const STORE = ['store', 'windows', 'store-tasks', 'store-embedded', 'store-embedded-periods', 'store-embedded-faults',
-  'rollups', 'store-kept', 'store-responses', 'backup-files', 'data-folder', 'store-move', 'store-embedded-kill']
+const STORE = ['books', 'store', 'windows', 'store-tasks', 'store-embedded', 'store-embedded-periods',
+  'store-embedded-faults', 'rollups', 'store-kept', 'store-responses', 'backup-files', 'data-folder', 'store-move',
+  'store-embedded-kill']
 const REDIS = ['store-redis', 'store-redis-arithmetic', 'store-redis-leases', 'store-redis-late', 'outbox',
   'store-redis-records', 'store-redis-kept', 'store-redis-responses', 'store-redis-rollups',
   'store-redis-backup', 'store-redis-faults', 'store-redis-start', 'store-redis-parallel', 'store-redis-cluster', 'store-move']

@@ -147,6 +147,8 @@ void t.test('a hold outlives any number of charges, and its own charge is rememb
   t.equal(both.books.chargeOf(id), 5n)
   both.settle(id, 6n)                                          // changes nothing
   both.check()
+  both.others(2 * REMEMBERED)
+  t.equal(both.books.chargeOf(id), undefined, 'and is forgotten, as is all that was long ago')
 })
 
 void t.test('a charge can be given back while fewer came behind it than are kept, and its amount is known after that', async (t) => {
