@@ -142,6 +142,7 @@ void t.test('a hold outlives any number of charges, and its own charge is rememb
   for (let generation = 0; generation < 3; generation++) both.others(REMEMBERED)
   t.ok(both.books.hasHold(id))
   both.release(released)
+  t.notOk(both.books.hasHold(released))
   both.settle(id, 5n)
   both.others(REMEMBERED - 1)
   t.equal(both.books.chargeOf(id), 5n)
@@ -168,5 +169,15 @@ void t.test('a charge can be given back while fewer came behind it than are kept
   both.revoke(second)
   t.ok(both.books.hasHold(second))
   both.settle(second, 1n)
+  both.check()
+})
+
+void t.test('what was used is counted in whole numbers, of a charge and of one that may come', async (t) => {
+  const both = new Both()
+  const id = both.hold(7n)
+  const settlement = { request_id: id, nanos: 1n, model: 'm', usage: { ...noUsage, input: 0.5 },
+    usage_source: 'provider' } as const
+  t.throws(() => both.books.previewCharge(settlement), RangeError)
+  t.throws(() => both.books.settle(settlement), RangeError)
   both.check()
 })
