@@ -1,5 +1,5 @@
 // What memory knows of requests (src/store/local/balances.ts): a hold until it is settled or released, however many
-// requests come meanwhile; a charge to be given back, or undone, while it is recent; and that it was charged, long after.
+// requests come meanwhile; a charge to be given back, or undone, while it is recent; and for long that it was charged.
 import fc from 'fast-check'
 import t from 'tap'
 import { Books, type Charge, REFUNDABLE, REMEMBERED } from '../../src/store/local/balances.ts'
