@@ -1,15 +1,28 @@
 // The fields of a request that its response repeats, with the values that clients expect where it has none: some of
 // them refuse a response without these.
 import { isGiven, isRecord, type Json } from '../../src/base/json.ts'
+import type { Exchange } from '../../src/core/exchange.ts'
+import { boundValue } from '../../src/tokens/bound.ts'
 
 /** Longer instructions are not repeated: no client reads them. */
 const LONGEST_INSTRUCTIONS = 64 * 1024
 
 const TEXT: Json = Object.freeze({ format: Object.freeze({ type: 'text' }) })
 
-export function echoOf (body: Json): Json {
-  const { instructions, text, reasoning } = body
-  const given = (name: string, otherwise: unknown = null): unknown => isGiven(body[name]) ? body[name] : otherwise
+/** Bytes of another field: with it the answer would be as large as a large body. */
+const LONGEST_FIELD = 256 * 1024
+
+/** Whether a body may have such a field, by its head. */
+export function mayBeLong ({ received: { headers } }: Exchange): boolean {
+  return !(Number(headers['content-length']) <= LONGEST_FIELD) || headers['content-encoding'] !== undefined
+}
+
+/** @param isLong whether a field may be too long to be repeated */
+export function echoOf (body: Json, isLong: boolean): Json {
+  const { instructions, reasoning } = body
+  const given = (name: string, otherwise: unknown = null): unknown =>
+    isGiven(body[name]) && !(isLong && boundValue(body[name], LONGEST_FIELD) > LONGEST_FIELD) ? body[name] : otherwise
+  const text = given('text')
   return {
     instructions: typeof instructions === 'string' && instructions.length <= LONGEST_INSTRUCTIONS ? instructions : null,
     metadata: given('metadata', {}),

@@ -12,9 +12,10 @@ import { definePlugin, type StreamTransformer } from '../../src/core/plugin.ts'
 import { LargeReply, printed, replyChange, replyRead } from '../../src/core/reply-step.ts'
 import type { Seals } from '../../src/core/services.ts'
 import { styleOfBody } from '../../src/protocols/index.ts'
-import { responsesStyle, ResponsesWords } from '../../src/protocols/responses.ts'
+import { ResponsesOwn, responsesStyle, ResponsesWords } from '../../src/protocols/responses.ts'
 import { invalid } from '../../src/translation/reads.ts'
 import type { Seal } from './items.ts'
+import { mayBeLong } from './echo.ts'
 import { Keeper, wantsToKeep } from './keeper.ts'
 import { toResponse } from './reply.ts'
 import { toMessages } from './request.ts'
@@ -49,9 +50,10 @@ const read = bodyStep('responses-to-messages', (exchange, account: string, recal
   const { blobs, snapshot: { services: { seals } } } = exchange
   const compacts = isCompaction(exchange)
   if (compacts && stream) throw invalid('stream', 'must be false: a summary comes whole')
-  const { shape, body: messages, dropped, words } = toMessages(body, { stream, model: exchange.get(Model), blobs,
-    recalled, compacts, open: (purpose, sealed) => seals.open(purpose, account, sealed) })
+  const { shape, body: messages, dropped, words, own } = toMessages(body, { stream, model: exchange.get(Model), blobs,
+    recalled, compacts, isLong: mayBeLong(exchange), open: (purpose, sealed) => seals.open(purpose, account, sealed) })
   exchange.set(ResponsesWords, words)
+  exchange.set(ResponsesOwn, own)
   exchange.request = { body: messages, stream }
   if (dropped.length > 0) exchange.answerHeaders['x-gateway-dropped-tools'] = dropped.join(', ')
   return shape
@@ -94,7 +96,7 @@ export const responsesToMessages = definePlugin<Options>({
     }
   },
   reads: [ApiKey, Model],
-  writes: [Asked, ResponsesWords],
+  writes: [Asked, ResponsesWords, ResponsesOwn],
   translates: responsesStyle,
   create (
     { error_event_after_failed: hasErrorEvent = false, keep: life = 0, keep_space: space = SPACE }, _config,

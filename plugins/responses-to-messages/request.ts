@@ -2,7 +2,7 @@
 import type { Blobs } from '../../src/core/large-strings.ts'
 import type { Model } from '../../src/core/facts.ts'
 import { isGiven, type Json } from '../../src/base/json.ts'
-import type { ResponsesWords } from '../../src/protocols/responses.ts'
+import type { ResponsesOwn, ResponsesWords } from '../../src/protocols/responses.ts'
 import { composeBody } from '../../src/translation/body.ts'
 import { invalid } from '../../src/translation/reads.ts'
 import { TextFiles } from '../../src/translation/text-files.ts'
@@ -23,8 +23,9 @@ export interface Translated {
   readonly shape: ResponseShape
   /** types of the client's tools that were left out */
   readonly dropped: readonly string[]
-  /** for an upstream of the same style */
   readonly words: ResponsesWords
+  /** for an upstream of the same style */
+  readonly own: ResponsesOwn
 }
 
 /** What a translation needs beside the body. */
@@ -37,6 +38,8 @@ export interface Surroundings {
   readonly recalled?: Recalled | undefined
   /** true: a summary is asked for, whatever the input says */
   readonly compacts?: boolean
+  /** whether a field may be too long to be repeated in the answer */
+  readonly isLong: boolean
 }
 
 /** A summary is text, without thoughts. */
@@ -44,7 +47,7 @@ const PLAIN: Updates = { reasoning: { effort: 'none' }, text: undefined }
 
 /** @throws {GatewayError} invalid_request, with the path of a part that can't be expressed in messages style */
 export function toMessages (
-  body: Json, { stream, model, blobs, open, recalled, compacts: isAsked = false }: Surroundings
+  body: Json, { stream, model, blobs, open, recalled, compacts: isAsked = false, isLong }: Surroundings
 ): Translated {
   refuseUnserved(body, recalled !== undefined)
   const { input, history } = recalled ?? { input: body.input, history: [] }
@@ -69,12 +72,13 @@ export function toMessages (
     sampling: { temperature: body.temperature, top_p: body.top_p }, stops: [],
     userIds: [body.safety_identifier, body.user], isCached
   }, model)
+  const { clients } = box
   return {
     body: messages,
-    shape: { echo: echoOf(body), tools: box.clients, showsThoughts, hasSchema, answerTool, allowed, compacts },
+    shape: { echo: echoOf(body, isLong), tools: clients, showsThoughts, hasSchema, answerTool, allowed, compacts },
     dropped: box.dropped,
-    words: { tools: box.declared, ...updates,
-      answer: { hasSchema, customTools: customOf(box.clients), answerTool } }
+    own: { tools: box.declared, ...updates },
+    words: { names: clients, answer: { hasSchema, customTools: customOf(clients), answerTool } }
   }
 }
 

@@ -11,6 +11,8 @@ export interface Fact<T> {
   readonly name: string
   /** index of the value in the exchange's slots; each fact has its own */
   readonly slot: number
+  /** true: of a large body its thread alone has it, with the body (body-step.ts) */
+  readonly isOfBody: boolean
   /** Never present: carries the value's type, so that `get(fact)` is typed. */
   readonly _type?: T
 }
@@ -19,8 +21,8 @@ let slots = 0
 const named = new Map<string, Fact<unknown>>()
 
 /** Declares a fact. The name is what error messages and `reads`/`writes` checks print. */
-export function fact<T> (name: string): Fact<T> {
-  const made = Object.freeze({ name, slot: slots++ })
+export function fact<T> (name: string, { isOfBody = false }: { readonly isOfBody?: boolean } = {}): Fact<T> {
+  const made = Object.freeze({ name, slot: slots++, isOfBody })
   if (!named.has(name)) named.set(name, made)                 // those of a user's plugins come later
   return made
 }

@@ -23,18 +23,30 @@ export const responsesStyle: Style = {
 }
 
 /**
- * What a client of this style said in words that messages style has not, for an upstream that has them. Written by
+ * What an answer needs to know of the words of a client of this style that messages style has not. Written by
  * responses-to-messages.
  */
 export interface ResponsesWords {
+  /** its tools by the names that they have in the inner language */
+  readonly names: ReadonlyMap<string, ToolName>
+  /** for an answer in another style */
+  readonly answer: AnswerWords
+}
+
+export interface ToolName {
+  readonly name: string
+  readonly namespace?: string
+}
+
+/** Those words, for an upstream that has them. Written by responses-to-messages. */
+export interface ResponsesOwn {
   /** its tools by the names that they have in the inner language */
   readonly tools: ReadonlyMap<string, DeclaredTool>
   /** fields of the request, as the last item that changes them says */
   readonly reasoning: unknown
   readonly text: unknown
-  /** what an answer in another style needs to know of the request */
-  readonly answer: AnswerWords
 }
+export const ResponsesOwn = fact<ResponsesOwn>('responses-own', { isOfBody: true })
 
 export interface AnswerWords {
   /** the answer must be JSON that fits a schema, or nothing */

@@ -6,9 +6,11 @@ import fc from 'fast-check'
 import t, { type Test } from 'tap'
 import { Seals } from '../../src/base/seals.ts'
 import { SharedChunks, SharedPages } from '../../src/core/body-memory.ts'
+import type { Exchange } from '../../src/core/exchange.ts'
 import { bodyOf, headOf } from '../../src/core/large-body.ts'
 import type { Answer, Asked } from '../../src/gateway/bodies/messages.ts'
 import { ThreadQueue, type Job } from '../../src/gateway/bodies/thread-queue.ts'
+import { ResponsesOwn, ResponsesWords } from '../../src/protocols/responses.ts'
 import { finished, gateway, KEY } from '../support/gateway.ts'
 import { options, outcomeOf, SECRET, stylesYaml as config } from '../support/large.ts'
 import { json, messageEnd, messageStart, type Received, type Script, stall, textBlock, upstream } from '../support/upstream.ts'
@@ -187,6 +189,26 @@ t.test('bodies that are no JSON, no UTF-8, compressed or nearly too large are th
   for (const [bytes, headers] of cases) {
     t.strictSame(await outcomeOf(there, up, '/v1/messages', bytes, headers),
       await outcomeOf(here, up, '/v1/messages', bytes, headers))
+  }
+})
+
+t.test('megabytes of tools stay with their body: the loop has their names, and the answer does not repeat them', async (t) => {
+  const up = await upstream(t, answerTo)
+  const [here, there] = [await gateway(t, config(up.url), { ...options, largeBody: Infinity }),
+    await gateway(t, config(up.url), { ...options, largeBody: 1000 })]
+  const { bodies } = there.services
+  const opened: Exchange[] = []
+  const open = bodies!.open.bind(bodies)
+  Object.assign(bodies!, { open: (...args: Parameters<typeof open>) => { opened.push(args[0]); return open(...args) } })
+  const tools = [{ type: 'function', name: 't', description: 'word '.repeat(60_000), parameters: { type: 'object' } }]
+  for (const [model, sent] of [['m-responses', tools],
+    ['m-messages', [{ type: 'namespace', name: 'n', description: 'n', tools }]]]) {
+    const text = Buffer.from(JSON.stringify({ model, input: 'Hello', store: false, tools: sent }))
+    const found = await outcomeOf(there, up, '/v1/responses', text)
+    t.strictSame(found, await outcomeOf(here, up, '/v1/responses', text))
+    t.match(found, { status: 200, said: /"tools":\[\]/, asked: [{ bytes: /word word/ }] })
+    t.ok(opened.at(-1)!.find(ResponsesWords))
+    t.equal(opened.at(-1)!.find(ResponsesOwn), undefined)
   }
 })
 

@@ -38,9 +38,9 @@ function open (purpose: string, sealed: string): string | undefined {
 const reasoning = (...blocks: readonly Json[]): Json => ({ type: 'reasoning', id: 'rs_1', summary: [], content: null,
   encrypted_content: `reasoning:${JSON.stringify(blocks)}` })
 
-function translate (body: Json, settings: Partial<ModelConfig> = {}): Translated {
+function translate (body: Json, settings: Partial<ModelConfig> = {}, isLong = false): Translated {
   return toMessages({ model: 'm1', input: [HELLO], ...body }, { stream: body['stream'] === true,
-    model: model('m1', { premium: 'u/vendor-m1*1' }, { max_output: 64_000, ...settings }), blobs: new Blobs(), open })
+    model: model('m1', { premium: 'u/vendor-m1*1' }, { max_output: 64_000, ...settings }), blobs: new Blobs(), isLong, open })
 }
 
 interface Refusal { readonly status: number, readonly code: string, readonly param: string | null,
@@ -454,6 +454,12 @@ t.test('the answer is told what it needs of the request', async (t) => {
   t.match(translate({ text: { format: { type: 'json_schema', schema: {} } } }).shape,
     { hasSchema: true, answerTool: 'json_answer' })
   t.equal(translate({ instructions: 'x'.repeat(70_000) }).shape.echo['instructions'], null)
+  for (const length of [200_000, 270_000]) {
+    const tools = [{ type: 'function', name: 't', parameters: { type: 'object' }, description: 'x'.repeat(length) }]
+    const { shape: { echo }, own } = translate({ tools }, {}, true)
+    t.strictSame(echo['tools'], length === 200_000 ? tools : [], 'not what would make the answer as large')
+    t.strictSame(own.tools.get('t')?.declared, tools[0])
+  }
 })
 
 t.test('cache marks: the last four, one less beside that of the whole', async (t) => {

@@ -166,7 +166,7 @@ function learn (exchange: Exchange, { owner, model }: AskedOfBody['known']): voi
 
 function changesOf ({ exchange, told }: Copy): Pick<Answer, 'facts' | 'answerHeaders' | 'asked' | 'request'> {
   const facts = exchange.factNames.filter((name) => !told.has(name) && name !== ApiKey.name && name !== Model.name)
-    .map((name) => [name, exchange.find(factNamed(name))] as const)
+    .map(factNamed).filter(({ isOfBody }) => !isOfBody).map((fact) => [fact.name, exchange.find(fact)] as const)
   for (const [name] of facts) told.add(name)
   const asked = exchange.get(Body)
   const { request } = exchange.find(Model) === undefined ? { request: undefined } : exchange

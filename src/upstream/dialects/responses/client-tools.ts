@@ -2,21 +2,24 @@
 // which messages style knows nothing. All that run at the client; those of the vendor's have a price of their own.
 import type { Exchange } from '../../../core/exchange.ts'
 import type { Upstream } from '../../../core/upstream.ts'
-import { type DeclaredTool, ResponsesWords } from '../../../protocols/responses.ts'
+import { type DeclaredTool, ResponsesOwn, ResponsesWords, type ToolName } from '../../../protocols/responses.ts'
 import { isRecord, type Json } from '../../../base/json.ts'
 import type { FunctionTool } from '../functions.ts'
 import { textIn } from '../json.ts'
 
 /** Names that the vendor takes: a tool or a namespace with another one has a name for every vendor already. */
 const TAKEN = /^[\w-]{1,64}$/
-const NONE: ReadonlyMap<string, DeclaredTool> = new Map()
+const NONE: ReadonlyMap<string, never> = new Map<string, never>()
 
 export class ClientTools {
   /** by their names in the inner language */
   readonly #declared: ReadonlyMap<string, DeclaredTool>
+  readonly #names: ReadonlyMap<string, ToolName>
 
   constructor (exchange: Exchange, { config: { responses: options } }: Upstream) {
-    this.#declared = options?.client_tools === 'functions' ? NONE : exchange.find(ResponsesWords)?.tools ?? NONE
+    const areOwn = options?.client_tools !== 'functions'
+    this.#declared = areOwn ? exchange.find(ResponsesOwn)?.tools ?? NONE : NONE
+    this.#names = areOwn ? exchange.find(ResponsesWords)?.names ?? NONE : NONE
   }
 
   /** The tools of a request; members of a namespace stand where its first one stood. */
@@ -62,8 +65,8 @@ export class ClientTools {
   nameOf ({ name, namespace }: Json): string {
     const called = textIn(name)
     const space = textIn(namespace)
-    for (const [inner, tool] of this.#declared) {
-      if (tool.name === called && (tool.space?.name ?? '') === space) return inner
+    for (const [inner, tool] of this.#names) {
+      if (tool.name === called && (tool.namespace ?? '') === space) return inner
     }
     return called
   }

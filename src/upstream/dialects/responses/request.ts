@@ -9,7 +9,7 @@ import { type Attempt, Body, Model } from '../../../core/facts.ts'
 import type { Upstream } from '../../../core/upstream.ts'
 import { chatStyle } from '../../../protocols/chat.ts'
 import { styleOfBody } from '../../../protocols/index.ts'
-import { ResponsesWords } from '../../../protocols/responses.ts'
+import { ResponsesOwn } from '../../../protocols/responses.ts'
 import { effortFor } from '../../../translation/thinking.ts'
 import { isGiven, isRecord, type Json } from '../../../base/json.ts'
 import { functionChoice, functionsOf, isClosed } from '../functions.ts'
@@ -81,7 +81,7 @@ export function ownWords (exchange: Exchange, upstream: Upstream): OwnWords | un
   const { body } = exchange.request
   const own = ownOf(exchange)
   // A client of another style has no tools of its own here.
-  const tools = exchange.find(ResponsesWords) === undefined ? NOTHING
+  const tools = exchange.find(ResponsesOwn) === undefined ? NOTHING
     : { tools: new ClientTools(exchange, upstream).declare(functionsOf(toolsInForce(body))) }
   if (tools === NOTHING && own.format === undefined) return undefined
   return { sent: { ...tools, text: textOf(body, own) },
@@ -106,7 +106,7 @@ function ownOf (exchange: Exchange): Own {
     return { effort, summary: undefined, format: isGiven(type) ? { ...isRecord(schema) && schema, type } : undefined,
       verbosity: undefined }
   }
-  const words = exchange.find(ResponsesWords)
+  const words = exchange.find(ResponsesOwn)
   const { effort, summary, generate_summary: former } = isRecord(words?.reasoning) ? words.reasoning : NOTHING
   const { format, verbosity } = isRecord(words?.text) ? words.text : NOTHING
   return { effort, summary: words === undefined ? undefined : summary ?? former ?? null,
