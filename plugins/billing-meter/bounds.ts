@@ -97,24 +97,28 @@ function dearestOf (
   const { attempts } = exchange.get(Plan)
   const inputs = attempts.map((attempt) => overheads.bound(attempt, shown, model.context))
   const output = boundOutput(body['max_tokens'], model, upstreams)
-  const held = (tokens: number): Nanos => {
-    let most = 0n
-    for (let i = 0; i < prices.length; i++) {
-      const nanos = worstCase(inputs[i]!, tokens, prices[i]!.price, uses)
-      if (nanos > most) most = nanos
-    }
-    return most
-  }
   const believed: Believed = { input: BELIEVED * (model.context ?? NO_CONTEXT),
     output: BELIEVED * Math.max(output, mostOutput(model)) }
   for (const { price } of prices) refuseBeyondCount(price, believed)
-  const most = held(output)
+  const most = dearestCase(inputs, output, prices, uses)
   const ceiling = Math.max(CEILING * output, output + CEILING_MARGIN)
   const text: TextBounds = { input: shown, believed, ceiling }
   const cheaper = `lower ${exchange.route.style.outputLimits.join(' or ')}`
-  const common = { most, input: Math.max(0, ...inputs), output, uses, at, cheaper, text }
-  if (!stream) return { first: most, least: undefined, ...common }
-  return { first: output <= SLICE ? most : held(SLICE), least: output <= LEAST ? undefined : held(LEAST), ...common }
+  const first = stream && output > SLICE ? dearestCase(inputs, SLICE, prices, uses) : most
+  const least = stream && output > LEAST ? dearestCase(inputs, LEAST, prices, uses) : undefined
+  return { first, least, most, input: Math.max(0, ...inputs), output, uses, at, cheaper, text }
+}
+
+/** @param inputs tokens, by attempt */
+function dearestCase (
+  inputs: readonly number[], outputTokens: number, prices: readonly PriceSpan[], uses: Uses
+): Nanos {
+  let most = 0n
+  for (let i = 0; i < prices.length; i++) {
+    const nanos = worstCase(inputs[i]!, outputTokens, prices[i]!.price, uses)
+    if (nanos > most) most = nanos
+  }
+  return most
 }
 
 /** Number of input classes, each of which is believed by itself. */

@@ -144,7 +144,10 @@ function inTime<T> (result: PromiseLike<T>, plugin: string, exchange: Exchange):
  * function, is reported, and must not end the process.
  */
 export function unwaited<T> (result: T, exchange: Exchange): T {
-  if (!isPromise(result)) return result
+  return isPromise(result) ? reporting(result, exchange) : result
+}
+
+function reporting<T> (result: T, exchange: Exchange): T {
   return hearRejection(result, (err) => {
     exchange.snapshot.services.log.error({ request_id: exchange.id, err },
       'a hook that nothing waits for is an async function, and was rejected')

@@ -124,8 +124,18 @@ function tellPlugins (
     const { plugin, hooks: own } = hooks[place]!
     if (own.onUpstreamRequest === undefined) continue
     const told = callHook(own.onUpstreamRequest(request), plugin, exchange)
-    if (told instanceof Promise) return told.then(() => tellPlugins(exchange, request, hooks, place + 1))
+    if (told instanceof Promise) return tellOthers(told, exchange, request, hooks, place + 1)
   }
+}
+
+function tellOthers (
+  told: Promise<void>,
+  exchange: Routed,
+  request: UpstreamRequest,
+  hooks: readonly NamedHooks[],
+  from: number
+): Promise<void> {
+  return told.then(() => tellPlugins(exchange, request, hooks, from))
 }
 
 /** Notes that an attempt is sent now. */

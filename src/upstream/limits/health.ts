@@ -128,15 +128,15 @@ export class Health implements TargetHealth {
     if (this.waitOf(upstream, model, tried) > 0) return undefined
     const { targets, accounts } = this.#of(upstream)
     const now = this.#now()
-    const target = take(targets, model,
-      () => ({ running: 0, breaker: new Breaker(), until: 0, cooldowns: new Map(), lastError: undefined,
-        counts: this.#metrics?.target(upstream.name, model) }))
+    const target = targets.get(model) ?? put(targets, model, { running: 0, breaker: new Breaker(), until: 0,
+      cooldowns: new Map(), lastError: undefined, counts: this.#metrics?.target(upstream.name, model) })
     let destination: Destination | undefined
     for (const credential of upstream.credentials) {
-      const account = take(accounts, credential.key, () => ({ running: 0, refused: new Cooldown() }))
-      const cooldown = take(target.cooldowns, credential.key, () => new Cooldown())
+      const { key } = credential
+      const account = accounts.get(key) ?? put(accounts, key, { running: 0, refused: new Cooldown() })
+      const cooldown = target.cooldowns.get(key) ?? put(target.cooldowns, key, new Cooldown())
       if (
-        tried.has(credential.key) || account.refused.wait(now) > 0 || cooldown.wait(now) > 0 ||
+        tried.has(key) || account.refused.wait(now) > 0 || cooldown.wait(now) > 0 ||
         account.running >= (destination?.account.running ?? Infinity)
       ) continue
       const isAlone = upstream.credentials.length === 1
@@ -222,9 +222,8 @@ export class Health implements TargetHealth {
 
 const NONE: ReadonlySet<string> = new Set()
 
-function take<T> (all: Map<string, T>, key: string, make: () => T): T {
-  let one = all.get(key)
-  if (one === undefined) all.set(key, one = make())
+function put<T> (all: Map<string, T>, key: string, one: T): T {
+  all.set(key, one)
   return one
 }
 
