@@ -18,8 +18,10 @@ const MARK = '\x7f'
  * Field names of base64: `source.data` (messages style), `image_url.url` and `file_data` (chat style), and those of the
  * images API.
  */
-const CARRIER = /"(?:data|url|image_url|file_data|b64_json|image|mask)"\s*:\s*(?:\[\s*)?"$/
+const CARRIER = /"(?:data|url|image_url|file_data|b64_json|images?|mask)"\s*:\s*(?:\[\s*)?"$/
 const CARRIER_LENGTH = 40
+/** Between two of a list. */
+const NEXT = /^"\s*,\s*"$/
 /** The beginning of a data URL of base64; its words may be in any case (RFC 2397). */
 const DATA_URL = /^data:[\w.+/;=-]{1,100};base64,/i
 const DATA_URL_LENGTH = 120
@@ -121,8 +123,13 @@ export class Blobs {
 export function base64In (json: readonly Buffer[], strings: readonly LongString[]): readonly Base64[] {
   if (strings.length === 0) return []
   const text = new Pieces(json)
+  /** end of the last one that stands in a list */
+  let listed = -Infinity
   return strings.flatMap(({ start: quoted, end }): Base64[] => {
-    if (!CARRIER.test(text.read(Math.max(0, quoted - CARRIER_LENGTH), quoted))) return []
+    const before = text.read(Math.max(0, quoted - CARRIER_LENGTH), quoted)
+    const isNext = quoted - listed <= CARRIER_LENGTH && NEXT.test(text.read(listed, quoted))
+    if (!isNext && !CARRIER.test(before)) return []
+    if (isNext || /\[\s*"$/.test(before)) listed = end
     const beginning = text.read(quoted, Math.min(end, quoted + DATA_URL_LENGTH))
     // A thought that will be opened: 30 MB of one take 200 ms, which no body of pictures does.
     if (isSealed(beginning)) return []

@@ -72,6 +72,24 @@ t.test('images are lifted, and their bytes are still known', async (t) => {
   }
 })
 
+t.test('each image of a list is lifted, and no name of a field behind one', async (t) => {
+  const data = base64(BLOB_BYTES)
+  for (const [count, body] of [
+    [3, { images: [data, `data:image/png;base64,${data}`, data], prompt: data }],
+    [2, { image: [data, data, 'https://host/a.png', data] }],
+    [1, { mask: data, [data]: data }],
+    [1, { x: [{ data }, data, data] }],
+    [0, { texts: [data, data] }]
+  ] as const) {
+    const json = Buffer.from(JSON.stringify(body))
+    for (const cuts of [[], [90_000, 70_000, 65_600]]) {
+      const { skeleton, blobs } = lift(json, cuts)
+      t.equal(skeleton.toString().match(/blob-[0-9a-f]{24}:\d+\x7f/g)?.length ?? 0, count)
+      t.equal(whole(blobs.join(skeleton.toString())), json.toString())
+    }
+  }
+})
+
 t.test('however many pieces a body came in, a string is looked for in few of them', async (t) => {
   const json = Buffer.from(JSON.stringify(request(...Array.from({ length: 50 }, () => image(base64(BLOB_BYTES))))))
   let looks = 0
