@@ -1,6 +1,7 @@
 // Large bodies are read in threads: a client, an upstream, the log and the money can't tell. And a thread that dies or
 // hangs fails the request that it was working on, and no other.
 import { strict as assert } from 'node:assert'
+import { setImmediate } from 'node:timers/promises'
 import { gzipSync } from 'node:zlib'
 import fc from 'fast-check'
 import t, { type Test } from 'tap'
@@ -307,14 +308,21 @@ const wild = new URL(`data:text/javascript,${encodeURIComponent(`
     if (message.id === 'die') process.exit(3)
     if (message.id === 'throw') throw new Error('of the thread')
     while (message.id === 'hang') { }
+    if (message.id === 'late') {
+      parentPort.postMessage({ result: 'late', facts: [], answerHeaders: {} })
+      Atomics.store(message.args[0], 0, 1)
+      Atomics.notify(message.args[0], 0)
+      return
+    }
     parentPort.postMessage({ result: message.opened, facts: [], answerHeaders: {} })
   })`)}`)
 
 /** Resolves with whether the thread had the body already, or with the code and cause of the error. */
-function ask (queue: ThreadQueue, id: string, isLast = false): Promise<unknown> {
+function ask (queue: ThreadQueue, id: string, more: object = {}): Promise<unknown> {
   return new Promise((resolve) => {
     const job: Job = { requestId: id, id, bytes: 1, lives: 1,
-      ask: (has) => ({ id, opened: !has, known: {}, replay: [], call: undefined, isLast }) as unknown as Asked,
+      ask: (has) =>
+        ({ id, opened: !has, known: {}, replay: [], call: undefined, isLast: false, ...more }) as unknown as Asked,
       resolve: ({ result }: Answer) => { resolve(result === true ? 'opened' : 'had') },
       reject: (error) => { resolve((error as { readonly row?: string }).row) } }
     queue.add(job)
@@ -334,12 +342,28 @@ t.test('a thread that dies or hangs fails one body; the others are opened again 
   }
   t.equal(logged.length, 3)
   t.match(logged[0], { request_id: 'die' })
-  t.equal(await ask(queue, 'a', true), 'had')
+  t.equal(await ask(queue, 'a', { isLast: true }), 'had')
   t.equal(await ask(queue, 'a'), 'opened', 'it was the last time')
   queue.forget('a')
   t.equal(await ask(queue, 'a'), 'opened', 'forgotten')
   await queue.close()
   t.equal(await ask(queue, 'a'), 'server_error', 'closed')
+})
+
+t.test('what a thread says too late is nobody\'s answer', async (t) => {
+  stayAlive(t)
+  const patience = 5000
+  const queue = new ThreadQueue({ pluginsUrl: '', sealSecrets: ['x'], log: { error () {} } as never, patience,
+    worker: wild })
+  t.teardown(async () => { await queue.close() })
+  t.equal(await ask(queue, 'a'), 'opened')
+  await setImmediate()                                        // the loop looks at its timers before it hears threads
+  const said = new Int32Array(new SharedArrayBuffer(4))
+  const outcomes = Promise.all([ask(queue, 'late', { args: [said] }), ask(queue, 'b')])
+  const begun = performance.now()
+  Atomics.wait(said, 0, 0)
+  while (performance.now() - begun <= patience) Atomics.wait(said, 0, 1, 100)
+  t.strictSame(await outcomes, ['server_error', 'opened'])
 })
 
 t.test('what waits for a thread can be given up', async (t) => {

@@ -73,7 +73,10 @@ export class ThreadQueue {
     this.#worker = worker
     let cause: unknown
     worker.unref()
-    worker.on('message', (answer: Answer) => { this.#answered(answer) })
+    worker.on('message', (answer: Answer) => {
+      // What one that was given up still says would be taken for the answer to the next job.
+      if (worker === this.#worker) this.#answered(answer)
+    })
     worker.on('error', (error) => { cause = error })
     worker.on('exit', (code) => {
       if (worker === this.#worker) this.#died(cause ?? new Error(`it ended with code ${code}`))
