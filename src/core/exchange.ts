@@ -87,6 +87,8 @@ export class Exchange<R extends Route = Route, S extends Snapshot = Snapshot> {
   large: LargeBody | undefined
   /** Core only: steps that run or wait in threads: time that no hook is to be blamed for. */
   inThreads = 0
+  /** Core only: those that have ended */
+  endedInThreads = 0
   /** base64 of the answer that stayed bytes */
   answerBlobs: Blobs | undefined
   /** Core only: the whole answer's share of the memory for answers. Undefined: a small answer, or a stream. */

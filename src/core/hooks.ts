@@ -136,7 +136,14 @@ function inTime<T> (result: PromiseLike<T>, plugin: string, exchange: Exchange):
       cause: new Error(`the plugin ${plugin} took longer than hook_timeout (${limit} ms)`)
     })
   }
-  return within(Promise.resolve(result), limit, late, () => exchange.inThreads > 0)
+  let ended = exchange.endedInThreads
+  // What a hook does behind a long step has its whole time from then on.
+  const hasWaited = (): boolean => {
+    const before = ended
+    ended = exchange.endedInThreads
+    return exchange.inThreads > 0 || ended > before
+  }
+  return within(Promise.resolve(result), limit, late, hasWaited)
 }
 
 /**

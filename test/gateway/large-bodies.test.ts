@@ -1,17 +1,19 @@
 // Large bodies are read in threads: a client, an upstream, the log and the money can't tell. And a thread that dies or
 // hangs fails the request that it was working on, and no other.
 import { strict as assert } from 'node:assert'
-import { setImmediate } from 'node:timers/promises'
+import { setImmediate, setTimeout } from 'node:timers/promises'
 import { gzipSync } from 'node:zlib'
 import fc from 'fast-check'
 import t, { type Test } from 'tap'
 import { Seals } from '../../src/base/seals.ts'
 import { SharedChunks, SharedPages } from '../../src/core/body-memory.ts'
 import type { Exchange } from '../../src/core/exchange.ts'
+import { callHook } from '../../src/core/hooks.ts'
 import { bodyOf, headOf } from '../../src/core/large-body.ts'
 import type { Answer, Asked } from '../../src/gateway/bodies/messages.ts'
 import { ThreadQueue, type Job } from '../../src/gateway/bodies/thread-queue.ts'
 import { ResponsesOwn, ResponsesWords } from '../../src/protocols/responses.ts'
+import { config as configOf, exchange, snapshot } from '../support/exchange.ts'
 import { finished, gateway, KEY } from '../support/gateway.ts'
 import { options, outcomeOf, SECRET, stylesYaml as config } from '../support/large.ts'
 import { json, messageEnd, messageStart, type Received, type Script, stall, textBlock, upstream } from '../support/upstream.ts'
@@ -364,6 +366,22 @@ t.test('what a thread says too late is nobody\'s answer', async (t) => {
   Atomics.wait(said, 0, 0)
   while (performance.now() - begun <= patience) Atomics.wait(said, 0, 1, 100)
   t.strictSame(await outcomes, ['server_error', 'opened'])
+})
+
+t.test('a hook is not blamed for the time of its step, nor for a moment behind it', async (t) => {
+  const limit = 1000
+  const of = exchange(snapshot(configOf({ hook_timeout: limit })))
+  const work = async (steps: number): Promise<string> => {
+    of.inThreads++
+    await setImmediate()
+    Atomics.wait(new Int32Array(new SharedArrayBuffer(4)), 0, 0, limit)
+    of.inThreads--
+    of.endedInThreads += steps
+    await setTimeout(50)                                      // the hook's limit is looked at meanwhile
+    return 'done'
+  }
+  t.equal(await callHook(work(1), 'p', of), 'done')
+  await t.rejects(callHook(work(0), 'p', of) as Promise<string>, { message: /^The gateway failed/ })
 })
 
 t.test('what waits for a thread can be given up', async (t) => {

@@ -133,6 +133,7 @@ class InThread {
       return await promise
     } finally {
       exchange.inThreads--
+      exchange.endedInThreads++
       exchange.offAbort(onAbort)
     }
   }
