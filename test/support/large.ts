@@ -37,6 +37,7 @@ export function stylesYaml (url: string): string {
     .replace(/upstreams:\n[^]*accounts:/, `upstreams:\n${upstreams.join('\n')}\nmodels:\n${models.join('\n')}\n` +
       'aliases: [{ id: latest, model: m-messages }]\naccounts:')
     .replace('secret: ', 'rate_limit: 1000000, secret: ')
+    .replace('opening_balance_usd: 100', 'opening_balance_usd: 1000000')
 }
 
 /** Everything that others see of a request, without what differs in any two. */
