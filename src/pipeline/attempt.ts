@@ -87,7 +87,7 @@ export function tryAttempt (exchange: Routed, attempt: Attempt, permit: Permit, 
 interface Prepared {
   readonly request: UpstreamRequest
   /** in the order of the answer: up the list */
-  readonly upward: readonly AttemptHooks[]
+  readonly upward: readonly NamedHooks[]
 }
 
 /** Makes the request to the upstream: by its dialect, then by the plugins. */
@@ -103,7 +103,7 @@ function prepare (exchange: Routed, attempt: Attempt, { upstream }: Permit): Awa
     : after(encodeLarge(exchange, attempt, upstream, 'answer'), (made) => new EncodedRequest(made))
   return after<UpstreamRequest, Prepared>(encoded, (request) => {
     Object.assign(request.headers, traceFor(upstream, exchange))
-    const prepared: Prepared = { request, upward: hooks.map((own) => own.hooks).reverse() }
+    const prepared: Prepared = { request, upward: hooks.toReversed() }
     return after(tellPlugins(exchange, request, hooks, 0), () => prepared)
   })
 }
@@ -155,7 +155,7 @@ class Receiver implements CommittedStream, CallListener {
   readonly #attempt: Attempt
   readonly #upstream: Upstream
   readonly #permit: Permit
-  readonly #hooks: readonly AttemptHooks[]
+  readonly #hooks: readonly NamedHooks[]
   readonly #answers: AnswerListener
   #call: UpstreamCall | undefined
 
@@ -184,7 +184,7 @@ class Receiver implements CommittedStream, CallListener {
     exchange: Routed,
     attempt: Attempt,
     permit: Permit,
-    hooks: readonly AttemptHooks[],
+    hooks: readonly NamedHooks[],
     answers: AnswerListener
   ) {
     this.#exchange = exchange
@@ -495,7 +495,7 @@ class Receiver implements CommittedStream, CallListener {
   /** @throws {GatewayError} an error of a plugin's hook: it must not look like a malformed answer of the upstream */
   #tellEvent (event: SseEvent): void {
     try {
-      for (const hooks of this.#hooks) unwaited(hooks.onUpstreamEvent?.(event), this.#exchange)
+      for (const { hooks } of this.#hooks) unwaited(hooks.onUpstreamEvent?.(event), this.#exchange)
     } catch (thrown) {
       throw toGatewayError(thrown)
     }
@@ -504,16 +504,18 @@ class Receiver implements CommittedStream, CallListener {
   /** @throws {GatewayError} as `#tellEvent` */
   #tellReply (reply: JsonReply): void {
     try {
-      for (const hooks of this.#hooks) unwaited(hooks.onUpstreamReply?.(reply), this.#exchange)
+      for (const { hooks } of this.#hooks) unwaited(hooks.onUpstreamReply?.(reply), this.#exchange)
     } catch (thrown) {
       throw toGatewayError(thrown)
     }
   }
 
-  /** Hooks of shipped plugins alone, which are steps here. @throws {GatewayError} as `#tellEvent` */
+  /** Of plugins with `readsInSteps`: what they wait for is a step. @throws {GatewayError} as `#tellEvent` */
   async #tellLarge (reply: JsonReply): Promise<void> {
     try {
-      for (const hooks of this.#hooks) await hooks.onUpstreamReply?.(reply)
+      for (const { hooks, plugin } of this.#hooks) {
+        await callHook(hooks.onUpstreamReply?.(reply), plugin, this.#exchange)
+      }
     } catch (thrown) {
       throw toGatewayError(thrown)
     }

@@ -271,6 +271,21 @@ t.test('a client that leaves while its answer is in a thread is one that leaves'
   t.equal(await gw.services.store.openHolds(), 0)
 })
 
+t.test('a plugin that reads no answers, and hangs at one, fails its request', async (t) => {
+  const up = await upstream(t, saying('Hello. '.repeat(20_000)))
+  const config = stylesYaml(up.url).replace('pipeline: [', 'hook_timeout: 1s\npipeline: [{ use: ./hanging.ts }, ')
+  const gw = await gateway(t, config, {
+    ...options, largeBody: 50_000,
+    files: { 'hanging.ts': `export default { name: 'hanging', readsInSteps: true,
+      create: () => ({ perAttempt: () => ({ onUpstreamReply: () => new Promise(() => {}) }) }) }` }
+  })
+  const failed = await gw.messages({ ...messagesRequest, model: 'm-messages' })
+  t.equal(failed.status, 500)
+  t.match(await failed.json(), { error: { details: { error_code: 'server_error' }, charged_usd: '0' } })
+  t.match(await gw.services.metrics.print(), /gateway_hook_timeouts_total\{plugin="hanging"\} 1\n/)
+  t.equal(await gw.services.store.openHolds(), 0)
+})
+
 t.test('what threads have read gives its memory back when it is printed', async (t) => {
   const up = await upstream(t, saying('Hello. '.repeat(100_000)))
   const gw = await gateway(t, stylesYaml(up.url), { ...options, largeBody: 50_000 })
