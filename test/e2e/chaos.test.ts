@@ -348,7 +348,9 @@ async function chapter (
   await Promise.all(clients)
   for (const { gateway } of machines) gateway!.child.kill('SIGTERM')
   for (const machine of machines) {
-    t.strictSame(await machine.gateway!.ended, [0, null], 'it drains')
+    const ended = await machine.gateway!.ended
+    const isWell = t.strictSame(ended, [0, null], 'it drains')
+    if (!isWell) t.comment(lastWords(machine.gateway!))
     keepLog(machine, notes)
   }
 
@@ -368,6 +370,11 @@ async function chapter (
   t.comment(
     `faults: ${JSON.stringify(happened)}; ${visits.length} requests: ${JSON.stringify(own.counts)}; answers: ${JSON.stringify(tally(visits))}; ${notes.absences.length} times without Redis, ${Math.max(0, ...notes.absences)} ms at most`
   )
+}
+
+function lastWords (gateway: Spawned): string {
+  const lines = gateway.stdout().split('\n').filter((line) => !line.includes('"msg":"request"'))
+  return [...lines.slice(-10), gateway.stderr().slice(-3000)].join('\n')
 }
 
 /** By status and code. */

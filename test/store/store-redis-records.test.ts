@@ -4,6 +4,7 @@ import t from 'tap'
 import { Directory, type KeyRecord } from '../../src/accounts/directory.ts'
 import { digestOf } from '../../src/accounts/digests.ts'
 import { startClock } from '../support/clock.ts'
+import { newLog } from '../support/embedded-store.ts'
 import { openRedis, newPrefix } from '../support/redis-store.ts'
 import { redisServer } from '../support/redis-server.ts'
 import { until } from '../support/until.ts'
@@ -139,4 +140,33 @@ void t.test('a process is among the living until its heartbeat is too old, or it
   await store.beat('c', 0)
   t.strictSame(await store.beats(), [{ age_ms: 600, text: 'b' }])
   t.strictSame(await kept(), ['1', '1'])
+})
+
+void t.test('who may not listen any more, and is cut off, looks for changes, and nothing ends by it', async (t) => {
+  const prefix = newPrefix()
+  const log = newLog()
+  await server.ask('ACL', 'SETUSER', 'listener', 'on', 'nopass', '~*', '&*', '+@all')
+  t.teardown(async () => { await server.ask('ACL', 'DELUSER', 'listener') })
+  const one = await openRedis(t, server, { prefix })
+  const other = await openRedis(t, { url: server.url.replace('://', '://listener:any@') }, { prefix, log })
+  const directory = new Directory(other, Date.now)
+  await directory.load()
+  t.teardown(directory.follow())
+  const change = async (id: string): Promise<boolean> =>
+    await one.change({ record: { kind: 'key', id, version: 1, text: textOf(id) }, audit: '{}' })
+  const clients = async (): Promise<string> => await server.ask('CLIENT', 'LIST', 'TYPE', 'pubsub')
+  await until(async () => (await clients()).includes('user=listener'))
+  await change('heard')
+  await until(() => directory.keptKey('heard'))
+
+  await server.ask('ACL', 'SETUSER', 'listener', 'resetchannels')
+  await until(() => log.lines.some((line) => /does not tell at once/.test(line)))
+  await change('found')
+  await until(() => directory.keptKey('found'))
+
+  await server.ask('ACL', 'SETUSER', 'listener', '&*')
+  await server.ask('CLIENT', 'KILL', 'USER', 'listener')
+  await until(async () => (await clients()).includes('user=listener'))
+  await change('again')
+  await until(() => directory.keptKey('again'))
 })

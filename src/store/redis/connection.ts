@@ -222,11 +222,18 @@ export class Link implements Way {
     return this.#client instanceof Cluster ? this.#client.nodes('master') : [this.#client]
   }
 
-  /** A connection for subscriptions; a cluster has one beside the others. */
-  subscriber (): Client {
-    return this.#client instanceof Cluster
-      ? this.#client
-      : this.#client.duplicate({ lazyConnect: false, enableOfflineQueue: true, maxRetriesPerRequest: null })
+  /**
+   * A connection for subscriptions; a cluster has one beside the others.
+   * @param begin called whenever there is a connection: subscribes. ioredis would do so by itself behind each but the
+   *   first, without hearing of a failure, and what is rejected then ends the process.
+   */
+  subscriber (begin: (subscriber: Client) => void): Client {
+    if (this.#client instanceof Cluster) {
+      begin(this.#client)
+      return this.#client
+    }
+    const subscriber = this.#client.duplicate({ lazyConnect: false, autoResubscribe: false })
+    return subscriber.on('ready', () => { begin(subscriber) })
   }
 
   release (subscriber: Client): void {

@@ -138,15 +138,16 @@ export class RedisRecords {
       if (!isOver) cancel = this.#timer(POLL_MS, () => { void poll() })
     }
     void poll()
-    const subscriber = this.#space.link.subscriber()
     const hear = (channel: string, message: string): void => { if (channel === this.#channel) tell(message) }
+    const subscriber = this.#space.link.subscriber((connected) => {
+      connected.subscribe(this.#channel).catch((err: unknown) => {
+        if (!isOver) {
+          this.#log.warn({ err }, 'Redis does not tell at once what others change: it is looked for each second')
+        }
+      })
+    })
     subscriber.on('message', hear)
     subscriber.on('error', () => {}) // it connects again by itself
-    subscriber.subscribe(this.#channel).catch((err: unknown) => {
-      if (!isOver) {
-        this.#log.warn({ err }, 'Redis does not tell at once what others change: it is looked for each second')
-      }
-    })
     return () => {
       isOver = true
       cancel()
