@@ -11,6 +11,7 @@ import { type Config, restartSections } from '../config/config.ts'
 import type { Env } from '../config/yaml/interpolate.ts'
 import { loadConfig, type LoadResult, type Place, type ValidLoad, warmUp } from '../config/load/load.ts'
 import { formatPointer, isMap, parsePointer } from '../config/yaml/position.ts'
+import { isGatewayError } from '../errors.ts'
 import { ConfigError, formatProblem, PartError, type Problem, sortProblems } from '../config/problem.ts'
 import { redact } from '../config/redact.ts'
 import { diffConfigs } from '../config/diff.ts'
@@ -364,7 +365,7 @@ export class LiveConfig<Live extends Retirable = Snapshot> {
   }
 
   #problemOf (thrown: unknown, loaded?: ValidLoad): Problem {
-    const text = thrown instanceof Error ? thrown.message : String(thrown)
+    const text = textOf(thrown)
     const message = `could not be put to use: ${loaded === undefined ? text : hideSecrets(text, loaded)}`
     if (thrown instanceof PartError && loaded !== undefined) {
       return { ...findPlace(parsePointer(thrown.path), loaded.places), path: thrown.path, message,
@@ -515,4 +516,12 @@ function findPlace (path: readonly string[], places: Readonly<Record<string, Pla
     if (place !== undefined) return place
   }
   throw new Error('the root of a configuration always has a place')
+}
+
+/** For operators: what clients are told of an outage does not name it. */
+function textOf (thrown: unknown): string {
+  if (!(thrown instanceof Error)) return String(thrown)
+  return isGatewayError(thrown) && thrown.row === 'service_unavailable' && thrown.cause instanceof Error
+    ? `the store does not answer at this moment: ${thrown.cause.message}`
+    : thrown.message
 }

@@ -77,7 +77,7 @@ async function start (t: Test, machine: Machine): Promise<void> {
   while (machine.api === undefined) {
     machine.gateway = run(t, machine.folder, ['start', '--config', 'gateway.yaml'])
     const urls = await machine.gateway.urls().catch((error: Error) => {
-      if (!error.message.includes('Redis')) throw error
+      if (!/Redis|the store/.test(error.message)) throw error
       return undefined
     })
     machine.api = urls?.api

@@ -7,6 +7,7 @@ import t, { type Test } from 'tap'
 import type { AccountConfig, Config } from '../../src/config/config.ts'
 import { LiveConfig, type LiveOptions } from '../../src/gateway/reload.ts'
 import type { ReloadResult } from '../../src/config/state.ts'
+import { GatewayError } from '../../src/errors.ts'
 import { ConfigError, formatProblem } from '../../src/config/problem.ts'
 import type { Stat } from '../../src/config/load/stamp.ts'
 import { watchFiles, type WatchOptions } from '../../src/config/load/watch.ts'
@@ -297,7 +298,8 @@ t.test('whatever compile throws leaves what runs, and shows no secret', async (t
   })
   const file = join(folder, 'gateway.yaml')
   const place = { file, line: 9, column: 9, path: '/x', message: 'too much' }
-  const thrown: unknown[] = [new ConfigError([place]), new Error(`no key like ${KEY}`), 'a text']
+  const thrown: unknown[] = [new ConfigError([place]), new Error(`no key like ${KEY}`),
+    new GatewayError('service_unavailable', { cause: new Error('Redis is away') }), 'a text']
   const { live: config } = live(t, file, {
     compile (loaded, generation, plugins) {
       if (generation > 1 && thrown.length > 0) throw thrown.shift()
@@ -311,6 +313,9 @@ t.test('whatever compile throws leaves what runs, and shows no secret', async (t
   t.strictSame((await config.reload('sighup')).problems, [place])
   t.strictSame((await config.reload('sighup')).problems.map(formatProblem), [
     `${file}:1:1 could not be put to use: no key like ***`
+  ])
+  t.strictSame((await config.reload('sighup')).problems.map(formatProblem), [
+    `${file}:1:1 could not be put to use: the store does not answer at this moment: Redis is away`
   ])
   t.strictSame((await config.reload('sighup')).problems.map(formatProblem), [
     `${file}:1:1 could not be put to use: a text`
