@@ -85,16 +85,16 @@ export class ClientWriter {
   /** @returns the write; it keeps only the bytes it needs, so no reply stays in memory for a slow client */
   prepare (
     { status, headers: own, body }: JsonReply | ErrorReply,
-    text: string | readonly Buffer[] = encode({ status, headers: own, body })
+    encoded: string | readonly Buffer[] = encode({ status, headers: own, body })
   ): Write {
     const headers = { 'content-type': 'application/json', 'cache-control': 'no-store', ...own }
-    if (typeof text !== 'string') return this.#long(status, headers, text)
-    const joined = this.#exchange.answerBlobs?.join(text)
+    if (typeof encoded !== 'string') return this.#long(status, headers, encoded)
+    const joined = this.#exchange.answerBlobs?.join(encoded)
     // Head and body in one string leave in one packet: node joins a text to the head, not bytes. ASCII needs no
     // encoding.
     return joined instanceof Array ? this.#long(status, headers, joined)
-      : text.length <= SLICE ? this.#short(status, headers, text)
-        : this.#long(status, headers, piecesOf(text, SLICE))
+      : encoded.length <= SLICE ? this.#short(status, headers, encoded)
+        : this.#long(status, headers, piecesOf(encoded, SLICE))
   }
 
   #short (status: number, headers: Headers, text: string): Write {

@@ -64,7 +64,6 @@ export interface Hold {
 
 /** A hold that became an entry. */
 export interface Charge {
-  readonly request_id: string
   readonly hold: Hold
   readonly settlement: Settlement
   nanos: Nanos
@@ -240,7 +239,7 @@ export class Books {
     const hold = this.#find(id)
     if (hold === undefined) throw new Error(`the request ${id} has no hold to settle`)
     if (typeof hold === 'bigint' || hold.charge !== undefined) return undefined
-    const charge = hold.charge = { request_id: id, hold, settlement, nanos: coveredBy(hold, nanos) }
+    const charge = hold.charge = { hold, settlement, nanos: coveredBy(hold, nanos) }
     this.#drop(hold)
     if (this.#known.get(id) !== hold) this.#known.set(id, hold)
     this.#count()
@@ -257,7 +256,7 @@ export class Books {
 
   /** Refunds a charge for good: a repeated settlement changes nothing. */
   giveBack (charge: Charge): void {
-    this.remember(charge.request_id, 0n)
+    this.remember(charge.hold.request_id, 0n)
     addSpent(charge.hold, -charge.nanos)
   }
 
@@ -267,7 +266,7 @@ export class Books {
     refuseAmount(nanos)
     refuseUsage(usage)
     const hold = this.#open(id)
-    return hold === undefined ? undefined : { request_id: id, hold, settlement, nanos: coveredBy(hold, nanos) }
+    return hold === undefined ? undefined : { hold, settlement, nanos: coveredBy(hold, nanos) }
   }
 
   /**
@@ -287,7 +286,8 @@ export class Books {
   correct (charge: Charge, nanos: Nanos): void {
     addSpent(charge.hold, -charge.nanos)
     charge.nanos = nanos
-    if (this.recentCharge(charge.request_id) !== charge) this.remember(charge.request_id, nanos)
+    const { request_id: id } = charge.hold
+    if (this.recentCharge(id) !== charge) this.remember(id, nanos)
   }
 
   /** Undefined: there was no hold. */
@@ -338,7 +338,8 @@ export class Books {
     this.#recent[this.#nextRecent] = charge
     this.#nextRecent = (this.#nextRecent + 1) % REFUNDABLE
     if (last === undefined || last.hold.charge !== last) return
-    const { request_id: id, hold, nanos } = last
+    const { hold, nanos } = last
+    const { request_id: id } = hold
     if (this.#known.get(id) === hold) this.#known.set(id, nanos)
     else if (this.#knownBefore.get(id) === hold) this.#knownBefore.set(id, nanos)
   }

@@ -71,7 +71,7 @@ export class Decisions implements Batch {
   /** @param seq number of its entry */
   settle (seq: number, charge: Charge): Settled {
     const one: Settled = { seq, charge, isReleased: false, isWithdrawn: false }
-    this.settled.set(charge.request_id, one)
+    this.settled.set(charge.hold.request_id, one)
     return one
   }
 
@@ -140,7 +140,7 @@ export class Decisions implements Batch {
     for (const { booking } of this.announced) this.#books.withdraw(booking)
     for (const { charge, isReleased } of this.settled.values()) {
       this.#books.revoke(charge)
-      if (isReleased) this.#books.release(charge.request_id)
+      if (isReleased) this.#books.release(charge.hold.request_id)
     }
     this.#onEnd(false)
     this.#failure = new GatewayError('service_unavailable', { cause: error })
