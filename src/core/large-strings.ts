@@ -4,6 +4,7 @@ import { isAscii } from 'node:buffer'
 import { randomBytes } from 'node:crypto'
 import type { LongString } from '../base/json-limits.ts'
 import { isSealed } from '../base/seals.ts'
+import type { Lender } from './body-memory.ts'
 
 /**
  * Backslash, space, and control characters that occur in texts: JSON forbids all of them in a string that is not
@@ -37,6 +38,8 @@ export interface Base64 {
  * string.
  */
 export class Blobs {
+  /** Core only: the memory of the pieces, if it is used again behind the request's end. */
+  memory: Lender | undefined
   readonly #blobs: { readonly pieces: readonly Buffer[], readonly length: number }[] = []
   #nonce = ''
   #placeholder = /(?!)/g
@@ -86,7 +89,10 @@ export class Blobs {
     this.#placeholder = new RegExp(`${this.#nonce}:(\\d+)${MARK}`, 'g')
   }
 
-  /** The JSON text with the blobs in the place of their placeholders; in pieces, if there are any. */
+  /**
+   * The JSON text with the blobs in the place of their placeholders; in pieces, if there are any. Who reads them behind
+   * the end of the request borrows their `memory`.
+   */
   join (json: string): string | readonly Buffer[] {
     if (this.#blobs.length === 0) return json
     const pieces: Buffer[] = []

@@ -40,7 +40,7 @@ export class HttpClient extends ClientWriter implements Client {
     if (endpoint.kind === 'model' && endpoint.form === true && isForm(this.#req)) {
       return readForm(this.#req, this.#res, this.#limits, exchange, taken)
     }
-    return readBody(this.#req, this.#res, this.#limits, exchange, taken, readsInThreads ? bodies : undefined)
+    return readBody(this.#req, this.#res, this.#limits, exchange, taken, bodies, readsInThreads)
   }
 
   forward (exchange: Routed, upstream: string, own?: OwnRequest): Promise<BytesReply> {

@@ -11,7 +11,7 @@ import { type BodyLimits, Chunks, SharedChunks, tooLarge } from '../core/body-me
 import { sayContinue } from '../base/expect-continue.ts'
 import { atEndOfTurn } from '../base/end-of-turn.ts'
 import { JsonGuard } from '../base/json-limits.ts'
-import { type Base64, base64In } from '../core/large-strings.ts'
+import { base64In } from '../core/large-strings.ts'
 import { after, type Awaitable } from '../base/awaitable.ts'
 import { Alarm } from '../base/wheel.ts'
 import { parseBody } from './parse-body.ts'
@@ -94,7 +94,8 @@ export function undecodable (cause: Error & { readonly code?: string }): Gateway
 
 /**
  * Reads and parses the body. The caller gives back its memory: `taken` is called with each amount.
- * @param threads of large bodies; undefined: all are parsed here
+ * @param threads of large bodies, and the memory of those; undefined: all are parsed here
+ * @param readsInThreads whether threads may parse this one
  * @throws {GatewayError} request_too_large, bad_request, request_timeout, queue_full; the abort reason
  */
 export function readBody (
@@ -103,7 +104,8 @@ export function readBody (
   limits: BodyLimits,
   exchange: Exchange,
   taken: (bytes: number) => void,
-  threads?: BodyThreads
+  threads?: BodyThreads,
+  readsInThreads = threads !== undefined
 ): Promise<Body> {
   checkType(req)
   checkCharset(req)
@@ -122,6 +124,8 @@ export function readBody (
   const guard = new JsonGuard()
   const small = new Chunks()
   let large: SharedChunks | undefined
+  /** a thread is */
+  let isPrepared = false
   let size = 0
   let received = 0
   return new Promise((resolve, reject) => {
@@ -150,7 +154,11 @@ export function readBody (
         reserve(size)
         guard.push(chunk)
         ;(large ?? small).add(chunk)
-        if (large === undefined && isLarge(guard.longBytes)) large = share(threads!, small)
+        if (threads === undefined || size < threads.least) return
+        large ??= new SharedChunks(threads.memory, small.take())
+        if (isPrepared || !isForThread(guard.longBytes)) return
+        isPrepared = true
+        threads.prepare()
       } catch (error) {
         fail(error)
       }
@@ -168,22 +176,24 @@ export function readBody (
       })
     }
     /** What is in a body besides its base64 takes time. */
-    const isLarge = (base64: number): boolean => threads !== undefined && size - base64 >= threads.least
+    const isForThread = (base64: number): boolean => readsInThreads && size - base64 >= threads!.least
     const parsed = (): Awaitable<Body> => {
-      let known: readonly Base64[] | undefined
       if (large === undefined) {
         const pieces = small.all()
-        const base64 = known = base64In(pieces, guard.longStrings)
-        if (!isLarge(base64.reduce((sum, { start, end }) => sum + end - start, 0))) {
+        return parseBody(pieces, base64In(pieces, guard.longStrings), exchange.blobs)
+      }
+      const memory = large
+      return after(memory.all(), (pieces) => {
+        exchange.onFinish(() => { memory.end() })
+        exchange.throwIfAborted()
+        const base64 = base64In(pieces, guard.longStrings)
+        const parse = (): Body => {
+          exchange.blobs.memory = memory
           return parseBody(pieces, base64, exchange.blobs)
         }
-        large = share(threads!, small)
-      }
-      const { pages } = large
-      return after(large.all(), (pieces) => {
-        const base64 = known ?? base64In(pieces, guard.longStrings)
-        return after(threads!.open(exchange, { pieces, pages, base64 }),
-          (body) => body ?? parseBody(pieces, base64, exchange.blobs))
+        return isForThread(base64.reduce((sum, { start, end }) => sum + end - start, 0))
+          ? after(threads!.open(exchange, { pieces, memory, base64 }), (body) => body ?? parse())
+          : parse()
       })
     }
     const onBroken = (cause: Error): void => { fail(undecodable(cause)) }
@@ -203,10 +213,4 @@ export function readBody (
     exchange.onAbort(onLeft)
     if (exchange.abortReason !== undefined) onLeft()
   })
-}
-
-/** Moves a body to memory that its thread sees. */
-function share (threads: BodyThreads, chunks: Chunks): SharedChunks {
-  threads.prepare()
-  return new SharedChunks(threads.memory, chunks.take())
 }

@@ -432,9 +432,11 @@ class Receiver implements CommittedStream, CallListener {
 
   async #readLarge (threads: BodyThreads, shared: SharedChunks): Promise<void> {
     const pieces = await shared.all()
-    const opened = await threads.openReply(this.#exchange, this.#upstream, { pieces, pages: shared.pages })
+    const opened = await threads.openReply(this.#exchange, this.#upstream, { pieces, memory: shared })
+    const text = opened === undefined ? Buffer.concat(pieces).toString() : ''
+    shared.end()
     if (this.#isEnded) return                                 // aborted meanwhile
-    if (opened === undefined) { this.#readReply(Buffer.concat(pieces).toString()); return }
+    if (opened === undefined) { this.#readReply(text); return }
     if (opened.isEmpty) { this.#fail({ kind: 'empty' }); return }
     const reply = json(opened.body)
     await this.#tellLarge(reply)

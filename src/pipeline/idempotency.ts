@@ -264,7 +264,9 @@ async function hashOf (exchange: Exchange): Promise<string> {
       ? Object.fromEntries(Object.keys(value).toSorted().map((name) => [name, sent(name, value[name], value)])) :
       value)
   const hash = createHash('sha256').update(exchange.route.name).update('\n')
-  const joined = exchange.blobs.join(canonical)
+  const { blobs } = exchange
+  const read = blobs.memory?.lend()
+  const joined = blobs.join(canonical)
   let bytes = 0
   for (const piece of slicesOf(typeof joined === 'string' ? [joined] : joined)) {
     hash.update(piece)
@@ -272,6 +274,7 @@ async function hashOf (exchange: Exchange): Promise<string> {
     bytes = 0
     await turn()                                              // other events pass between two pieces
   }
+  read?.()
   return hash.digest('hex')
 }
 

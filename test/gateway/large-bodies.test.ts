@@ -283,10 +283,15 @@ t.test('memory that threads share is used again, and shows nothing of the body b
     return chunks
   }
   const first = await kept('a'.repeat(600_000), 65_536)
-  t.equal(first.pages.length, 3)
-  memory.give(first.pages)
+  const pages = [...first.pages]
+  t.equal(pages.length, 3)
+  const [read, write] = [first.lend(), first.lend()]
+  read()
+  first.end()
+  t.notOk((await kept('r', 1)).pages.some((page) => pages.includes(page)), 'somebody reads them')
+  write()
   const second = await kept('b'.repeat(300_000), 7)
-  t.ok(second.pages.every((page) => first.pages.includes(page)))
+  t.ok(second.pages.every((page) => pages.includes(page)))
   t.notOk((await kept('c', 1)).pages.some((page) => second.pages.includes(page)), 'what is in use is nobody else\'s')
   const text = Array.from({ length: 100 }, (_, i) => String(i).repeat(50_000)).join('')
   for (const before of [0, 1, 30, 100, 150]) t.equal((await kept(text, 65_536, before)).pages.length, 37)

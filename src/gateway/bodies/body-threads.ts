@@ -53,13 +53,13 @@ export class LargeBodies implements BodyThreads {
 
   async open (exchange: Exchange, received: ReceivedBody): Promise<Body | undefined> {
     const queue = this.#idlest()
-    return queue.prepare() ? await new ThreadedBody(exchange, received, queue, this.memory).read() : undefined
+    return queue.prepare() ? await new ThreadedBody(exchange, received, queue).read() : undefined
   }
 
   async openReply (exchange: Exchange, upstream: Upstream, received: Received): Promise<OpenedReply | undefined> {
     const queue = this.#idlest()
     if (!queue.prepare()) return undefined
-    return await new ThreadedReply(exchange, upstream, received, queue, this.memory).read()
+    return await new ThreadedReply(exchange, upstream, received, queue).read()
   }
 
   async close (): Promise<void> {
@@ -77,9 +77,9 @@ let given = 0
 /** What a thread has of an exchange: received bytes, and what it has made of them. */
 class InThread {
   readonly #exchange: Exchange
-  readonly #received: Received
   readonly #queue: ThreadQueue
-  readonly #memory: SharedPages
+  /** The received bytes are read no longer. */
+  readonly #giveBack: () => void
   readonly #id = `${++given}`
   readonly #lives: number
   readonly #bytes: number
@@ -88,13 +88,12 @@ class InThread {
   #isOver = false
 
   /** @param lives threads that may die of it before it is given up */
-  constructor (exchange: Exchange, received: Received, queue: ThreadQueue, memory: SharedPages, lives: number) {
+  constructor (exchange: Exchange, { pieces, memory }: Received, queue: ThreadQueue, lives: number) {
     this.#exchange = exchange
-    this.#received = received
     this.#queue = queue
-    this.#memory = memory
+    this.#giveBack = memory.lend()
     this.#lives = lives
-    this.#bytes = received.pieces.reduce((sum, { length }) => sum + length, 0)
+    this.#bytes = pieces.reduce((sum, { length }) => sum + length, 0)
     exchange.onFinish(() => { this.end() })
   }
 
@@ -138,13 +137,12 @@ class InThread {
     }
   }
 
-  /** Nobody asks for it again. @param isKept whether its bytes are used elsewhere */
-  end (isKept = false): void {
+  /** Nobody asks for it again. */
+  end (): void {
     if (this.#isOver) return
     this.#isOver = true
     this.#queue.forget(this.#id)
-    // A step of a client that has left may run on.
-    if (!this.#isRunning && !isKept) this.#memory.give(this.#received.pages)
+    if (!this.#isRunning) this.#giveBack()                    // a step of a client that has left may run on
   }
 }
 
@@ -159,10 +157,10 @@ class ThreadedBody implements LargeBody {
   readonly #done: Call[] = []
   inputEstimate: number | undefined
 
-  constructor (exchange: Exchange, received: ReceivedBody, queue: ThreadQueue, memory: SharedPages) {
+  constructor (exchange: Exchange, received: ReceivedBody, queue: ThreadQueue) {
     this.#exchange = exchange
     this.#received = received
-    this.#thread = new InThread(exchange, received, queue, memory, 1)
+    this.#thread = new InThread(exchange, received, queue, 1)
   }
 
   async read (): Promise<Body> {
@@ -200,10 +198,11 @@ class ThreadedBody implements LargeBody {
   bringHere (): void {
     const exchange = this.#exchange
     if (this.#inner !== undefined) throw new Error('the body was translated in its thread already')
+    exchange.blobs.memory = this.#received.memory
     const body = parseBody(this.#received.pieces, this.#received.base64, exchange.blobs)
     Object.assign(body, { model: this.#asked.model })         // of the model that was found by that name
     exchange.bringBody(Body, body)
-    this.#thread.end(true)                                    // its base64 may be on its way to an upstream
+    this.#thread.end()
     for (const { step, args } of this.#done) void stepNamed(step).run(exchange, ...args as never[])
   }
 
@@ -232,14 +231,12 @@ class ThreadedReply extends LargeReply {
   readonly #done: Call[] = []
   type: unknown
 
-  constructor (
-    exchange: Exchange, upstream: Upstream, received: Received, queue: ThreadQueue, memory: SharedPages
-  ) {
+  constructor (exchange: Exchange, upstream: Upstream, received: Received, queue: ThreadQueue) {
     super()
     this.#exchange = exchange
     this.#upstream = upstream
     this.#received = received
-    this.#thread = new InThread(exchange, received, queue, memory, LIVES)
+    this.#thread = new InThread(exchange, received, queue, LIVES)
     this.#inputEstimate = inputEstimate(exchange)
   }
 

@@ -16,7 +16,10 @@ export function encodeRequest (request: UpstreamRequest, exchange: Exchange): Ca
   const { endpoint } = exchange.route
   if (request instanceof EncodedRequest) return { method, path, headers, body: request.pieces, once: false }
   const once = endpoint.kind === 'model' && modalities[endpoint.modality].item !== undefined
-  if (files === undefined) return { method, path, headers, body: exchange.blobs.join(textOf(request)), once }
+  if (files === undefined) {
+    const { blobs } = exchange
+    return { method, path, headers, body: blobs.join(textOf(request)), memory: blobs.memory, once }
+  }
   const boundary = `----model-gateway-${randomBytes(18).toString('hex')}`
   const parts = [...Object.entries(request.body).flatMap(([name, value]) => fieldParts(name, value, boundary)),
     ...files.map((file) => filePart(file, boundary))]
