@@ -2,6 +2,14 @@
 import { setFlagsFromString } from 'node:v8'
 import { runInNewContext } from 'node:vm'
 
+/**
+ * From now on V8 lets the heap of each thread double before it collects all of it. Where a heap hardly grows by itself,
+ * as that of a server that is warm, it lets it grow by 8 MB, and counts what lies outside of it too: received bytes.
+ */
+export function letHeapsDouble (): void {
+  setFlagsFromString('--heap-growing-percent=100')
+}
+
 let collector: ((options?: { readonly type: 'minor' }) => void) | undefined
 
 /** A full collection of this thread's, synchronously. */

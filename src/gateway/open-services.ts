@@ -3,6 +3,7 @@
 import path from 'node:path'
 import type { Logger } from 'pino'
 import { Directory } from '../accounts/directory.ts'
+import { letHeapsDouble } from '../base/collect-garbage.ts'
 import type { Timer } from '../base/timer.ts'
 import { Fleet } from '../cluster/heartbeat.ts'
 import { deliverLeftovers, folderOf } from '../cluster/orphaned-outboxes.ts'
@@ -100,6 +101,7 @@ export async function openServices (
     throw thrown
   }
   const seals = await openSeals(config, folder, log, worker !== undefined).catch(endWith)
+  letHeapsDouble()                                            // the bytes of bodies count as growth
   const bodies = new LargeBodies({ pluginsUrl, sealSecrets: seals.secrets, log, processes: server.workers,
     least: largeBody })
   const services = {

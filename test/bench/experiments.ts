@@ -4,7 +4,7 @@ import { type Child, onBothCores } from './children.ts'
 import { outageTimes, sharedConcurrency, type ContenderName, type Instance } from './contenders.ts'
 import { ask, longestWait, openStreams, runOpenLoop, sleep, startClosedLoop, type ClientStreams } from './load.ts'
 import { asking, nasties, nastyAnswers } from './nasty.ts'
-import { dialects, outageModel, prompt, publicModel, sharedModel, sharers, smallRequest, thinkMs, toWire,
+import { dialects, largeRequest, outageModel, prompt, publicModel, sharedModel, sharers, smallRequest, thinkMs, toWire,
   type Dialect } from './payloads.ts'
 import { median, pairs, quantile, seededRandom } from './statistics.ts'
 import { dashboard } from './pages.ts'
@@ -55,17 +55,6 @@ export interface Experiment {
 const rampMs = 100
 const streamEveryMs = 5
 const streamCount = 50
-
-// A base64 image of 5 MB: random bytes, since a run of one letter would be kinder to caches than a picture is.
-let largeBase64 = ''
-function largeRequest (dialect: Dialect): Buffer {
-  if (largeBase64 === '') {
-    const random = seededRandom(5)
-    largeBase64 = Buffer.from(Uint8Array.from({ length: 5_000_000 / 4 * 3 }, () => random() * 256)).toString('base64')
-  }
-  return toWire(dialect.path,
-    dialect.request({ stream: false, content: [dialect.image(largeBase64), { type: 'text', text: 'What is this?' }] }))
-}
 
 /** Between two moments: wall time, the contender's CPU, our own. */
 function startMeter (

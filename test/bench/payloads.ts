@@ -1,5 +1,6 @@
 // What travels: requests, replies and events of the benchmark, in the three client dialects. Strings are ASCII, so
 // length is bytes.
+import { seededRandom } from './statistics.ts'
 
 export type DialectName = 'messages' | 'chat' | 'responses'
 
@@ -173,4 +174,17 @@ export function toWire (path: string, body: string, key = apiKey): Buffer {
 /** One of 1 KB. */
 export function smallRequest (dialect: Dialect, stream: boolean): Buffer {
   return toWire(dialect.path, dialect.request({ stream, content: prompt }))
+}
+
+// Random bytes, since a run of one letter would be kinder to caches than a picture is.
+let largeBase64 = ''
+
+/** One with a base64 image of 5 MB. */
+export function largeRequest (dialect: Dialect): Buffer {
+  if (largeBase64 === '') {
+    const random = seededRandom(5)
+    largeBase64 = Buffer.from(Uint8Array.from({ length: 5_000_000 / 4 * 3 }, () => random() * 256)).toString('base64')
+  }
+  return toWire(dialect.path,
+    dialect.request({ stream: false, content: [dialect.image(largeBase64), { type: 'text', text: 'What is this?' }] }))
 }

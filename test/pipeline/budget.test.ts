@@ -35,6 +35,10 @@ for (const [name, most] of Object.entries(mosts) as [keyof typeof mosts, Most][]
     t.ok(heap.allocated <= most.allocated, `${heap.allocated.toFixed(0)} bytes on the heap`)
     t.ok(heap.old <= most.old, `${heap.old.toFixed(0)} bytes into the old generation`)
 
+    let collections = Infinity
+    for (let window = 0; window < 4 && collections > 1; window++) collections = await counted.fullCollections(50)
+    t.ok(collections <= 1, `${collections} full collections for bodies of 250 MB`)
+
     const objects = await counted.objects(WINDOW)
     for (const made of ['promises', 'timers', 'abortControllers', 'writes'] as const) {
       t.ok(objects[made] <= most[made] + ITS_OWN, `${objects[made].toFixed(2)} ${made}`)
