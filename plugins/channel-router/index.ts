@@ -35,6 +35,14 @@ export interface Means {
 /** Computed where it decides: it hashes a kilobyte or two. */
 type Conversation = () => number
 
+/** Of what is sold by the piece. @throws {GatewayError} invalid_request */
+const choose = bodyStep('variant', (exchange) => {
+  const model = exchange.get(Model)
+  const variant = chooseVariant(model, exchange.request.body)
+  checkSold(model, variant)
+  exchange.set(Variant, variant)
+})
+
 const readConversation = bodyStep('conversation', conversationOf, { isRead: true })
 
 export function routeBy ({ upstreams, health, random }: Means): Hooks {
@@ -86,16 +94,18 @@ export function routeBy ({ upstreams, health, random }: Means): Hooks {
     onRequest (exchange) {
       const model = exchange.find(Model)
       if (model === undefined) return                         // no model is called
+      if (model.maintenance) throw inMaintenance(exchange, model)
+      const chosen = isSoldByTokens(model.kind) ? undefined : choose(exchange)
       if (exchange.large === undefined) { plan(exchange, model, () => conversationOf(exchange)); return }
-      return after(readConversation(exchange), (conversation) => { plan(exchange, model, () => conversation) })
+      return after(after(chosen, () => readConversation(exchange)), (conversation) => {
+        plan(exchange, model, () => conversation)
+      })
     }
   }
 
   function plan (exchange: Exchange, model: Model, conversation: Conversation): void {
-    if (model.maintenance) throw inMaintenance(exchange, model)
     const owner = exchange.get(ApiKey)
-    const variant = isSoldByTokens(model.kind) ? undefined : variantOf(exchange, model)
-    const channels = channelsFor(model, owner, { variant, isUnavailable: isOut })
+    const channels = channelsFor(model, owner, { variant: exchange.find(Variant), isUnavailable: isOut })
     if (channels.kind === 'refused') {
       // An endpoint of the gateway's own needs no upstream: tokens are estimated.
       if (channels.code === 'maintenance' && exchange.route.endpoint.kind === 'local') return
@@ -131,14 +141,6 @@ function refusalOf (
     message: `${which} ${code === 'maintenance' ? 'under maintenance' : 'switched off'}, and no other may serve ` +
       'this request. Try again in {wait}.'
   })
-}
-
-/** @throws {GatewayError} invalid_request */
-function variantOf (exchange: Exchange, model: Model): Variant {
-  const variant = chooseVariant(model, exchange.request.body)
-  checkSold(model, variant)
-  exchange.set(Variant, variant)
-  return variant
 }
 
 /**

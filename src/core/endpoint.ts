@@ -57,7 +57,10 @@ export interface Download {
 
 export interface CompiledRoute extends Hooked {
   readonly endpoint: Endpoint
-  /** whether a thread may read its large bodies and answers: everything that reads them is a step (body-step.ts) */
+  /**
+   * whether a thread may read its large bodies, and its large answers of text: everything that reads them is a step
+   * (body-step.ts, reply-step.ts)
+   */
   readonly readsInThreads: boolean
 }
 

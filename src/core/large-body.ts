@@ -1,5 +1,6 @@
 // A request's body that is too large for the event loop: a thread has it, and the loop knows the few small fields that
 // decide its way. Steps over the whole of it are body steps (body-step.ts).
+import type { ModelKind } from '../config/config.ts'
 import { isRecord, type Json } from '../base/json.ts'
 
 /** The body in its thread, as the exchange has it. */
@@ -14,41 +15,58 @@ export interface LargeBody {
 
 /** Characters of a text that are told: no model has a longer name. */
 const LONGEST = 1000
+/** The same of a prompt, of which as much is valid (config/requests/videos.json): a video is described with it. */
+const LONGEST_PROMPT = 64_000
 /** Fields that are told as they are, if they are no lists and no objects. */
-const PLAIN = ['model', 'stream', 'max_tokens'] as const
-/** Fields of which the loop may only ask whether they are given, and of which type. */
-const PARTS = ['messages', 'input'] as const
+const PLAIN = ['model', 'stream'] as const
+/** The same, of what a body asks for; of a list or an object the loop may only ask whether it is given. */
+const OWN = {
+  text: ['max_tokens', 'messages', 'input', 'stream_options', 'stop_sequences'],
+  image: ['n', 'response_format'],
+  video: ['prompt']
+} as const satisfies Readonly<Record<ModelKind, readonly string[]>>
 
 /** Most stop sequences that an answer's end is compared with; vendors take a few. */
 const MOST_STOPS = 1000
-/** All of which something is told. */
-const KNOWN = [...PLAIN, ...PARTS, 'stream_options', 'stop_sequences'] as const
 
-export type BodyHead = Partial<Record<(typeof KNOWN)[number], unknown>>
+export type BodyHead = Partial<Record<(typeof PLAIN)[number] | (typeof OWN)[ModelKind][number], unknown>>
 
-export function headOf (body: Json): BodyHead {
+/** @param modality what the body asks for */
+export function headOf (body: Json, modality: ModelKind): BodyHead {
   const head: Record<string, unknown> = {}
-  for (const name of [...PLAIN, ...PARTS]) if (Object.hasOwn(body, name)) head[name] = shortOf(body[name])
-  const { stream_options: options, stop_sequences: stops } = body
-  if (stops !== undefined) {
-    head['stop_sequences'] = Array.isArray(stops) ? stops.slice(0, MOST_STOPS).map(shortOf) : shortOf(stops)
-  }
-  if (options !== undefined) {
-    head['stream_options'] = isRecord(options) ? { include_usage: shortOf(options.include_usage) } : shortOf(options)
-  }
+  for (const name of known[modality]) if (Object.hasOwn(body, name)) head[name] = toldOf(name, body[name])
   return head
 }
 
-function shortOf (value: unknown): unknown {
-  if (Array.isArray(value)) return []
-  if (typeof value === 'object' && value !== null) return {}
-  return typeof value === 'string' ? value.slice(0, LONGEST) : value
+function toldOf (name: string, value: unknown): unknown {
+  switch (name) {
+    case 'prompt': return shortOf(value, LONGEST_PROMPT)
+    case 'stop_sequences':
+      return Array.isArray(value) ? value.slice(0, MOST_STOPS).map((stop) => shortOf(stop)) : shortOf(value)
+    case 'stream_options': return isRecord(value) ? { include_usage: shortOf(value.include_usage) } : shortOf(value)
+    default: return shortOf(value)
+  }
 }
 
-const known: ReadonlySet<string> = new Set(KNOWN)
+function shortOf (value: unknown, longest = LONGEST): unknown {
+  if (Array.isArray(value)) return []
+  if (typeof value === 'object' && value !== null) return {}
+  return typeof value === 'string' ? value.slice(0, longest) : value
+}
 
-/** The body as the loop sees it. Reading any other field throws: it would look like one that the client left out. */
-export function bodyOf (head: BodyHead): Json {
+/** All of which something is told. */
+const known: Readonly<Record<ModelKind, ReadonlySet<string>>> = {
+  text: new Set([...PLAIN, ...OWN.text]),
+  image: new Set([...PLAIN, ...OWN.image]),
+  video: new Set([...PLAIN, ...OWN.video])
+}
+
+/**
+ * The body as the loop sees it. Reading any other field throws: it would look like one that the client left out.
+ * @param modality what the body asks for
+ */
+export function bodyOf (head: BodyHead, modality: ModelKind): Json {
+  const told = known[modality]
   const refuse = (name: string | symbol): never => {
     throw new Error(`"${String(name)}" of a large body was read outside of a body step`)
   }
@@ -56,11 +74,11 @@ export function bodyOf (head: BodyHead): Json {
   return new Proxy<Record<string, unknown>>(head, {
     // A promise that is fulfilled with it asks for `then`, which JSON can't have as a function.
     get: (fields, name) => name === 'then' ? undefined
-      : typeof name === 'string' && known.has(name) ? fields[name] : refuse(name),
-    has: (fields, name) => typeof name === 'string' && known.has(name) ? name in fields : refuse(name),
+      : typeof name === 'string' && told.has(name) ? fields[name] : refuse(name),
+    has: (fields, name) => typeof name === 'string' && told.has(name) ? name in fields : refuse(name),
     ownKeys: refuseAll,
     getOwnPropertyDescriptor: (fields, name) =>
-      typeof name === 'string' && known.has(name) ? Object.getOwnPropertyDescriptor(fields, name) : refuse(name)
+      typeof name === 'string' && told.has(name) ? Object.getOwnPropertyDescriptor(fields, name) : refuse(name)
   })
 }
 

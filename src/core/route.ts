@@ -47,9 +47,11 @@ export interface Route {
   readonly plugins: readonly string[]
 }
 
-/** Whether its bodies are conversations with models of text, be it only to count their tokens. */
-export function isOfText (
-  endpoint: EndpointKind
-): endpoint is Extract<EndpointKind, { readonly kind: 'model' | 'local' }> {
-  return endpoint.kind === 'model' ? endpoint.modality === 'text' : endpoint.kind === 'local' && endpoint.reads === 'body'
+/**
+ * What its bodies ask models for: text, too, where only tokens are counted. Undefined: its bodies are nothing for a
+ * model, or are not read.
+ */
+export function modalityOfBodies (endpoint: EndpointKind): ModelKind | undefined {
+  if (endpoint.kind === 'model') return endpoint.modality
+  return endpoint.kind === 'local' && endpoint.reads === 'body' ? 'text' : undefined
 }

@@ -12,6 +12,7 @@ import { nameFailure, callHook, unwaited } from '../core/hooks.ts'
 import { commits, isEmptyReply, isError, isPing, isTerminal } from '../protocols/messages.ts'
 import type { AttemptHooks, StreamTransformer, UpstreamFailure, UpstreamRequest } from '../core/plugin.ts'
 import { SharedChunks } from '../core/body-memory.ts'
+import { modalityOfBodies } from '../core/route.ts'
 import type { BodyThreads } from '../core/body-step.ts'
 import { json, type JsonReply } from '../core/reply.ts'
 import { SseDecoder, type SseEvent } from '../core/sse.ts'
@@ -325,7 +326,8 @@ class Receiver implements CommittedStream, CallListener {
   /** Undefined: its answer is read here, whatever its size. */
   get #threads (): BodyThreads | undefined {
     const { route, snapshot } = this.#exchange
-    return route.readsInThreads && !this.#exchange.request.stream ? snapshot.bodies : undefined
+    const isOfText = modalityOfBodies(route.endpoint) === 'text'
+    return route.readsInThreads && isOfText && !this.#exchange.request.stream ? snapshot.bodies : undefined
   }
 
   #grow (): void {

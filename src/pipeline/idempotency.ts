@@ -8,6 +8,7 @@
 import { createHash } from 'node:crypto'
 import { setImmediate as turn, setTimeout as pause } from 'node:timers/promises'
 import type { Logger } from 'pino'
+import { bodyStep } from '../core/body-step.ts'
 import { GatewayError } from '../errors.ts'
 import type { Exchange, Outcome } from '../core/exchange.ts'
 import { ApiKey, Body, fact } from '../core/facts.ts'
@@ -69,7 +70,7 @@ export class Idempotency {
         param: 'Idempotency-Key'
       })
     }
-    const hash = await hashOf(exchange)
+    const hash = exchange.large === undefined ? await hashOf(exchange) : await hashLarge(exchange, exchange.asked)
     const id = `${account}\n${name}`
     for (;;) {
       const first = this.#running.get(id)
@@ -255,27 +256,48 @@ function * slicesOf (pieces: readonly (string | Buffer)[]): Generator<string | B
 
 /** Hash of the body's values, whatever their order and spelling. */
 async function hashOf (exchange: Exchange): Promise<string> {
-  countValues(exchange.get(Body), 0)
+  const hash = createHash('sha256')
+  const read = exchange.blobs.memory?.lend()
+  let bytes = 0
+  try {
+    for (const piece of piecesOf(exchange, exchange.asked)) {
+      hash.update(piece)
+      if ((bytes += piece.length) < TURN_BYTES) continue
+      bytes = 0
+      await turn()                                            // other events pass between two pieces
+    }
+  } finally {
+    read?.()
+  }
+  return hash.digest('hex')
+}
+
+export const HASH = 'idempotency'
+
+/** The same in the thread of a large body. */
+const hashLarge = bodyStep(HASH, (exchange, asked: string | undefined) => {
+  const hash = createHash('sha256')
+  for (const piece of piecesOf(exchange, asked)) hash.update(piece)
+  return hash.digest('hex')
+}, { isRead: true })
+
+/**
+ * What is hashed.
+ * @param asked the name by which the client asked for the model; undefined: its id
+ * @throws {GatewayError} invalid_request: too many values
+ */
+function * piecesOf (exchange: Exchange, asked: string | undefined): Generator<string | Buffer> {
   const body = exchange.get(Body)
+  countValues(body, 0)
   const sent = (name: string, value: unknown, of: unknown): unknown =>
-    of === body && name === 'model' ? exchange.asked ?? value : value
+    of === body && name === 'model' ? asked ?? value : value
   const canonical = JSON.stringify(body, (_key, value: unknown) =>
     isMap(value)
       ? Object.fromEntries(Object.keys(value).toSorted().map((name) => [name, sent(name, value[name], value)])) :
       value)
-  const hash = createHash('sha256').update(exchange.route.name).update('\n')
-  const { blobs } = exchange
-  const read = blobs.memory?.lend()
-  const joined = blobs.join(canonical)
-  let bytes = 0
-  for (const piece of slicesOf(typeof joined === 'string' ? [joined] : joined)) {
-    hash.update(piece)
-    if ((bytes += piece.length) < TURN_BYTES) continue
-    bytes = 0
-    await turn()                                              // other events pass between two pieces
-  }
-  read?.()
-  return hash.digest('hex')
+  yield `${exchange.route.name}\n`
+  const joined = exchange.blobs.join(canonical)
+  yield * slicesOf(typeof joined === 'string' ? [joined] : joined)
 }
 
 function isMap (value: unknown): value is Readonly<Record<string, unknown>> {

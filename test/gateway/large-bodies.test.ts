@@ -262,7 +262,7 @@ t.test('a client that leaves while its body is in a thread is one that leaves', 
 
 t.test('of a large body the loop sees a few fields, and reading any other is an error', async (t) => {
   const body = bodyOf(headOf({ model: 'm', stream: true, messages: [{ role: 'user' }], system: 'secret', max_tokens: 5,
-    input: 'x'.repeat(5000), stream_options: { include_usage: true, more: 1 }, stop_sequences: ['a'] }))
+    input: 'x'.repeat(5000), stream_options: { include_usage: true, more: 1 }, stop_sequences: ['a'] }, 'text'), 'text')
   t.equal(body['model'], 'm')
   t.strictSame(body['messages'], [], 'whether it is given')
   t.equal((body['input'] as string).length, 1000)

@@ -88,21 +88,23 @@ t.test('a connection that waited and is closed as its next request is written', 
         'but one without a body that says it may be')
     })
   }
-  await t.test('an image is not asked for again: it may have been made', async (t) => {
-    const { url, seen } = await racing(t, (socket) => { socket.end() })
-    const gw = await gateway(t, yaml([url], `${ROUTE}
+  for (const [how, largeBody] of [['a small body', Infinity], ['a large one, which a thread reads', 1]] as const) {
+    await t.test(`an image is not asked for again, with ${how}: it may have been made`, async (t) => {
+      const { url, seen } = await racing(t, (socket) => { socket.end() })
+      const gw = await gateway(t, yaml([url], `${ROUTE}
   - { match: POST /v1/images/generations, serve: images-generations }`)
-      .replace('upstreams:', 'upstreams:\n  painter: { url: ' + url + ', dialect: images, headers: { x-api-key: k } }')
-      .replace('models:', 'models:\n' + IMAGE_MODEL))
-    t.equal((await gw.messages(messagesRequest)).status, 200)
-    t.equal(
-      (await fetch(`${gw.url}/v1/images/generations`, { method: 'POST',
-        headers: { 'x-api-key': KEY, 'content-type': 'application/json' }, body: '{"model":"nano","prompt":"a cat"}' }))
-        .status,
-      502
-    )
-    t.equal(seen(), 2)
-  })
+        .replace('upstreams:', `upstreams:\n  painter: { url: ${url}, dialect: images, headers: { x-api-key: k } }`)
+        .replace('models:', 'models:\n' + IMAGE_MODEL), { largeBody })
+      t.equal((await gw.messages(messagesRequest)).status, 200)
+      t.equal(
+        (await fetch(`${gw.url}/v1/images/generations`, { method: 'POST',
+          headers: { 'x-api-key': KEY, 'content-type': 'application/json' },
+          body: '{"model":"nano","prompt":"a cat"}' })).status,
+        502
+      )
+      t.equal(seen(), 2)
+    })
+  }
   await t.test('over TLS too', async (t) => {
     const seen = new WeakMap<object, number>()
     let requests = 0

@@ -1,5 +1,6 @@
 // The threads of large bodies and answers, and what they have of an exchange as the event loop sees it.
 import { availableParallelism } from 'node:os'
+import type { ModelKind } from '../../config/config.ts'
 import { SharedPages } from '../../core/body-memory.ts'
 import type { BodyThreads, OpenedReply, Received, ReceivedBody } from '../../core/body-step.ts'
 import { stepNamed } from '../../core/body-step.ts'
@@ -7,7 +8,7 @@ import type { Exchange } from '../../core/exchange.ts'
 import { ApiKey, Body, factNamed, Model } from '../../core/facts.ts'
 import { type BodyHead, bodyOf, headOf, type LargeBody, updateHead } from '../../core/large-body.ts'
 import { guarded, LargeReply, replyStepNamed } from '../../core/reply-step.ts'
-import { isOfText } from '../../core/route.ts'
+import { modalityOfBodies } from '../../core/route.ts'
 import type { Upstream } from '../../core/upstream.ts'
 import { PRINT } from '../../pipeline/encode-reply.ts'
 import { ResponsesWords } from '../../protocols/responses.ts'
@@ -166,7 +167,7 @@ class ThreadedBody implements LargeBody {
   async read (): Promise<Body> {
     await this.#ask(undefined, false)
     this.#exchange.large = this
-    return bodyOf(this.#asked)
+    return bodyOf(this.#asked, modalityOf(this.#exchange))
   }
 
   async run (step: string, args: readonly unknown[]): Promise<unknown> {
@@ -214,7 +215,7 @@ class ThreadedBody implements LargeBody {
     if (request?.head === undefined) return
     if (this.#inner !== undefined) { updateHead(this.#inner, request.head); return }
     this.#inner = request.head
-    exchange.request = { body: bodyOf(request.head), stream: request.stream }
+    exchange.request = { body: bodyOf(request.head, modalityOf(exchange)), stream: request.stream }
   }
 }
 
@@ -259,7 +260,7 @@ class ThreadedReply extends LargeReply {
       of: 'reply',
       id,
       ...(!has && { opened: { exchange: exchange.id, route: sentRoute(exchange), received: exchange.received,
-        pieces: this.#received.pieces, upstream: this.#upstream, head: headOf(exchange.request.body),
+        pieces: this.#received.pieces, upstream: this.#upstream, head: headOf(exchange.request.body, 'text'),
         inputEstimate: this.#inputEstimate, known: knownFacts(exchange), words: exchange.find(ResponsesWords) } }),
       replay: has ? [] : this.#done,
       call,
@@ -278,9 +279,15 @@ function knownFacts (exchange: Exchange): KnownFacts {
   return { owner: exchange.find(ApiKey), model: exchange.find(Model) }
 }
 
-function sentRoute ({ route }: Exchange): SentRoute {
-  const { name, methods, path, style, endpoint, isInMaintenance, plugins } = route
-  if (!isOfText(endpoint)) throw new Error('only what is for models of text is read there')
-  return { name, methods, path, isInMaintenance, plugins, style: style.name, schema: endpoint.schema,
-    isModels: endpoint.kind === 'model', compacts: endpoint.kind === 'model' && endpoint.compacts === true }
+function sentRoute (exchange: Exchange): SentRoute {
+  const { name, methods, path, style, endpoint, isInMaintenance, plugins } = exchange.route
+  return { name, methods, path, isInMaintenance, plugins, style: style.name, modality: modalityOf(exchange),
+    schema: 'schema' in endpoint ? endpoint.schema : undefined, isModels: endpoint.kind === 'model',
+    compacts: endpoint.kind === 'model' && endpoint.compacts === true }
+}
+
+function modalityOf ({ route }: Exchange): ModelKind {
+  const modality = modalityOfBodies(route.endpoint)
+  if (modality === undefined) throw new Error('only what is for models is read there')
+  return modality
 }

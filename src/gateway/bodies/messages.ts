@@ -3,6 +3,7 @@ import type { Base64 } from '../../core/large-strings.ts'
 import type { ClientRequest } from '../../core/exchange.ts'
 import type { ApiKey, Model } from '../../core/facts.ts'
 import type { ResponsesWords } from '../../protocols/responses.ts'
+import type { ModelKind } from '../../config/config.ts'
 import type { BodyHead } from '../../core/large-body.ts'
 import type { Route } from '../../core/route.ts'
 import type { Upstream } from '../../core/upstream.ts'
@@ -70,7 +71,9 @@ interface OpenedReply {
 /** A route of which the style is sent by its name, and of the endpoint the data alone. */
 export interface SentRoute extends Omit<Route, 'style' | 'endpoint'> {
   readonly style: string
-  /** whether models of text answer; the gateway itself, otherwise */
+  /** what its bodies ask for */
+  readonly modality: ModelKind
+  /** whether models answer; the gateway itself, otherwise */
   readonly isModels: boolean
   readonly schema: string | undefined
   readonly compacts: boolean

@@ -12,11 +12,12 @@ import { SAID } from '../../core/failed-attempt.ts'
 import { bodyOf, headOf } from '../../core/large-body.ts'
 import type { Ledger } from '../../core/ledger.ts'
 import { replyStepNamed } from '../../core/reply-step.ts'
-import type { EndpointKind } from '../../core/route.ts'
+import { type EndpointKind, modalityOfBodies } from '../../core/route.ts'
 import type { Snapshot } from '../../core/snapshot.ts'
 import { COUNT } from '../../endpoints/input-tokens.ts'
 import { parseBody } from '../../http/parse-body.ts'
 import { PRINT } from '../../pipeline/encode-reply.ts'
+import { HASH } from '../../pipeline/idempotency.ts'
 import { styles } from '../../protocols/index.ts'
 import { isEmptyReply } from '../../protocols/messages.ts'
 import { ResponsesWords } from '../../protocols/responses.ts'
@@ -27,7 +28,7 @@ import { type Answer, type Asked, type AskedOfBody, type AskedOfReply, type Call
 
 const { pluginsUrl, sealSecrets } = workerData as ThreadInput
 const loaded = import(pluginsUrl)
-for (const step of [COUNT, ENCODE, SAID]) stepNamed(step)           // the plugins bring theirs
+for (const step of [COUNT, ENCODE, HASH, SAID]) stepNamed(step)           // the plugins bring theirs
 replyStepNamed(PRINT)
 
 const snapshot = {
@@ -135,7 +136,7 @@ function openReply (opened: Opened<AskedOfReply>): Reply {
   if (known.owner !== undefined) exchange.set(ApiKey, known.owner)
   if (known.model !== undefined) exchange.set(Model, known.model)
   if (words !== undefined) exchange.set(ResponsesWords, words)
-  exchange.request = { body: bodyOf(head), stream: false }
+  exchange.request = { body: bodyOf(head, 'text'), stream: false }
   exchange.large = { inputEstimate, run: isElsewhere, bringHere: isElsewhere }
   const body: unknown = JSON.parse(Buffer.concat(pieces.map(bufferOf)).toString())
   return { exchange, body: dialectOf(upstream).decodeReply(body, exchange, upstream) }
@@ -147,10 +148,10 @@ function isElsewhere (): never {
 
 function copyOf ({ exchange: id, route, received, pieces }: Opened<Asked>): Exchange {
   const style = styles.find(({ name }) => name === route.style)!
-  const { isModels, schema, compacts } = route
+  const { modality, isModels, schema, compacts } = route
   read += pieces.reduce((sum, { length }) => sum + length, 0)
   const endpoint: EndpointKind = { style, ...(schema !== undefined && { schema }),
-    ...(isModels ? { kind: 'model', modality: 'text', ...(compacts && { compacts }) } : { kind: 'local', reads: 'body' }) }
+    ...(isModels ? { kind: 'model', modality, ...(compacts && { compacts }) } : { kind: 'local', reads: 'body' }) }
   return new Exchange(id, { ...route, style, endpoint }, received, snapshot, undefined as unknown as Ledger)
 }
 
@@ -169,9 +170,11 @@ function changesOf ({ exchange, told }: Copy): Pick<Answer, 'facts' | 'answerHea
     .map(factNamed).filter(({ isOfBody }) => !isOfBody).map((fact) => [fact.name, exchange.find(fact)] as const)
   for (const [name] of facts) told.add(name)
   const asked = exchange.get(Body)
+  const modality = modalityOfBodies(exchange.route.endpoint)!
   const { request } = exchange.find(Model) === undefined ? { request: undefined } : exchange
-  return { facts, answerHeaders: exchange.answerHeaders, asked: headOf(asked),
-    request: request && { head: request.body === asked ? undefined : headOf(request.body), stream: request.stream } }
+  return { facts, answerHeaders: exchange.answerHeaders, asked: headOf(asked, modality),
+    request: request && { head: request.body === asked ? undefined : headOf(request.body, modality),
+      stream: request.stream } }
 }
 
 /** The memory of a result's bytes, unless they are so few that they lie among others. */

@@ -14,8 +14,8 @@ import { textOf } from '../dialects/passed-body.ts'
 export function encodeRequest (request: UpstreamRequest, exchange: Exchange): CallRequest {
   const { method, path, headers, files } = request
   const { endpoint } = exchange.route
-  if (request instanceof EncodedRequest) return { method, path, headers, body: request.pieces, once: false }
   const once = endpoint.kind === 'model' && modalities[endpoint.modality].item !== undefined
+  if (request instanceof EncodedRequest) return { method, path, headers, body: request.pieces, once }
   if (files === undefined) {
     const { blobs } = exchange
     return { method, path, headers, body: blobs.join(textOf(request)), memory: blobs.memory, once }
