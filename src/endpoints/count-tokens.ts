@@ -127,23 +127,28 @@ function ask (
     resolve(tokens)
   }
 
-  const { method, path, headers: sent, body } = encodeRequest(request, exchange) // may throw: before anything waits
+  const { method, path, headers: sent, body, memory } = encodeRequest(request, exchange) // may throw: nothing waits yet
   const timer = setTimeout(() => {
     fail({ kind: 'first_byte_timeout', cause: new Error(`the upstream had not counted after ${ms} ms`) })
   }, ms)
   exchange.onAbort(leave)
-  call = new UpstreamCall(upstream, { method, path, headers: sent, body }, {
-    onHead (itsStatus, itsHeaders) { status = itsStatus; headers = itsHeaders },
-    onData (chunk) {
-      chunks.push(chunk)
-      size += chunk.length
-      if (size <= REPLY_LIMIT) return
-      if (status >= 300) read()                               // the rest of an error is not worth waiting for
-      else fail({ kind: 'malformed', cause: new Error(`the answer is longer than ${REPLY_LIMIT} bytes`) })
-    },
-    onEnd: read,
-    // The status of an error is enough, whatever happens to its body.
-    onFailure (failure) { if (status >= 300) read(); else fail(failure) }
-  })
+  try {
+    call = new UpstreamCall(upstream, { method, path, headers: sent, body, memory }, {
+      onHead (itsStatus, itsHeaders) { status = itsStatus; headers = itsHeaders },
+      onData (chunk) {
+        chunks.push(chunk)
+        size += chunk.length
+        if (size <= REPLY_LIMIT) return
+        if (status >= 300) read()                               // the rest of an error is not worth waiting for
+        else fail({ kind: 'malformed', cause: new Error(`the answer is longer than ${REPLY_LIMIT} bytes`) })
+      },
+      onEnd: read,
+      // The status of an error is enough, whatever happens to its body.
+      onFailure (failure) { if (status >= 300) read(); else fail(failure) }
+    })
+  } catch (thrown) {                                          // the request is over, and its memory another's
+    end()
+    throw thrown
+  }
   return promise
 }

@@ -155,7 +155,7 @@ export function readBody (
         guard.push(chunk)
         ;(large ?? small).add(chunk)
         if (threads === undefined || size < threads.least) return
-        large ??= new SharedChunks(threads.memory, small.take())
+        large ??= share(threads)
         if (isPrepared || !isForThread(guard.longBytes)) return
         isPrepared = true
         threads.prepare()
@@ -175,6 +175,12 @@ export function readBody (
         }
       })
     }
+    /** Its memory is used again when the exchange is over, whether or not the rest of the body comes. */
+    const share = ({ memory }: BodyThreads): SharedChunks => {
+      const chunks = new SharedChunks(memory, small.take())
+      exchange.onFinish(() => { chunks.end() })
+      return chunks
+    }
     /** What is in a body besides its base64 takes time. */
     const isForThread = (base64: number): boolean => readsInThreads && size - base64 >= threads!.least
     const parsed = (): Awaitable<Body> => {
@@ -184,7 +190,6 @@ export function readBody (
       }
       const memory = large
       return after(memory.all(), (pieces) => {
-        exchange.onFinish(() => { memory.end() })
         exchange.throwIfAborted()
         const base64 = base64In(pieces, guard.longStrings)
         const parse = (): Body => {

@@ -254,3 +254,26 @@ t.test('many clients at once: each upstream reads what its client has sent', asy
   const pages = sent / 262_144
   t.ok(made.size < pages / 2, `${made.size} pages for bodies of ${Math.round(pages)}`)
 })
+
+t.test('a body whose client leaves on the way gives its memory back', async (t) => {
+  const gw = await gateway(t, yaml(['http://127.0.0.1:1']))
+  const memory = gw.live.current().bodies!.memory as SharedPages
+  const made = new Set<Buffer>()
+  const { take } = SharedPages.prototype
+  memory.take = () => {
+    const page = take.call(memory)
+    made.add(page)
+    return page
+  }
+  const port = Number(new URL(gw.url).port)
+  for (let i = 0; i < 10; i++) {
+    const client = connect({ host: '127.0.0.1', port }).on('error', () => {})
+    client.write(`POST /v1/messages HTTP/1.1\r\nhost: x\r\nx-api-key: ${KEY}\r\ncontent-type: application/json\r\n` +
+      `content-length: 9000000\r\n\r\n{"model":"m1","messages":[{"role":"user","content":"${'A'.repeat(3_000_000)}`)
+    await until(() => gw.server.inFlight === 1)
+    await setTimeout(50)
+    client.destroy()
+    await until(() => gw.server.inFlight === 0)
+  }
+  t.ok(made.size > 0 && made.size < 30, `${made.size} pages for ten bodies of 12 at most`)
+})

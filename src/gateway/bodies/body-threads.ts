@@ -105,6 +105,7 @@ class InThread {
   async ask (message: (id: string, has: boolean) => Asked): Promise<Answer> {
     const exchange = this.#exchange
     exchange.throwIfAborted()
+    if (this.#isOver) throw new Error('a step was asked for behind the end of its request')
     const { promise, resolve, reject } = Promise.withResolvers<Answer>()
     const job: Job = {
       requestId: exchange.id,
@@ -117,6 +118,7 @@ class InThread {
       },
       resolve: (answer) => {
         this.#isRunning = false
+        if (this.#isOver) this.#giveBack()
         resolve(answer)
       },
       reject

@@ -145,8 +145,8 @@ export class ThreadQueue {
     const job = this.#running
     clearTimeout(this.#patience)
     this.#running = undefined
+    job?.resolve(answer)                                      // before the next one of the same body begins
     this.#next()
-    job?.resolve(answer)
   }
 
   #died (cause: unknown): void {

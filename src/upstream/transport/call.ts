@@ -87,12 +87,13 @@ export class UpstreamCall implements Dispatcher.DispatchHandler, ConnectionUser 
     this.#listener = listener
     this.#firstByte = upstream.config.timeouts.first_byte
     this.#idle = upstream.config.timeouts.idle
+    const options = this.#dispatchOptions()                   // may throw: before any timer
     const { total } = upstream.config.timeouts
     this.#deadline = new Deadline(total, () => {
       this.#giveUp('total_timeout', new Error(`the answer was not over after ${total} ms`))
     })
     this.#alarm = new Alarm(() => { this.#ring() })
-    connectionsOf(upstream).pool.dispatch(this.#dispatchOptions(), this)
+    connectionsOf(upstream).pool.dispatch(options, this)
     if (!this.#hasStarted && !this.#over) this.#awaitStart()
   }
 
