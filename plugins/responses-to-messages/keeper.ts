@@ -49,11 +49,15 @@ export class Keeper {
     const { blobs, snapshot } = this.#exchange
     const { previous_response_id: previous } = body
     const text = typeof response === 'string' || blobs.bytes === 0 ? response : Buffer.concat(response).toString()
+    const joined = (json: string): JsonPieces => {            // sealed before anything is waited for
+      const whole = blobs.join(json)
+      return typeof whole === 'string' ? whole : whole.pieces
+    }
     // Half of the time that a hook has: a store that is slow costs an answer its place, not its end.
     return this.#isKept = await responses.keep(account, {
       id, created, previous: typeof previous === 'string' ? previous : null,
-      response: typeof text === 'string' ? blobs.join(text) : text,
-      input: blobs.join(JSON.stringify(itemsOf(body.input)))
+      response: typeof text === 'string' ? joined(text) : text,
+      input: joined(JSON.stringify(itemsOf(body.input)))
     }, life, snapshot.config.hook_timeout / 2)
   }
 }

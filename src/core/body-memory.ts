@@ -165,12 +165,21 @@ const COPIED_BYTES = 1024 * 1024
 
 /** Memory that is used again when nobody reads it any more. */
 export interface Lender {
+  /** It was given back: what lies there is another's. */
+  readonly isGone: boolean
   /**
    * Somebody reads it, who may go on behind the end of its request.
    * @returns to be called when he has finished. If it never is, the memory is left to the garbage collector
    * @throws {Error} it may belong to another already
    */
   lend (): () => void
+}
+
+/** Bytes in order, and whose memory they are. */
+export interface BodyPieces {
+  readonly pieces: readonly Buffer[]
+  /** undefined: it is used once */
+  readonly memory: Lender | undefined
 }
 
 /** The same in memory that threads share: each byte is copied once, as it comes, or some turns later. */
@@ -192,6 +201,7 @@ export class SharedChunks implements Lender {
   }
 
   add (chunk: Buffer): void {
+    if (this.#isOver) return
     if (this.#waiting.length === 0) { this.#copy(chunk); return }
     this.#waiting.unshift(chunk)
     this.#copySome()
@@ -219,8 +229,12 @@ export class SharedChunks implements Lender {
     this.#memory.copied(chunk.length)
   }
 
+  get isGone (): boolean {
+    return this.#isOver && this.#readers === 0
+  }
+
   lend (): () => void {
-    if (this.#isOver && this.#readers === 0) throw new Error('memory was asked for that was given back')
+    if (this.isGone) throw new Error('memory was asked for that was given back')
     this.#readers++
     let isReading = true
     return () => {
@@ -231,17 +245,21 @@ export class SharedChunks implements Lender {
     }
   }
 
-  /** Nobody begins to read them any more: when those who do have finished, their memory is used again. */
+  /**
+   * Nobody begins to read them any more, and no more come: when those who read have finished, their memory is used
+   * again. To be called on every path.
+   */
   end (): void {
     this.#isOver = true
+    this.#waiting = []
     this.#giveBack()
   }
 
   #giveBack (): void {
-    if (this.#isOver && this.#readers === 0) this.#memory.give(this.pages.splice(0))
+    if (this.isGone) this.#memory.give(this.pages.splice(0))
   }
 
-  /** All of them, when they are copied. To be called before `end`. */
+  /** All of them, when they are copied. @throws {Error} they were ended before */
   all (): Awaitable<readonly Buffer[]> {
     return this.#waiting.length === 0 ? this.#pieces() : this.#allLater()
   }
@@ -255,7 +273,8 @@ export class SharedChunks implements Lender {
   }
 
   #pieces (): readonly Buffer[] {
-    if (this.#free === 0) return this.pages
+    if (this.#isOver) throw new Error('chunks were asked for that were ended')
+    if (this.#free === 0) return [...this.pages]
     return [...this.pages.slice(0, -1), this.pages.at(-1)!.subarray(0, SHARED_PAGE_BYTES - this.#free)]
   }
 }

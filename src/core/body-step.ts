@@ -1,7 +1,7 @@
 // Body steps: the work on a request's body, as functions of the exchange. They run at once for nearly all requests, and
 // for a large body in the thread that has it, on a copy of the exchange.
 import type { Awaitable } from '../base/awaitable.ts'
-import type { Lender, SharedPages } from './body-memory.ts'
+import type { BodyPieces, Lender, SharedPages } from './body-memory.ts'
 import type { Exchange } from './exchange.ts'
 import type { Body } from './facts.ts'
 import type { Base64 } from './large-strings.ts'
@@ -47,9 +47,7 @@ export function stepNamed (name: string): Step {
 }
 
 /** What was received, and decompressed, in memory that threads share. */
-export interface Received {
-  readonly pieces: readonly Buffer[]
-  /** of the pieces */
+export interface Received extends BodyPieces {
   readonly memory: Lender
 }
 

@@ -4,7 +4,7 @@ import { isAscii } from 'node:buffer'
 import { randomBytes } from 'node:crypto'
 import type { LongString } from '../base/json-limits.ts'
 import { isSealed } from '../base/seals.ts'
-import type { Lender } from './body-memory.ts'
+import type { BodyPieces, Lender } from './body-memory.ts'
 
 /**
  * Backslash, space, and control characters that occur in texts: JSON forbids all of them in a string that is not
@@ -77,9 +77,10 @@ export class Blobs {
     return `${this.#nonce}:${this.#blobs.length - 1}${MARK}`
   }
 
-  /** The blob of a string that is a placeholder and nothing else. */
+  /** The blob of a string that is a placeholder and nothing else. @throws {Error} its memory is another's */
   find (text: string): readonly Buffer[] | undefined {
     if (this.#blobs.length === 0 || !text.endsWith(MARK)) return undefined
+    this.#check()
     const [match] = text.matchAll(this.#placeholder)
     return match?.[0] === text ? this.#blobs[Number(match[1])]?.pieces : undefined
   }
@@ -90,11 +91,12 @@ export class Blobs {
   }
 
   /**
-   * The JSON text with the blobs in the place of their placeholders; in pieces, if there are any. Who reads them behind
-   * the end of the request borrows their `memory`.
+   * The JSON text with the blobs in the place of their placeholders; in pieces, if there are any.
+   * @throws {Error} their memory is another's
    */
-  join (json: string): string | readonly Buffer[] {
+  join (json: string): string | BodyPieces {
     if (this.#blobs.length === 0) return json
+    this.#check()
     const pieces: Buffer[] = []
     let at = 0
     for (const match of json.matchAll(this.#placeholder)) {
@@ -104,7 +106,12 @@ export class Blobs {
       at = match.index + match[0].length
     }
     pieces.push(Buffer.from(json.slice(at)))
-    return pieces
+    return { pieces, memory: this.memory }
+  }
+
+  /** A hook that comes too late may ask for them behind the end of its request. */
+  #check (): void {
+    if (this.memory?.isGone === true) throw new Error('base64 was asked for behind the end of its request')
   }
 
   /** Bytes of a blob that a parsed string stands for. */
@@ -115,9 +122,10 @@ export class Blobs {
     return bytes
   }
 
-  /** A parsed string as it was sent, for the few that must be read. */
+  /** A parsed string as it was sent, for the few that must be read. @throws {Error} its memory is another's */
   restore (text: string): string {
     if (this.#blobs.length === 0 || !text.endsWith(MARK)) return text
+    this.#check()
     return text.replace(this.#placeholder, (placeholder, index) => {
       const blob = this.#blobs[Number(index)]
       return blob === undefined ? placeholder : Buffer.concat(blob.pieces).toString('latin1')

@@ -127,13 +127,13 @@ function ask (
     resolve(tokens)
   }
 
-  const { method, path, headers: sent, body, memory } = encodeRequest(request, exchange) // may throw: nothing waits yet
+  const { method, path, headers: sent, body } = encodeRequest(request, exchange) // may throw: before anything waits
   const timer = setTimeout(() => {
     fail({ kind: 'first_byte_timeout', cause: new Error(`the upstream had not counted after ${ms} ms`) })
   }, ms)
   exchange.onAbort(leave)
   try {
-    call = new UpstreamCall(upstream, { method, path, headers: sent, body, memory }, {
+    call = new UpstreamCall(upstream, { method, path, headers: sent, body }, {
       onHead (itsStatus, itsHeaders) { status = itsStatus; headers = itsHeaders },
       onData (chunk) {
         chunks.push(chunk)

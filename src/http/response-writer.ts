@@ -92,7 +92,7 @@ export class ClientWriter {
     const joined = this.#exchange.answerBlobs?.join(encoded)
     // Head and body in one string leave in one packet: node joins a text to the head, not bytes. ASCII needs no
     // encoding.
-    return joined instanceof Array ? this.#long(status, headers, joined)
+    return typeof joined === 'object' ? this.#long(status, headers, joined.pieces)
       : encoded.length <= SLICE ? this.#short(status, headers, encoded)
         : this.#long(status, headers, piecesOf(encoded, SLICE))
   }

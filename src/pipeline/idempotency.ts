@@ -297,7 +297,7 @@ function * piecesOf (exchange: Exchange, asked: string | undefined): Generator<s
       value)
   yield `${exchange.route.name}\n`
   const joined = exchange.blobs.join(canonical)
-  yield * slicesOf(typeof joined === 'string' ? [joined] : joined)
+  yield * slicesOf(typeof joined === 'string' ? [joined] : joined.pieces)
 }
 
 function isMap (value: unknown): value is Readonly<Record<string, unknown>> {

@@ -3,6 +3,7 @@
 import { createHash } from 'node:crypto'
 import fc from 'fast-check'
 import t from 'tap'
+import type { BodyPieces } from '../../src/core/body-memory.ts'
 import { base64In, Blobs } from '../../src/core/large-strings.ts'
 import { BLOB_BYTES, JsonGuard } from '../../src/base/json-limits.ts'
 import { boundInput as bound } from '../../src/tokens/bound.ts'
@@ -22,8 +23,8 @@ const request = (...content: unknown[]): Record<string, unknown> => ({
 /** The secret of the placeholders differs from request to request. */
 const masked = (skeleton: Buffer): string => skeleton.toString().replaceAll(/blob-[0-9a-f]{24}/g, 'blob')
 
-const whole = (text: string | readonly Buffer[]): string =>
-  typeof text === 'string' ? text : Buffer.concat(text).toString()
+const whole = (text: string | BodyPieces): string =>
+  typeof text === 'string' ? text : Buffer.concat(text.pieces).toString()
 
 function lift (json: Buffer, cuts: readonly number[] = []): { skeleton: Buffer, blobs: Blobs } {
   const guard = new JsonGuard()

@@ -7,6 +7,7 @@ import { chatToMessages } from '../../plugins/chat-to-messages/index.ts'
 import { customText, unwrapInput } from '../../src/translation/custom-input.ts'
 import { grammars } from '../../src/translation/grammar.ts'
 import { BLOB_BYTES, JsonGuard } from '../../src/base/json-limits.ts'
+import type { BodyPieces } from '../../src/core/body-memory.ts'
 import { base64In } from '../../src/core/large-strings.ts'
 import type { ModelConfig } from '../../src/config/config.ts'
 import { type GatewayError, isGatewayError } from '../../src/errors.ts'
@@ -378,7 +379,7 @@ t.test('base64 that stayed bytes is carried in its placeholder; of a text file i
   translate(of)
   t.ok(JSON.stringify(of.request.body).length < Buffer.byteLength(text) + 1000, 'image and PDF were not looked at')
   const toUpstream = JSON.parse(
-    Buffer.concat(of.blobs.join(JSON.stringify(of.request.body)) as Buffer[]).toString()
+    Buffer.concat((of.blobs.join(JSON.stringify(of.request.body)) as BodyPieces).pieces).toString()
   ) as { messages: unknown[] }
   t.strictSame(toUpstream.messages, [{
     role: 'user',

@@ -1,6 +1,7 @@
 // Bodies whose memory is used again: no upstream ever reads in one what belongs to another, whatever happens on the way
 // to it, and memory that nobody reads any more is not thrown away.
 import { once } from 'node:events'
+import { createServer as createHttpServer } from 'node:http'
 import { createSecureServer, type ServerHttp2Stream } from 'node:http2'
 import { connect, createServer, type Server, type Socket } from 'node:net'
 import { setTimeout } from 'node:timers/promises'
@@ -14,13 +15,17 @@ import { until } from '../support/until.ts'
 import { message } from '../support/upstream.ts'
 
 const ANSWER = JSON.stringify(message('hi'))
-const HTTP_ANSWER = `HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: ${ANSWER.length}\r\n\r\n${ANSWER}`
+const asAnswer = (json: string): string =>
+  `HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: ${json.length}\r\n\r\n${json}`
+const HTTP_ANSWER = asAnswer(ANSWER)
+const HTTP_COUNT = asAnswer('{"input_tokens":5}')
 
 /** Memory that is overwritten as soon as it may be. */
 class Overwritten {
   readonly #memory: Buffer
   readonly pieces: readonly Buffer[]
   returned = 0
+  readonly isGone = false
 
   /** @param piece bytes of each */
   constructor (bytes: number, piece: number) {
@@ -49,7 +54,8 @@ interface Written {
 function write (upstream: Upstream, bytes: number, piece: number): Written {
   const memory = new Overwritten(bytes, piece)
   const { promise: end, resolve } = Promise.withResolvers<string>()
-  const call = new UpstreamCall(upstream, { method: 'POST', path: '/', headers: {}, body: memory.pieces, memory }, {
+  const body = { pieces: memory.pieces, memory }
+  const call = new UpstreamCall(upstream, { method: 'POST', path: '/', headers: {}, body }, {
     onHead () {},
     onData () {},
     onEnd: () => { resolve('answered') },
@@ -183,6 +189,7 @@ t.test('many clients at once: each upstream reads what its client has sent', asy
   const server = createServer((socket) => {
     const read: Buffer[] = []
     let left = Infinity
+    let answer = HTTP_ANSWER
     const turn = asked++ % 7
     const check = (): void => {
       for (const [, image = ''] of Buffer.concat(read.splice(0)).toString('latin1').matchAll(/"data":"([^"]*)/g)) {
@@ -193,10 +200,12 @@ t.test('many clients at once: each upstream reads what its client has sent', asy
     socket.on('data', (chunk: Buffer) => {
       read.push(chunk)
       if (left === Infinity) {
-        const head = chunk.indexOf('\r\n\r\n') + 4
-        left = head + Number(/content-length: (\d+)/i.exec(chunk.toString('latin1', 0, head))?.[1])
-        if (turn === 1) socket.write(HTTP_ANSWER.replace('200 OK', '500 Broken'))
-        if (turn === 2) socket.write(HTTP_ANSWER)
+        const end = chunk.indexOf('\r\n\r\n') + 4
+        const head = chunk.toString('latin1', 0, end)
+        left = end + Number(/content-length: (\d+)/i.exec(head)?.[1])
+        answer = head.includes('/count_tokens') ? HTTP_COUNT : HTTP_ANSWER
+        if (turn === 1) socket.write(answer.replace('200 OK', '500 Broken'))
+        if (turn === 2) socket.write(answer)
       }
       left -= chunk.length
       if (turn === 3 && read.length > 10) { socket.resetAndDestroy(); return }
@@ -208,11 +217,12 @@ t.test('many clients at once: each upstream reads what its client has sent', asy
       whole++
       check()
       left = Infinity
-      if (turn !== 1 && turn !== 2) socket.write(HTTP_ANSWER)
+      if (turn !== 1 && turn !== 2) socket.write(answer)
     })
   })
   const port = await listening(t, server)
-  const gw: TestGateway = await gateway(t, yaml([`http://127.0.0.1:${port}`]))
+  const gw: TestGateway = await gateway(t, yaml([`http://127.0.0.1:${port}`])
+    .replace('dialect: messages,', 'dialect: messages, count_tokens: true,'))
   const memory = gw.live.current().bodies!.memory as SharedPages
   const made = new Set<Buffer>()
   const { take } = SharedPages.prototype
@@ -230,7 +240,7 @@ t.test('many clients at once: each upstream reads what its client has sent', asy
     const bytes = 4 * (60_000 + i * 37_199 % 700_000)
     sent += bytes
     const leaving = new AbortController()
-    const asked = fetch(`${gw.url}/v1/messages`, {
+    const asked = fetch(`${gw.url}/v1/messages${i % 4 === 3 ? '/count_tokens' : ''}`, {
       method: 'POST',
       signal: leaving.signal,
       headers: { 'x-api-key': KEY, 'content-type': 'application/json' },
@@ -276,4 +286,38 @@ t.test('a body whose client leaves on the way gives its memory back', async (t) 
     await until(() => gw.server.inFlight === 0)
   }
   t.ok(made.size > 0 && made.size < 30, `${made.size} pages for ten bodies of 12 at most`)
+})
+
+const SLOW = (name: string): string => `
+export default { name: '${name}', create: () => ({
+  perAttempt: () => ({ async onUpstreamRequest () { await new Promise((resolve) => setTimeout(resolve, 700)) } })
+}) }
+`
+
+t.test('a count that begins after its client was told an error has no body any more, and takes no other\'s', async (t) => {
+  const bodies: string[] = []
+  const server = createHttpServer((req, res) => {
+    let body = ''
+    req.on('data', (chunk: Buffer) => { body += chunk.toString() }).on('end', () => {
+      bodies.push(body)
+      res.end('{"input_tokens":5}')
+    })
+  })
+  const port = await listening(t, server)
+  const gw = await gateway(t, yaml([`http://127.0.0.1:${port}`], 'hook_timeout: 1s\n')
+    .replace('dialect: messages,', 'dialect: messages, count_tokens: true,')
+    .replace('pipeline: [auth,', 'pipeline: [auth, { use: ./slow.ts }, { use: ./late.ts },'),
+  { files: { 'slow.ts': SLOW('slow'), 'late.ts': SLOW('late') } })
+  const ask = async (letter: string, model: string): Promise<number> => {
+    const answer = await fetch(`${gw.url}/v1/messages/count_tokens`, { method: 'POST',
+      headers: { 'x-api-key': KEY, 'content-type': 'application/json' },
+      body: JSON.stringify({ model, messages: [{ role: 'user', content: [
+        { type: 'image', source: { type: 'base64', media_type: 'image/png', data: letter.repeat(1_000_000) } }] }] }) })
+    await answer.text()
+    return answer.status
+  }
+  t.equal(await ask('A', 'm1'), 500)
+  await ask('B', 'none')
+  await setTimeout(2000)
+  t.notOk(bodies.some((body) => body.includes('BBBB')), `${bodies.length} bodies`)
 })

@@ -4,6 +4,7 @@ import t from 'tap'
 import type { AccountConfig, UpstreamConfig } from '../../src/config/config.ts'
 import { JsonGuard } from '../../src/base/json-limits.ts'
 import { scratchSeals } from '../../src/base/seals.ts'
+import type { BodyPieces } from '../../src/core/body-memory.ts'
 import type { Routed } from '../../src/core/endpoint.ts'
 import type { Exchange } from '../../src/core/exchange.ts'
 import { Model } from '../../src/core/facts.ts'
@@ -309,7 +310,7 @@ t.test('of redacted thoughts the sealed ones are read however long they are, and
     t.equal(of.blobs.bytes, theirs.length)
     const sold = of.get(Model).channels.premium!
     const made = dialects.messages.encode(of, { upstream, model: 'v', channel: 'premium', sold }, upstreamOf(upstream))
-    const json = Buffer.concat(of.blobs.join(textOf(made)) as readonly Buffer[])
+    const json = Buffer.concat((of.blobs.join(textOf(made)) as BodyPieces).pieces)
     t.strictSame((JSON.parse(json.toString()) as { messages: Json[] }).messages[1], answer(...expected))
   }
 })

@@ -4,7 +4,7 @@ import type { IncomingHttpHeaders } from 'node:http'
 import { getDefaultHighWaterMark, type Readable } from 'node:stream'
 import { setImmediate } from 'node:timers/promises'
 import type { Dispatcher } from 'undici'
-import type { Lender } from '../../core/body-memory.ts'
+import type { BodyPieces } from '../../core/body-memory.ts'
 import type { UpstreamFailure } from '../../core/plugin.ts'
 import { type SingleConnection, type ConnectionUser, RACE_MS } from './connections.ts'
 import { Alarm } from '../../base/wheel.ts'
@@ -19,9 +19,7 @@ export interface CallRequest {
   readonly path: string
   readonly headers: Readonly<Record<string, string>>
   /** pieces are written one by one, so that other events pass between them */
-  readonly body: string | readonly Buffer[] | SizedBody
-  /** of the body's pieces, if it is used again */
-  readonly memory?: Lender | undefined
+  readonly body: string | BodyPieces | SizedBody
   /** true: it makes a paid item, such as a video, so it is not repeated where it may have been executed */
   readonly once?: boolean
 }
@@ -99,14 +97,14 @@ export class UpstreamCall implements Dispatcher.DispatchHandler, ConnectionUser 
 
   // undici follows no redirects, so credentials never travel with one (src/README.md#allow-list).
   #dispatchOptions (): Dispatcher.DispatchOptions {
-    const { method, path, headers, body, memory } = this.#request
+    const { method, path, headers, body } = this.#request
     const isWhole = typeof body === 'string'
     return {
       method: method as Dispatcher.HttpMethod,
       path,
       headers: isWhole ? headers : { ...headers, 'content-length': String(lengthOf(body)) },
       // undici takes any iterable; its types name only some.
-      body: isWhole ? body : inTurns(body, memory?.lend()) as unknown as Readable
+      body: isWhole ? body : writeInTurns(body) as unknown as Readable
     }
   }
 
@@ -325,8 +323,13 @@ function endsRead ({ buffer, byteOffset, length }: Buffer): boolean {
   return byteOffset + length + CHUNK_END >= buffer.byteLength
 }
 
-function lengthOf (body: readonly Buffer[] | SizedBody): number {
-  return 'reduce' in body ? body.reduce((length, piece) => length + piece.length, 0) : body.length
+function lengthOf (body: BodyPieces | SizedBody): number {
+  return 'pieces' in body ? body.pieces.reduce((length, piece) => length + piece.length, 0) : body.length
+}
+
+/** @throws {Error} the memory of the pieces is another's */
+function writeInTurns (body: BodyPieces | SizedBody): AsyncIterable<Buffer> {
+  return 'pieces' in body ? inTurns(body.pieces, body.memory?.lend()) : inTurns(body)
 }
 
 /**
@@ -341,7 +344,7 @@ const FILLING_BYTES = getDefaultHighWaterMark(false)
  * @param written the memory of the pieces may be used again: all were asked for, and none is read any more
  */
 async function * inTurns (
-  pieces: Iterable<Buffer> | AsyncIterable<Buffer>, written: (() => void) | undefined
+  pieces: Iterable<Buffer> | AsyncIterable<Buffer>, written?: () => void
 ): AsyncIterable<Buffer> {
   let bytes = 0
   for await (const piece of pieces) {

@@ -1,6 +1,7 @@
 // The body of a request to an upstream: JSON, or a form with files. Made anew for each attempt, from the same files.
 import { randomBytes } from 'node:crypto'
 import { modalities } from '../../config/sections/modalities.ts'
+import type { BodyPieces } from '../../core/body-memory.ts'
 import { bodyStep } from '../../core/body-step.ts'
 import type { Exchange } from '../../core/exchange.ts'
 import type { Attempt } from '../../core/facts.ts'
@@ -15,11 +16,8 @@ export function encodeRequest (request: UpstreamRequest, exchange: Exchange): Ca
   const { method, path, headers, files } = request
   const { endpoint } = exchange.route
   const once = endpoint.kind === 'model' && modalities[endpoint.modality].item !== undefined
-  if (request instanceof EncodedRequest) return { method, path, headers, body: request.pieces, once }
-  if (files === undefined) {
-    const { blobs } = exchange
-    return { method, path, headers, body: blobs.join(textOf(request)), memory: blobs.memory, once }
-  }
+  if (request instanceof EncodedRequest) return { method, path, headers, body: request, once }
+  if (files === undefined) return { method, path, headers, body: exchange.blobs.join(textOf(request)), once }
   const boundary = `----model-gateway-${randomBytes(18).toString('hex')}`
   const parts = [...Object.entries(request.body).flatMap(([name, value]) => fieldParts(name, value, boundary)),
     ...files.map((file) => filePart(file, boundary))]
@@ -63,18 +61,19 @@ export const encodeLarge = bodyStep(ENCODE, (
   const request = (purpose === 'answer' ? dialect : dialect.countTokens!).encode(exchange, attempt, upstream)
   const body = exchange.blobs.join(textOf(request))
   return { path: request.path, headers: request.headers, inputEstimate: inputEstimate(exchange),
-    bytes: typeof body === 'string' ? Buffer.from(body) : Buffer.concat(body) }
+    bytes: typeof body === 'string' ? Buffer.from(body) : Buffer.concat(body.pieces) }
 }, { isRead: true })
 
 /** A body is written in pieces of so many bytes, between which other events pass. */
 const PIECE_BYTES = 256 * 1024
 
 /** The request of a large body, printed. */
-export class EncodedRequest implements UpstreamRequest {
+export class EncodedRequest implements UpstreamRequest, BodyPieces {
   readonly method = 'POST'
   path: string
   readonly headers: Record<string, string>
   readonly pieces: readonly Buffer[]
+  readonly memory = undefined
 
   constructor ({ path, headers, bytes: { buffer, byteOffset, byteLength } }: Encoded) {
     this.path = path
