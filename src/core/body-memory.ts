@@ -247,9 +247,10 @@ export class SharedChunks implements Lender {
 
   /**
    * Nobody begins to read them any more, and no more come: when those who read have finished, their memory is used
-   * again. To be called on every path.
+   * again. To be called on every path; a second call does nothing.
    */
   end (): void {
+    if (this.#isOver) return
     this.#isOver = true
     this.#waiting = []
     this.#giveBack()

@@ -320,7 +320,8 @@ class Receiver implements CommittedStream, CallListener {
     const threads = this.#threads
     if (threads === undefined || this.#size < threads.least) return
     threads.prepare()
-    this.#shared = new SharedChunks(threads.memory, this.#takeChunks())
+    const shared = this.#shared = new SharedChunks(threads.memory, this.#takeChunks())
+    this.#exchange.onFinish(() => { shared.end() })
   }
 
   /** Undefined: its answer is read here, whatever its size. */
@@ -435,10 +436,9 @@ class Receiver implements CommittedStream, CallListener {
   async #readLarge (threads: BodyThreads, shared: SharedChunks): Promise<void> {
     const pieces = await shared.all()
     const opened = await threads.openReply(this.#exchange, this.#upstream, { pieces, memory: shared })
-    const text = opened === undefined ? Buffer.concat(pieces).toString() : ''
-    shared.end()
     if (this.#isEnded) return                                 // aborted meanwhile
-    if (opened === undefined) { this.#readReply(text); return }
+    if (opened === undefined) { this.#readReply(Buffer.concat(pieces).toString()); return }
+    shared.end()                                              // its thread reads on, while it has to
     if (opened.isEmpty) { this.#fail({ kind: 'empty' }); return }
     const reply = json(opened.body)
     await this.#tellLarge(reply)
