@@ -53,6 +53,8 @@ export interface Received extends BodyPieces {
 
 export interface ReceivedBody extends Received {
   readonly base64: readonly Base64[]
+  /** The field of what was received that is the body. Undefined: all of it is. */
+  readonly field?: string | undefined
 }
 
 /** The threads of large bodies, and of large answers of upstreams. */
@@ -68,6 +70,11 @@ export interface BodyThreads {
    * @throws {GatewayError} bad_request
    */
   open (exchange: Exchange, received: ReceivedBody): Promise<Body | undefined>
+  /**
+   * The same for a dry run: its body is a field, an object, of the large one of the exchange that it is within.
+   * @param readsInThreads whether threads may read the bodies of its route; it is parsed here, otherwise
+   */
+  openField (name: string, asked: Exchange, readsInThreads: boolean): Promise<Body>
   /**
    * Parses a whole answer in a thread, and translates it into the inner language.
    * @returns undefined: there is no thread for it, so it is to be parsed here

@@ -31,10 +31,10 @@ const MOST_STOPS = 1000
 
 export type BodyHead = Partial<Record<(typeof PLAIN)[number] | (typeof OWN)[ModelKind][number], unknown>>
 
-/** @param modality what the body asks for */
-export function headOf (body: Json, modality: ModelKind): BodyHead {
+/** @param modality what the body asks for; undefined: it is nothing for a model */
+export function headOf (body: Json, modality: ModelKind | undefined): BodyHead {
   const head: Record<string, unknown> = {}
-  for (const name of known[modality]) if (Object.hasOwn(body, name)) head[name] = toldOf(name, body[name])
+  for (const name of toldOfBodies(modality)) if (Object.hasOwn(body, name)) head[name] = toldOf(name, body[name])
   return head
 }
 
@@ -61,12 +61,18 @@ const known: Readonly<Record<ModelKind, ReadonlySet<string>>> = {
   video: new Set([...PLAIN, ...OWN.video])
 }
 
+const plain: ReadonlySet<string> = new Set(PLAIN)
+
+function toldOfBodies (modality: ModelKind | undefined): ReadonlySet<string> {
+  return modality === undefined ? plain : known[modality]
+}
+
 /**
  * The body as the loop sees it. Reading any other field throws: it would look like one that the client left out.
  * @param modality what the body asks for
  */
-export function bodyOf (head: BodyHead, modality: ModelKind): Json {
-  const told = known[modality]
+export function bodyOf (head: BodyHead, modality: ModelKind | undefined): Json {
+  const told = toldOfBodies(modality)
   const refuse = (name: string | symbol): never => {
     throw new Error(`"${String(name)}" of a large body was read outside of a body step`)
   }

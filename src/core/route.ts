@@ -47,6 +47,11 @@ export interface Route {
   readonly plugins: readonly string[]
 }
 
+/** Whether its requests have a JSON body that the pipeline reads. */
+export function readsBody (endpoint: EndpointKind): boolean {
+  return endpoint.kind === 'model' || (endpoint.kind === 'local' && endpoint.reads !== undefined)
+}
+
 /**
  * What its bodies ask models for: text, too, where only tokens are counted. Undefined: its bodies are nothing for a
  * model, or are not read.

@@ -1,19 +1,21 @@
 // POST /v1/quote: the most that a request would cost, and what its key has left to pay it with. The request in the body
 // goes through the pipeline as a dry run; the quote itself is an ordinary request: authenticated, and counted. Calls no
 // upstream, costs nothing.
-import { suggest } from '../config/check/suggest.ts'
 import { viewCost, viewLimits, viewPrices } from '../catalog/cost-view.ts'
 import { GatewayError } from '../errors.ts'
 import type { Routed } from '../core/endpoint.ts'
 import { ApiKey, Body, Model, WorstCase } from '../core/facts.ts'
 import { rehearse } from '../pipeline/dry-run.ts'
 import { json, type JsonReply } from '../core/reply.ts'
-import { isGiven, isRecord } from '../base/json.ts'
-
-const FIELDS = ['path', 'body']
+import { readQuestion } from './question.ts'
 
 /** Headers of the quote's own body, not of the quoted request. */
 const OF_THIS_BODY = /^(?:content-|transfer-encoding$|expect$)/
+
+/** The quoted body, which may be read as its own route says. */
+async function openBody (asked: Routed): Promise<Body> {
+  return await asked.snapshot.bodies!.openField('body', asked, asked.route.readsInThreads)
+}
 
 /**
  * Names no upstream.
@@ -21,7 +23,8 @@ const OF_THIS_BODY = /^(?:content-|transfer-encoding$|expect$)/
  * is part of the quote
  */
 export async function quote (exchange: Routed): Promise<JsonReply> {
-  const { path, body } = read(exchange.get(Body))
+  const { path, hasBody } = await readQuestion(exchange)
+  const body = !hasBody ? undefined : exchange.large === undefined ? exchange.get(Body)['body'] as Body : openBody
   const owner = exchange.find(ApiKey)
   // A pipeline without auth: there is no key whose prices apply.
   if (owner === undefined) throw new GatewayError('authentication_error')
@@ -44,33 +47,4 @@ export async function quote (exchange: Routed): Promise<JsonReply> {
         ...(error.retryAfter !== undefined && { retry_after: error.retryAfter }) },
     limits: await viewLimits(asked)
   })
-}
-
-/** @throws {GatewayError} */
-function read (question: Body): { readonly path: string, readonly body: Body | undefined } {
-  const { path, body } = question
-  const unknown = Object.keys(question).find((name) => !FIELDS.includes(name))
-  if (path === undefined || unknown !== undefined) {
-    const name = (unknown ?? '').slice(0, 40)
-    const near = suggest(name, FIELDS) ?? ''
-    throw new GatewayError('invalid_request', {
-      message: 'A quote is asked for with "path" and "body", such as {"path": "/v1/messages", "body": ' +
-        `{"model": …}}${path === undefined ? '' : `; there is no field ${JSON.stringify(name)} (${near})`}.`,
-      param: path === undefined ? 'path' : name
-    })
-  }
-  if (typeof path !== 'string' || !path.startsWith('/')) {
-    throw new GatewayError('invalid_request', {
-      message: 'path must be the address of the request, such as "/v1/messages".',
-      param: 'path'
-    })
-  }
-  if (!isGiven(body)) return { path, body: undefined }
-  if (!isRecord(body)) {
-    throw new GatewayError('invalid_request', {
-      message: 'body must be the JSON object that would be sent to that address.',
-      param: 'body'
-    })
-  }
-  return { path, body }
 }

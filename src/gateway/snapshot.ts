@@ -1,7 +1,7 @@
 // A configuration in use: compiled once, leased by each request for as long as it runs.
 import type { BodyThreads } from '../core/body-step.ts'
 import { KeyChains, sortHooks } from '../core/hooks.ts'
-import { modalityOfBodies, type Route } from '../core/route.ts'
+import { readsBody, type Route } from '../core/route.ts'
 import type { Style } from '../core/style.ts'
 import type { Model } from '../core/facts.ts'
 import { parsePrice } from '../money/nanos.ts'
@@ -185,8 +185,7 @@ export class Snapshot implements LeasedSnapshot {
       return {
         ...data,
         endpoint,
-        readsInThreads: modalityOfBodies(endpoint) !== undefined &&
-          chosen.every(({ plugin }) => plugin.readsInSteps === true),
+        readsInThreads: readsBody(endpoint) && chosen.every(({ plugin }) => plugin.readsInSteps === true),
         hooks,
         keyChains: hooks.perKey.length === 0 ? undefined : new KeyChains(hooks, data)
       }

@@ -1,5 +1,6 @@
 // One parse of a body that has arrived; its long strings of base64 stay bytes.
 import { isUtf8 } from 'node:buffer'
+import type { ReceivedBody } from '../core/body-step.ts'
 import type { Body } from '../core/facts.ts'
 import type { Base64, Blobs } from '../core/large-strings.ts'
 import { GatewayError } from '../errors.ts'
@@ -12,6 +13,15 @@ import { GatewayError } from '../errors.ts'
 export function parseBody (pieces: readonly Buffer[], base64: readonly Base64[], blobs: Blobs): Body {
   return parse(base64.length > 0 ? blobs.lift(pieces, base64)
     : pieces.length === 1 ? pieces[0]! : Buffer.concat(pieces))
+}
+
+/** The same of a large body. @throws {GatewayError} bad_request */
+export function parseReceived (
+  { pieces, base64, field }: Pick<ReceivedBody, 'pieces' | 'base64' | 'field'>,
+  blobs: Blobs
+): Body {
+  const body = parseBody(pieces, base64, blobs)
+  return field === undefined ? body : body[field] as Body
 }
 
 /** @throws {GatewayError} bad_request */

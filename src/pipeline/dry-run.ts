@@ -1,6 +1,6 @@
 // Runs the request phase of the pipeline without effects: no upstream is called, and nothing is held, charged or
 // counted. The phase is that of a real exchange (`runRequestPhase`), with a ledger that changes nothing.
-import type { LeasedSnapshot } from '../core/endpoint.ts'
+import type { LeasedSnapshot, Routed } from '../core/endpoint.ts'
 import { GatewayError, toGatewayError } from '../errors.ts'
 import { type ClientRequest, type DryRun, Exchange, type Outcome } from '../core/exchange.ts'
 import type { Body } from '../core/facts.ts'
@@ -14,8 +14,8 @@ import { createRequestId } from '../base/request-id.ts'
 export interface Question extends DryRun, Pick<ClientRequest, 'method' | 'headers' | 'address'> {
   /** with its query */
   readonly path: string
-  /** parsed; undefined: no body */
-  readonly body: Body | undefined
+  /** parsed, or what parses it for the exchange; undefined: no body */
+  readonly body: Body | ((exchange: Routed) => Promise<Body>) | undefined
 }
 
 /** One hook call of the request phase. */
@@ -70,7 +70,7 @@ export async function rehearse (
         if (body === undefined) {
           throw new GatewayError('bad_request', { message: 'The request body is empty. Send a JSON object.' })
         }
-        return body
+        return isReader(body) ? await body(exchange) : body
       }
     }, undefined, (who, hook) => { turns.push({ who, hook, facts: exchange.factNames.length }) })
     if (answered !== undefined) reply = answered
@@ -89,6 +89,10 @@ export async function rehearse (
   }))
   await end(exchange, error ?? new GatewayError('client_closed'))
   return { exchange, steps, error, reply }
+}
+
+function isReader<Reader> (body: Body | Reader): body is Reader {
+  return typeof body === 'function'
 }
 
 /** Ends the exchange as a failed one, so that plugins release what they have taken. */

@@ -13,6 +13,7 @@ import type { Outcome, Served } from '../core/exchange.ts'
 import { Claimed, type Idempotency } from './idempotency.ts'
 import { Accepted, ApiKey, Body, Model } from '../core/facts.ts'
 import { type Chain, callHook } from '../core/hooks.ts'
+import { readsBody } from '../core/route.ts'
 import { nearestModel } from '../catalog/offers.ts'
 import { isGiven } from '../base/json.ts'
 import { Alarm } from '../base/wheel.ts'
@@ -216,9 +217,7 @@ export function runRequestPhase (
   }
   return after(runDown(exchange, 'onHead', 0, tell), (answered) => {
     if (answered !== undefined) return answered
-    if (endpoint.kind !== 'model' && (endpoint.kind !== 'local' || endpoint.reads === undefined)) {
-      return runDown(exchange, 'onRequest', 0, tell)
-    }
+    if (!readsBody(endpoint)) return runDown(exchange, 'onRequest', 0, tell)
     tell?.('core', 'body')
     return after(client.readBody(exchange), (body) => {
       takeBody(exchange, body)

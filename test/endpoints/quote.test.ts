@@ -125,6 +125,8 @@ t.test('what has no price is refused as the request itself would be, in the styl
   t.strictSame(await asked(messagesRequest), [400, 'invalid_request', 'path'])
   t.strictSame(await asked({ path: '/v1/messages', boddy: {} }), [400, 'invalid_request', 'boddy'])
   t.strictSame(await asked({ path: 'v1/messages', body: {} }), [400, 'invalid_request', 'path'])
+  t.strictSame(await asked({ path: `/v1/messages?${'x'.repeat(65_536)}`, body: messagesRequest }),
+    [400, 'invalid_request', 'path'], 'the quote would repeat it')
   t.strictSame(await asked({ path: '/v1/messages', body: [] }), [400, 'invalid_request', 'body'])
   t.strictSame(
     await asked({ path: '/v1/messages', body: messagesRequest, key: 'other' }), [400, 'invalid_request', 'key']

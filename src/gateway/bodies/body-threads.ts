@@ -1,6 +1,5 @@
 // The threads of large bodies and answers, and what they have of an exchange as the event loop sees it.
 import { availableParallelism } from 'node:os'
-import type { ModelKind } from '../../config/config.ts'
 import { SharedPages } from '../../core/body-memory.ts'
 import type { BodyThreads, OpenedReply, Received, ReceivedBody } from '../../core/body-step.ts'
 import { stepNamed } from '../../core/body-step.ts'
@@ -10,11 +9,12 @@ import { type BodyHead, bodyOf, headOf, type LargeBody, updateHead } from '../..
 import { guarded, LargeReply, replyStepNamed } from '../../core/reply-step.ts'
 import { modalityOfBodies } from '../../core/route.ts'
 import type { Upstream } from '../../core/upstream.ts'
+import { QUESTION } from '../../endpoints/question.ts'
 import { PRINT } from '../../pipeline/encode-reply.ts'
 import { ResponsesWords } from '../../protocols/responses.ts'
 import { inputEstimate } from '../../tokens/bound.ts'
 import { ENCODE, type Encoded } from '../../upstream/transport/encode-body.ts'
-import { parseBody } from '../../http/parse-body.ts'
+import { parseReceived } from '../../http/parse-body.ts'
 import { type Answer, type Asked, type Call, type KnownFacts, receiveError, type SentRoute } from './messages.ts'
 import { type Job, type QueueOptions, ThreadQueue } from './thread-queue.ts'
 
@@ -55,6 +55,14 @@ export class LargeBodies implements BodyThreads {
   async open (exchange: Exchange, received: ReceivedBody): Promise<Body | undefined> {
     const queue = this.#idlest()
     return queue.prepare() ? await new ThreadedBody(exchange, received, queue).read() : undefined
+  }
+
+  async openField (name: string, asked: Exchange, readsInThreads: boolean): Promise<Body> {
+    const large = asked.dry?.within?.large
+    if (!(large instanceof ThreadedBody)) throw new Error('a dry run is within no large body')
+    const received = large.receivedField(name)
+    const opened = readsInThreads ? await this.open(asked, received) : undefined
+    return opened ?? parseHere(asked, received)
   }
 
   async openReply (exchange: Exchange, upstream: Upstream, received: Received): Promise<OpenedReply | undefined> {
@@ -104,7 +112,9 @@ class InThread {
    */
   async ask (message: (id: string, has: boolean) => Asked): Promise<Answer> {
     const exchange = this.#exchange
-    exchange.throwIfAborted()
+    // Of a dry run for a client: that client is who may leave, and who waits too.
+    const outer = exchange.dry?.within ?? exchange
+    outer.throwIfAborted()
     if (this.#isOver) throw new Error('a step was asked for behind the end of its request')
     const { promise, resolve, reject } = Promise.withResolvers<Answer>()
     const job: Job = {
@@ -126,18 +136,25 @@ class InThread {
     const onAbort = (): void => {
       job.lives = 0
       this.#queue.remove(job)
-      reject(exchange.abortReason)
+      reject(outer.abortReason)
     }
-    exchange.inThreads++
-    exchange.onAbort(onAbort)
+    const waiting = new Set([exchange, outer])
+    for (const one of waiting) one.inThreads++
+    outer.onAbort(onAbort)
     this.#queue.add(job)
     try {
       return await promise
     } finally {
-      exchange.inThreads--
-      exchange.endedInThreads++
-      exchange.offAbort(onAbort)
+      for (const one of waiting) {
+        one.inThreads--
+        one.endedInThreads++
+      }
+      outer.offAbort(onAbort)
     }
+  }
+
+  get isOver (): boolean {
+    return this.#isOver
   }
 
   /** Nobody asks for it again. */
@@ -169,15 +186,14 @@ class ThreadedBody implements LargeBody {
   async read (): Promise<Body> {
     await this.#ask(undefined, false)
     this.#exchange.large = this
-    return bodyOf(this.#asked, modalityOf(this.#exchange))
+    return bodyOf(this.#asked, modalityOfBodies(this.#exchange.route.endpoint))
   }
 
   async run (step: string, args: readonly unknown[]): Promise<unknown> {
     const call: Call = { step, args }
-    const isEncoded = step === ENCODE
-    const result = await this.#ask(call, isEncoded)
+    const result = await this.#ask(call, LAST.has(step))
     if (!stepNamed(step).isRead) this.#done.push(call)
-    if (isEncoded) this.inputEstimate = (result as Encoded).inputEstimate
+    if (step === ENCODE) this.inputEstimate = (result as Encoded).inputEstimate
     return result
   }
 
@@ -187,7 +203,7 @@ class ThreadedBody implements LargeBody {
       of: 'body',
       id,
       ...(!has && { opened: { exchange: exchange.id, route: sentRoute(exchange), received: exchange.received,
-        pieces: this.#received.pieces, base64: this.#received.base64 } }),
+        pieces: this.#received.pieces, base64: this.#received.base64, field: this.#received.field } }),
       known: knownFacts(exchange),
       replay: has ? [] : this.#done,
       call,
@@ -201,12 +217,17 @@ class ThreadedBody implements LargeBody {
   bringHere (): void {
     const exchange = this.#exchange
     if (this.#inner !== undefined) throw new Error('the body was translated in its thread already')
-    exchange.blobs.memory = this.#received.memory
-    const body = parseBody(this.#received.pieces, this.#received.base64, exchange.blobs)
+    const body = parseHere(exchange, this.#received)
     Object.assign(body, { model: this.#asked.model })         // of the model that was found by that name
     exchange.bringBody(Body, body)
     this.#thread.end()
     for (const { step, args } of this.#done) void stepNamed(step).run(exchange, ...args as never[])
+  }
+
+  receivedField (name: string): ReceivedBody {
+    // The memory may be another's by then: the exchange has ended without its dry run, by its time limit.
+    if (this.#thread.isOver) throw new Error('the body was asked for behind the end of its exchange')
+    return { ...this.#received, field: name }
   }
 
   #apply ({ facts, answerHeaders, asked, request }: Answer): void {
@@ -217,7 +238,7 @@ class ThreadedBody implements LargeBody {
     if (request?.head === undefined) return
     if (this.#inner !== undefined) { updateHead(this.#inner, request.head); return }
     this.#inner = request.head
-    exchange.request = { body: bodyOf(request.head, modalityOf(exchange)), stream: request.stream }
+    exchange.request = { body: bodyOf(request.head, modalityOfBodies(exchange.route.endpoint)), stream: request.stream }
   }
 }
 
@@ -283,13 +304,16 @@ function knownFacts (exchange: Exchange): KnownFacts {
 
 function sentRoute (exchange: Exchange): SentRoute {
   const { name, methods, path, style, endpoint, isInMaintenance, plugins } = exchange.route
-  return { name, methods, path, isInMaintenance, plugins, style: style.name, modality: modalityOf(exchange),
+  return { name, methods, path, isInMaintenance, plugins, style: style.name, modality: modalityOfBodies(endpoint),
     schema: 'schema' in endpoint ? endpoint.schema : undefined, isModels: endpoint.kind === 'model',
     compacts: endpoint.kind === 'model' && endpoint.compacts === true }
 }
 
-function modalityOf ({ route }: Exchange): ModelKind {
-  const modality = modalityOfBodies(route.endpoint)
-  if (modality === undefined) throw new Error('only what is for models is read there')
-  return modality
+/** Steps behind which nobody looks at the body again. */
+const LAST: ReadonlySet<string> = new Set([ENCODE, QUESTION])
+
+/** @throws {GatewayError} bad_request */
+function parseHere (exchange: Exchange, received: ReceivedBody): Body {
+  exchange.blobs.memory = received.memory
+  return parseReceived(received, exchange.blobs)
 }

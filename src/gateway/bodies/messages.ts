@@ -1,5 +1,5 @@
 // What the event loop and a thread of large bodies and answers say to each other.
-import type { Base64 } from '../../core/large-strings.ts'
+import type { ReceivedBody } from '../../core/body-step.ts'
 import type { ClientRequest } from '../../core/exchange.ts'
 import type { ApiKey, Model } from '../../core/facts.ts'
 import type { ResponsesWords } from '../../protocols/responses.ts'
@@ -39,7 +39,7 @@ interface AskedOfAny {
 export interface AskedOfBody extends AskedOfAny {
   readonly of: 'body'
   /** present: the thread does not have this body */
-  readonly opened?: Opened & { readonly base64: readonly Base64[] }
+  readonly opened?: Opened & Pick<ReceivedBody, 'base64' | 'field'>
   readonly known: KnownFacts
 }
 
@@ -71,8 +71,8 @@ interface OpenedReply {
 /** A route of which the style is sent by its name, and of the endpoint the data alone. */
 export interface SentRoute extends Omit<Route, 'style' | 'endpoint'> {
   readonly style: string
-  /** what its bodies ask for */
-  readonly modality: ModelKind
+  /** what its bodies ask models for; undefined: nothing */
+  readonly modality: ModelKind | undefined
   /** whether models answer; the gateway itself, otherwise */
   readonly isModels: boolean
   readonly schema: string | undefined

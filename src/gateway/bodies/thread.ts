@@ -15,7 +15,8 @@ import { replyStepNamed } from '../../core/reply-step.ts'
 import { type EndpointKind, modalityOfBodies } from '../../core/route.ts'
 import type { Snapshot } from '../../core/snapshot.ts'
 import { COUNT } from '../../endpoints/input-tokens.ts'
-import { parseBody } from '../../http/parse-body.ts'
+import { QUESTION } from '../../endpoints/question.ts'
+import { parseReceived } from '../../http/parse-body.ts'
 import { PRINT } from '../../pipeline/encode-reply.ts'
 import { HASH } from '../../pipeline/idempotency.ts'
 import { styles } from '../../protocols/index.ts'
@@ -28,7 +29,7 @@ import { type Answer, type Asked, type AskedOfBody, type AskedOfReply, type Call
 
 const { pluginsUrl, sealSecrets } = workerData as ThreadInput
 const loaded = import(pluginsUrl)
-for (const step of [COUNT, ENCODE, HASH, SAID]) stepNamed(step)           // the plugins bring theirs
+for (const step of [COUNT, ENCODE, HASH, QUESTION, SAID]) stepNamed(step)           // the plugins bring theirs
 replyStepNamed(PRINT)
 
 const snapshot = {
@@ -125,7 +126,7 @@ type Opened<Of extends Asked> = NonNullable<Of['opened']>
 /** @throws {GatewayError} bad_request */
 function open (opened: Opened<AskedOfBody>): Copy {
   const exchange = copyOf(opened)
-  exchange.set(Body, parseBody(opened.pieces.map(bufferOf), opened.base64, exchange.blobs))
+  exchange.set(Body, parseReceived({ ...opened, pieces: opened.pieces.map(bufferOf) }, exchange.blobs))
   return { exchange, told: new Set([Body.name]) }
 }
 
@@ -151,7 +152,8 @@ function copyOf ({ exchange: id, route, received, pieces }: Opened<Asked>): Exch
   const { modality, isModels, schema, compacts } = route
   read += pieces.reduce((sum, { length }) => sum + length, 0)
   const endpoint: EndpointKind = { style, ...(schema !== undefined && { schema }),
-    ...(isModels ? { kind: 'model', modality, ...(compacts && { compacts }) } : { kind: 'local', reads: 'body' }) }
+    ...(isModels ? { kind: 'model', modality: modality!, ...(compacts && { compacts }) }
+      : { kind: 'local', reads: modality === undefined ? 'json' : 'body' }) }
   return new Exchange(id, { ...route, style, endpoint }, received, snapshot, undefined as unknown as Ledger)
 }
 
@@ -170,7 +172,7 @@ function changesOf ({ exchange, told }: Copy): Pick<Answer, 'facts' | 'answerHea
     .map(factNamed).filter(({ isOfBody }) => !isOfBody).map((fact) => [fact.name, exchange.find(fact)] as const)
   for (const [name] of facts) told.add(name)
   const asked = exchange.get(Body)
-  const modality = modalityOfBodies(exchange.route.endpoint)!
+  const modality = modalityOfBodies(exchange.route.endpoint)
   const { request } = exchange.find(Model) === undefined ? { request: undefined } : exchange
   return { facts, answerHeaders: exchange.answerHeaders, asked: headOf(asked, modality),
     request: request && { head: request.body === asked ? undefined : headOf(request.body, modality),
