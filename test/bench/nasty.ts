@@ -30,6 +30,11 @@ function chat (fields: string): Buffer {
   return toWire(dialects.chat.path, `{"model":"${publicModel}","max_tokens":16,${own}${fields}}`)
 }
 
+/** What would that cost? */
+function quote (fields: string): Buffer {
+  return toWire('/v1/quote', `{"path":"/v1/messages","body":{"model":"${publicModel}","max_tokens":16,${fields}}}`)
+}
+
 function list (count: number, make: (i: number) => string): string {
   return Array.from({ length: count }, (_, i) => make(i)).join(',')
 }
@@ -110,6 +115,9 @@ export const nasties: readonly Nasty[] = [
   { name: '100,000 tools for chat',
     request: () => chat(`"tools":[${list(100_000, (i) => `{"type":"function","function":{"name":"t${i}"}}`)}]`) },
   { name: '900,000 stop sequences', request: () => messages(`"stop_sequences":[${list(900_000, () => '"a"')}]`) },
+  { name: '485,000 fields in a quote',
+    request: () => quote(`${said('"Hello"')},${names(485_000)}`) },
+  { name: '30 MB of words in a quote', request: () => quote(said(`"${'a '.repeat(15 * MEGABYTE)}"`)) },
   { name: 'a wrong last message of 100,000',
     request: () => messages(`"messages":[${list(100_000, () => '{"role":"user","content":"a"}')},{"role":"user"}]`) }
 ]
