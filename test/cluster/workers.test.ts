@@ -257,7 +257,7 @@ t.test('a worker with an error that nobody caught drains, and is back; the other
   const { api, admin: adminUrl } = await gateway.urls()
   // One that is busy with its warm-up would get fewer.
   await until(() => adminOf(adminUrl).isReady())
-  const running = await streams(api, 4)
+  const running = await streams(api, 8)
   t.equal(
     (await fetch(`${api}/v1/models`, { headers: { 'x-api-key': KEY, 'x-break': 'yes', connection: 'close' } })).status,
     200
@@ -271,7 +271,8 @@ t.test('a worker with an error that nobody caught drains, and is back; the other
     err: { message: 'a defect of a timer' } }])
   gate.resolve()
   const last = (await Promise.all(running)).map(({ ended, events }) => `${ended} ${events.at(-1)?.event}`)
-  t.strictSame(last.toSorted(), ['whole error', 'whole error', 'whole message_stop', 'whole message_stop'])
+  // Its own, however many it was given: one that is slow to take a connection gets fewer.
+  t.strictSame([...new Set(last)].toSorted(), ['whole error', 'whole message_stop'], last.join())
   await until(() => adminOf(adminUrl).isReady())
   gateway.child.kill('SIGTERM')
   t.strictSame(await gateway.ended, [0, null])
