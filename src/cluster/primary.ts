@@ -2,11 +2,12 @@
 // the whole gateway but the admin listener; the primary has that, and no request passes through it.
 import cluster, { type Worker } from 'node:cluster'
 import { setTimeout as sleep } from 'node:timers/promises'
-import type { DestinationStream, Logger } from 'pino'
+import type { Logger } from 'pino'
 import type { Page } from '../telemetry/merged-metrics.ts'
 import type { ConfigState } from '../config/state.ts'
 import type { ServerConfig } from '../config/config.ts'
 import type { LatelyView } from '../telemetry/lately.ts'
+import type { LogOutput } from '../telemetry/log-output.ts'
 import type { Metrics } from '../telemetry/metrics.ts'
 import type { UpstreamView } from '../upstream/limits/status.ts'
 import { Backoff } from './backoff.ts'
@@ -37,7 +38,7 @@ export interface CrewOptions {
   readonly config: Pick<ServerConfig, 'workers' | 'drain_delay' | 'drain_timeout'>
   readonly log: Pick<Logger, 'info' | 'warn' | 'error'>
   /** destination of their logs */
-  readonly output: DestinationStream
+  readonly output: Pick<LogOutput, 'writeBytes'>
   readonly metrics: Pick<Metrics, 'workerRestarted'>
   /** address of the built-in simulator, which all share */
   readonly simulator: () => Promise<string>

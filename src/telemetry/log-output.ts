@@ -22,6 +22,8 @@ export interface LogOutput extends DestinationStream {
   format: LogFormat
   /** lines that could not be written: the disk is full, or the pipe is not read */
   readonly dropped: number
+  /** @param lines whole lines of JSON in UTF-8, whose memory is the output's from now on */
+  writeBytes (lines: Buffer): void
   /** Resolves when all is written, or no more will be. @param patienceMs limit in milliseconds */
   end (patienceMs: number): Promise<void>
 }
@@ -74,9 +76,7 @@ export class StandardOutput implements LogOutput {
 
   /** @param text whole lines of JSON */
   write (text: string): void {
-    const line = this.format === 'pretty' || (this.format === 'auto' && this.#isTerminal)
-      ? this.#pretty.lines(text)
-      : text
+    const line = this.#isPretty ? this.#pretty.lines(text) : text
     const most = line.length * 3 // UTF-8 of a UTF-16 unit
     if (this.#used + most > PAGE_BYTES) this.#flush()
     if (most > PAGE_BYTES) {
@@ -85,6 +85,16 @@ export class StandardOutput implements LogOutput {
     }
     this.#used += this.#page.write(line, this.#used)
     this.#gathering ??= setTimeout(() => { this.#flush() }, GATHER_MS).unref()
+  }
+
+  writeBytes (lines: Buffer): void {
+    if (this.#isPretty) { this.write(lines.toString()); return }
+    this.#flush()                                             // the order of lines stays
+    this.#push(lines)
+  }
+
+  get #isPretty (): boolean {
+    return this.format === 'pretty' || (this.format === 'auto' && this.#isTerminal)
   }
 
   async end (patienceMs: number): Promise<void> {
