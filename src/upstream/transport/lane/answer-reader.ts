@@ -66,8 +66,8 @@ export class AnswerReader {
   headers: IncomingHttpHeaders | undefined
   /** all that the last read brought of the body, a copy; undefined: nothing, or it was taken */
   body: Buffer | undefined
-  /** bytes came behind the end */
-  hasExcess = false
+  /** bytes that came behind the end, with the same read */
+  excess = 0
   /** milliseconds that the connection may wait for its next request; 0: it is closed behind this answer */
   idleMs = IDLE_MS
   /** `Connection: close` */
@@ -86,7 +86,7 @@ export class AnswerReader {
   reset (): void {
     this.phase = 'head'
     this.headers = this.body = this.handed = this.#kept = undefined
-    this.hasExcess = false
+    this.excess = 0
     this.#head = ''
   }
 
@@ -116,7 +116,7 @@ export class AnswerReader {
     this.#missing -= taken
     if (this.#missing > 0) return
     this.phase = 'over'
-    this.hasExcess = at + taken < length
+    this.excess = length - at - taken
   }
 
   #readChunks (bytes: Buffer, at: number, length: number): void {
@@ -150,7 +150,7 @@ export class AnswerReader {
       if (this.phase === 'delimiter') { this.phase = 'size'; continue }
       if (this.#missing > 0) { this.phase = 'chunk'; continue }
       this.phase = 'over'
-      this.hasExcess = at < length
+      this.excess = length - at
       break
     }
     if (all !== undefined) this.body = all.subarray(0, size)

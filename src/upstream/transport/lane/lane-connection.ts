@@ -184,10 +184,10 @@ export class LaneConnection implements Carrier, UsedConnection {
 
   #end (call: LaneCall): void {
     this.#call = undefined
-    const { hasExcess, idleMs } = this.#reader
+    const { excess, idleMs } = this.#reader
     this.#reader.reset()
     this.#owner.recordAnswer(true)
-    if (hasExcess || idleMs === 0) this.#close()
+    if (excess > 0 || idleMs === 0) this.#close()
     else this.#rest(idleMs)
     call.end()
   }
