@@ -68,7 +68,7 @@ export class Upstreams implements UpstreamServices {
   readonly #lookup: LookupFunction | undefined
   /** origin of the upstreams "simulator:" */
   simulatorUrl: string | undefined
-  /** whether those that are opened from now on have the fast lane (src/README.md#decisions, 38) */
+  /** whether those that are opened from now on have the fast lane (src/README.md#decisions, number 38) */
   fastLane = true
 
   readonly health: Health

@@ -239,6 +239,13 @@ export function judge (pieces: readonly Buffer[]): Outcome | { readonly wrong: s
   return phase === 'foreign' ? 'chunk handed over' : phase === 'over' ? 'over' : 'unfinished'
 }
 
+/** The answer of this number, as the reads of a socket bring it. */
+export function piecesOf (seed: number, number: number): Buffer[] {
+  const chance = new Chance(seededRandom(Math.imul(seed ^ Math.imul(number, 0x9E3779B1), 0x85EBCA6B) ^ number))
+  const text = answer(chance)
+  return cut(chance, chance.is(0.5) ? text : wounded(chance, text))
+}
+
 export interface Found {
   readonly counts: ReadonlyMap<Outcome, number>
   /** what is wrong, by number of the input, with its pieces */
@@ -250,9 +257,7 @@ export function fuzzLane (seed: number, count: number, from = 0, say?: (done: nu
   const counts = new Map<Outcome, number>(outcomes.map((outcome) => [outcome, 0]))
   const wrong: string[] = []
   for (let i = from; i < from + count && wrong.length < 10; i++) {
-    const chance = new Chance(seededRandom(Math.imul(seed ^ Math.imul(i, 0x9E3779B1), 0x85EBCA6B) ^ i))
-    const text = answer(chance)
-    const pieces = cut(chance, chance.is(0.5) ? text : wounded(chance, text))
+    const pieces = piecesOf(seed, i)
     const told = judge(pieces)
     if (typeof told === 'string') counts.set(told, counts.get(told)! + 1)
     else wrong.push(`input ${i}: ${told.wrong}: ${JSON.stringify(pieces.map((piece) => piece.toString('latin1')))}`)

@@ -1,4 +1,4 @@
-// One request to an upstream through undici, as bytes: exactly one of `onEnd` and `onFailure` is called, once, and
+// One request to an upstream, by the fast lane or through undici, as bytes: exactly one of `onEnd` and `onFailure` is called, once, and
 // nothing after it.
 import type { IncomingHttpHeaders } from 'node:http'
 import { getDefaultHighWaterMark, type Readable } from 'node:stream'

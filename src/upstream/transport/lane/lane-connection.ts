@@ -224,8 +224,7 @@ export class LaneConnection implements Carrier, UsedConnection {
     const { phase, closes, isChunked } = this.#reader
     if (phase === 'head' || !closes) return error
     return isChunked
-      ? Object.assign(new errors.HTTPParserError('Response does not match the HTTP/1.1 protocol (Invalid EOF state)'),
-        { code: 'HPE_INVALID_EOF_STATE' })
+      ? new errors.HTTPParserError('Response does not match the HTTP/1.1 protocol (Invalid EOF state)')
       : new errors.ResponseContentLengthMismatchError()
   }
 }
