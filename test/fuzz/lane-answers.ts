@@ -1,6 +1,6 @@
-// Answers by chance for the fast lane's reader, which is held to Node's own parser: what the lane takes, Node takes with
-// the same status, fields, body and end; and where the lane hands over, a parser that is given what it hands over goes
-// on as one that has read everything.
+// Answers by chance for the fast lane's reader, which is held to Node's own parser: what the lane takes, Node takes
+// with the same status, fields, body and end; and where the lane hands over, a parser that is given what it hands over
+// goes on as one that has read everything.
 import { AnswerReader } from '../../src/upstream/transport/lane/answer-reader.ts'
 import { seededRandom } from '../../src/simulator/random.ts'
 import { Chance } from './chance.ts'
@@ -106,8 +106,8 @@ const ODD_STARTS = ['HTTP/1.0 200 OK', 'HTTP/1.1 204 No Content', 'HTTP/1.1 304 
 const FIELDS = ['Content-Type: application/json', 'x-a: b', 'X-A: c', 'date: Tue, 24 Nov 2026 06:00:00 GMT',
   'Connection: keep-alive', 'connection: close', 'Keep-Alive: timeout=5', 'keep-alive: timeout=5, max=100',
   'set-cookie: a=b', 'Set-Cookie: c=d; Path=/', 'server:nginx', 'x-obs: \x80\xFF', 'x-tab: a\tb', '!#$%&\'*+-.^_`|~: 1']
-const ODD_FIELDS = ['x-empty:', 'x-spaces:  a', 'x-behind: a ', 'x-behind: a\t', 'X y: z', ' x: folded', 'x-fold: a\r\n b',
-  'x-nul: a\0b', 'x-cr: a\rb', 'x-lf: a\nb', 'x-del: \x7F', 'x : a', ': a', 'x', 'connection: upgrade',
+const ODD_FIELDS = ['x-empty:', 'x-spaces:  a', 'x-behind: a ', 'x-behind: a\t', 'X y: z', ' x: folded',
+  'x-fold: a\r\n b', 'x-nul: a\0b', 'x-cr: a\rb', 'x-lf: a\nb', 'x-del: \x7F', 'x : a', ': a', 'x', 'connection: upgrade',
   'upgrade: websocket', 'connection: close, keep-alive', 'Proxy-Connection: close', 'trailer: x-a', '__proto__: a',
   'constructor: a', 'content-encoding: gzip', 'connection: Keep-Alive', 'connection: close ', '\x80: a']
 const FRAMES = ['content-length: 3, 3', 'content-length: +3', 'content-length: 0x3', 'content-length: -1',
@@ -144,7 +144,9 @@ function answer (chance: Chance): string {
     : chance.of([`content-length: ${body.length}`, `Content-Length: 00${body.length}`,
       `CONTENT-LENGTH:${body.length}`, `content-length: ${body.length}`])
   fields.splice(chance.below(fields.length + 1), 0, chance.mostly(0.97, frame, ['', ...FRAMES]))
-  if (chance.is(0.02)) fields.splice(chance.below(fields.length + 1), 0, chance.of([frame, 'content-length: 5', ...FRAMES]))
+  if (chance.is(0.02)) {
+    fields.splice(chance.below(fields.length + 1), 0, chance.of([frame, 'content-length: 5', ...FRAMES]))
+  }
   const head = [start, ...fields.filter((line) => line !== '')].map((line) =>
     line + chance.mostly(0.995, '\r\n', ['\n', '\r', '\r\r\n', '\n\r'])).join('')
   return head + chance.mostly(0.99, '\r\n', ['\n', '', '\r', ' \r\n']) + (isChunked ? chunks(chance, body) : body) +
@@ -215,7 +217,9 @@ export function judge (pieces: readonly Buffer[]): Outcome | { readonly wrong: s
     handed.end()
     if (whole.said !== handed.said) return { wrong: `handed over: ${handed.said} and not ${whole.said}` }
     const rest = handed.body.slice(reader.handed!.delivered)
-    if (body + rest !== whole.body) return { wrong: `handed over: the body ${JSON.stringify([body, rest, whole.body])}` }
+    if (body + rest !== whole.body) {
+      return { wrong: `handed over: the body ${JSON.stringify([body, rest, whole.body])}` }
+    }
   } else {
     const end = read - excess
     let fed = 0
@@ -229,7 +233,9 @@ export function judge (pieces: readonly Buffer[]): Outcome | { readonly wrong: s
       } else whole.read(last)
     }
     if (whole.error !== undefined) return { wrong: `Node refuses it: ${whole.error}` }
-    if (whole.isOver !== (phase === 'over')) return { wrong: `it is ${phase}, for Node ${whole.isOver ? '' : 'not '}over` }
+    if (whole.isOver !== (phase === 'over')) {
+      return { wrong: `it is ${phase}, for Node ${whole.isOver ? '' : 'not '}over` }
+    }
     if (body !== whole.body) return { wrong: `the body is ${JSON.stringify([body, whole.body])}` }
   }
   if (status !== whole.status || JSON.stringify(headers) !== JSON.stringify(whole.headers)) {

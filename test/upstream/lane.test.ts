@@ -3,7 +3,7 @@ import { spawn } from 'node:child_process'
 import { once } from 'node:events'
 import { createServer, type Socket } from 'node:net'
 import { setImmediate, setTimeout } from 'node:timers/promises'
-import t from 'tap'
+import t, { type Test } from 'tap'
 import { collectGarbage } from '../../src/base/collect-garbage.ts'
 import type { CallRequest } from '../../src/upstream/transport/call.ts'
 import { type Answer, caller, closedBut, type Fate, POST, rawUpstream, said } from '../support/raw-upstream.ts'
@@ -40,6 +40,11 @@ async function both (
     return { fates, connections: upstream.sockets.length, received: upstream.received }
   }
   return [await course(true), await course(false)]
+}
+
+/** Of thousands only those that differ are printed. */
+function holds (t: Test, got: unknown, wanted: unknown, name: string): void {
+  if (JSON.stringify(got) !== JSON.stringify(wanted)) t.strictSame(got, wanted, name)
 }
 
 t.test('answers that are for the lane: as undici reads them, and the connection is used again', async (t) => {
@@ -112,7 +117,8 @@ t.test('unusual answers are undici\'s: the same status, headers, body and failur
       'chunked ', '"chunked"'].map((coding) => [`the coding "${coding}"`,
       CHUNKED.replace(': chunked', `: ${coding}`)])),
     'two codings': CHUNKED.replace('Transfer', 'transfer-encoding: chunked\r\nTransfer'),
-    'LF': PLAIN.replaceAll('\r', ''), 'one LF': sized('x-a: b\n'), 'LF behind the head': PLAIN.replace('\r\n\r\n', '\r\n\n'),
+    'LF': PLAIN.replaceAll('\r', ''), 'one LF': sized('x-a: b\n'),
+    'LF behind the head': PLAIN.replace('\r\n\r\n', '\r\n\n'),
     'CR': sized('x-a: b\r'), 'CR in a value': sized('x-a: b\rc\r\n'), 'CR CR LF': sized('x-a: b\r\r\n'),
     'a folded line': sized('x-a: b\r\n c\r\n'), 'a folded line first': sized(' x: y\r\n'),
     'NUL': sized('x-a: b\0c\r\n'), 'DEL': sized('x-a: \x7F\r\n'), 'NUL in a name': sized('x\0: b\r\n'),
@@ -120,25 +126,31 @@ t.test('unusual answers are undici\'s: the same status, headers, body and failur
     'no value': sized('x-a:\r\n'), 'no value but spaces': sized('x-a:   \r\n'),
     'spaces around a value': sized('x-a:  b \t \r\n'),
     '__proto__': sized('__proto__: a\r\n'), 'constructor': sized('constructor: a\r\n'),
-    'close and more': sized('connection: close, x\r\n'), 'keep-alive and close': sized('connection: keep-alive, close\r\n'),
+    'close and more': sized('connection: close, x\r\n'),
+    'keep-alive and close': sized('connection: keep-alive, close\r\n'),
     'two connections': sized('connection: keep-alive\r\nconnection: close\r\n'),
     'proxy-connection': sized('proxy-connection: close\r\n'), 'upgrade': sized('upgrade: h2c\r\n'),
     'two hints': sized('keep-alive: timeout=5\r\nkeep-alive: timeout=1\r\n'),
     'sixty fields': sized(Array.from({ length: 60 }, (_, i) => `x-${i}: ${i}\r\n`).join('')),
-    'a head of 17 KB': sized(`x-a: ${'a'.repeat(17_000)}\r\n`), 'a head of 15 KB': sized(`x-a: ${'a'.repeat(15_000)}\r\n`),
-    'an extension': chunked('5;a=b\r\nhello\r\n0\r\n\r\n'), 'an extension later': chunked('2\r\nhe\r\n3;a\r\nllo\r\n0\r\n\r\n'),
+    'a head of 17 KB': sized(`x-a: ${'a'.repeat(17_000)}\r\n`),
+    'a head of 15 KB': sized(`x-a: ${'a'.repeat(15_000)}\r\n`),
+    'an extension': chunked('5;a=b\r\nhello\r\n0\r\n\r\n'),
+    'an extension later': chunked('2\r\nhe\r\n3;a\r\nllo\r\n0\r\n\r\n'),
     'an extension at the end': chunked('5\r\nhello\r\n0;a\r\n\r\n'),
     'a size with a space before': chunked(' 5\r\nhello\r\n0\r\n\r\n'),
     'a size with a space behind': chunked('2\r\nhe\r\n3 \r\nllo\r\n0\r\n\r\n'),
     'a size of nine digits': chunked('000000005\r\nhello\r\n0\r\n\r\n'),
     'a size that is too large': chunked('2\r\nhe\r\nFFFFFFFFFFFFFFFFF\r\nllo\r\n0\r\n\r\n'),
     'a size of 64 bits': chunked('2\r\nhe\r\nFFFFFFFFFFFFFFFF\r\nllo\r\n0\r\n\r\n'),
-    'no size': chunked('2\r\nhe\r\n\r\nllo\r\n0\r\n\r\n'), 'a size of letters': chunked('5\r\nhello\r\nxyz\r\n0\r\n\r\n'),
-    'a size with LF': chunked('5\nhello\r\n0\r\n\r\n'), 'a size with a sign': chunked('2\r\nhe\r\n+3\r\nllo\r\n0\r\n\r\n'),
+    'no size': chunked('2\r\nhe\r\n\r\nllo\r\n0\r\n\r\n'),
+    'a size of letters': chunked('5\r\nhello\r\nxyz\r\n0\r\n\r\n'),
+    'a size with LF': chunked('5\nhello\r\n0\r\n\r\n'),
+    'a size with a sign': chunked('2\r\nhe\r\n+3\r\nllo\r\n0\r\n\r\n'),
     'a chunk that is longer': chunked('2\r\nhello\r\n0\r\n\r\n'), 'a chunk with LF': chunked('5\r\nhello\n0\r\n\r\n'),
     'a chunk with CR': chunked('5\r\nhello\rx0\r\n\r\n'),
     'a last size of two zeros': chunked('5\r\nhello\r\n00\r\n\r\n'), 'LF at the end': chunked('5\r\nhello\r\n0\r\n\n'),
-    'trailers': chunked('5\r\nhello\r\n0\r\nx-a: b\r\n\r\n'), 'broken trailers': chunked('5\r\nhello\r\n0\r\nx\0\r\n\r\n'),
+    'trailers': chunked('5\r\nhello\r\n0\r\nx-a: b\r\n\r\n'),
+    'broken trailers': chunked('5\r\nhello\r\n0\r\nx\0\r\n\r\n'),
     'two answers': PLAIN + PLAIN, 'a line behind': `${PLAIN}\r\n`, 'chunks and another answer': CHUNKED + PLAIN
   }
   for (const [name, answer] of Object.entries(answers)) {
@@ -158,14 +170,13 @@ t.test('an answer that is cut behind any byte, or comes in two pieces', async (t
     'by undici': chunked('5;a\r\nhello\r\n3\r\n!!!\r\n0\r\nx-a: b\r\n\r\n') })) {
     for (let at = 0; at <= answer.length; at++) {
       const [lane, pool] = await both(t, (socket) => { socket.end(answer.slice(0, at)) }, [POST])
-      if (JSON.stringify(lane.fates) !== JSON.stringify(pool.fates)) t.strictSame(lane.fates, pool.fates, `${name} ${at}`)
+      holds(t, lane.fates, pool.fates, `${name} ${at}`)
       const pieces = await both(t, (socket) => {
         socket.write(answer.slice(0, at))
         void setImmediate().then(setImmediate).then(() => { socket.write(answer.slice(at)) })
       }, [POST])
-      const [whole] = pieces[1].fates
-      if (whole!.end !== 'end') t.equal(whole!.end, 'end', `${name} ${at}`)
-      if (JSON.stringify(pieces[0].fates) !== JSON.stringify([whole])) t.strictSame(pieces[0].fates, [whole], `${name} ${at}`)
+      holds(t, pieces[0].fates, pieces[1].fates, `${name} ${at}, in pieces`)
+      holds(t, pieces[0].fates.map(({ end }) => end), ['end'], `${name} ${at}, whole`)
     }
     t.pass(name)
   }
@@ -184,25 +195,26 @@ t.test('answers by chance', async (t) => {
         socket.end()
       })()
     }, [POST])
-    const [one, other] = [lane.fates, pool.fates].map((fates) => JSON.stringify(fates))
-    if (one !== other) t.equal(one, other, `seed ${seed}, answer ${i}: ${JSON.stringify(pieces.map(String))}`)
+    holds(t, lane.fates, pool.fates, `seed ${seed}, answer ${i}: ${JSON.stringify(pieces.map(String))}`)
   }
   t.pass(`seed ${seed}`)
 })
 
 t.test('a reset in the head, in the body and behind the end', async (t) => {
-  for (const [name, [answer, ends]] of Object.entries<readonly [string, string]>({ nothing: ['', 'reset ECONNRESET'],
-    head: [PLAIN.slice(0, 30), 'reset ECONNRESET'], body: [PLAIN.slice(0, -2), 'reset ECONNRESET'],
-    chunk: [CHUNKED.slice(0, -20), 'reset ECONNRESET'], end: [PLAIN, 'end'],
-    closing: [sized('connection: close\r\n').slice(0, -2), 'reset UND_ERR_RES_CONTENT_LENGTH_MISMATCH'],
-    'chunks, closing': [chunked('5\r\nhel', 'connection: close\r\n'), 'reset HTTPParserError: Response does not match the HTTP/1.1 protocol (Invalid EOF state)'],
-    'without a length': [`${OK}\r\nhel`, 'end'], extension: [chunked('5;a\r\nhel'), 'reset ECONNRESET'] })) {
+  const RESET = /^reset ECONNRESET$/
+  for (const [name, [answer, ends]] of Object.entries<readonly [string, RegExp]>({
+    nothing: ['', RESET], head: [PLAIN.slice(0, 30), RESET], body: [PLAIN.slice(0, -2), RESET],
+    chunk: [CHUNKED.slice(0, -20), RESET], end: [PLAIN, /^end$/],
+    closing: [sized('connection: close\r\n').slice(0, -2), /^reset UND_ERR_RES_CONTENT_LENGTH_MISMATCH$/],
+    'chunks, closing': [chunked('5\r\nhel', 'connection: close\r\n'), /^reset HTTPParserError.*Invalid EOF state/],
+    'without a length': [`${OK}\r\nhel`, /^end$/], extension: [chunked('5;a\r\nhel'), RESET]
+  })) {
     const [lane, pool] = await both(t, (socket) => {
       socket.write(answer)
       void setTimeout(20).then(() => { socket.resetAndDestroy() })  // the bytes are there before
     }, [POST])
     t.strictSame(lane.fates, pool.fates, name)
-    t.equal(lane.fates[0]!.end, ends, name)
+    t.match(lane.fates[0]!.end, ends, name)
   }
 })
 

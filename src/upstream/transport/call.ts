@@ -1,5 +1,5 @@
-// One request to an upstream, by the fast lane or through undici, as bytes: exactly one of `onEnd` and `onFailure` is called, once, and
-// nothing after it.
+// One request to an upstream, by the fast lane or through undici, as bytes: exactly one of `onEnd` and `onFailure` is
+// called, once, and nothing after it.
 import type { IncomingHttpHeaders } from 'node:http'
 import { getDefaultHighWaterMark, type Readable } from 'node:stream'
 import { setImmediate } from 'node:timers/promises'
@@ -216,7 +216,7 @@ export class UpstreamCall implements LaneHandler {
     if (!this.#over) this.#take(bytes)
   }
 
-  /** Undici's chunks of one read are passed on together: they are decoded at once, and what is made of them is one write. */
+  /** Undici's chunks of one read are passed on together: they are decoded at once, and become one write. */
   onResponseData (_: Dispatcher.DispatchController, chunk: Buffer): void {
     if (this.#over) return
     const isLast = endsRead(chunk)

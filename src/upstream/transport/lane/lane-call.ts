@@ -30,7 +30,7 @@ export interface Carrier {
   drop (): void
 }
 
-/** Calls `onResponseEnd` or `onResponseError` of its handler, once, and nothing after it. None of its methods throws. */
+/** Calls one of `onResponseEnd` and `onResponseError` of its handler, once, and nothing after it. Never throws. */
 export class LaneCall implements Dispatcher.DispatchController {
   readonly handler: LaneHandler
   /** all lines of the request's head but the length */

@@ -21,7 +21,6 @@ export class Lane implements ConnectionOwner {
   /** connections whose request is written when the sockets were read once more */
   #ready: LaneConnection[] = []
   #written: LaneConnection[] = []
-  readonly #writeReady: () => void
   #isClosed = false
   #isDestroyed = false
   #strange = 0
@@ -41,7 +40,6 @@ export class Lane implements ConnectionOwner {
     this.#dial = dial
     this.#maxAge = maxAge
     this.#heads = new RequestHeads(host)
-    this.#writeReady = () => { this.#writeAll() }
   }
 
   /** @returns false: undici is to send it */
@@ -111,7 +109,7 @@ export class Lane implements ConnectionOwner {
     resting.take(call)
     // As undici does, the socket is read once more before: bytes that nobody has asked for would be taken for the
     // answer, and a connection that the upstream has closed costs nothing here.
-    if (this.#ready.push(resting) === 1) setImmediate(this.#writeReady)
+    if (this.#ready.push(resting) === 1) setImmediate(Lane.#writeReady, this)
   }
 
   #take (): LaneConnection | undefined {
@@ -125,10 +123,10 @@ export class Lane implements ConnectionOwner {
     return undefined
   }
 
-  #writeAll (): void {
-    const ready = this.#ready
-    this.#ready = this.#written
-    this.#written = ready
+  static #writeReady (lane: Lane): void {
+    const ready = lane.#ready
+    lane.#ready = lane.#written
+    lane.#written = ready
     for (const connection of ready) connection.write()
     ready.length = 0
   }

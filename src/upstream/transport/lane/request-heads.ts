@@ -1,5 +1,5 @@
-// Heads of requests to one origin, byte for byte as undici writes them. Nearly all lines are those of the request before,
-// so they are checked and put together once.
+// Heads of requests to one origin, byte for byte as undici writes them. Nearly all lines are those of the request
+// before, so they are checked and put together once.
 
 /** Fields that undici reads, replaces or refuses. */
 const SPECIAL = new Set(['host', 'connection', 'content-length', 'transfer-encoding', 'keep-alive', 'upgrade',
