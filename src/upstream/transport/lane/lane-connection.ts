@@ -54,7 +54,8 @@ export class LaneConnection implements Carrier, UsedConnection {
   #call: LaneCall | undefined
   /** the request was written */
   #isWritten = false
-  #isDelivering = false
+  /** it is not read, because its call is paused */
+  #isHalted = false
   /** undici reads the answer */
   #handOver: HandOver | undefined
 
@@ -145,13 +146,17 @@ export class LaneConnection implements Carrier, UsedConnection {
     this.#close()
   }
 
-  pause (): void {
-    this.#socket!.pause()
-  }
+  /**
+   * As undici does, what comes next is delivered, and then nothing more. So a call that is paused reads the end of its
+   * answer, if that is all there is.
+   */
+  pause (): void {}
 
   resume (): void {
+    if (!this.#isHalted) return
+    this.#isHalted = false
     this.#socket!.resume()
-    if (!this.#isDelivering && this.#call !== undefined) this.#deliver(this.#call)
+    this.#deliver(this.#call!)
   }
 
   drop (): void {
@@ -160,12 +165,14 @@ export class LaneConnection implements Carrier, UsedConnection {
     this.#rest(this.#reader.idleMs)
   }
 
-  /** Passes on what was read, as far as the handler takes it. */
+  /** Passes on what was read, as far as the call takes it. */
   #deliver (call: LaneCall): void {
-    this.#isDelivering = true
-    const takesAll = this.#pass(call)
-    this.#isDelivering = false
-    if (!takesAll) return
+    if (!this.#pass(call)) {
+      if (call.isOver) return
+      this.#isHalted = true
+      this.#socket!.pause()
+      return
+    }
     if (this.#reader.phase === 'over') this.#end(call)
     else if (this.#reader.phase === 'foreign') this.#giveAway(call)
   }
