@@ -6,6 +6,7 @@ import { setImmediate, setTimeout } from 'node:timers/promises'
 import t, { type Test } from 'tap'
 import { collectGarbage } from '../../src/base/collect-garbage.ts'
 import type { CallRequest } from '../../src/upstream/transport/call.ts'
+import { RequestHeads } from '../../src/upstream/transport/lane/request-heads.ts'
 import { type Answer, caller, closedBut, type Fate, POST, rawUpstream, said } from '../support/raw-upstream.ts'
 import { piecesOf } from '../fuzz/lane-answers.ts'
 import { listening } from '../support/transport.ts'
@@ -255,6 +256,21 @@ t.test('what undici refuses to send is refused', async (t) => {
   t.equal(lane.fates.filter(({ end }) => end !== 'end').length, 2 * requests.length)
 })
 
+t.test('a head that was refused leaves nothing of it in the next one', async (t) => {
+  const heads = new RequestHeads('it')
+  const lines = (headers: Record<string, string>, path = '/'): readonly string[] | undefined =>
+    heads.of('POST', path, headers)?.split('\r\n').slice(0, -1)
+  const start = ['POST / HTTP/1.1', 'host: it', 'connection: keep-alive']
+  t.strictSame(lines({ a: '1' }), [...start, 'a: 1'])
+  t.equal(lines({ a: '2', b: '\0' }), undefined)
+  t.strictSame(lines({ a: '2' }), [...start, 'a: 2'])
+  t.equal(lines({ a: '2' }, '/ '), undefined)
+  t.strictSame(lines({ a: '2' }), [...start, 'a: 2'])
+  t.strictSame(lines({ a: '2', c: '3' }), [...start, 'a: 2', 'c: 3'])
+  t.strictSame(lines({ a: '2' }), [...start, 'a: 2'])
+  t.strictSame(lines({}), start)
+})
+
 t.test('all that one read brings of a body comes at once', async (t) => {
   const { port } = await rawUpstream(t, (socket) => { socket.write(CHUNKED) })
   const pieces: string[] = []
@@ -280,15 +296,21 @@ t.test('a connection that waits', async (t) => {
     t.equal((await ask()).body, 'hello')
     t.equal(upstream.sockets.length, 2)
   })
-  await t.test('gets an answer just before it is used: that is not taken for the answer', async (t) => {
-    const [lane, pool] = await both(t, (socket, { number }) => {
-      socket.write(number === 0 ? PLAIN : PLAIN.replace('hello', 'again'))
-      // It comes in a packet of its own, mostly when the next request is under way.
-      if (number === 0) void Promise.resolve().then(() => { socket.write(PLAIN.replace('hello', 'wrong')) })
+  for (const [name, happen] of Object.entries(happens)) {
+    await t.test(`${name} just when it is used: nothing is written to it, nor taken for an answer`, async (t) => {
+      const course = async (fastLane: boolean): Promise<unknown> => {
+        const upstream = await rawUpstream(t, (socket) => { socket.write(PLAIN) })
+        const { ask } = caller(t, upstream.port, fastLane)
+        await ask()
+        happen(upstream.sockets[0]!)                            // the kernel has it before the next call begins
+        const { body, end } = await ask({ ...POST, once: true })
+        return [body, end, upstream.received.map((text) => text.split('POST').length - 1)]
+      }
+      t.strictSame(await course(true), ['hello', 'end', [1, 1]])
+      // Undici fails a request that waits for its connection with the reset of that (8.12), though nothing was sent.
+      if (name !== 'is reset') t.strictSame(await course(false), ['hello', 'end', [1, 1]])
     })
-    t.notOk(lane.fates.some(({ body }) => body === 'wrong'))
-    t.strictSame(lane.fates, pool.fates)
-  })
+  }
   await t.test('is closed after the time that the upstream says', async (t) => {
     const upstream = await rawUpstream(t, (socket) => { socket.write(sized('keep-alive: timeout=3\r\n')) })
     const { ask, connections } = caller(t, upstream.port, true)
@@ -298,7 +320,7 @@ t.test('a connection that waits', async (t) => {
     t.equal(connections.stats.connected, 0)
   })
   await t.test('does not keep the process alive', async (t) => {
-    const { port } = await rawUpstream(t, (socket) => { socket.write(PLAIN) })
+    const { port } = await rawUpstream(t, (socket) => { socket.write(sized('keep-alive: timeout=600\r\n')) })
     const child = spawn(process.execPath, ['--input-type=module-typescript', '-e', `
       import { caller, POST } from '${new URL('../support/raw-upstream.ts', import.meta.url)}'
       const { end } = await caller({ teardown () {} }, ${port}, true).ask()
@@ -312,14 +334,15 @@ t.test('a connection that waits', async (t) => {
   await t.test('keeps nothing of its last call', async (t) => {
     const { port } = await rawUpstream(t, (socket) => { socket.write(PLAIN) })
     const { call, connections } = caller(t, port, true)
-    const listened = await (async () => {
+    const ended = await (async () => {
       const { promise, resolve } = Promise.withResolvers<void>()
-      const listener = { onEnd: resolve }
-      call(POST, listener)
+      const one = call(POST, { onEnd: resolve })
       await promise
-      return new WeakRef(listener)
+      return new WeakRef(one)
     })()
-    await until(() => { collectGarbage(); return listened.deref() === undefined })
+    await setImmediate()                                      // what a WeakRef leads to lives until its turn is over
+    collectGarbage()
+    t.equal(ended.deref(), undefined)
     t.equal(connections.stats.connected, 1)
   })
 })
