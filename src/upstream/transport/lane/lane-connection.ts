@@ -66,14 +66,22 @@ export class LaneConnection implements Carrier, UsedConnection {
   /** Connects, and sends the request. @param dial with `onread` */
   open (dial: Dial, asked: Parameters<Dial>[0], call: LaneCall): void {
     this.#call = call
-    dial(asked, (...[error, socket]) => {
-      if (error !== null) { this.#fail(error); return }
-      if (this.#call === undefined) { socket.on('error', () => {}).destroy(); return }
-      this.#socket = socket
-      ;(socket as OwnedSocket)[CONNECTION] = this
-      socket.on('end', onEnd).on('error', onError).on('close', onClose)
-      this.write()
-    })
+    try {
+      dial(asked, (...[error, socket]) => {
+        if (error === null) this.#own(socket)
+        else this.#fail(error)
+      })
+    } catch (thrown) {
+      this.#fail(thrown as Error)
+    }
+  }
+
+  #own (socket: OwnedSocket): void {
+    if (this.#call === undefined) { socket.on('error', () => {}).destroy(); return }
+    this.#socket = socket
+    socket[CONNECTION] = this
+    socket.on('end', onEnd).on('error', onError).on('close', onClose)
+    this.write()
   }
 
   use (): { readonly isReused: boolean, readonly bytesRead: number } {
