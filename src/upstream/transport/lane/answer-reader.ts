@@ -1,7 +1,6 @@
 // Reads answers of HTTP/1.1 (RFC 9112) that leave nothing to interpretation. Anything else is not for the lane: the
 // reader says so, and what undici's parser has to be given to go on from there.
-import { maxHeaderSize } from 'node:http'
-import type { IncomingHttpHeaders } from 'node:http'
+import { type IncomingHttpHeaders, maxHeaderSize } from 'node:http'
 
 const HTAB = 0x09
 const LF = 0x0A
