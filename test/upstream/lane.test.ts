@@ -13,7 +13,7 @@ import { listening } from '../support/transport.ts'
 import { until } from '../support/until.ts'
 
 /** More with ANSWERS in the environment. */
-const ANSWERS = Number(process.env['ANSWERS'] ?? 300)
+const ANSWERS = Number(process.env['ANSWERS'] ?? 150)
 const OK = 'HTTP/1.1 200 OK\r\n'
 const PLAIN = `${OK}content-type: text/plain\r\ncontent-length: 5\r\n\r\nhello`
 const CHUNKED = `${OK}Content-Type: text/event-stream\r\nTransfer-Encoding: chunked\r\n\r\n` +
@@ -29,18 +29,24 @@ interface Course {
   readonly received: readonly string[]
 }
 
-/** The same requests by the lane and by undici alone, one after the other. */
-async function both (
-  t: Parameters<typeof rawUpstream>[0], answer: Answer, requests: readonly CallRequest[] = [POST, POST]
-): Promise<readonly [Course, Course]> {
-  const course = async (fastLane: boolean): Promise<Course> => {
-    const upstream = await rawUpstream(t, answer)
-    const { ask } = caller(t, upstream.port, fastLane)
-    const fates: Fate[] = []
-    for (const request of requests) fates.push(await ask(request))
-    return { fates, connections: upstream.sockets.length, received: upstream.received }
-  }
-  return [await course(true), await course(false)]
+/** Requests one after the other, to an upstream that is gone behind them: there are thousands. */
+async function course (
+  fastLane: boolean, answer: Answer, requests: readonly CallRequest[] = [POST, POST]
+): Promise<Course> {
+  const ends: (() => unknown)[] = []
+  const own = { teardown: (end: () => unknown) => { ends.push(end) } }
+  const upstream = await rawUpstream(own, answer)
+  const { ask } = caller(own, upstream.port, fastLane)
+  const fates: Fate[] = []
+  for (const request of requests) fates.push(await ask(request))
+  const connections = upstream.sockets.length
+  for (const end of ends) await end()
+  return { fates, connections, received: upstream.received }
+}
+
+/** The same by the lane and by undici alone. */
+async function both (answer: Answer, requests?: readonly CallRequest[]): Promise<readonly [Course, Course]> {
+  return [await course(true, answer, requests), await course(false, answer, requests)]
 }
 
 /** Of thousands only those that differ are printed. */
@@ -67,7 +73,7 @@ t.test('answers that are for the lane: as undici reads them, and the connection 
     'bytes that look like a head': sized('', `${PLAIN}0\r\n\r\n`)
   }
   for (const [name, answer] of Object.entries(answers)) {
-    const [lane, pool] = await both(t, (socket) => { socket.write(answer, 'latin1') })
+    const [lane, pool] = await both((socket) => { socket.write(answer, 'latin1') })
     t.strictSame(lane, pool, name)
     t.strictSame([lane.fates[0]!.end, lane.connections], ['end', 1], `${name}: whole, on one connection`)
   }
@@ -80,7 +86,7 @@ t.test('answers that end their connection', async (t) => {
     'a hint that leaves no time': sized('keep-alive: timeout=1\r\n'),
     'a hint that leaves just none': sized('keep-alive: timeout=2\r\n')
   })) {
-    const [lane, pool] = await both(t, (socket) => { socket.write(answer) })
+    const [lane, pool] = await both((socket) => { socket.write(answer) })
     t.strictSame(lane, pool, name)
     t.strictSame([lane.fates[1]!.end, lane.connections], ['end', 2], name)
   }
@@ -156,7 +162,7 @@ t.test('unusual answers are undici\'s: the same status, headers, body and failur
   }
   for (const [name, answer] of Object.entries(answers)) {
     await t.test(name, async (t) => {
-      const [lane, pool] = await both(t, (socket, { number }) => {
+      const [lane, pool] = await both((socket, { number }) => {
         if (number > 0) socket.write(PLAIN)
         else socket.end(answer, 'latin1')
       })
@@ -169,15 +175,16 @@ t.test('an answer that is cut behind any byte, or comes in two pieces', async (t
   for (const [name, answer] of Object.entries({ PLAIN, CHUNKED, closing: sized('connection: close\r\n'),
     'chunks, closing': CHUNKED.replace('Transfer', 'Connection: close\r\nTransfer'),
     'by undici': chunked('5;a\r\nhello\r\n3\r\n!!!\r\n0\r\nx-a: b\r\n\r\n') })) {
+    const whole = await course(false, (socket) => { socket.write(answer) }, [POST])
+    t.equal(whole.fates[0]!.end, 'end')
     for (let at = 0; at <= answer.length; at++) {
-      const [lane, pool] = await both(t, (socket) => { socket.end(answer.slice(0, at)) }, [POST])
+      const [lane, pool] = await both((socket) => { socket.end(answer.slice(0, at)) }, [POST])
       holds(t, lane.fates, pool.fates, `${name} ${at}`)
-      const pieces = await both(t, (socket) => {
+      const pieces = await course(true, (socket) => {
         socket.write(answer.slice(0, at))
         void setImmediate().then(setImmediate).then(() => { socket.write(answer.slice(at)) })
       }, [POST])
-      holds(t, pieces[0].fates, pieces[1].fates, `${name} ${at}, in pieces`)
-      holds(t, pieces[0].fates.map(({ end }) => end), ['end'], `${name} ${at}, whole`)
+      holds(t, pieces.fates, whole.fates, `${name} ${at}, in pieces`)
     }
     t.pass(name)
   }
@@ -187,7 +194,7 @@ t.test('answers by chance', async (t) => {
   const seed = Number(process.env['SEED'] ?? Date.now() % 1_000_000)
   for (let i = 0; i < ANSWERS; i++) {
     const pieces = piecesOf(seed, i)
-    const [lane, pool] = await both(t, (socket) => {
+    const [lane, pool] = await both((socket) => {
       void (async () => {
         for (const piece of pieces) {
           socket.write(piece)
@@ -210,7 +217,7 @@ t.test('a reset in the head, in the body and behind the end', async (t) => {
     'chunks, closing': [chunked('5\r\nhel', 'connection: close\r\n'), /^reset HTTPParserError.*Invalid EOF state/],
     'without a length': [`${OK}\r\nhel`, /^end$/], extension: [chunked('5;a\r\nhel'), RESET]
   })) {
-    const [lane, pool] = await both(t, (socket) => {
+    const [lane, pool] = await both((socket) => {
       socket.write(answer)
       void setTimeout(20).then(() => { socket.resetAndDestroy() })  // the bytes are there before
     }, [POST])
@@ -234,7 +241,7 @@ t.test('what is sent, byte for byte', async (t) => {
     { ...POST, body: { length: 3, async * [Symbol.asyncIterator] () { yield Buffer.from('abc') } } },
     { ...POST, headers: { connection: 'close' } }
   ]
-  const [lane, pool] = await both(t, (socket) => { socket.write(PLAIN) }, requests)
+  const [lane, pool] = await both((socket) => { socket.write(PLAIN) }, requests)
   t.strictSame(lane.fates, pool.fates)
   const split = ({ received }: Course): string[] => received.join('').split(/(?=(?:POST|GET|PUT|DELETE) \/)/).sort()
   t.strictSame(split(lane), split(pool))
@@ -250,7 +257,7 @@ t.test('what undici refuses to send is refused', async (t) => {
     { ...POST, headers: { upgrade: 'h2c' } }, { ...POST, headers: { 'content-length': '1' } }
   ]
   // Each by itself, and behind one whose head was remembered.
-  const [lane, pool] = await both(t, (socket) => { socket.write(PLAIN) },
+  const [lane, pool] = await both((socket) => { socket.write(PLAIN) },
     requests.flatMap((request) => [POST, request, request, POST]))
   t.strictSame(lane.fates, pool.fates)
   t.equal(lane.fates.filter(({ end }) => end !== 'end').length, 2 * requests.length)
@@ -351,13 +358,13 @@ t.test('a lost race: asked once more, as by undici', async (t) => {
   for (const [name, lose] of Object.entries<(socket: Socket) => void>({
     closed: (socket) => { socket.end() }, reset: (socket) => { socket.resetAndDestroy() }
   })) {
-    const [lane, pool] = await both(t, (socket, { number }) => {
+    const [lane, pool] = await both((socket, { number }) => {
       if (number === 1) lose(socket)
       else socket.write(PLAIN)
     }, [POST, POST, { ...POST, once: true }])
     t.strictSame(lane.fates.map(({ end }) => end), ['end', 'end', 'end'], name)
     t.strictSame(lane.fates, pool.fates, name)
-    const [once, onceByPool] = await both(t, (socket, { number }) => {
+    const [once, onceByPool] = await both((socket, { number }) => {
       if (number === 1) lose(socket)
       else socket.write(PLAIN)
     }, [POST, { ...POST, once: true }])
@@ -548,11 +555,18 @@ t.test('the end of the connections', async (t) => {
   })
 })
 
-t.test('an upstream whose answers are never for the lane has undici\'s connections, which it uses again', async (t) => {
-  const upstream = await rawUpstream(t, (socket) => { socket.write('HTTP/1.1 204 No Content\r\n\r\n') })
-  const { ask } = caller(t, upstream.port, true)
-  for (let i = 0; i < 10; i++) t.equal((await ask()).status, 204)
-  t.equal(upstream.sockets.length, 5)
+t.test('an upstream whose answers are too seldom for the lane has undici\'s connections', async (t) => {
+  const course = async (strangeEvery: number, requests: number): Promise<number> => {
+    const upstream = await rawUpstream(t, (socket, { number }) => {
+      socket.write(number % strangeEvery === 0 ? 'HTTP/1.1 204 No Content\r\n\r\n' : PLAIN)
+    })
+    const { ask } = caller(t, upstream.port, true)
+    for (let i = 0; i < requests; i++) t.equal((await ask()).status, i % strangeEvery === 0 ? 204 : 200)
+    return upstream.sockets.length
+  }
+  t.equal(await course(1, 10), 5, 'never: four hand-overs, and then one connection of undici\'s')
+  t.equal(await course(2, 20), 6, 'half of the time')
+  t.equal(await course(6, 60), 10 + 1, 'seldom: all of them, and the last connection')
 })
 
 t.test('the address is in brackets where it is IPv6', async (t) => {

@@ -6,8 +6,12 @@ import { LaneCall, type LaneHandler } from './lane-call.ts'
 import { type ConnectionOwner, LaneConnection } from './lane-connection.ts'
 import { RequestHeads } from './request-heads.ts'
 
-/** So many answers in a row that were not for the lane send an origin's requests to undici, for so long. */
-const STRANGE_ANSWERS = 4
+/**
+ * What an answer that is not for the lane weighs against one that is: to hand it over, and to connect anew, costs
+ * several times what the lane saves. An origin with too much of that is left to undici for a while.
+ */
+const STRANGE_WEIGHT = 4
+const STRANGE_AT_MOST = 4 * STRANGE_WEIGHT
 const ASIDE_MS = 60_000
 
 export class Lane implements ConnectionOwner {
@@ -23,6 +27,7 @@ export class Lane implements ConnectionOwner {
   #written: LaneConnection[] = []
   #isClosed = false
   #isDestroyed = false
+  /** weight of the answers that were not for the lane, less what those that were weigh */
   #strange = 0
   /** `performance.now()` until which it takes no requests */
   #asideUntil = 0
@@ -91,11 +96,10 @@ export class Lane implements ConnectionOwner {
   }
 
   recordAnswer (isForLane: boolean): void {
-    if (isForLane) this.#strange = 0
-    else if (++this.#strange === STRANGE_ANSWERS) {
-      this.#strange = 0
-      this.#asideUntil = performance.now() + ASIDE_MS
-    }
+    this.#strange = Math.max(0, this.#strange + (isForLane ? -1 : STRANGE_WEIGHT))
+    if (this.#strange < STRANGE_AT_MOST) return
+    this.#strange = 0
+    this.#asideUntil = performance.now() + ASIDE_MS
   }
 
   #send (call: LaneCall): void {
