@@ -112,13 +112,19 @@ async function warmUp (
   }
 }
 
-function ownServices ({ log: { level, requests: kept } }: Config): GatewayServices & { readonly requests: RequestLog } {
+function ownServices (
+  { log: { level, requests: kept }, upstreams: real }: Config
+): GatewayServices & { readonly requests: RequestLog } {
   const [now, store, metrics, seals] = [Date.now, scratchStore(), createMetrics(Date.now, false), scratchSeals()]
   const log = createLogger(level, { write () {} })
   const requests = new RequestLog({ files: new MemoryFiles(), most: MOST, log, timer: startTimer })
   requests.configure(kept)
+  const upstreams = new Upstreams()
+  // Where one of the real ones is asked through undici, that is what warms up: it takes longest.
+  upstreams.fastLane = Object.values(real).every(({ url, proxy }) =>
+    new URL(url).protocol !== 'https:' && proxy === undefined)
   return { log, metrics, store, ...backgroundServices(store, { log, metrics, now }), requests,
-    directory: new Directory(store, now), upstreams: new Upstreams(), ...scratchFiles(now), seals,
+    directory: new Directory(store, now), upstreams, ...scratchFiles(now), seals,
     responses: new SealedResponses(store.responses, seals, log, now), tokenRates: new TokenRates(),
     overheads: new Overheads(), now }
 }

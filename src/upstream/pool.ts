@@ -68,6 +68,8 @@ export class Upstreams implements UpstreamServices {
   readonly #lookup: LookupFunction | undefined
   /** origin of the upstreams "simulator:" */
   simulatorUrl: string | undefined
+  /** whether those that are opened from now on have the fast lane (src/README.md#decisions, number 38) */
+  fastLane = true
 
   readonly health: Health
   readonly queues: FairQueues
@@ -116,12 +118,12 @@ export class Upstreams implements UpstreamServices {
     return upstream
   }
 
-  close ({ origin, config }: Upstream): void {
-    const key = wayTo(origin, config)
-    const shared = this.#open.get(key)
-    if (shared === undefined || --shared.users > 0) return
+  close (upstream: Upstream): void {
+    const connections = connectionsOf(upstream)
+    const [key, shared] = [...this.#open].find(([, one]) => one.connections === connections) ?? []
+    if (key === undefined || --shared!.users > 0) return
     this.#open.delete(key)
-    shared.connections.close()
+    connections.close()
   }
 
   /** Closes every connection at once. */
@@ -132,10 +134,11 @@ export class Upstreams implements UpstreamServices {
   }
 
   #connect (origin: string, config: UpstreamConfig): Shared {
-    const key = wayTo(origin, config)
+    const key = wayTo(origin, config, this.fastLane)
     const known = this.#open.get(key)
     if (known !== undefined) return known
-    const made: Shared = { connections: new Connections(origin, config, this.#lookup), users: 0 }
+    const made: Shared = { connections: new Connections(origin, config, this.#lookup, this.fastLane),
+      users: 0 }
     this.#open.set(key, made)
     return made
   }
@@ -159,6 +162,6 @@ function lowerCased (headers: Readonly<Record<string, string>>): Readonly<Record
 }
 
 /** A key of all that a connection depends on: a renewed certificate, for example, gets connections of its own. */
-function wayTo (origin: string, { timeouts, tls, proxy, http2 }: UpstreamConfig): string {
-  return JSON.stringify([origin, timeouts.connect, timeouts.connection_age, http2, proxy, tls])
+function wayTo (origin: string, { timeouts, tls, proxy, http2 }: UpstreamConfig, fastLane: boolean): string {
+  return JSON.stringify([origin, timeouts.connect, timeouts.connection_age, http2, proxy, tls, fastLane])
 }

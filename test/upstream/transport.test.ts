@@ -252,6 +252,6 @@ t.test('a reload keeps the connections of upstreams that stay, and closes those 
   rest.resolve()
   t.equal(said((await call.whole()).text), 'first')
   await until(() => (connections.pool as unknown as { closed: boolean }).closed)
-  await until(() => connections.pool.stats.connected === 0)
+  await until(() => connections.stats.connected === 0)
   t.equal((await gw.messages(messagesRequest)).status, 200)
 })

@@ -1,12 +1,13 @@
-// One request to an upstream through undici, as bytes: exactly one of `onEnd` and `onFailure` is called, once, and
-// nothing after it.
+// One request to an upstream, by the fast lane or through undici, as bytes: exactly one of `onEnd` and `onFailure` is
+// called, once, and nothing after it.
 import type { IncomingHttpHeaders } from 'node:http'
 import { getDefaultHighWaterMark, type Readable } from 'node:stream'
 import { setImmediate } from 'node:timers/promises'
 import type { Dispatcher } from 'undici'
 import type { BodyPieces } from '../../core/body-memory.ts'
 import type { UpstreamFailure } from '../../core/plugin.ts'
-import { type SingleConnection, type ConnectionUser, RACE_MS } from './connections.ts'
+import { RACE_MS } from './connections.ts'
+import type { LaneHandler, UsedConnection } from './lane/lane-call.ts'
 import { Alarm } from '../../base/wheel.ts'
 import { Deadline } from './deadline.ts'
 import { failureOf, NotConnected } from './connect.ts'
@@ -47,7 +48,7 @@ const CHUNK_END = 2
 /** Bytes of a large body that are written in one turn of the event loop. */
 const TURN_BYTES = 512 * 1024
 
-export class UpstreamCall implements Dispatcher.DispatchHandler, ConnectionUser {
+export class UpstreamCall implements LaneHandler {
   readonly #upstream: Upstream
   readonly #request: CallRequest
   readonly #listener: CallListener
@@ -64,8 +65,8 @@ export class UpstreamCall implements Dispatcher.DispatchHandler, ConnectionUser 
   #hasDeadline = false
   #hasHead = false
   /** the connection that it is written to */
-  #connection: SingleConnection | undefined
-  #used: ReturnType<SingleConnection['use']> | undefined
+  #connection: UsedConnection | undefined
+  #used: ReturnType<UsedConnection['use']> | undefined
   #writtenAt = 0
   #hasStarted = false
   #isAgain = false
@@ -91,7 +92,7 @@ export class UpstreamCall implements Dispatcher.DispatchHandler, ConnectionUser 
       this.#giveUp('total_timeout', new Error(`the answer was not over after ${total} ms`))
     })
     this.#alarm = new Alarm(() => { this.#ring() })
-    connectionsOf(upstream).pool.dispatch(options, this)
+    connectionsOf(upstream).dispatch(options, this)
     if (!this.#hasStarted && !this.#over) this.#awaitStart()
   }
 
@@ -183,7 +184,7 @@ export class UpstreamCall implements Dispatcher.DispatchHandler, ConnectionUser 
     connectionsOf(this.#upstream).dispatchAlone(this.#dispatchOptions(), this)
   }
 
-  takeConnection (connection: SingleConnection): void {
+  takeConnection (connection: UsedConnection): void {
     this.#connection = connection
   }
 
@@ -210,7 +211,12 @@ export class UpstreamCall implements Dispatcher.DispatchHandler, ConnectionUser 
     if (!this.#over && !this.#hasDeadline) this.#startTimer(this.#idle, 'idle_timeout')
   }
 
-  /** Chunks of one read are passed on together: they are decoded at once, and what is made of them is one write. */
+  /** The lane knows what came with one read. */
+  onResponseRead (_: Dispatcher.DispatchController, bytes: Buffer): void {
+    if (!this.#over) this.#take(bytes)
+  }
+
+  /** Undici's chunks of one read are passed on together: they are decoded at once, and become one write. */
   onResponseData (_: Dispatcher.DispatchController, chunk: Buffer): void {
     if (this.#over) return
     const isLast = endsRead(chunk)

@@ -1,7 +1,7 @@
 // Makes connections to upstreams: TLS with their own authorities and certificates, through a proxy, in bounded time.
 // Used by undici's pools and by the agent of forward routes.
 import { request } from 'node:http'
-import { isIPv6, type LookupFunction, type Socket } from 'node:net'
+import { isIPv6, type LookupFunction, type OnReadOpts, type Socket } from 'node:net'
 import { buildConnector } from 'undici'
 import type { UpstreamConfig } from '../../config/config.ts'
 import type { UpstreamFailure } from '../../core/plugin.ts'
@@ -29,13 +29,15 @@ export interface DialOptions {
   readonly http2: boolean
   /** absent: the system's resolver */
   readonly lookup?: LookupFunction | undefined
+  /** reads without the machinery of streams; not over TLS, nor through a proxy */
+  readonly onread?: OnReadOpts
 }
 
 /** A connector that resolves the name for each connection; a failure is a NotConnected. */
-export function createDialer ({ timeouts, tls, proxy }: UpstreamConfig, { http2, lookup }: DialOptions): Dial {
+export function createDialer ({ timeouts, tls, proxy }: UpstreamConfig, { http2, lookup, onread }: DialOptions): Dial {
   const { server_name: servername, ...secure } = tls ?? {}
   const connect = buildConnector({ timeout: timeouts.connect, allowH2: http2, preferH2: http2, ...secure,
-    ...(lookup !== undefined && { lookup }) })
+    ...(lookup !== undefined && { lookup }), ...(onread !== undefined && { onread }) })
   return (asked, callback) => {
     const done: Dialed = (...[error, socket]) => {
       if (error !== null) callback(new NotConnected(error), null)

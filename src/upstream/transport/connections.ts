@@ -6,6 +6,9 @@ import type { Duplex } from 'node:stream'
 import { Client, type Dispatcher, Pool } from 'undici'
 import type { UpstreamConfig } from '../../config/config.ts'
 import { createDialer, type Dial } from './connect.ts'
+import type { ConnectionUser, LaneHandler, UsedConnection } from './lane/lane-call.ts'
+import { onread } from './lane/lane-connection.ts'
+import { Lane } from './lane/lane.ts'
 
 /**
  * Milliseconds that a connection of the agent waits for its next request, if the upstream does not say. As undici's.
@@ -25,13 +28,8 @@ export const RACE_MS = 1000
  */
 const PATIENCE_MS = 500
 
-/** Receives the connection of its request, just before the request is written to it. */
-export interface ConnectionUser {
-  takeConnection (connection: SingleConnection): void
-}
-
 /** One connection of the pool at a time: made anew when it is closed. */
-export class SingleConnection extends Client {
+export class SingleConnection extends Client implements UsedConnection {
   #socket: Socket | undefined
   /** requests written to the current connection */
   #requests = 0
@@ -48,7 +46,6 @@ export class SingleConnection extends Client {
     super(origin, { ...options, connect })
   }
 
-  /** Counts a request that is about to be written: whether others came before it, and the bytes received so far. */
   use (): { readonly isReused: boolean, readonly bytesRead: number } {
     return { isReused: this.#requests++ > 0, bytesRead: this.bytesRead }
   }
@@ -126,13 +123,19 @@ export class Connections {
   readonly newAgent: Agent
   /** milliseconds that a request may wait for its connection: longer than making one may take */
   readonly patience: number
+  /** in front of the pool; undefined: all requests go through that */
+  readonly #lane: Lane | undefined
   readonly #origin: string
   readonly #dial: Dial
   readonly #options: Client.Options
   /** connections beside the pool */
   readonly #single = new Set<SingleConnection>()
 
-  constructor (origin: string, config: UpstreamConfig, lookup?: LookupFunction) {
+  /**
+   * @param lookup absent: the system's resolver
+   * @param fastLane false: undici sends everything
+   */
+  constructor (origin: string, config: UpstreamConfig, lookup?: LookupFunction, fastLane = true) {
     const http2 = config.http2 === 'auto' && origin.startsWith('https:')
     const { connection_age: maxAge } = config.timeouts
     this.#origin = origin
@@ -146,11 +149,26 @@ export class Connections {
       clientTtl: maxAge,
       factory: (url: URL, options: Client.Options) => new SingleConnection(url, options, this.#dial)
     })
+    if (fastLane && origin.startsWith('http:') && config.proxy === undefined) {
+      this.#lane = new Lane(origin, createDialer(config, { http2, lookup, onread }), maxAge)
+    }
     // Without an own agent http-proxy-3 closes every upstream connection (src/README.md#trap-9).
     const dial = createDialer(config, { http2: false, lookup })
     this.agent = new DialAgent(new URL(origin).protocol, dial, maxAge)
     this.newAgent = new DialAgent(new URL(origin).protocol, dial, -1)
     this.patience = config.timeouts.connect * (config.proxy === undefined ? 1 : 2) + PATIENCE_MS
+  }
+
+  /** Sends a request on a connection that waits, or a new one. @throws {Error} it can't be sent */
+  dispatch (options: Dispatcher.DispatchOptions, handler: LaneHandler): void {
+    if (this.#lane?.dispatch(options, handler) !== true) this.pool.dispatch(options, handler)
+  }
+
+  /** connections to the upstream but those of the agents, and requests that they have */
+  get stats (): { readonly connected: number, readonly running: number } {
+    const { connected, running } = this.pool.stats
+    const lane = this.#lane?.stats
+    return { connected: connected + (lane?.connected ?? 0), running: running + (lane?.running ?? 0) }
   }
 
   /** Sends a request on a connection of its own, which is closed after it. */
@@ -165,6 +183,7 @@ export class Connections {
 
   /** Closes all connections; requests in flight end first. */
   close (): void {
+    this.#lane?.close()
     // A failure to close has no consequences.
     this.pool.close().catch(() => {})
     this.agent.destroy()
@@ -172,6 +191,7 @@ export class Connections {
   }
 
   async destroy (): Promise<void> {
+    this.#lane?.destroy()
     this.agent.destroy()
     this.newAgent.destroy()
     await Promise.all([this.pool.destroy(), ...[...this.#single].map((connection) => connection.destroy())])
