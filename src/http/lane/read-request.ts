@@ -1,0 +1,138 @@
+// Reads whole small requests of HTTP/1.1 (RFC 9112), and takes only those that can't be read in two ways: whatever is
+// unusual is node's to judge. No socket here: bytes in, a request or none out.
+
+/** Most bytes of a head, and of a body. */
+const MOST_HEAD = 8 * 1024
+export const MOST_BODY = 64 * 1024
+const MOST_LINES = 64
+
+export interface LaneRequest {
+  /** path and query */
+  readonly target: string
+  /** as node has them: names in lower case, values without white space around them */
+  readonly headers: Readonly<Record<string, string>>
+  /** where the body begins in the bytes; it ends where they do */
+  readonly bodyAt: number
+}
+
+/** The bytes are the beginning of a request that may be one for the lane; or they never will be. */
+export type NoRequest = 'more' | 'foreign'
+
+/** A head that was read, apart from the digits of its length. */
+interface KnownHead {
+  readonly before: string
+  readonly after: string
+  readonly target: string
+  readonly headers: Readonly<Record<string, string>>
+}
+
+const METHOD = Buffer.from('POST /')
+const END = Buffer.from('\r\n\r\n')
+/** The origin form, without a fragment. */
+const REQUEST_LINE = /^POST (\/[!"$-~]*) HTTP\/1\.1$/
+/** A token (RFC 9110 5.6.2). */
+const NAME = /^[\w!#$%&'*+.^`|~-]+$/
+/** HTAB, SP, VCHAR and obs-text (RFC 9110 5.5). */
+const VALUE = /^[\t\x20-\x7e\x80-\xff]*$/
+const LENGTH = /^(?:0|[1-9]\d{0,4})$/
+const JSON_TYPE = /^application\/json(?:; ?charset=utf-8)?$/i
+const LENGTH_NAME = 'content-length'
+
+/** What these names say changes how a request is read or answered: none is known here, whatever its value. */
+const FOREIGN_NAMES: ReadonlySet<string> = new Set(['transfer-encoding', 'te', 'trailer', 'upgrade', 'expect',
+  'content-encoding', 'http2-settings', 'proxy-connection', 'keep-alive',
+  'set-cookie',                                               // a list in node's headers
+  '__proto__'])
+
+/**
+ * Reads the requests of one connection. It knows the last head: clients send the same one with each request, but for
+ * the length, and what was found good once needs only be compared.
+ */
+export class RequestReader {
+  readonly #mostBody: number
+  #known: KnownHead | undefined
+
+  /** @param mostBody bytes, at most MOST_BODY */
+  constructor (mostBody = MOST_BODY) {
+    this.#mostBody = Math.min(mostBody, MOST_BODY)
+  }
+
+  /** @param bytes all that came since the last request */
+  read (bytes: Buffer): LaneRequest | NoRequest {
+    const end = bytes.indexOf(END)
+    if (end === -1) return mayBegin(bytes) ? 'more' : 'foreign'
+    if (end > MOST_HEAD) return 'foreign'
+    const head = bytes.toString('latin1', 0, end + 2)
+    const read = this.#again(head) ?? this.#anew(head)
+    if (read === undefined) return 'foreign'
+    const length = Number(read.headers[LENGTH_NAME])
+    const bodyAt = end + END.length
+    if (length > this.#mostBody || bytes.length > bodyAt + length) return 'foreign'
+    return bytes.length < bodyAt + length ? 'more' : { ...read, bodyAt }
+  }
+
+  #again (head: string): Pick<LaneRequest, 'target' | 'headers'> | undefined {
+    const known = this.#known
+    if (known === undefined || !head.startsWith(known.before) || !head.endsWith(known.after)) return undefined
+    const length = head.slice(known.before.length, head.length - known.after.length)
+    return LENGTH.test(length)
+      ? { target: known.target, headers: { ...known.headers, [LENGTH_NAME]: length } }
+      : undefined
+  }
+
+  #anew (head: string): Pick<LaneRequest, 'target' | 'headers'> | undefined {
+    const lines = head.split('\r\n')
+    lines.pop()                                               // behind the last line's end
+    const target = REQUEST_LINE.exec(lines[0]!)?.[1]
+    if (target === undefined || lines.length > MOST_LINES) return undefined
+    const headers: Record<string, string> = {}
+    let at = 0
+    /** of the digits of the length */
+    let lengthAt = -1
+    for (const line of lines) {
+      if (at > 0) {
+        const colon = line.indexOf(':')
+        const name = line.slice(0, colon === -1 ? 0 : colon)
+        const value = line.slice(colon + 1)
+        if (!NAME.test(name) || !VALUE.test(value)) return undefined
+        const key = name.toLowerCase()
+        // What an object has by itself counts as a duplicate.
+        if (headers[key] !== undefined || FOREIGN_NAMES.has(key)) return undefined
+        headers[key] = trim(value)
+        if (key === LENGTH_NAME) lengthAt = at + line.length - headers[key].length
+      }
+      at += line.length + 2
+    }
+    if (!isPlain(headers) || lengthAt === -1) return undefined
+    const length = headers[LENGTH_NAME]!
+    if (!head.startsWith(length, lengthAt)) return undefined  // white space behind it
+    this.#known = { before: head.slice(0, lengthAt), after: head.slice(lengthAt + length.length), target, headers }
+    return { target, headers: { ...headers } }
+  }
+}
+
+/** Whether the beginning of a head may be that of a request for the lane. */
+function mayBegin (bytes: Buffer): boolean {
+  if (bytes.length > MOST_HEAD) return false
+  const length = Math.min(bytes.length, METHOD.length)
+  return METHOD.compare(bytes, 0, length, 0, length) === 0
+}
+
+function isPlain (headers: Readonly<Record<string, string>>): boolean {
+  const { host, connection = 'keep-alive', [LENGTH_NAME]: length = '', 'content-type': type = 'application/json' } =
+    headers
+  return host !== undefined && (connection === 'keep-alive' || connection === 'Keep-Alive') &&
+    LENGTH.test(length) && JSON_TYPE.test(type)
+}
+
+/** Without white space around it, as HTTP has it (RFC 9110 5.5): `String.trim` knows more. */
+function trim (value: string): string {
+  let [start, end] = [0, value.length]
+  while (start < end && isSpace(value.charCodeAt(start))) start++
+  while (end > start && isSpace(value.charCodeAt(end - 1))) end--
+  return value.slice(start, end)
+}
+
+function isSpace (code: number): boolean {
+  return code === 0x20 || code === 0x09
+}
