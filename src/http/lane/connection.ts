@@ -129,8 +129,11 @@ export class LaneConnection implements ResponseConnection {
       this.socket.end()
       return
     }
+    // Nothing can be put back into a stream that has ended: node is told of both.
     const { socket } = this
-    this.#handOver()
+    const bytes = this.release()
+    this.#host.handOver(socket)
+    socket.emit('data', bytes)
     socket.emit('end')
   }
 
@@ -154,13 +157,17 @@ export class LaneConnection implements ResponseConnection {
     return bytes
   }
 
-  /** Node reads what was read here, as if it had just come. */
+  /**
+   * Node reads what was read here, as if it had just come. Not at once: this may be called within the stream's own
+   * reading, which would start the socket again after node has stopped it.
+   */
   #handOver (): void {
     const { socket } = this
     const bytes = this.release()
-    if (socket.isPaused()) socket.resume()
+    socket.pause()
+    if (bytes !== undefined) socket.unshift(bytes)
     this.#host.handOver(socket)
-    if (bytes !== undefined) socket.emit('data', bytes)
+    process.nextTick(() => { socket.resume() })
   }
 }
 
