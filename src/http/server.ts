@@ -294,7 +294,7 @@ export class GatewayServer {
    * ordinary requests.
    */
   #isFull (isUpgrade: boolean): boolean {
-    return this.overload.isOverloaded && this.#running.size > (isUpgrade ? this.#tunnels : 0)
+    return this.overload.isOverloaded && this.#running.size > (isUpgrade ? 0 : this.#tunnels)
   }
 
   /** Makes the exchange of a request that is admitted. It holds a lease of the snapshot. */
