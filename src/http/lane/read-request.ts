@@ -63,31 +63,23 @@ export class RequestReader {
     if (end === -1) return mayBegin(bytes) ? 'more' : 'foreign'
     if (end > MOST_HEAD) return 'foreign'
     const head = bytes.toString('latin1', 0, end + 2)
-    const read = this.#again(head) ?? this.#anew(head)
-    if (read === undefined) return 'foreign'
-    const length = Number(read.headers[LENGTH_NAME])
-    const bodyAt = end + END.length
-    if (length > this.#mostBody || bytes.length > bodyAt + length) return 'foreign'
-    return bytes.length < bodyAt + length ? 'more' : { ...read, bodyAt }
-  }
-
-  #again (head: string): Pick<LaneRequest, 'target' | 'headers'> | undefined {
     const known = this.#known
-    if (known === undefined || !head.startsWith(known.before) || !head.endsWith(known.after)) return undefined
-    const length = head.slice(known.before.length, head.length - known.after.length)
-    return LENGTH.test(length)
-      ? { target: known.target, headers: { ...known.headers, [LENGTH_NAME]: length } }
-      : undefined
+    const length = known === undefined ? undefined : lengthWithin(head, known)
+    const headers = length === undefined ? this.#anew(bytes, head) : { ...known!.headers, [LENGTH_NAME]: length }
+    if (headers === undefined) return 'foreign'
+    const bodyAt = end + END.length
+    const bodyEnd = bodyAt + Number(headers[LENGTH_NAME])
+    if (bodyEnd - bodyAt > this.#mostBody || bytes.length > bodyEnd) return 'foreign'
+    return bytes.length < bodyEnd ? 'more' : { target: this.#known!.target, headers, bodyAt }
   }
 
-  #anew (head: string): Pick<LaneRequest, 'target' | 'headers'> | undefined {
+  #anew (bytes: Buffer, head: string): Record<string, string> | undefined {
     const lines = head.split('\r\n')
     lines.pop()                                               // behind the last line's end
     const target = REQUEST_LINE.exec(lines[0]!)?.[1]
     if (target === undefined || lines.length > MOST_LINES) return undefined
     const headers: Record<string, string> = {}
     let at = 0
-    /** of the digits of the length */
     let lengthAt = -1
     for (const line of lines) {
       if (at > 0) {
@@ -98,17 +90,25 @@ export class RequestReader {
         const key = name.toLowerCase()
         // What an object has by itself counts as a duplicate.
         if (headers[key] !== undefined || FOREIGN_NAMES.has(key)) return undefined
-        headers[key] = trim(value)
-        if (key === LENGTH_NAME) lengthAt = at + line.length - headers[key].length
+        const start = at + colon + 1 + spacesBefore(value)
+        // Not a slice of the head: JSON.stringify, which prints some of them for the log, is slow with those.
+        headers[key] = bytes.toString('latin1', start, at + line.length - spacesBehind(value, start - at - colon - 1))
+        if (key === LENGTH_NAME) lengthAt = start
       }
       at += line.length + 2
     }
-    if (!isPlain(headers) || lengthAt === -1) return undefined
-    const length = headers[LENGTH_NAME]!
-    if (!head.startsWith(length, lengthAt)) return undefined  // white space behind it
-    this.#known = { before: head.slice(0, lengthAt), after: head.slice(lengthAt + length.length), target, headers }
-    return { target, headers: { ...headers } }
+    if (!isPlain(headers)) return undefined
+    this.#known = { before: head.slice(0, lengthAt), after: head.slice(lengthAt + headers[LENGTH_NAME]!.length),
+      target: bytes.toString('latin1', METHOD.length - 1, METHOD.length - 1 + target.length), headers }
+    return { ...headers }
   }
+}
+
+/** The digits of the length of a head that is apart from them the known one. */
+function lengthWithin (head: string, { before, after }: KnownHead): string | undefined {
+  if (!head.startsWith(before) || !head.endsWith(after)) return undefined
+  const length = head.slice(before.length, head.length - after.length)
+  return LENGTH.test(length) ? length : undefined
 }
 
 /** Whether the beginning of a head may be that of a request for the lane. */
@@ -125,12 +125,18 @@ function isPlain (headers: Readonly<Record<string, string>>): boolean {
     LENGTH.test(length) && JSON_TYPE.test(type)
 }
 
-/** Without white space around it, as HTTP has it (RFC 9110 5.5): `String.trim` knows more. */
-function trim (value: string): string {
-  let [start, end] = [0, value.length]
-  while (start < end && isSpace(value.charCodeAt(start))) start++
-  while (end > start && isSpace(value.charCodeAt(end - 1))) end--
-  return value.slice(start, end)
+/** White space of HTTP (RFC 9110 5.5): `String.trim` knows more. */
+function spacesBefore (value: string): number {
+  let count = 0
+  while (count < value.length && isSpace(value.charCodeAt(count))) count++
+  return count
+}
+
+/** @param before those that are counted already: all, where there is nothing else */
+function spacesBehind (value: string, before: number): number {
+  let count = 0
+  while (count < value.length - before && isSpace(value.charCodeAt(value.length - 1 - count))) count++
+  return count
 }
 
 function isSpace (code: number): boolean {

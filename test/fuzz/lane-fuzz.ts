@@ -1,0 +1,82 @@
+// The lane's reader against node's parser: what the reader takes, node reads as the same request from the same bytes.
+import { isDeepStrictEqual } from 'node:util'
+import { RequestReader, type LaneRequest, type NoRequest } from '../../src/http/lane/read-request.ts'
+import { Chance } from './chance.ts'
+import { laneInput, nextInput } from './lane-inputs.ts'
+import { NodeParser, type Parsed } from './node-parser.ts'
+
+export interface LaneFuzzed {
+  readonly inputs: number
+  /** inputs that the reader took */
+  readonly taken: number
+  /** inputs that node refuses, or does not read as one whole request */
+  readonly refused: number
+  /** each with its seed and number */
+  readonly wrong: readonly string[]
+}
+
+const MOST_WRONG = 10
+/** Inputs of one connection, whose reader knows the head before. */
+const ONE_CONNECTION = 50
+const LONGEST = 4000
+
+export class LaneFuzz {
+  readonly #seed: number
+  readonly #chance: Chance
+  readonly #say: (line: string) => void
+  readonly #node = new NodeParser()
+  readonly #wrong: string[] = []
+  #reader = new RequestReader()
+  #number = 0
+  #taken = 0
+  #refused = 0
+
+  /** @param say told of each wrong when it is found */
+  constructor (seed: number, say: (line: string) => void = () => {}) {
+    this.#seed = seed
+    this.#chance = new Chance(seed)
+    this.#say = say
+  }
+
+  run (inputs: number): LaneFuzzed {
+    const chance = this.#chance
+    let text = ''
+    for (; this.#number < inputs && this.#wrong.length < MOST_WRONG; this.#number++) {
+      if (this.#number % ONE_CONNECTION === 0) this.#reader = new RequestReader()
+      text = text !== '' && text.length < LONGEST && chance.is(0.4) ? nextInput(chance, text) : laneInput(chance)
+      this.#try(Buffer.from(text, 'latin1'))
+    }
+    return { inputs: this.#number, taken: this.#taken, refused: this.#refused, wrong: this.#wrong }
+  }
+
+  #try (bytes: Buffer): void {
+    // A beginning comes first, as from a slow client.
+    const cut = bytes.subarray(0, this.#chance.below(bytes.length + 1))
+    const begun = this.#reader.read(cut)
+    if (typeof begun !== 'string') this.#compare(cut, begun, this.#node.parse(cut))
+    const request = this.#reader.read(bytes)
+    if (!isDeepStrictEqual(request, new RequestReader().read(bytes))) {
+      this.#report('what came before it changes what is read', bytes)
+    }
+    const parsed = this.#node.parse(bytes)
+    if (typeof parsed === 'string') this.#refused++
+    if (typeof request === 'string') return
+    this.#taken++
+    if (begun === 'foreign') this.#report('its beginning was foreign', bytes)
+    this.#compare(bytes, request, parsed)
+  }
+
+  #compare (bytes: Buffer, request: Exclude<LaneRequest | NoRequest, string>, parsed: Parsed | string): void {
+    if (typeof parsed === 'string') { this.#report(parsed, bytes); return }
+    const body = bytes.toString('latin1', request.bodyAt)
+    const isSame = parsed.method === 'POST' && parsed.version === '1.1' && parsed.isPlain &&
+      parsed.target === request.target && parsed.body === body && isDeepStrictEqual(parsed.headers, request.headers) &&
+      Object.keys(parsed.headers).join() === Object.keys(request.headers).join()
+    if (!isSame) this.#report(`node reads ${JSON.stringify(parsed)}`, bytes)
+  }
+
+  #report (why: string, bytes: Buffer): void {
+    this.#wrong.push(`seed ${this.#seed}, input ${this.#number}: ${why}: ${JSON.stringify(bytes.toString('latin1'))}`)
+    this.#say(this.#wrong.at(-1)!)
+  }
+}

@@ -1,0 +1,17 @@
+// Inputs of chance for the reader of the fast lane, compared with node's own parser, which has the last word. Exit code 1
+// where the reader takes what node refuses, or reads it in another way.
+import { parseArgs } from 'node:util'
+import { LaneFuzz } from './lane-fuzz.ts'
+
+const { values } = parseArgs({
+  options: {
+    inputs: { type: 'string', default: '1000000' },
+    seed: { type: 'string', default: String(Date.now() % 1_000_000) }
+  }
+})
+const begin = performance.now()
+const { inputs, taken, refused, wrong } = new LaneFuzz(Number(values.seed), (line) => { console.log(line) })
+  .run(Number(values.inputs))
+console.log(`seed ${values.seed}: ${inputs} inputs, ${taken} taken by the lane, ${refused} refused by node or no whole ` +
+  `request, ${wrong.length} wrong, ${((performance.now() - begin) / 1000).toFixed(0)} s`)
+process.exit(wrong.length === 0 ? 0 : 1)
