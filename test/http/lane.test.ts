@@ -189,7 +189,7 @@ t.test('what smugglers send', async (t) => {
     'close': lengthThen('connection: close'),
     'Keep-Alive': lengthThen('connection: Keep-Alive'),
     'keep-alive': lengthThen('connection: keep-alive'),
-    'an upgrade': lengthThen('connection: upgrade', 'upgrade: websocket'),
+    'an upgrade': lengthThen('connection: upgrade, close', 'upgrade: websocket'),
     'h2c': lengthThen('connection: Upgrade, HTTP2-Settings, close', 'upgrade: h2c', 'http2-settings: AAMAAABkAAQAAP__'),
     'a trailer': lengthThen('te: trailers', 'trailer: x'),
     'another type': plain.replace('application/json', 'text/plain'),

@@ -135,7 +135,9 @@ export class LaneConnection implements ResponseConnection {
     const bytes = this.release()
     this.#host.handOver(socket)
     socket.emit('data', bytes)
-    setImmediate(() => { if (!socket.destroyed) socket.emit('end') })
+    setImmediate(() => {
+      setImmediate(() => { if (!socket.destroyed) socket.emit('end') })
+    })
   }
 
   readonly #onClose = (): void => {
