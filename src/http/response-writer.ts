@@ -481,8 +481,8 @@ export async function discard (req: IncomingMessage, res: Pick<Outgoing, 'once'>
 /** Where the time went until the head, in milliseconds (W3C Server Timing). */
 function timing (record: ExchangeRecord): string {
   const now = performance.now()
-  const [queue, upstream, own] = [record.queue_ms, upstreamTime(record, now), ownTime(record, now)].map(rounded)
-  return `queue;dur=${queue}, upstream;dur=${upstream}, own;dur=${own}`
+  return `queue;dur=${rounded(record.queue_ms)}, upstream;dur=${rounded(upstreamTime(record, now))}, ` +
+    `own;dur=${rounded(ownTime(record, now))}`
 }
 
 /** Whether so much of the request is unread that the connection can't be reused. */

@@ -1,6 +1,6 @@
 // The lane's reader against node's parser: what the reader takes, node reads as the same request from the same bytes.
 import { isDeepStrictEqual } from 'node:util'
-import { RequestReader, type LaneRequest, type NoRequest } from '../../src/http/lane/read-request.ts'
+import { RequestReader, type LaneRequest } from '../../src/http/lane/read-request.ts'
 import { Chance } from './chance.ts'
 import { laneInput, nextInput } from './lane-inputs.ts'
 import { NodeParser, type Parsed } from './node-parser.ts'
@@ -15,6 +15,8 @@ export interface LaneFuzzed {
   readonly wrong: readonly string[]
 }
 
+type Reader = Pick<RequestReader, 'read'>
+
 const MOST_WRONG = 10
 /** Inputs of one connection, whose reader knows the head before. */
 const ONE_CONNECTION = 50
@@ -24,25 +26,31 @@ export class LaneFuzz {
   readonly #seed: number
   readonly #chance: Chance
   readonly #say: (line: string) => void
+  readonly #open: () => Reader
   readonly #node = new NodeParser()
   readonly #wrong: string[] = []
-  #reader = new RequestReader()
+  #reader: Reader
   #number = 0
   #taken = 0
   #refused = 0
 
-  /** @param say told of each wrong when it is found */
-  constructor (seed: number, say: (line: string) => void = () => {}) {
+  /**
+   * @param say told of each wrong when it is found
+   * @param open makes the reader of a connection
+   */
+  constructor (seed: number, say: (line: string) => void = () => {}, open: () => Reader = () => new RequestReader()) {
     this.#seed = seed
     this.#chance = new Chance(seed)
     this.#say = say
+    this.#open = open
+    this.#reader = open()
   }
 
   run (inputs: number): LaneFuzzed {
     const chance = this.#chance
     let text = ''
     for (; this.#number < inputs && this.#wrong.length < MOST_WRONG; this.#number++) {
-      if (this.#number % ONE_CONNECTION === 0) this.#reader = new RequestReader()
+      if (this.#number % ONE_CONNECTION === 0) this.#reader = this.#open()
       text = text !== '' && text.length < LONGEST && chance.is(0.4) ? nextInput(chance, text) : laneInput(chance)
       this.#try(Buffer.from(text, 'latin1'))
     }
@@ -55,7 +63,7 @@ export class LaneFuzz {
     const begun = this.#reader.read(cut)
     if (typeof begun !== 'string') this.#compare(cut, begun, this.#node.parse(cut))
     const request = this.#reader.read(bytes)
-    if (!isDeepStrictEqual(request, new RequestReader().read(bytes))) {
+    if (!isDeepStrictEqual(request, this.#open().read(bytes))) {
       this.#report('what came before it changes what is read', bytes)
     }
     const parsed = this.#node.parse(bytes)
@@ -66,7 +74,7 @@ export class LaneFuzz {
     this.#compare(bytes, request, parsed)
   }
 
-  #compare (bytes: Buffer, request: Exclude<LaneRequest | NoRequest, string>, parsed: Parsed | string): void {
+  #compare (bytes: Buffer, request: LaneRequest, parsed: Parsed | string): void {
     if (typeof parsed === 'string') { this.#report(parsed, bytes); return }
     const body = bytes.toString('latin1', request.bodyAt)
     const isSame = parsed.method === 'POST' && parsed.version === '1.1' && parsed.isPlain &&

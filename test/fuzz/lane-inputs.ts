@@ -2,11 +2,14 @@
 import type { Chance } from './chance.ts'
 
 const METHODS = ['post', 'GET', 'POST ', ' POST', 'PO\0ST', 'POST\t', 'HEAD', 'PRI', '', '\r\nPOST', 'XPOST']
-const TARGETS = ['/v1/messages', '/v1/chat/completions', '/v1/responses?x=1', '/', '/a//b/../c', '/%00', '/~!$&\'()*+,;=:@',
+const TARGETS = ['/v1/messages', '/v1/chat/completions', '/v1/responses?x=1', '/', '/a//b/../c', '/%00',
+  '/~!$&\'()*+,;=:@',
   '/v1/messages/', '/"<>[\\]^`{|}']
-const WRONG_TARGETS = ['http://a/v1/messages', '*', 'v1', '/a b', '/a#b', '/\x7f', '/é', '/a\tb', '/a\rb', '/a\nb', '/\0',
+const WRONG_TARGETS = ['http://a/v1/messages', '*', 'v1', '/a b', '/a#b', '/\x7f', '/é', '/a\tb', '/a\rb', '/a\nb',
+  '/\0',
   'a:443', '', '//', '/\x80']
-const VERSIONS = ['HTTP/1.0', 'HTTP/2.0', 'http/1.1', 'HTTP/1.1 ', 'HTTP/1.11', 'HTTP/01.1', 'HTTP/1,1', 'HTTP/', '', 'ICE/1.1',
+const VERSIONS = ['HTTP/1.0', 'HTTP/2.0', 'http/1.1', 'HTTP/1.1 ', 'HTTP/1.11', 'HTTP/01.1', 'HTTP/1,1', 'HTTP/', '',
+  'ICE/1.1',
   'HTTP/1.1\0']
 const ENDS = ['\n', '\r', '\r\r\n', '\n\r', '', '\r\n ', '\r\n\t', '\0', ' \r\n', '\r\n\r\n', '\x0b\r\n', '\x0c']
 const COLONS = [':', ' : ', ':\t', ': \t ', ' :', ';', '', '::', '\t:', ':\0', ':\r\n ', ':\r', ':\n']
@@ -15,24 +18,33 @@ const SPACES = ['', ' ', '\t', ' \t ', '\r', '\n', '\0', '\x0b', '\xa0']
 const PLAIN: readonly (readonly [string, string])[] = [['x-api-key', 'sk-gw-xyz'], ['Authorization', 'Bearer a.b-c'],
   ['User-Agent', 'curl/8.7.1'], ['accept', '*/*'], ['Content-Type', 'application/json'], ['connection', 'keep-alive'],
   ['content-type', 'application/json; charset=utf-8'], ['Cookie', 'a=b; c=d'], ['x-empty', ''], ['anthropic-version',
-  '2023-06-01'], ['origin', 'https://a.example'], ['accept-encoding', 'gzip, deflate, br'], ['x-latin', 'caf\xe9 \x80\xff'],
+  '2023-06-01'], ['origin', 'https://a.example'], ['accept-encoding', 'gzip, deflate, br'], ['x-latin',
+  'caf\xe9 \x80\xff'],
   ['traceparent', '00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01'], ['x-stainless-lang', 'js'],
-  ['X_under', 'a\tb  c'], ['!#$%&\'*+-.^_`|~', 'token'], ['referer', 'x'], ['age', '1'], ['etag', '"x"'], ['from', 'a@b'],
+  ['X_under', 'a\tb  c'], ['!#$%&\'*+-.^_`|~', 'token'], ['referer', 'x'], ['age', '1'], ['etag', '"x"'], ['from',
+  'a@b'],
   ['date', 'x'], ['expires', '0'], ['Keep-Alive-ish', '1'], ['forwarded', 'for=1.2.3.4']]
-const WRONG: readonly (readonly [string, string])[] = [['transfer-encoding', 'chunked'], ['Transfer-Encoding', 'identity'],
-  ['transfer-encoding', 'gzip, chunked'], ['TRANSFER-ENCODING', ''], ['transfer_encoding', 'chunked'], ['te', 'trailers'],
+const WRONG: readonly (readonly [string, string])[] = [['transfer-encoding', 'chunked'], ['Transfer-Encoding',
+  'identity'],
+  ['transfer-encoding', 'gzip, chunked'], ['TRANSFER-ENCODING', ''], ['transfer_encoding', 'chunked'], ['te',
+  'trailers'],
   ['content-length', '3'], ['Content-Length', '0'], ['content-length', '3, 3'], ['content-length ', '3'],
-  ['content_length', '9'], ['expect', '100-continue'], ['upgrade', 'websocket'], ['Upgrade', 'h2c'], ['connection', 'close'],
-  ['connection', 'Upgrade'], ['connection', 'keep-alive, upgrade'], ['Connection', 'content-length'], ['proxy-connection',
+  ['content_length', '9'], ['expect', '100-continue'], ['upgrade', 'websocket'], ['Upgrade', 'h2c'], ['connection',
+  'close'],
+  ['connection', 'Upgrade'], ['connection', 'keep-alive, upgrade'], ['Connection', 'content-length'],
+  ['proxy-connection',
   'close'], ['trailer', 'x'], ['content-encoding', 'gzip'], ['host', 'b'], ['Host', ''], ['content-type', 'text/plain'],
   ['content-type', 'multipart/form-data; boundary=x'], ['set-cookie', 'a=b'], ['__proto__', 'x'], ['constructor', 'x'],
   ['x', 'a\rb'], ['x', 'a\nb'], ['x', 'a\0b'], ['x', 'a\x7fb'], ['x', 'a\x01'], ['', 'x'], ['x y', 'z'], ['\xe9', 'z'],
   ['x\0', 'z'], ['(x)', 'z'], ['x', '\xa0'], ['http2-settings', 'AAMA'], ['keep-alive', '5'], ['x', '\r\n y'],
   ['toString', 'x'], ['hasOwnProperty', 'x'], ['x-api-key', 'another'], ['cookie', 'e=f'], ['user-agent', 'again']]
-const LENGTHS = ['+5', '-0', '0x5', '5,5', '5 5', '05', '000', '1e1', '', ' ', '65537', '99999999999999999999', '4294967301',
+const LENGTHS = ['+5', '-0', '0x5', '5,5', '5 5', '05', '000', '1e1', '', ' ', '65537', '99999999999999999999',
+  '4294967301',
   '18446744073709551621', '５', '5\0', '5;', '"5"', '5.', '.5', '٣', '\xb2']
-const SPLINTERS = ['\r', '\n', '\r\n', '\r\n\r\n', '\0', ' ', '\t', ':', ',', 'chunked', 'Transfer-Encoding: chunked\r\n',
-  'Content-Length: 1\r\n', 'POST / HTTP/1.1\r\n', '0\r\n\r\n', '\x7f', '\xff', '\x80', '0', '9', '-', '+', '_', '\x0b', '\x0c']
+const SPLINTERS = ['\r', '\n', '\r\n', '\r\n\r\n', '\0', ' ', '\t', ':', ',', 'chunked',
+  'Transfer-Encoding: chunked\r\n',
+  'Content-Length: 1\r\n', 'POST / HTTP/1.1\r\n', '0\r\n\r\n', '\x7f', '\xff', '\x80', '0', '9', '-', '+', '_',
+  '\x0b', '\x0c']
 
 /** @returns latin1 text */
 export function laneInput (chance: Chance): string {

@@ -1,5 +1,5 @@
-// Inputs of chance for the reader of the fast lane, compared with node's own parser, which has the last word. Exit code 1
-// where the reader takes what node refuses, or reads it in another way.
+// Inputs of chance for the reader of the fast lane, compared with node's own parser. Exit code 1 where the reader takes
+// what node refuses, or reads it in another way.
 import { parseArgs } from 'node:util'
 import { LaneFuzz } from './lane-fuzz.ts'
 
@@ -12,6 +12,7 @@ const { values } = parseArgs({
 const begin = performance.now()
 const { inputs, taken, refused, wrong } = new LaneFuzz(Number(values.seed), (line) => { console.log(line) })
   .run(Number(values.inputs))
+const seconds = (performance.now() - begin) / 1000
 console.log(`seed ${values.seed}: ${inputs} inputs, ${taken} taken by the lane, ${refused} refused by node or no whole ` +
-  `request, ${wrong.length} wrong, ${((performance.now() - begin) / 1000).toFixed(0)} s`)
+  `request, ${wrong.length} wrong, ${seconds.toFixed(0)} s`)
 process.exit(wrong.length === 0 ? 0 : 1)

@@ -3,16 +3,18 @@
 import { subscribe, unsubscribe } from 'node:diagnostics_channel'
 import { createServer, type Server } from 'node:http'
 import { type AddressInfo, connect, type Socket } from 'node:net'
+import { Readable } from 'node:stream'
+import { pipeline } from 'node:stream/promises'
 import { setImmediate as turn, setTimeout as pause } from 'node:timers/promises'
 import t, { type Test } from 'tap'
 import { Lane } from '../../src/http/lane/lane.ts'
+import type { LaneResponse } from '../../src/http/lane/response.ts'
 import { RequestReader } from '../../src/http/lane/read-request.ts'
 import { finished, gateway, KEY, messagesRequest, type TestGateway, yaml } from '../support/gateway.ts'
-import { until } from '../support/until.ts'
 import { answer, stall, upstream, wait, type Upstream } from '../support/upstream.ts'
 
 /** A piece to be written, milliseconds to wait, something to wait for, or the client's end. */
-type Step = string | Buffer | number | 'ANSWER' | 'END' | 'LEAVE' | ((up: Upstream) => Promise<unknown>)
+type Step<Up = Upstream> = string | Buffer | number | 'ANSWER' | 'END' | 'LEAVE' | ((up: Up) => Promise<unknown>)
 
 /** Where no answer comes the steps go on. */
 const PATIENCE_MS = 300
@@ -34,7 +36,7 @@ function lengthThen (...lines: readonly string[]): string {
 }
 
 /** All that the server says until the connection is over, without what differs between two answers. */
-async function said (t: Test, { url }: TestGateway, up: Upstream, steps: readonly Step[]): Promise<string> {
+async function said<Up> (t: Test, { url }: { readonly url: string }, up: Up, steps: readonly Step<Up>[]): Promise<string> {
   const socket = connect(Number(new URL(url).port), '127.0.0.1')
   t.teardown(() => socket.destroy())
   socket.on('error', () => {})
@@ -58,6 +60,11 @@ async function said (t: Test, { url }: TestGateway, up: Upstream, steps: readonl
   await closed
   return text.replaceAll(/req_\w{24}/g, 'ID').replaceAll(/^date: .*$/gim, 'date').replaceAll(
     /^server-timing: .*$/gm, 'timing')
+}
+
+/** Not so where the variable FAST_LANE turns it off everywhere. */
+function isOn (gateway: TestGateway): boolean {
+  return gateway.live.current().config.server.fast_lane === 'on'
 }
 
 interface Pair {
@@ -97,11 +104,10 @@ const asked = async (up: Upstream): Promise<unknown> => await up.nextRequest()
 t.test('a plain request is the lane\'s, and the next one on its connection; what follows on node\'s is node\'s', async (t) => {
   const gateways = await pair(t)
   const nodes = countNodes(t, gateways.on)
-  const isOn = gateways.on.live.current().config.server.fast_lane === 'on'
   const text = await same(t, gateways, 'two and a probe', [plain, 'ANSWER', plain, 'ANSWER', probe])
   t.match(text, /^HTTP\/1\.1 200 OK\r\n.*HTTP\/1\.1 200 OK\r\n.*HTTP\/1\.1 404 Not Found\r\n/s)
   t.match(text, /Connection: keep-alive\r\nKeep-Alive: timeout=75\r\n/)
-  t.equal(nodes(), isOn ? 1 : 3)
+  t.equal(nodes(), isOn(gateways.on) ? 1 : 3)
   t.strictSame(gateways.ups[0].requests.map(({ body }) => body), gateways.ups[1].requests.map(({ body }) => body))
 })
 
@@ -305,31 +311,88 @@ t.test('a drain ends connections that wait, and tells those whose answer is made
   const over = on.server.drain()
   t.match(await idle, /^HTTP\/1\.1 401/)
   held.resolve()
-  t.match(await busy, /^HTTP\/1\.1 200.*Connection: close\r\n\r\n\{"id"/s)
+  t.match(await busy, isOn(on) ? /^HTTP\/1\.1 200.*Connection: close\r\n\r\n\{"id"/s : /^HTTP\/1\.1 200/)
   await over
 })
 
-t.test('a connection on which nothing comes is told so; one that is idle ends', async (t) => {
-  const up = await upstream(t, answer('hi'))
+/** A server with a lane alone. */
+async function alone (
+  t: Test, begin: (response: LaneResponse) => void, refuseLate: (socket: Socket) => void = () => {}
+): Promise<{ readonly url: string }> {
   const server = createServer({ keepAliveTimeout: 100, keepAliveTimeoutBuffer: 1 })
-  const late: Socket[] = []
   const lane = new Lane(server, {
     headers: 300,
     bodyLimit: 1000,
     isDraining: () => false,
     begin: (_request, _body, response) => {
-      response.writeHead(200, ['content-length', '2'])
-      response.end('ok', 'latin1')
+      begin(response)
       return { left () {} }
     },
-    refuseLate: (socket) => { late.push(socket); socket.end('late') }
+    refuseLate
   })
-  t.teardown(() => { lane.closeAll(); server.close() })
+  t.teardown(() => {
+    lane.closeAll()
+    server.close()
+  })
   await new Promise<void>((resolve) => { server.listen(0, '127.0.0.1', resolve) })
-  const gateway = { url: `http://127.0.0.1:${(server.address() as AddressInfo).port}` } as TestGateway
-  t.match(await said(t, gateway, up, [plain]), /^HTTP\/1\.1 200 OK\r\n.*ok$/s)
-  t.equal(await said(t, gateway, up, []), 'late')
-  t.equal(late.length, 1)
+  return { url: `http://127.0.0.1:${(server.address() as AddressInfo).port}` }
+}
+
+t.test('a connection on which nothing comes is told so; one that is idle ends', async (t) => {
+  let late = 0
+  const server = await alone(t, (response) => {
+    response.writeHead(200, ['content-length', '2'])
+    response.end('ok', 'latin1')
+  }, (socket) => {
+    late++
+    socket.end('late')
+  })
+  t.match(await said(t, server, undefined, [plain]), /^HTTP\/1\.1 200 OK\r\n.*ok$/s)
+  t.equal(await said(t, server, undefined, []), 'late')
+  t.equal(late, 1)
+})
+
+t.test('bytes are piped, with a length and without; what breaks off ends the connection', async (t) => {
+  const piped: (Promise<string>)[] = []
+  const pipe = (fields: readonly string[], bytes: Iterable<unknown> | AsyncIterable<unknown>) =>
+    (response: LaneResponse): void => {
+      response.writeHead(200, fields)
+      piped.push(pipeline(Readable.from(bytes), response.toStream()).then(() => 'whole', ({ message }: Error) => message))
+    }
+  const pieces = [Buffer.from('one'), Buffer.alloc(300_000, 'x'), Buffer.from('two')]
+  const whole = Buffer.concat(pieces).toString()
+  const chunked = await said(t, await alone(t, pipe([], pieces)), undefined, [plain])
+  t.match(chunked, /\r\nKeep-Alive: timeout=0\r\nTransfer-Encoding: chunked\r\n\r\n3\r\none\r\n493e0\r\nxxx/)
+  t.ok(chunked.endsWith('xxx\r\n3\r\ntwo\r\n0\r\n\r\n'))
+  const sized = await said(t, await alone(t, pipe(['content-length', '300006', 'connection', 'close'], pieces)), undefined,
+    [plain])
+  t.equal(sized.slice(sized.indexOf('\r\n\r\n') + 4), whole)
+  t.match(sized, /connection: close/)
+  const empty = await said(t, await alone(t, pipe(['content-length', '0'], [])), undefined, [plain])
+  t.ok(empty.endsWith('\r\n\r\n'))
+  const broken = await said(t, await alone(t, pipe([], (async function * () {
+    yield Buffer.from('one')
+    throw new Error('broken')
+  })())), undefined, [plain])
+  t.ok(broken.endsWith('3\r\none\r\n'))
+  t.strictSame(await Promise.all(piped), ['whole', 'whole', 'whole', 'broken'])
+})
+
+t.test('heads have what node would say', async (t) => {
+  const heads: readonly (readonly [number, readonly string[], RegExp])[] = [
+    [200, ['content-length', '2', 'date', 'x'], /^HTTP\/1\.1 200 OK\r\ncontent-length: 2\r\ndate\r\nConnection: keep-alive/],
+    [204, [], /^HTTP\/1\.1 204 No Content\r\ndate\r\nConnection: keep-alive\r\nKeep-Alive: timeout=0\r\n\r\n$/],
+    [299, ['Connection', 'close'], /^HTTP\/1\.1 299 unknown\r\nConnection: close\r\ndate\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nok\r\n0\r\n\r\n$/]
+  ]
+  for (const [status, fields, expected] of heads) {
+    const server = await alone(t, (response) => {
+      t.throws(() => { response.writeHead(200, ['x', 'a\r\nb: c']) }, { code: 'ERR_INVALID_CHAR' })
+      t.throws(() => { response.writeHead(200, ['x:', 'a']) }, { code: 'ERR_INVALID_HTTP_TOKEN' })
+      response.writeHead(status, fields)
+      response.end('ok', 'latin1')
+    })
+    t.match(await said(t, server, undefined, [plain]), expected)
+  }
 })
 
 t.test('the reader knows the head before, and takes nothing for it that it is not', (t) => {

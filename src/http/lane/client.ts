@@ -2,8 +2,8 @@
 import type { BodyLimits } from '../../core/body-memory.ts'
 import type { Routed } from '../../core/endpoint.ts'
 import type { Body } from '../../core/facts.ts'
-import { base64In } from '../../core/large-strings.ts'
-import { JsonGuard } from '../../base/json-limits.ts'
+import { type Base64, base64In } from '../../core/large-strings.ts'
+import { isHarmless, JsonGuard } from '../../base/json-limits.ts'
 import { GatewayError } from '../../errors.ts'
 import type { Client } from '../../pipeline/client.ts'
 import { parseBody } from '../parse-body.ts'
@@ -32,11 +32,12 @@ export class LaneClient extends ClientWriter implements Client {
     this.#body = NOTHING
     this.#limits.memory.take(body.length)
     this.#taken = body.length
-    const guard = new JsonGuard()
-    guard.push(body)
     exchange.record.body_at = performance.now()
     exchange.throwIfAborted()
     const pieces = [body]
+    if (isHarmless(body)) return parseBody(pieces, NO_BASE64, exchange.blobs)
+    const guard = new JsonGuard()
+    guard.push(body)
     return parseBody(pieces, base64In(pieces, guard.longStrings), exchange.blobs)
   }
 
@@ -64,3 +65,4 @@ export class LaneClient extends ClientWriter implements Client {
 }
 
 const NOTHING = Buffer.alloc(0)
+const NO_BASE64: readonly Base64[] = []

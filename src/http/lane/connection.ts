@@ -129,8 +129,8 @@ export class LaneConnection implements ResponseConnection {
       this.socket.end()
       return
     }
-    // Nothing can be put back into a stream that has ended: node is told of both, and of the end a turn later, when what
-    // the bytes ask for was begun.
+    // Nothing can be put back into a stream that has ended: node is told of both, and of the end a turn later, when
+    // what the bytes ask for was begun.
     const { socket } = this
     const bytes = this.release()
     this.#host.handOver(socket)

@@ -18,10 +18,10 @@ export interface LaneRequest {
 /** The bytes are the beginning of a request that may be one for the lane; or they never will be. */
 export type NoRequest = 'more' | 'foreign'
 
-/** A head that was read, apart from the digits of its length. */
+/** A head that was read, with the empty line, but without the digits of its length. */
 interface KnownHead {
-  readonly before: string
-  readonly after: string
+  readonly before: Buffer
+  readonly after: Buffer
   readonly target: string
   readonly headers: Readonly<Record<string, string>>
 }
@@ -36,6 +36,8 @@ const NAME = /^[\w!#$%&'*+.^`|~-]+$/
 const VALUE = /^[\t\x20-\x7e\x80-\xff]*$/
 const LENGTH = /^(?:0|[1-9]\d{0,4})$/
 const JSON_TYPE = /^application\/json(?:; ?charset=utf-8)?$/i
+const MOST_DIGITS = 5
+const ZERO = 0x30
 const LENGTH_NAME = 'content-length'
 
 /** What these names say changes how a request is read or answered: none is known here, whatever its value. */
@@ -59,18 +61,29 @@ export class RequestReader {
 
   /** @param bytes all that came since the last request */
   read (bytes: Buffer): LaneRequest | NoRequest {
+    const digits = this.#known === undefined ? 0 : digitsWithin(bytes, this.#known)
+    return digits > 0 ? this.#again(bytes, this.#known!, digits) : this.#first(bytes)
+  }
+
+  #again (bytes: Buffer, { before, after, target, headers }: KnownHead, digits: number): LaneRequest | NoRequest {
+    const length = bytes.toString('latin1', before.length, before.length + digits)
+    return this.#whole(bytes, target, { ...headers, [LENGTH_NAME]: length }, before.length + digits + after.length)
+  }
+
+  #first (bytes: Buffer): LaneRequest | NoRequest {
     const end = bytes.indexOf(END)
     if (end === -1) return mayBegin(bytes) ? 'more' : 'foreign'
     if (end > MOST_HEAD) return 'foreign'
-    const head = bytes.toString('latin1', 0, end + 2)
-    const known = this.#known
-    const length = known === undefined ? undefined : lengthWithin(head, known)
-    const headers = length === undefined ? this.#anew(bytes, head) : { ...known!.headers, [LENGTH_NAME]: length }
-    if (headers === undefined) return 'foreign'
-    const bodyAt = end + END.length
-    const bodyEnd = bodyAt + Number(headers[LENGTH_NAME])
-    if (bodyEnd - bodyAt > this.#mostBody || bytes.length > bodyEnd) return 'foreign'
-    return bytes.length < bodyEnd ? 'more' : { target: this.#known!.target, headers, bodyAt }
+    const headers = this.#anew(bytes, bytes.toString('latin1', 0, end + 2))
+    return headers === undefined ? 'foreign' : this.#whole(bytes, this.#known!.target, headers, end + END.length)
+  }
+
+  #whole (
+    bytes: Buffer, target: string, headers: Readonly<Record<string, string>>, bodyAt: number
+  ): LaneRequest | NoRequest {
+    const length = Number(headers[LENGTH_NAME])
+    if (length > this.#mostBody || bytes.length > bodyAt + length) return 'foreign'
+    return bytes.length < bodyAt + length ? 'more' : { target, headers, bodyAt }
   }
 
   #anew (bytes: Buffer, head: string): Record<string, string> | undefined {
@@ -98,17 +111,21 @@ export class RequestReader {
       at += line.length + 2
     }
     if (!isPlain(headers)) return undefined
-    this.#known = { before: head.slice(0, lengthAt), after: head.slice(lengthAt + headers[LENGTH_NAME]!.length),
+    const text = Buffer.from(`${head}\r\n`, 'latin1')
+    this.#known = { before: text.subarray(0, lengthAt), after: text.subarray(lengthAt + headers[LENGTH_NAME]!.length),
       target: bytes.toString('latin1', METHOD.length - 1, METHOD.length - 1 + target.length), headers }
     return { ...headers }
   }
 }
 
-/** The digits of the length of a head that is apart from them the known one. */
-function lengthWithin (head: string, { before, after }: KnownHead): string | undefined {
-  if (!head.startsWith(before) || !head.endsWith(after)) return undefined
-  const length = head.slice(before.length, head.length - after.length)
-  return LENGTH.test(length) ? length : undefined
+/** @returns number of digits of the length, where the head is apart from them the known one; else 0 */
+function digitsWithin (bytes: Buffer, { before, after }: KnownHead): number {
+  if (bytes.length < before.length + after.length) return 0
+  let end = before.length
+  while (end < before.length + MOST_DIGITS && isDigit(bytes[end]!)) end++
+  const digits = end - before.length
+  if (digits === 0 || (digits > 1 && bytes[before.length] === ZERO) || bytes.length < end + after.length) return 0
+  return before.compare(bytes, 0, before.length) === 0 && after.compare(bytes, end, end + after.length) === 0 ? digits : 0
 }
 
 /** Whether the beginning of a head may be that of a request for the lane. */
@@ -137,6 +154,10 @@ function spacesBehind (value: string, before: number): number {
   let count = 0
   while (count < value.length - before && isSpace(value.charCodeAt(value.length - 1 - count))) count++
   return count
+}
+
+function isDigit (byte: number): boolean {
+  return byte >= ZERO && byte <= ZERO + 9
 }
 
 function isSpace (code: number): boolean {

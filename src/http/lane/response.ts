@@ -178,26 +178,37 @@ export class LaneResponse implements Outgoing {
   }
 
   toStream (): Writable {
-    const response = this
-    const closed = (): Error | null => response.writableFinished ? null : new Error('the connection was closed')
-    const stream = new Writable({
-      write (content: Buffer, _encoding, done) {
-        if (response.destroyed) done(closed())
-        else response.write(content, done)
-      },
-      final (done) {
-        response.once('close', () => { done(closed()) })
-        response.end('', 'latin1')
-      },
-      destroy (error, done) {
-        if (!response.writableFinished) response.destroy()
-        done(error)
-      }
-    })
-    this.once('close', () => { if (!response.writableFinished) stream.destroy() })
-    return stream
+    return new ResponseStream(this)
   }
 }
+
+/** A response as a stream, for bodies that are piped. Its buffer is the socket's. */
+class ResponseStream extends Writable {
+  readonly #response: LaneResponse
+
+  constructor (response: LaneResponse) {
+    super()
+    this.#response = response
+    response.once('close', () => { if (!response.writableFinished) this.destroy() })
+  }
+
+  override _write (content: Buffer, _encoding: string, done: Taken): void {
+    if (this.#response.destroyed) done(CLOSED)
+    else this.#response.write(content, done)
+  }
+
+  override _final (done: Taken): void {
+    this.#response.once('close', () => { done(this.#response.writableFinished ? null : CLOSED) })
+    this.#response.end('', 'latin1')
+  }
+
+  override _destroy (error: Error | null, done: Taken): void {
+    if (!this.#response.writableFinished) this.#response.destroy()
+    done(error)
+  }
+}
+
+const CLOSED = new Error('the connection was closed')
 
 let second = 0
 let date = ''
