@@ -334,22 +334,23 @@ export class GatewayServer {
     })
   }
 
-  /** Whatever is not a plain request for a model, at a plain moment, is left to node. */
-  #beginInLane (
-    request: LaneRequest, body: Buffer, response: LaneResponse, address: string
-  ): Running | undefined {
-    if (this.#isDraining || this.overload.isOverloaded) return undefined
-    const { path, query } = readTarget(request.target)
-    let snapshot: LeasedSnapshot
+  /** A request that is not plain, or comes at a moment that is not, is left to node; so is one that can't be begun. */
+  #beginInLane (request: LaneRequest, body: Buffer, response: LaneResponse, address: string): Running | undefined {
     try {
-      snapshot = this.#current()
-    } catch {
+      return this.#isDraining || this.overload.isOverloaded ? undefined
+        : this.#serveInLane(request, body, response, address)
+    } catch (err) {
+      this.#services.log.error({ err }, 'a request could not be begun in the lane')
       return undefined
     }
+  }
+
+  #serveInLane (request: LaneRequest, body: Buffer, response: LaneResponse, address: string): Running | undefined {
+    const snapshot = this.#current()
+    const { path, query } = readTarget(request.target)
     const route = snapshot.routes.find('POST', path)
-    if (route?.endpoint.kind !== 'model') return undefined
-    const { bodies } = snapshot
-    if (bodies !== undefined && body.length >= bodies.least) return undefined
+    const isLarge = snapshot.bodies !== undefined && body.length >= snapshot.bodies.least
+    if (route?.endpoint.kind !== 'model' || isLarge) return undefined
     const exchange = this.#open(route, snapshot, 'POST', path, query, request.headers, address)
     const client = new LaneClient(response, exchange, this.#config.api.timeouts, this.#bodyLimits, body)
     this.#serve(exchange, client)

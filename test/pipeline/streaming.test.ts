@@ -369,7 +369,7 @@ t.test('an answer that ends while its client takes nothing leaves no upstream co
   await until(() => pool.stats.running === 0)
   t.ok(sockets[0]!.writableNeedDrain, 'the client has taken nothing yet')
   Reflect.deleteProperty(sockets[0]!, 'uncork')
-  sockets[0]!.uncork()
+  while (sockets[0]!.writableCorked > 0) sockets[0]!.uncork()
   t.match((await call.whole()).text, /event: message_stop/)
 })
 

@@ -47,6 +47,11 @@ export class LaneConnection implements ResponseConnection {
   #running: Running | undefined
   /** set while a request is not whole */
   #whole: Alarm | undefined
+  readonly #onData = this.#read.bind(this)
+  readonly #onEnd = this.#halfClosed.bind(this)
+  readonly #onClose = this.#closed.bind(this)
+  readonly #begin = this.#serve.bind(this)
+  readonly onEnded = this.#ended.bind(this)
   /** looks at it since the last answer, or since it was accepted */
   checks = 0
   /** no request has come yet */
@@ -73,7 +78,7 @@ export class LaneConnection implements ResponseConnection {
     return this.#bytes === undefined && this.#request === undefined && this.#response === undefined
   }
 
-  readonly #onData = (chunk: Buffer): void => {
+  #read (chunk: Buffer): void {
     const bytes = this.#bytes === undefined ? chunk : Buffer.concat([this.#bytes, chunk])
     this.#bytes = bytes
     if (this.#request !== undefined || this.#response !== undefined) {
@@ -93,10 +98,10 @@ export class LaneConnection implements ResponseConnection {
   }
 
   /** All sockets of this turn were read. */
-  readonly #begin = (): void => {
+  #serve (): void {
     const [request, bytes] = [this.#request!, this.#bytes!]
     this.#request = undefined
-    if (this.socket.destroyed) return
+    if (this.socket.destroyed || this.socket.readableEnded) return
     const end = request.bodyAt + Number(request.headers['content-length'])
     const response = new LaneResponse(this)
     this.#response = response
@@ -112,7 +117,7 @@ export class LaneConnection implements ResponseConnection {
     this.isNew = false
   }
 
-  readonly onEnded = (error?: Error | null): void => {
+  #ended (error?: Error | null): void {
     const response = this.#response
     if (response === undefined || (error !== undefined && error !== null)) return
     this.#response = this.#running = undefined
@@ -124,7 +129,7 @@ export class LaneConnection implements ResponseConnection {
     } else if (this.#bytes !== undefined) this.#handOver()
   }
 
-  readonly #onEnd = (): void => {
+  #halfClosed (): void {
     if (this.#bytes === undefined || this.#response !== undefined || this.#request !== undefined) {
       this.socket.end()
       return
@@ -140,7 +145,7 @@ export class LaneConnection implements ResponseConnection {
     })
   }
 
-  readonly #onClose = (): void => {
+  #closed (): void {
     this.#whole?.off()
     this.#host.closed(this)
     const [response, running] = [this.#response, this.#running]
@@ -166,6 +171,8 @@ export class LaneConnection implements ResponseConnection {
    */
   #handOver (): void {
     const { socket } = this
+    // As node, which answers nothing behind the client's end that it has not begun.
+    if (socket.destroyed || socket.readableEnded) { socket.end(); return }
     const bytes = this.release()
     socket.pause()
     if (bytes !== undefined) socket.unshift(bytes)

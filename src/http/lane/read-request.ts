@@ -125,7 +125,8 @@ function digitsWithin (bytes: Buffer, { before, after }: KnownHead): number {
   while (end < before.length + MOST_DIGITS && isDigit(bytes[end]!)) end++
   const digits = end - before.length
   if (digits === 0 || (digits > 1 && bytes[before.length] === ZERO) || bytes.length < end + after.length) return 0
-  return before.compare(bytes, 0, before.length) === 0 && after.compare(bytes, end, end + after.length) === 0 ? digits : 0
+  const isKnown = before.compare(bytes, 0, before.length) === 0 && after.compare(bytes, end, end + after.length) === 0
+  return isKnown ? digits : 0
 }
 
 /** Whether the beginning of a head may be that of a request for the lane. */
