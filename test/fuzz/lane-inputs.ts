@@ -38,13 +38,19 @@ const WRONG: readonly (readonly [string, string])[] = [['transfer-encoding', 'ch
   ['x', 'a\rb'], ['x', 'a\nb'], ['x', 'a\0b'], ['x', 'a\x7fb'], ['x', 'a\x01'], ['', 'x'], ['x y', 'z'], ['\xe9', 'z'],
   ['x\0', 'z'], ['(x)', 'z'], ['x', '\xa0'], ['http2-settings', 'AAMA'], ['keep-alive', '5'], ['x', '\r\n y'],
   ['toString', 'x'], ['hasOwnProperty', 'x'], ['x-api-key', 'another'], ['cookie', 'e=f'], ['user-agent', 'again']]
-const LENGTHS = ['+5', '-0', '0x5', '5,5', '5 5', '05', '000', '1e1', '', ' ', '65537', '99999999999999999999',
-  '4294967301',
-  '18446744073709551621', '５', '5\0', '5;', '"5"', '5.', '.5', '٣', '\xb2']
+const OTHER_LENGTHS = ['+5', '-0', '0x5', '5,5', '5 5', '05', '000', '1e1', '', ' ', '65537',
+  '99999999999999999999', '4294967301', '18446744073709551621', '５', '5\0', '5;', '"5"', '5.', '.5', '٣', '\xb2']
 const SPLINTERS = ['\r', '\n', '\r\n', '\r\n\r\n', '\0', ' ', '\t', ':', ',', 'chunked',
   'Transfer-Encoding: chunked\r\n',
   'Content-Length: 1\r\n', 'POST / HTTP/1.1\r\n', '0\r\n\r\n', '\x7f', '\xff', '\x80', '0', '9', '-', '+', '_',
   '\x0b', '\x0c']
+
+/** Spellings of a length, which some readers take for it. */
+function lengths (length: number): readonly string[] {
+  return [`+${length}`, `0${length}`, `-${length}`, `${length},${length}`, `${length} ${length}`,
+    `0x${length.toString(16)}`, `${length}\0`, `${length};`, `${length}.0`, `"${length}"`, String(length + 1),
+    String(length - 1), `${length}\r\n ${length}`, ...OTHER_LENGTHS]
+}
 
 /** @returns latin1 text */
 export function laneInput (chance: Chance): string {
@@ -55,7 +61,7 @@ export function laneInput (chance: Chance): string {
   const lines = chance.times(chance.below(7), () => chance.is(good) ? chance.of(PLAIN) : chance.of(WRONG))
   if (chance.is(0.99)) lines.push([chance.of(['host', 'Host', 'HOST']), 'a'])
   lines.push([chance.of(['content-length', 'Content-Length', 'CONTENT-LENGTH']),
-    chance.mostly(good, String(body.length), LENGTHS)])
+    chance.is(good) ? String(body.length) : chance.of(lengths(body.length))])
   let head = `${chance.mostly(good, 'POST', METHODS)} ${chance.mostly(good, chance.of(TARGETS), WRONG_TARGETS)} ` +
     chance.mostly(good, 'HTTP/1.1', VERSIONS) + end()
   for (const [name, value] of shuffled(chance, lines)) {
@@ -69,7 +75,7 @@ export function laneInput (chance: Chance): string {
 export function nextInput (chance: Chance, before: string): string {
   const body = 'y'.repeat(chance.below(30))
   const text = before.replace(/(content-length: )\d+(.*\r\n\r\n).*$/is, (_, name: string, rest: string) =>
-    `${name}${chance.mostly(0.9, String(body.length), LENGTHS)}${rest}${body}`)
+    `${name}${chance.is(0.9) ? String(body.length) : chance.of(lengths(body.length))}${rest}${body}`)
   return chance.is(0.7) ? text : wounded(chance, text)
 }
 

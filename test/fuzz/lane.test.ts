@@ -6,9 +6,9 @@ import { SEED } from '../support/fuzz-run.ts'
 import { LaneFuzz } from './lane-fuzz.ts'
 
 t.test(`what the lane takes node reads in the same way, seed ${SEED}`, (t) => {
-  const { inputs, taken, refused, wrong } = new LaneFuzz(SEED).run(30_000)
+  const { inputs, taken, wrong } = new LaneFuzz(SEED).run(30_000)
   t.strictSame(wrong, [])
-  t.ok(taken > inputs / 5 && refused > inputs / 5, `${taken} taken, ${refused} refused`)
+  t.ok(taken > inputs / 5 && taken < inputs / 2, `${taken} taken`)
   t.end()
 })
 
