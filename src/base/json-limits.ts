@@ -29,6 +29,16 @@ export const MAX_KEYS = 10_000
 /** Most keys of all objects together: 100,000 messages, each of one content block, have 400,000. */
 export const MAX_MEMBERS = 500_000
 
+/** Whether a whole text is so short and flat that it can't break any limit: most need no guard. */
+export function isHarmless (json: Buffer): boolean {
+  if (json.length > MAX_KEYS) return false
+  let opened = 0
+  for (let i = 0; i < json.length; i++) {
+    if ((json[i]! | 32) === 123) opened++                     // [ {
+  }
+  return opened <= MAX_DEPTH
+}
+
 export class JsonGuard {
   #inString = false
   #escaped = false

@@ -13,6 +13,7 @@ import type { ErrorReply, BytesReply, Headers, JsonReply } from '../core/reply.t
 import type { Exchange } from '../core/exchange.ts'
 import type { TemporaryFile } from '../core/files.ts'
 import { SseEvent } from '../core/sse.ts'
+import type { Outgoing } from './outgoing.ts'
 import type { Write } from '../pipeline/client.ts'
 import { encode } from '../pipeline/encode-reply.ts'
 import { type ExchangeRecord, ownTime, rounded, upstreamTime } from '../core/record.ts'
@@ -44,8 +45,8 @@ export interface WriterLimits {
 }
 
 export class ClientWriter {
-  readonly #req: IncomingMessage
-  readonly #res: ServerResponse
+  readonly #req: IncomingMessage | undefined
+  readonly #res: Outgoing
   readonly #exchange: Exchange
   readonly #limits: WriterLimits
   /** of a stream, once its head was sent */
@@ -57,7 +58,8 @@ export class ClientWriter {
   /** a stream's chunks get their frames here: its head was written */
   #isFramed = false
 
-  constructor (req: IncomingMessage, res: ServerResponse, exchange: Exchange, limits: WriterLimits) {
+  /** @param req undefined: all of it was read */
+  constructor (req: IncomingMessage | undefined, res: Outgoing, exchange: Exchange, limits: WriterLimits) {
     this.#req = req
     this.#res = res
     this.#exchange = exchange
@@ -101,7 +103,8 @@ export class ClientWriter {
     const length = Buffer.byteLength(text)
     return (sent, failed) => {
       this.#head(status, { ...headers, 'content-length': String(length) })
-      if (hasMuchUnread(this.#req)) this.#endAndDiscard(text).then(sent, failed)
+      const unread = this.#unread
+      if (unread !== undefined) this.#endAndDiscard(text, unread).then(sent, failed)
       else this.#finish(text, length === text.length ? 'latin1' : 'utf8', sent, failed)
     }
   }
@@ -111,10 +114,10 @@ export class ClientWriter {
     const length = rest.length
     const write = async (): Promise<void> => {
       this.#head(status, { ...headers, 'content-length': String(length) })
-      const isSending = hasMuchUnread(this.#req)
-      if (isSending) this.#req.resume()
+      const unread = this.#unread
+      unread?.resume()
       await this.#slices(rest)
-      if (isSending) await this.#endAndDiscard('')
+      if (unread !== undefined) await this.#endAndDiscard('', unread)
       else await this.#end('')
     }
     return (sent, failed) => { write().then(sent, failed) }
@@ -128,7 +131,7 @@ export class ClientWriter {
     }) // before `pipeline` destroys the response
     const stall = this.#watchStall(reply.bytes)
     try {
-      await pipeline(reply.bytes, this.#res)
+      await pipeline(reply.bytes, this.#res.toStream?.() ?? this.#res as ServerResponse)
     } finally {
       stall()
     }
@@ -218,7 +221,7 @@ export class ClientWriter {
     for (const name in headers) { all.push(name, headers[name]!) }
     const cors = headers['access-control-allow-origin'] === undefined ? corsHeaders(received.headers) : undefined
     for (const name in cors) all.push(name, cors[name]!)
-    if (hasMuchUnread(this.#req)) all.push('connection', 'close')
+    if (this.#unread !== undefined) all.push('connection', 'close')
     try {
       this.#res.writeHead(status, all)
     } catch (thrown) {
@@ -280,9 +283,14 @@ export class ClientWriter {
     })
   }
 
-  async #endAndDiscard (text: string): Promise<void> {
+  /** The request, where so much of it is unread that the connection can't be reused. */
+  get #unread (): IncomingMessage | undefined {
+    return this.#req !== undefined && hasMuchUnread(this.#req) ? this.#req : undefined
+  }
+
+  async #endAndDiscard (text: string, unread: IncomingMessage): Promise<void> {
     this.#res.write(text)
-    await discard(this.#req, this.#res)
+    await discard(unread, this.#res)
     await this.#end('')
   }
 
@@ -344,7 +352,7 @@ export class ClientWriter {
   }
 
   /** what chunks are written to */
-  get #target (): Socket | ServerResponse {
+  get #target (): Socket | Outgoing {
     return this.#isFramed ? this.#res.socket ?? this.#res : this.#res
   }
 
@@ -461,7 +469,7 @@ async function isSoon (taken: Promise<void>): Promise<boolean> {
  * Discards the rest of a request for a moment after its answer. Closing at once would reset the connection, and the
  * answer with it, before the client reads it (RFC 9112 9.6).
  */
-export async function discard (req: IncomingMessage, res: ServerResponse): Promise<void> {
+export async function discard (req: IncomingMessage, res: Pick<Outgoing, 'once'>): Promise<void> {
   const { promise, resolve } = Promise.withResolvers<void>()
   const timer = setTimeout(resolve, DISCARD_MS)
   req.resume().once('close', resolve).once('end', resolve)
@@ -473,8 +481,8 @@ export async function discard (req: IncomingMessage, res: ServerResponse): Promi
 /** Where the time went until the head, in milliseconds (W3C Server Timing). */
 function timing (record: ExchangeRecord): string {
   const now = performance.now()
-  const [queue, upstream, own] = [record.queue_ms, upstreamTime(record, now), ownTime(record, now)].map(rounded)
-  return `queue;dur=${queue}, upstream;dur=${upstream}, own;dur=${own}`
+  return `queue;dur=${rounded(record.queue_ms)}, upstream;dur=${rounded(upstreamTime(record, now))}, ` +
+    `own;dur=${rounded(ownTime(record, now))}`
 }
 
 /** Whether so much of the request is unread that the connection can't be reused. */

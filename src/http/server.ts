@@ -10,12 +10,12 @@ import { Bag } from '../base/bag.ts'
 import { type BodyLimits, BodyMemory } from '../core/body-memory.ts'
 import { discard, hasMuchUnread } from './response-writer.ts'
 import type { ServerConfig } from '../config/config.ts'
-import type { LeasedSnapshot } from '../core/endpoint.ts'
+import type { CompiledRoute, LeasedSnapshot, Routed } from '../core/endpoint.ts'
 import { HttpClient } from './client.ts'
 import { corsHeaders, preflight } from './cors.ts'
 import { GatewayError } from '../errors.ts'
 import { shapeError } from '../protocols/error-shape.ts'
-import { Exchange } from '../core/exchange.ts'
+import { type ClientRequest, Exchange } from '../core/exchange.ts'
 import { nowhere, shownPath } from '../core/not-found.ts'
 import { memoryLimitOf, Overload, type WatchLoad, watchProcess } from './overload.ts'
 import { Pace } from './body-rate.ts'
@@ -29,6 +29,11 @@ import type { Idempotency } from '../pipeline/idempotency.ts'
 import type { Metrics } from '../telemetry/metrics.ts'
 import type { RequestLog } from '../telemetry/requests/request-log.ts'
 import { inTurn } from './pipelining.ts'
+import { LaneClient } from './lane/client.ts'
+import type { Running } from './lane/connection.ts'
+import { Lane } from './lane/lane.ts'
+import type { LaneRequest } from './lane/read-request.ts'
+import type { LaneResponse } from './lane/response.ts'
 import { noticeEnd, type Upgrade } from '../upstream/passthrough/websocket.ts'
 
 /** Limits of a request's head: bytes, and header lines. */
@@ -66,6 +71,9 @@ export class GatewayServer {
   readonly #refusals: Refusals
   readonly #pace: Pace
   readonly #servers: readonly Server[]
+  /** in front of the API's server; undefined: there is none */
+  readonly #lane: Lane | undefined
+  readonly #bodyLimits: BodyLimits
   /** exchanges that a drain's deadline aborts */
   readonly #running = new Bag<Exchange>()
   /** running upgrades to WebSockets */
@@ -89,6 +97,7 @@ export class GatewayServer {
     this.#refusals = new Refusals(services.log)
     this.overload = new Overload(config.overload, services.log, watchLoad)
     this.#pace = new Pace(config.body_rate, config.api.timeouts.body_idle)
+    this.#bodyLimits = { limit: config.body_limit, idle: config.api.timeouts.body_idle, memory: this.bodyMemory }
     const listener = (handle: Handle): Server => this.#listener(handle)
     this.#servers = [
       listener((req, res, upgrade) => { this.#exchange(req, res, 'routes', upgrade) }),
@@ -99,6 +108,7 @@ export class GatewayServer {
         admin(req, res)
       })
     ]
+    if (config.fast_lane === 'on') this.#lane = this.#openLane(this.#servers[0]!)
   }
 
   get isDraining (): boolean {
@@ -154,6 +164,7 @@ export class GatewayServer {
     await sleep(delay)
     const [api, publicly, admin] = this.#servers as [Server, Server, Server]
     api.close()
+    this.#lane?.closeIdle()
     publicly.close()
     const idle = new Promise<void>((resolve) => { this.#idle = resolve; this.#checkIdle() })
     await Promise.race([idle, sleep(patience)])
@@ -168,6 +179,7 @@ export class GatewayServer {
     this.#pace.close()
     this.#refusals.tell()
     for (const server of this.#servers) server.closeAllConnections()
+    this.#lane?.closeAll()
   }
 
   #listener (handle: Handle): Server {
@@ -256,44 +268,93 @@ export class GatewayServer {
       this.#refuse(req, res, noWebSocket())
       return
     }
-    // With none running, one request is admitted: memory that no running request holds would otherwise block all of
-    // them for ever. WebSockets are open for hours, so they do not count against ordinary requests.
-    if (
-      this.overload.isOverloaded && table === 'routes' &&
-      this.#running.size > (upgrade === undefined ? this.#tunnels : 0)
-    ) {
+    if (table === 'routes' && this.#isFull(upgrade !== undefined)) {
       this.#shed(req, res)
       return
     }
-    this.#isAsked = true
-    const exchange = new Exchange(createRequestId(), route, {
-      method: req.method!,
-      path,
-      query,
-      headers: req.headers,
-      address: req.socket.remoteAddress ?? ''
-    }, snapshot.lease(), snapshot.ledger)
-    observe(exchange, this.#services, this.#refusals)
+    const exchange = this.#open(route, snapshot, req.method!, path, query, req.headers, req.socket.remoteAddress ?? '')
     this.#pace.begin(req, res, exchange)
-    const place = this.#running.add(exchange)
-    if (upgrade !== undefined) this.#tunnels++
-    const { timeouts } = this.#config.api
-    const limits: BodyLimits = { limit: this.#config.body_limit, idle: timeouts.body_idle, memory: this.bodyMemory }
-    const client = new HttpClient(req, res, exchange, timeouts, limits, upgrade)
-    exchange.onFinish(() => {
-      client.release()
-      this.#running.remove(place)
-      if (upgrade !== undefined) this.#tunnels--
-      snapshot.release()
-      this.#checkIdle()
-    })
+    if (upgrade !== undefined) {
+      this.#tunnels++
+      exchange.onFinish(() => { this.#tunnels-- })
+    }
+    const client = new HttpClient(req, res, exchange, this.#config.api.timeouts, this.#bodyLimits, upgrade)
     // An answer that was broken off here, because its upstream died, is not the client's leaving, for which the client
     // would pay.
     const leave = (): void => {
       if (!res.writableFinished && !client.isBrokenOff) exchange.abort(new GatewayError('client_closed'))
     }
     res.on('close', leave)
+    this.#serve(exchange, client)
+  }
+
+  /**
+   * Whether a request is refused for an overload. With none running, one is admitted: memory that no running request
+   * holds would otherwise block all of them for ever. WebSockets are open for hours, so they do not count against
+   * ordinary requests.
+   */
+  #isFull (isUpgrade: boolean): boolean {
+    return this.overload.isOverloaded && this.#running.size > (isUpgrade ? 0 : this.#tunnels)
+  }
+
+  /** Makes the exchange of a request that is admitted. It holds a lease of the snapshot. */
+  #open (
+    route: CompiledRoute, snapshot: LeasedSnapshot, method: string, path: string, query: string,
+    headers: ClientRequest['headers'], address: string
+  ): Routed {
+    this.#isAsked = true
+    const exchange = new Exchange(createRequestId(), route, { method, path, query, headers, address },
+      snapshot.lease(), snapshot.ledger)
+    observe(exchange, this.#services, this.#refusals)
+    return exchange
+  }
+
+  #serve (exchange: Routed, client: HttpClient | LaneClient): void {
+    const place = this.#running.add(exchange)
+    exchange.onFinish(() => {
+      client.release()
+      this.#running.remove(place)
+      exchange.snapshot.release()
+      this.#checkIdle()
+    })
     serve(exchange, client, this.#services.idempotency)
+  }
+
+  #openLane (server: Server): Lane {
+    return new Lane(server, {
+      headers: this.#config.api.timeouts.headers,
+      bodyLimit: this.#config.body_limit,
+      isDraining: () => this.#isDraining,
+      begin: (request, body, response, address) => this.#beginInLane(request, body, response, address),
+      refuseLate: (socket) => {
+        const late: ParserError = new Error('no request has come in time')
+        late.code = 'ERR_HTTP_REQUEST_TIMEOUT'
+        this.#refuseBroken(late, socket)
+      }
+    })
+  }
+
+  /** A request that is not plain, or comes at a moment that is not, is left to node; so is one that can't be begun. */
+  #beginInLane (request: LaneRequest, body: Buffer, response: LaneResponse, address: string): Running | undefined {
+    try {
+      return this.#isDraining || this.overload.isOverloaded ? undefined
+        : this.#serveInLane(request, body, response, address)
+    } catch (err) {
+      this.#services.log.error({ err }, 'a request could not be begun in the lane')
+      return undefined
+    }
+  }
+
+  #serveInLane (request: LaneRequest, body: Buffer, response: LaneResponse, address: string): Running | undefined {
+    const snapshot = this.#current()
+    const { path, query } = readTarget(request.target)
+    const route = snapshot.routes.find('POST', path)
+    const isLarge = snapshot.bodies !== undefined && body.length >= snapshot.bodies.least
+    if (route?.endpoint.kind !== 'model' || isLarge) return undefined
+    const exchange = this.#open(route, snapshot, 'POST', path, query, request.headers, address)
+    const client = new LaneClient(response, exchange, this.#config.api.timeouts, this.#bodyLimits, body)
+    this.#serve(exchange, client)
+    return client
   }
 
   #allow (req: IncomingMessage, res: ServerResponse, headers: Headers): void {

@@ -146,6 +146,7 @@ function writeConfig (
   writeFileSync(file, stringify({
     server: {
       workers,
+      ...(process.env['FAST_LANE'] === 'off' && { fast_lane: 'off' }),
       api: { listen: `127.0.0.1:${ports.api}` },
       public: { listen: `127.0.0.1:${ports.public}` },
       admin: { listen: `127.0.0.1:${ports.admin}` }

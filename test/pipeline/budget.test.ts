@@ -11,8 +11,8 @@ type Most = ObjectCount & Pick<HeapBudget, 'allocated' | 'old'>
 
 /** Of a JSON request of 1 KB with everything on. To be lowered with every gain; a little room is for other machines. */
 const mosts: Readonly<Record<'gateway' | 'embedded', Most>> = {
-  gateway: { allocated: 69_000, old: 1600, promises: 3.5, timers: 1.2, abortControllers: 0, writes: 2 },
-  embedded: { allocated: 67_000, old: 1400, promises: 10.5, timers: 1.2, abortControllers: 0, writes: 2 }
+  gateway: { allocated: 68_000, old: 1500, promises: 0.5, timers: 1.2, abortControllers: 0, writes: 2 },
+  embedded: { allocated: 66_000, old: 1300, promises: 7.5, timers: 1.2, abortControllers: 0, writes: 2 }
 }
 /** Timers of the process itself, and its few other writes, fall into any time. */
 const ITS_OWN = 0.05
@@ -20,7 +20,9 @@ const WINDOW = 2500
 const WINDOWS = 16
 
 for (const [name, most] of Object.entries(mosts) as [keyof typeof mosts, Most][]) {
-  t.test(`${name === 'gateway' ? 'memory' : name} store: a request stays within its budget`, async (t) => {
+  // Without the lanes a request makes more.
+  const skip = process.env['FAST_LANE'] === 'off'
+  t.test(`${name === 'gateway' ? 'memory' : name} store: a request stays within its budget`, { skip }, async (t) => {
     const upstream = await startUpstream()
     t.teardown(upstream.close)
     const { child, port } = await launch(name, { upstreamPort: upstream.port, targetPorts: [upstream.port],

@@ -2,6 +2,7 @@
 // is not disturbed by the test's own work.
 import { type ChildProcess, spawn } from 'node:child_process'
 import { once } from 'node:events'
+import { readFileSync, writeFileSync } from 'node:fs'
 import path from 'node:path'
 import { createInterface } from 'node:readline'
 import type { Test } from 'tap'
@@ -26,6 +27,9 @@ export interface GatewayProcess {
  * @throws {Error} it did not start: with what it said
  */
 export async function startProcess (t: Test, file: string, flags: readonly string[] = []): Promise<GatewayProcess> {
+  if (process.env['FAST_LANE'] === 'off') {
+    writeFileSync(file, readFileSync(file, 'utf8').replace(/^server:\n/m, 'server:\n  fast_lane: off\n'))
+  }
   const [command, args] = untapped(
     process.execPath,
     [

@@ -1,4 +1,5 @@
 // How a test loads a configuration whose thread is not the point.
+import type { Config } from '../../src/config/config.ts'
 import { resultOf, type loadConfig } from '../../src/config/load/load.ts'
 import { readConfig } from '../../src/config/load/read-config.ts'
 
@@ -12,5 +13,12 @@ export const loadHere: typeof loadConfig = async (file, { pluginsUrl, env = proc
   const input = { file, env: { ...env }, pluginsUrl: String(pluginsUrl), ...(now !== undefined && { now }),
     ...(sent !== undefined && { sent }) }
   const verdict = await readConfig(input, (name, stamp) => { if (!stamps.has(name)) stamps.set(name, stamp) })
-  return await resultOf(verdict, stamps)
+  const result = await resultOf(verdict, stamps)
+  return result.kind === 'valid' && process.env['FAST_LANE'] === 'off' ? { ...result, config: withoutLane(result.config) }
+    : result
+}
+
+/** What the variable FAST_LANE=off makes of each configuration. */
+function withoutLane (config: Config): Config {
+  return { ...config, server: { ...config.server, fast_lane: 'off' } }
 }

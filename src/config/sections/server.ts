@@ -4,7 +4,7 @@ import { quote } from '../check/messages.ts'
 import { driverNamed } from './drivers.ts'
 import { at, type Report, type RuleInput, text, texts } from './input.ts'
 import { checkNetworks } from './networks.ts'
-import { duration, list, map, type Of, size } from './schema.ts'
+import { choice, duration, list, map, type Of, size } from './schema.ts'
 
 function listen (description: string, standard: string) {
   return { description, type: 'string', default: standard } as const
@@ -88,6 +88,11 @@ export const server = map('Where the gateway listens, and its limits. A change n
     'Least bytes a second of a request body that comes, counted over timeouts.body_idle; a slower one gets ' +
     'request_timeout, and its connection ends. 0B: none.',
     '512B', { min: '0B', max: '1MB' }
+  ),
+  fast_lane: choice(
+    'on: plain small requests, and plain upstreams, are served by code of the gateway\'s own, which takes less CPU than ' +
+    'Node\'s; all others by Node. off: all by Node. Clients see no difference.',
+    ['on', 'off'], 'on'
   ),
   overload: map('When the process itself has too much to do: new requests are refused with service_unavailable, ' +
     'those that run go on.', {
