@@ -10,8 +10,7 @@ import { costOfItems, costOfTokens } from '../../src/money/goods.ts'
 import { itemCost, type ItemRate } from '../../src/money/item-price.ts'
 import { formatUsd, type Nanos } from '../../src/money/nanos.ts'
 import { priceAt } from '../../src/money/price-schedule.ts'
-import { cost, dearestAmount, flatVersion, inputAmount, outputCovered, unpricedExtras, wholeCost, worstCase,
-  type CompiledPrice } from '../../src/money/price.ts'
+import { cost, flatVersion, outputCovered, unpricedExtras, wholeCost, worstCase, type CompiledPrice } from '../../src/money/price.ts'
 import { inputTokens, Tally, type Ending } from './tally.ts'
 import { noUsage, type Usage, type UsageSource } from '../../src/money/usage.ts'
 import type { Services } from '../../src/core/services.ts'
@@ -228,11 +227,10 @@ export class Meter {
   updatePaidTokens (): void {
     const { input, output, uses, text } = this.#bounds
     if (this.#price === undefined || text === undefined) return
-    const said = this.tally?.reportedInput
-    const amount = said === undefined ? dearestAmount(input, this.#price) : inputAmount(said, this.#price)
-    this.#need = wholeCost(amount, output, this.#price, uses)
+    const known = this.tally?.reportedInput ?? input
+    this.#need = wholeCost(known, output, this.#price, uses)
     // The whole answer is paid for; output that an upstream makes beyond max_tokens is held for at its end.
-    this.limit = this.#held >= this.#need ? Infinity : outputCovered(this.#held, amount, this.#price, uses)
+    this.limit = this.#held >= this.#need ? Infinity : outputCovered(this.#held, known, this.#price, uses)
   }
 
   /** The charge if the answer completes: never more than the hold, which is extended for it. */
