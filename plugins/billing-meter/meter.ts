@@ -4,14 +4,13 @@ import { GatewayError } from '../../src/errors.ts'
 import type { Exchange, Outcome } from '../../src/core/exchange.ts'
 import { Accepted, ApiKey, Charge, Model, Variant, type Attempt } from '../../src/core/facts.ts'
 import { limitsOf } from '../../src/accounts/key-limits.ts'
-import { inputEstimate } from '../../src/tokens/bound.ts'
 import { MOST_RATE } from '../../src/tokens/text-count.ts'
 import { costOfItems, costOfTokens } from '../../src/money/goods.ts'
 import { itemCost, type ItemRate } from '../../src/money/item-price.ts'
 import { formatUsd, type Nanos } from '../../src/money/nanos.ts'
 import { priceAt } from '../../src/money/price-schedule.ts'
 import { cost, flatVersion, outputCovered, unpricedExtras, wholeCost, worstCase, type CompiledPrice } from '../../src/money/price.ts'
-import { inputTokens, Tally, type Ending } from './tally.ts'
+import { Tally, type Ending } from './tally.ts'
 import { noUsage, type Usage, type UsageSource } from '../../src/money/usage.ts'
 import type { Services } from '../../src/core/services.ts'
 import type { SseEvent } from '../../src/core/sse.ts'
@@ -370,7 +369,7 @@ export class Meter {
     }
     if (this.tally === undefined) return undefined                          // the answer is a plugin's
     this.#learn(this.tally, ending)
-    const { usage, source } = this.tally.count(ending, () => inputEstimate(this.#exchange))
+    const { usage, source } = this.tally.count(ending, this.#exchange)
     return this.#priced(usage, source)
   }
 
@@ -382,8 +381,8 @@ export class Meter {
     const { upstream, model } = this.#attempt!
     const { lesson } = tally
     if (ending === 'completed' && lesson !== undefined) tokenRates.learn(this.#attempt!, lesson.text, lesson.reported)
-    const said = tally.reportedInput
-    if (said !== undefined) overheads.learn(this.#attempt!, this.#bounds.text!.input, inputTokens(said))
+    const said = tally.reportedTokens
+    if (said > 0) overheads.learn(this.#attempt!, this.#bounds.text!.input, said)
     if (tally.isAbsurd) {
       log.error({ request_id: this.#exchange.id, upstream, model },
         'an upstream reported more than its model can have: that is not charged, but estimated')
