@@ -9,7 +9,8 @@ import { costOfItems, costOfTokens } from '../../src/money/goods.ts'
 import { itemCost, type ItemRate } from '../../src/money/item-price.ts'
 import { formatUsd, type Nanos } from '../../src/money/nanos.ts'
 import { priceAt } from '../../src/money/price-schedule.ts'
-import { cost, flatVersion, outputCovered, unpricedExtras, wholeCost, worstCase, type CompiledPrice } from '../../src/money/price.ts'
+import { cost, flatVersion, outputCovered, unpricedExtras, wholeCost, worstCase,
+  type CompiledPrice } from '../../src/money/price.ts'
 import { Tally, type Ending } from './tally.ts'
 import { noUsage, type Usage, type UsageSource } from '../../src/money/usage.ts'
 import type { Services } from '../../src/core/services.ts'
@@ -394,7 +395,8 @@ export class Meter {
     if (this.#rate !== undefined) {
       const { id } = this.#exchange.get(Model)
       return { request_id: requestId, nanos: itemCost(this.#rate, this.images), model: id,
-        channel: this.#attempt!.channel, usage: imageUsage(this.images), usage_source: 'provider', price_version: this.#rate.version }
+        channel: this.#attempt!.channel, usage: imageUsage(this.images), usage_source: 'provider',
+        price_version: this.#rate.version }
     }
     if (this.tally === undefined) return undefined                          // the answer is a plugin's
     this.#learn(this.tally, ending)

@@ -29,8 +29,8 @@ function leaveOutNulls (names: readonly string[], data: unknown): void {
 }
 
 /**
- * The code of an `if` that asks what kind of message or part something is: a comparison of a field with texts. The usual
- * code makes errors for each kind that it is not, and throws them away.
+ * The code of an `if` that asks what kind of message or part something is: a comparison of a field with texts. The
+ * usual code makes errors for each kind that it is not, and throws them away.
  * @returns false: the schema asks for something else
  */
 function compareField (cxt: KeywordCxt): boolean {

@@ -28,7 +28,8 @@ function compile ({ usage_limit_usd: ever, usage_limit_day_usd: day, usage_limit
 }
 
 /**
- * The day of a hold, which is set without a limit too: a limit that is set at noon counts what was spent since midnight.
+ * The day of a hold, which is set without a limit too: a limit that is set at noon counts what was spent since
+ * midnight.
  * @param at milliseconds since the epoch
  */
 export function dayOf (key: Key, at: number): string {

@@ -142,7 +142,9 @@ export function reportedTokens (reported: ReportedUsage): number {
   return (reported.input ?? 0) + (reported.cache_read ?? 0) + written(reported)
 }
 
-function written ({ cache_write: all = 0, cache_write_5m: short = 0, cache_write_1h: long = 0 }: ReportedUsage): number {
+function written (
+  { cache_write: all = 0, cache_write_5m: short = 0, cache_write_1h: long = 0 }: ReportedUsage
+): number {
   return Math.max(all, short + long)
 }
 
