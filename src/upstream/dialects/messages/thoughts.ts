@@ -23,15 +23,16 @@ export function sealBlock (block: Json, exchange: Exchange, upstream: Upstream):
  * vendors of chat style: this vendor refuses both, now and on every later turn. What is not sealed is not ours to
  * judge. Where an open tool loop begins without a thought then, thinking with a budget is switched off: the vendor
  * insists on one there.
+ * @param messages of the body, or what they became
  * @returns the changed fields of the body; undefined in the place of a removed one
  */
-export function ownThoughts (body: Json, exchange: Exchange, upstream: Upstream): Json {
-  const { messages, thinking } = body
-  if (!Array.isArray(messages)) return {}
+export function ownThoughts (messages: unknown, body: Json, exchange: Exchange, upstream: Upstream): Json {
+  if (!Array.isArray(messages)) return NOTHING
+  const { thinking } = body
   const turns = new Reader(exchange, upstream).read(messages)
   const begin = isRecord(thinking) && thinking.type === 'enabled' ? beginOfLoop(turns) : turns.length
   if (begin === turns.length || isThought(blocksOf(turns[begin])[0])) {
-    return turns === messages ? {} : { messages: turns }
+    return turns === messages ? NOTHING : { messages: turns }
   }
   return {
     // While it is off, the vendor refuses thoughts in there.
@@ -40,6 +41,9 @@ export function ownThoughts (body: Json, exchange: Exchange, upstream: Upstream)
     ...withoutClearing(body)
   }
 }
+
+const NOTHING: Json = Object.freeze({})
+const NO_BLOCKS: readonly unknown[] = Object.freeze([])
 
 class Reader {
   readonly #exchange: Exchange
@@ -130,7 +134,7 @@ function isAnswer (turn: unknown): boolean {
 
 /** The content blocks of a turn of the model's. */
 function blocksOf (turn: unknown): readonly unknown[] {
-  return isRecord(turn) && turn.role === 'assistant' && Array.isArray(turn.content) ? turn.content : []
+  return isRecord(turn) && turn.role === 'assistant' && Array.isArray(turn.content) ? turn.content : NO_BLOCKS
 }
 
 function isWithResults (turn: unknown): boolean {
