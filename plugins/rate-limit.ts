@@ -107,23 +107,7 @@ export const rateLimit = definePlugin<Options>({
           onRequest (exchange: Exchange) {
             const family = exchange.find(Model)?.family
             const limits = family === undefined ? undefined : families.get(family)
-            if (limits === undefined) return
-            const { policy, alone } = limits
-            const ofKey = exchange.find(Counted)
-            const both = ofKey === undefined ? alone : limits.withKey
-            const admission = { request_id: exchange.id, account: exchange.get(ApiKey).account.id }
-            return after(ask({ ...admission, windows: alone.list }, exchange), (result) => {
-              if (result.kind === 'admitted') {
-                show(exchange, both, ofKey === undefined ? result.windows : [ofKey, ...result.windows], services)
-                return
-              }
-              // A retry must pass the key's own window too, in which this request is counted: only both together tell
-              // when it can.
-              return after(ask({ ...admission, windows: both.list }, exchange), (again) => {
-                show(exchange, both, again.windows, services)
-                if (again.kind === 'refused') throw usedUp(policy, again.windows)
-              })
-            })
+            return limits === undefined ? undefined : countFamily(exchange, limits, services)
           }
         }
       }
@@ -224,6 +208,27 @@ function ask (admission: Admission, { ledger }: Exchange): Awaitable<AdmissionRe
   } catch (thrown) {
     return unavailable(thrown)
   }
+}
+
+/** Asks the limit of a family, behind the key's own. @throws {GatewayError} family_rate_limited */
+function countFamily (
+  exchange: Exchange, { policy, alone, withKey }: FamilyLimits, services: Services
+): Awaitable<void> {
+  const ofKey = exchange.find(Counted)
+  const both = ofKey === undefined ? alone : withKey
+  const admission = { request_id: exchange.id, account: exchange.get(ApiKey).account.id }
+  return after(ask({ ...admission, windows: alone.list }, exchange), (result) => {
+    if (result.kind === 'admitted') {
+      show(exchange, both, ofKey === undefined ? result.windows : [ofKey, ...result.windows], services)
+      return
+    }
+    // A retry must pass the key's own window too, in which this request is counted: only both together tell when it
+    // can.
+    return after(ask({ ...admission, windows: both.list }, exchange), (again) => {
+      show(exchange, both, again.windows, services)
+      if (again.kind === 'refused') throw usedUp(policy, again.windows)
+    })
+  })
 }
 
 function unavailable (cause: unknown): never {

@@ -71,7 +71,7 @@ function isPriced (name: string, prices: readonly PriceSpan[]): boolean {
  * @throws {GatewayError} invalid_request: a tool without a limit of uses, which could cost any amount
  */
 export function boundUses (body: Body, prices: readonly PriceSpan[]): Uses {
-  if (prices.every(({ price }) => price.extras.size === 0)) return noUses
+  if (prices.every(hasNoExtras)) return noUses
   let uses: Record<string, number> | undefined
   for (const [index, tool] of listOf(body['tools']).entries()) {
     const name = priceOf(tool)
@@ -89,6 +89,10 @@ export function boundUses (body: Body, prices: readonly PriceSpan[]): Uses {
     uses[name] = (uses[name] ?? 0) + (most as number)
   }
   return uses ?? noUses
+}
+
+function hasNoExtras ({ price }: PriceSpan): boolean {
+  return price.extras.size === 0
 }
 
 /** Whether an edit of `context_management` is a compaction: the same as the field, from a certain length on. */

@@ -79,17 +79,18 @@ export function routeBy ({ upstreams, health, random }: Means): Hooks {
   function attemptsOf (
     channel: ChannelName, model: Model, exchange: Exchange, conversation: number | undefined
   ): readonly Attempt[] {
-    const sold = model.channels[channel]!
-    return isFixed(tiersIn(sold))
-      ? fixedAttempts(channel, model)
-      : attemptsAt(tiersIn(sold).flatMap((tier) => arrange(tier, sold, exchange, conversation)), channel, sold)
+    return fixed.get(model)?.[channel] ?? orderAttempts(channel, model, exchange, conversation)
   }
 
-  function fixedAttempts (channel: ChannelName, model: Model): readonly Attempt[] {
-    let known = fixed.get(model)
-    if (known === undefined) fixed.set(model, known = {})
+  function orderAttempts (
+    channel: ChannelName, model: Model, exchange: Exchange, conversation: number | undefined
+  ): readonly Attempt[] {
     const sold = model.channels[channel]!
-    return known[channel] ??= Object.freeze(attemptsAt(tiersIn(sold).flat(), channel, sold))
+    const tiers = tiersIn(sold)
+    const attempts = tiers.flatMap((tier) => arrange(tier, sold, exchange, conversation))
+      .map(({ upstream, model, cost }): Attempt => Object.freeze({ upstream, model, channel, sold, cost }))
+    if (tiers.every((tier) => tier.length === 1)) fixed.set(model, { ...fixed.get(model), [channel]: attempts })
+    return attempts
   }
 
   return {
@@ -128,15 +129,6 @@ export function routeBy ({ upstreams, health, random }: Means): Hooks {
     const otherwise = channels.otherwise ?? (isWanted ? 'model_unavailable' : undefined)
     exchange.set(Plan, otherwise === undefined ? { attempts } : { attempts, otherwise })
   }
-}
-
-function isFixed (tiers: Tiers): boolean {
-  return tiers.every((tier) => tier.length === 1)
-}
-
-/** The same objects for all requests, where the order is. */
-function attemptsAt (targets: readonly TargetConfig[], channel: ChannelName, sold: ChannelConfig): readonly Attempt[] {
-  return targets.map(({ upstream, model, cost }) => Object.freeze({ upstream, model, channel, sold, cost }))
 }
 
 function inMaintenance ({ alias }: Exchange, { id }: Model): GatewayError {

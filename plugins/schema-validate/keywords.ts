@@ -1,11 +1,11 @@
 // The keywords of the schemas of requests that are not JSON Schema's, and its `if`, which makes nothing to throw away.
-import { _, type Ajv2020, type CodeKeywordDefinition, type KeywordCxt } from 'ajv/dist/2020.js'
+import { _, type Ajv, type CodeKeywordDefinition, type KeywordCxt } from 'ajv'
 import { isRecord } from '../../src/base/json.ts'
 
 /** A keyword beside `properties`: the names that are not required. */
 export const OPTIONAL = 'optional'
 
-export function addKeywords (ajv: Ajv2020): void {
+export function addKeywords (ajv: Ajv): void {
   // For messages: what was expected, and what to do about it.
   ajv.addKeyword({ keyword: 'expected', valid: true })
   ajv.addKeyword({ keyword: 'hint', valid: true })

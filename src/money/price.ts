@@ -184,8 +184,12 @@ export function outputCovered (nanos: Nanos, input: Input, price: CompiledPrice,
 
 /** Extras that were used and have no row in the price: given away unless the operator is told. */
 export function unpricedExtras (usage: Usage, price: CompiledPrice): readonly string[] {
-  if (price.isFree || isEmpty(usage.extras)) return NONE
-  return Object.keys(usage.extras).filter((name) => usage.extras[name] !== 0 && !price.extras.has(name))
+  if (price.isFree) return NONE
+  let unpriced = NONE
+  for (const name in usage.extras) {
+    if (usage.extras[name] !== 0 && !price.extras.has(name)) unpriced = [...unpriced, name]
+  }
+  return unpriced
 }
 
 const NONE: readonly string[] = []

@@ -29,7 +29,8 @@ export function sealBlock (block: Json, exchange: Exchange, upstream: Upstream):
 export function ownThoughts (messages: unknown, body: Json, exchange: Exchange, upstream: Upstream): Json {
   if (!Array.isArray(messages)) return NOTHING
   const { thinking } = body
-  const turns = new Reader(exchange, upstream).read(messages)
+  const count = thoughtsIn(messages)
+  const turns: readonly unknown[] = count === 0 ? messages : new Reader(exchange, upstream, count).read(messages)
   const begin = isRecord(thinking) && thinking.type === 'enabled' ? beginOfLoop(turns) : turns.length
   if (begin === turns.length || isThought(blocksOf(turns[begin])[0])) {
     return turns === messages ? NOTHING : { messages: turns }
@@ -43,27 +44,40 @@ export function ownThoughts (messages: unknown, body: Json, exchange: Exchange, 
 }
 
 const NOTHING: Json = Object.freeze({})
-const NO_BLOCKS: readonly unknown[] = Object.freeze([])
+const NO_BLOCKS: readonly unknown[] = []
+
+/** The number of thoughts that must be read. */
+function thoughtsIn (turns: readonly unknown[]): number {
+  let count = 0
+  for (const turn of turns) {
+    for (const block of blocksOf(turn)) if (isRecord(block) && vendorsIn(block) !== undefined) count++
+  }
+  return count
+}
+
+/** What must be read of a block: a sealed text, or '' of an unsigned thought. Undefined: it goes on as it is. */
+function vendorsIn (block: Json): string | undefined {
+  const field = VENDORS.get(block.type)
+  if (field === undefined) return undefined
+  const text = textIn(block[field])
+  return isSealed(text) || (text === '' && block.type === 'thinking') ? text : undefined
+}
 
 class Reader {
   readonly #exchange: Exchange
   readonly #upstream: Upstream
-  /** sealed thoughts before those that are opened */
-  #skipped = 0
+  /** thoughts before those that are opened */
+  #skipped: number
 
-  constructor (exchange: Exchange, upstream: Upstream) {
+  /** @param count of thoughts that must be read */
+  constructor (exchange: Exchange, upstream: Upstream, count: number) {
     this.#exchange = exchange
     this.#upstream = upstream
+    this.#skipped = Math.max(0, count - MOST_OPENED)
   }
 
-  /** @returns the same array where nothing changes */
   read (turns: readonly unknown[]): readonly unknown[] {
-    let count = 0
-    for (const turn of turns) {
-      for (const block of blocksOf(turn)) if (isRecord(block) && this.#vendors(block) !== undefined) count++
-    }
-    this.#skipped = Math.max(0, count - MOST_OPENED)
-    return count === 0 ? turns : turns.flatMap((turn) => withBlocks(turn, (blocks) => this.#blocks(blocks)))
+    return turns.flatMap((turn) => withBlocks(turn, (blocks) => this.#blocks(blocks)))
   }
 
   #blocks (blocks: readonly unknown[]): readonly unknown[] {
@@ -77,19 +91,11 @@ class Reader {
 
   /** Undefined: it is left out. */
   #block (block: Json): Json | undefined {
-    const text = this.#vendors(block)
+    const text = vendorsIn(block)
     if (text === undefined) return block
     if (text === '' || this.#skipped-- > 0) return undefined
     const original = openThought(this.#exchange, this.#upstream, text)
     return original === undefined ? undefined : { ...block, [VENDORS.get(block.type)!]: original }
-  }
-
-  /** What must be read of a block: a sealed text, or '' of an unsigned thought. Undefined: it goes on as it is. */
-  #vendors (block: Json): string | undefined {
-    const field = VENDORS.get(block.type)
-    if (field === undefined) return undefined
-    const text = textIn(block[field])
-    return isSealed(text) || (text === '' && block.type === 'thinking') ? text : undefined
   }
 }
 
