@@ -16,16 +16,16 @@ export function addKeywords (ajv: Ajv): void {
   ajv.addKeyword({ ...usual, before: 'then', code: (cxt) => { if (!compareField(cxt)) usual.code(cxt) } })
 }
 
-function removeNulls ({ gen, schemaCode, data }: KeywordCxt): void {
-  gen.code(_`${gen.scopeValue('func', { ref: leaveOutNulls })}(${schemaCode}, ${data})`)
-}
-
 /**
  * Removes null fields, which many clients send for what they leave out, and many vendors refuse. In place: nothing is
- * copied, and no later code meets them.
+ * copied, and no later code meets them. A line for each name: a loop over names reads them at thrice the price.
  */
-function leaveOutNulls (names: readonly string[], data: unknown): void {
-  if (isRecord(data)) for (const name of names) if (data[name] === null) Reflect.deleteProperty(data, name)
+function removeNulls ({ gen, schema, data }: KeywordCxt): void {
+  gen.if(_`typeof ${data} == "object" && ${data} !== null`, () => {
+    for (const name of schema as readonly string[]) {
+      gen.if(_`${data}[${name}] === null`, () => gen.code(_`delete ${data}[${name}]`))
+    }
+  })
 }
 
 /**
