@@ -262,8 +262,8 @@ class Slot {
     this.#hear(told)
   }
 
-  async #hearLater (told: Promise<AdmissionResult>): Promise<void> {
-    this.#hear(await told)
+  #hearLater (told: Promise<AdmissionResult>): Promise<void> {
+    return told.then((there) => { this.#hear(there) })
   }
 
   #hear (told: AdmissionResult): void {

@@ -81,10 +81,10 @@ function dearest (exchange: Exchange, at: number): Awaitable<Bounds> {
     : dearestOf(exchange, at, prices, upstreams, read)
 }
 
-async function dearestBehind (
+function dearestBehind (
   read: Promise<ReadBody>, exchange: Exchange, at: number, prices: readonly PriceSpan[], upstreams: readonly Upstream[]
 ): Promise<Bounds> {
-  return dearestOf(exchange, at, prices, upstreams, await read)
+  return read.then((there) => dearestOf(exchange, at, prices, upstreams, there))
 }
 
 /** By attempt. */

@@ -252,9 +252,8 @@ export class Meter {
     return made === undefined ? smaller(bill.nanos, this.#held) : this.#chargeBehind(made, bill)
   }
 
-  async #chargeBehind (made: Promise<void>, bill: Settlement): Promise<Nanos> {
-    await made
-    return smaller(bill.nanos, this.#held)
+  #chargeBehind (made: Promise<void>, bill: Settlement): Promise<Nanos> {
+    return made.then(() => smaller(bill.nanos, this.#held))
   }
 
   /**
@@ -278,11 +277,11 @@ export class Meter {
     return made === undefined ? this.#settle(bill) : this.#settleBehind(made, bill, outcome)
   }
 
-  async #settleBehind (made: Promise<void>, bill: Settlement, outcome: Outcome): Promise<void> {
-    await made
+  #settleBehind (made: Promise<void>, bill: Settlement, outcome: Outcome): Promise<void> {
     // During the extension hook_timeout may have made a failure of the outcome: a released hold must not be charged
     // after all.
-    if (!this.#isOver && !this.#isFree && this.#outcome === outcome) await this.#settle(bill)
+    const isGivenBack = (): boolean => this.#isOver || this.#isFree || this.#outcome !== outcome
+    return made.then(() => isGivenBack() ? undefined : this.#settle(bill))
   }
 
   /** Extends the hold to a bill above it, as far as balance and limits allow. Never throws, and never rejects. */
@@ -309,8 +308,8 @@ export class Meter {
     return charged instanceof Promise ? this.#noteBehind(charged, bill) : this.#note(bill, charged)
   }
 
-  async #noteBehind (charged: Promise<Nanos>, bill: Settlement): Promise<void> {
-    await this.#note(bill, await charged)
+  #noteBehind (charged: Promise<Nanos>, bill: Settlement): Promise<void> {
+    return charged.then((nanos) => this.#note(bill, nanos))
   }
 
   /** Opens the accepted task, with the hold: the task's watcher charges it when it is done. */

@@ -30,7 +30,7 @@ export function acquire (
     : enter(health, upstream, model, tried, isBlamed, entering)
 }
 
-async function enterBehind (
+function enterBehind (
   entering: Promise<() => void>,
   health: Health,
   upstream: Upstream,
@@ -38,7 +38,7 @@ async function enterBehind (
   tried: ReadonlySet<string> | undefined,
   isBlamed: boolean | undefined
 ): Promise<Permit | undefined> {
-  return enter(health, upstream, model, tried, isBlamed, await entering)
+  return entering.then((giveBack) => enter(health, upstream, model, tried, isBlamed, giveBack))
 }
 
 function enter (
