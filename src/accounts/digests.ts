@@ -31,6 +31,11 @@ export function digestOf (secret: string): Buffer {
   return hash('sha256', secret, 'buffer')
 }
 
+/** The same in hexadecimal: a quarter of a buffer's memory. */
+export function hexDigestOf (secret: string): string {
+  return hash('sha256', secret, 'hex')
+}
+
 function bucketOf (digest: Buffer): number {
   return digest.readUIntLE(0, 6)
 }
