@@ -18,7 +18,7 @@ export function addKeywords (ajv: Ajv): void {
 
 /**
  * Removes null fields, which many clients send for what they leave out, and many vendors refuse. In place: nothing is
- * copied, and no later code meets them. A line for each name: a loop over names reads them at thrice the price.
+ * copied, and no later code meets them. A line for each name, since a read by a variable name costs more.
  */
 function removeNulls ({ gen, schema, data }: KeywordCxt): void {
   gen.if(_`typeof ${data} == "object" && ${data} !== null`, () => {
