@@ -3,7 +3,7 @@
 import { timingSafeEqual } from 'node:crypto'
 import type { AccountConfig, Config } from '../src/config/config.ts'
 import type { KeyDirectory } from '../src/core/services.ts'
-import { Digests, digestOf } from '../src/accounts/digests.ts'
+import { hexDigestOf } from '../src/accounts/digests.ts'
 import { GatewayError } from '../src/errors.ts'
 import type { ClientRequest } from '../src/core/exchange.ts'
 import { ApiKey } from '../src/core/facts.ts'
@@ -34,13 +34,13 @@ export const auth = definePlugin<Options>({
   provides: ['identity'],
   create ({ prefix }, config, { directory }) {
     const accounts = new Map(config.accounts.map((account) => [account.id, account]))
-    const index = new KeyIndex(prefix, config, accounts)
+    const index = indexOf(prefix, config, accounts)
     return {
       onHead (exchange) {
         const { dry, ledger, received: { headers, path } } = exchange
         const secret = dry === undefined ? readSecret(headers, prefix) : undefined
         // The caller of a dry run is authenticated by other means, and names the owner of the request.
-        const digest = secret === undefined ? undefined : digestOf(secret)
+        const digest = secret === undefined ? undefined : hexDigestOf(secret)
         const found = digest === undefined ? dry?.owner : find(digest, ledger)
         if (found === undefined || found.key.frozen) {
           const message = digest === undefined
@@ -63,8 +63,8 @@ export const auth = definePlugin<Options>({
      * @throws {GatewayError} auth_unavailable: the store is away, and the key may have been made there or frozen
      * meanwhile (src/README.md#away-is-503)
      */
-    function find (digest: Buffer, { health }: Ledger): ApiKey | undefined {
-      const declared = index.find(digest)
+    function find (digest: string, { health }: Ledger): ApiKey | undefined {
+      const declared = index.get(digest)
       if (declared !== undefined) return declared
       const found = findManaged(digest, directory, accounts)
       if (health?.isUp === false && (found === undefined || health.refusesKeys)) {
@@ -77,42 +77,41 @@ export const auth = definePlugin<Options>({
 
 /** A key of the directory; its account may be one of gateway.yaml. */
 function findManaged (
-  digest: Buffer,
+  digest: string,
   directory: KeyDirectory,
   declared: ReadonlyMap<string, AccountConfig>
 ): ApiKey | undefined {
-  const key = directory.findKey(digest)
+  const key = directory.findKey(Buffer.from(digest, 'hex'))
   if (key === undefined) return undefined
   const account = declared.get(key.account) ?? directory.account(key.account)
   // The key of an account that was removed from gateway.yaml is not valid any more.
   return account && { key, account }
 }
 
-/** Index of the keys of gateway.yaml. Compiled once per snapshot. */
-class KeyIndex {
-  readonly #digests = new Digests<ApiKey>()
-
-  /** @throws {Error} a key that could never be used, or that two would share */
-  constructor (prefix: string, { keys }: Config, accounts: ReadonlyMap<string, AccountConfig>) {
-    for (const key of keys) {
-      const account = accounts.get(key.account)
-      if (account === undefined) {
-        throw new Error(`the key ${key.id} belongs to the account ${key.account}, which does not exist`)
-      }
-      if (!isSecret(key.secret, prefix)) {
-        throw new Error(`the secret of the key ${key.id} is not "${prefix}" and 32 letters or digits`)
-      }
-      const digest = digestOf(key.secret)
-      const same = this.#digests.find(digest)
-      if (same !== undefined) throw new Error(`the keys ${same.key.id} and ${key.id} have the same secret`)
-      // Every plugin reads the fact, a user's own too: it must not carry the secret.
-      this.#digests.add(digest, Object.freeze({ key: Object.freeze({ ...key, secret: '***' }), account }))
+/**
+ * The keys of gateway.yaml, by the SHA-256 of their secrets; holds no secret. What a lookup's timing reveals of a
+ * digest is of no use without inverting SHA-256. Compiled once per snapshot.
+ * @throws {Error} a key that could never be used, or that two would share
+ */
+function indexOf (
+  prefix: string, { keys }: Config, accounts: ReadonlyMap<string, AccountConfig>
+): ReadonlyMap<string, ApiKey> {
+  const index = new Map<string, ApiKey>()
+  for (const key of keys) {
+    const account = accounts.get(key.account)
+    if (account === undefined) {
+      throw new Error(`the key ${key.id} belongs to the account ${key.account}, which does not exist`)
     }
+    if (!isSecret(key.secret, prefix)) {
+      throw new Error(`the secret of the key ${key.id} is not "${prefix}" and 32 letters or digits`)
+    }
+    const digest = hexDigestOf(key.secret)
+    const same = index.get(digest)
+    if (same !== undefined) throw new Error(`the keys ${same.key.id} and ${key.id} have the same secret`)
+    // Every plugin reads the fact, a user's own too: it must not carry the secret.
+    index.set(digest, Object.freeze({ key: Object.freeze({ ...key, secret: '***' }), account }))
   }
-
-  find (digest: Buffer): ApiKey | undefined {
-    return this.#digests.find(digest)
-  }
+  return index
 }
 
 /**
@@ -144,8 +143,10 @@ function whyNone ({ 'x-api-key': own, authorization }: ClientRequest['headers'],
 }
 
 /** Why a disabled demo key is refused; only its holder is told. */
-function whyOff (digest: Buffer, { demo_off: demo }: Config): string | undefined {
-  if (demo === undefined || !timingSafeEqual(digest, Buffer.from(demo.sha256, 'hex'))) return undefined
+function whyOff (digest: string, { demo_off: demo }: Config): string | undefined {
+  if (demo === undefined || !timingSafeEqual(Buffer.from(digest, 'hex'), Buffer.from(demo.sha256, 'hex'))) {
+    return undefined
+  }
   return `This is the demo key, which is off because ${demo.why}. Use a key of your own.`
 }
 

@@ -1,6 +1,6 @@
 // rate-limit: the request rate and the concurrency of a key. Asks the store when the head is known, and once more when
 // the model's family is; reports what is left in every answer.
-import { after, type Awaitable } from '../src/base/awaitable.ts'
+import { after, type Awaitable, afterWith } from '../src/base/awaitable.ts'
 import { quote } from '../src/config/check/messages.ts'
 import { suggest } from '../src/config/check/suggest.ts'
 import type { KeyConfig } from '../src/config/config.ts'
@@ -74,52 +74,40 @@ export const rateLimit = definePlugin<Options>({
     // A key's chain has no hooks for limits that it does not have.
     const perKey = (key: KeyConfig, route: Route): KeyHooks => {
       const { requests, polls, families, slot } = compile(key, options)
+      const judge = (result: AdmissionResult, exchange: Exchange): void => {
+        tell(result, requests, exchange, services)
+        if (result.kind === 'refused') {
+          throw result.by === 'slot' ? full(result.taken, slot!.limit) : usedUp(requests.list[0]!, result.windows)
+        }
+        if (requests.list.length > 0) exchange.set(Counted, result.windows[0]!)
+      }
+      const judgePoll = (result: AdmissionResult, exchange: Exchange): void => {
+        tell(result, polls, exchange, services)
+        if (result.kind === 'refused') throw usedUp(polls.list[0]!, result.windows)
+      }
       return {
-        ...(slot !== undefined || requests.length > 0) && {
+        ...(slot !== undefined || requests.list.length > 0) && {
           onHead (exchange: Exchange) {
             // The request that asks was counted itself, and may have the only slot.
             if (exchange.dry?.within !== undefined) return
             const { account } = exchange.get(ApiKey)
             const isPoll = route.endpoint.kind === 'local' && exchange.received.method !== 'POST'
-            const policies = isPoll ? polls : requests
-            const judge = (result: AdmissionResult): void => {
-              // The limits are decided by this process alone, as `on_outage` says, and the client is told.
-              if (exchange.ledger.health?.isUp === false) exchange.answerHeaders['x-gateway-degraded'] = 'limits'
-              show(exchange, policies, result.windows, services)
-              if (result.kind === 'refused') {
-                throw result.by === 'slot' ? full(result.taken, slot!.limit) : usedUp(policies[0]!, result.windows)
-              }
-              if (!isPoll && policies.length > 0) exchange.set(Counted, result.windows[0]!)
-            }
+            const { list } = isPoll ? polls : requests
             if (!isPoll && slot !== undefined) {
-              const admission = { request_id: exchange.id, account: account.id, windows: policies, slot }
-              return takeSlot(exchange, admission, services, judge)
+              const admission = { request_id: exchange.id, account: account.id, windows: list, slot }
+              return new Slot(exchange, judge).take(admission)
             }
-            if (policies.length > 0) {
-              return after(ask({ request_id: exchange.id, account: account.id, windows: policies }, exchange), judge)
+            if (list.length > 0) {
+              return afterWith(ask({ request_id: exchange.id, account: account.id, windows: list }, exchange),
+                isPoll ? judgePoll : judge, exchange)
             }
           }
         },
         ...families.size > 0 && {
           onRequest (exchange: Exchange) {
             const family = exchange.find(Model)?.family
-            const policy = family === undefined ? undefined : families.get(family)
-            if (policy === undefined) return
-            const ofKey = exchange.find(Counted)
-            const both = ofKey === undefined ? [policy] : [...requests, policy]
-            const admission = { request_id: exchange.id, account: exchange.get(ApiKey).account.id }
-            return after(ask({ ...admission, windows: [policy] }, exchange), (result) => {
-              if (result.kind === 'admitted') {
-                show(exchange, both, ofKey === undefined ? result.windows : [ofKey, ...result.windows], services)
-                return
-              }
-              // A retry must pass the key's own window too, in which this request is counted: only both together tell
-              // when it can.
-              return after(ask({ ...admission, windows: both }, exchange), (again) => {
-                show(exchange, both, again.windows, services)
-                if (again.kind === 'refused') throw usedUp(policy, again.windows)
-              })
-            })
+            const limits = family === undefined ? undefined : families.get(family)
+            return limits === undefined ? undefined : countFamily(exchange, limits, services)
           }
         }
       }
@@ -147,13 +135,27 @@ interface Policy extends WindowLimit {
   readonly header: string
 }
 
+/** Limits that are asked and told of together. */
+interface Policies {
+  readonly list: readonly Policy[]
+  /** all of them in one header */
+  readonly header: string
+}
+
 /** The limits of one key, without those of 0. */
 interface Limits {
   /** one, or none */
-  readonly requests: readonly Policy[]
-  readonly polls: readonly Policy[]
-  readonly families: ReadonlyMap<string, Policy>
+  readonly requests: Policies
+  readonly polls: Policies
+  readonly families: ReadonlyMap<string, FamilyLimits>
   readonly slot: SlotLimit | undefined
+}
+
+interface FamilyLimits {
+  readonly policy: Policy
+  readonly alone: Policies
+  /** behind the key's own limit of requests */
+  readonly withKey: Policies
 }
 
 /**
@@ -164,17 +166,24 @@ function compile (key: KeyConfig, { default_rpm, default_concurrency, families }
   const name = `key:${key.id}`
   const limit = key.rate_limit ?? default_rpm
   const concurrency = key.concurrency ?? default_concurrency
+  const requests = limit === 0 ? [] : [policyOf(name, limit, 'rate_limited', 'key', 'This key')]
+  const polls = limit === 0
+    ? []
+    : [policyOf(`${name} polls`, limit * POLLS_PER_REQUEST, 'rate_limited', 'polls', 'For lists and states, this key')]
   return {
-    requests: limit === 0 ? [] : [policyOf(name, limit, 'rate_limited', 'key', 'This key')],
-    polls: limit === 0
-      ? []
-      : [policyOf(`${name} polls`, limit * POLLS_PER_REQUEST, 'rate_limited', 'polls',
-        'For lists and states, this key')],
-    families: new Map(Object.entries(families).filter(([, { rpm }]) => rpm > 0).map(([family, { rpm }]) =>
-      [family, policyOf(`${name} family:${family}`, rpm, 'family_rate_limited', 'family',
-        `For models of the family ${family}, this key`)])),
+    requests: together(requests),
+    polls: together(polls),
+    families: new Map(Object.entries(families).filter(([, { rpm }]) => rpm > 0).map(([family, { rpm }]) => {
+      const policy = policyOf(`${name} family:${family}`, rpm, 'family_rate_limited', 'family',
+        `For models of the family ${family}, this key`)
+      return [family, { policy, alone: together([policy]), withKey: together([...requests, policy]) }]
+    })),
     slot: concurrency === 0 ? undefined : { name, limit: concurrency }
   }
+}
+
+function together (list: readonly Policy[]): Policies {
+  return { list, header: list.map(({ header }) => header).join(', ') }
 }
 
 function policyOf (name: string, limit: number, code: Policy['code'], title: string, whose: string): Policy {
@@ -201,6 +210,27 @@ function ask (admission: Admission, { ledger }: Exchange): Awaitable<AdmissionRe
   }
 }
 
+/** Asks the limit of a family, behind the key's own. @throws {GatewayError} family_rate_limited */
+function countFamily (
+  exchange: Exchange, { policy, alone, withKey }: FamilyLimits, services: Services
+): Awaitable<void> {
+  const ofKey = exchange.find(Counted)
+  const both = ofKey === undefined ? alone : withKey
+  const admission = { request_id: exchange.id, account: exchange.get(ApiKey).account.id }
+  return after(ask({ ...admission, windows: alone.list }, exchange), (result) => {
+    if (result.kind === 'admitted') {
+      show(exchange, both, ofKey === undefined ? result.windows : [ofKey, ...result.windows], services)
+      return
+    }
+    // A retry must pass the key's own window too, in which this request is counted: only both together tell when it
+    // can.
+    return after(ask({ ...admission, windows: both.list }, exchange), (again) => {
+      show(exchange, both, again.windows, services)
+      if (again.kind === 'refused') throw usedUp(policy, again.windows)
+    })
+  })
+}
+
 function unavailable (cause: unknown): never {
   throw new GatewayError('auth_unavailable', {
     cause,
@@ -208,29 +238,55 @@ function unavailable (cause: unknown): never {
   })
 }
 
-/**
- * Takes a slot. Its release is registered before it is taken, so that it is given back once on every path
- * (src/README.md#settle-once).
- */
-function takeSlot (
-  exchange: Exchange, admission: Admission, services: Services, judge: (result: AdmissionResult) => void
-): Awaitable<void> {
-  let asked: Awaitable<void>
-  let result: AdmissionResult | undefined
-  // After a failure of the store it is unknown whether the slot was taken.
-  const leave = (): Awaitable<void> => result?.kind === 'refused' ? undefined : exchange.ledger.leave(exchange.id)
-  exchange.onFinish(() => {
-    if (result !== undefined || !(asked instanceof Promise)) return leave()
-    // The request ended while its slot was being taken: a release now could come first. This one runs in the
-    // background.
+type Judge = (result: AdmissionResult, exchange: Exchange) => void
+
+/** The slot of one exchange. */
+class Slot {
+  readonly #exchange: Exchange
+  readonly #judge: Judge
+  #asked: Promise<void> | undefined
+  /** undefined: not known yet; after a failure of the store it is unknown whether the slot was taken */
+  #result: AdmissionResult | undefined
+
+  /** @param judge throws where the slot, or a window, is refused */
+  constructor (exchange: Exchange, judge: Judge) {
+    this.#exchange = exchange
+    this.#judge = judge
+  }
+
+  /** The release is registered before it is taken: it is given back once on every path (src/README.md#settle-once). */
+  take (admission: Admission): Awaitable<void> {
+    this.#exchange.onFinish(() => this.#end())
+    const told = ask(admission, this.#exchange)
+    if (told instanceof Promise) return this.#asked = this.#hearLater(told)
+    this.#hear(told)
+  }
+
+  #hearLater (told: Promise<AdmissionResult>): Promise<void> {
+    return told.then((there) => { this.#hear(there) })
+  }
+
+  #hear (told: AdmissionResult): void {
+    this.#result = told
+    this.#judge(told, this.#exchange)
+  }
+
+  #end (): Awaitable<void> {
+    return this.#result === undefined && this.#asked !== undefined ? this.#leaveBehind(this.#asked) : this.#leave()
+  }
+
+  #leave (): Awaitable<void> {
+    return this.#result?.kind === 'refused' ? undefined : this.#exchange.ledger.leave(this.#exchange.id)
+  }
+
+  /** The request ended while its slot was being taken: a release now could come first. Runs in the background. */
+  #leaveBehind (asked: Promise<void>): void {
+    const leave = (): Awaitable<void> => this.#leave()
     asked.then(leave, leave).catch((err: unknown) => {
-      services.log.error({ request_id: exchange.id, err }, 'a slot could not be given back')
+      const { id, snapshot: { services: { log } } } = this.#exchange
+      log.error({ request_id: id, err }, 'a slot could not be given back')
     })
-  })
-  return asked = after(ask(admission, exchange), (told) => {
-    result = told
-    judge(told)
-  })
+  }
 }
 
 /** The refusal of a full window, with the time until a retry passes all windows, if no other request is counted. */
@@ -255,17 +311,26 @@ function count (number: number, noun: string): string {
   return `${number} ${noun}${number === 1 ? '' : 's'}`
 }
 
+function tell ({ windows }: AdmissionResult, policies: Policies, exchange: Exchange, services: Services): void {
+  // The limits are decided by this process alone, as `on_outage` says, and the client is told.
+  if (exchange.ledger.health?.isUp === false) exchange.answerHeaders['x-gateway-degraded'] = 'limits'
+  show(exchange, policies, windows, services)
+}
+
 /** Sets the headers: the vendor's for the window that is nearest to its limit, the draft's for all. */
 function show (
-  { answerHeaders, route }: Exchange, policies: readonly Policy[], windows: readonly WindowState[], { now }: Services
+  { answerHeaders, route }: Exchange, { list, header }: Policies, windows: readonly WindowState[], { now }: Services
 ): void {
-  if (windows.length === 0) return
-  answerHeaders['ratelimit-policy'] = policies.map(({ header }) => header).join(', ')
-  answerHeaders['ratelimit'] = policies.map(({ title }, i) => {
-    const { remaining, next_ms } = windows[i]!
-    return `${title};r=${remaining};t=${Math.ceil(next_ms / 1000)}`
-  }).join(', ')
-  const nearest = windows.reduce((one, other) => isNarrower(other, one) ? other : one)
+  let [nearest] = windows
+  if (nearest === undefined) return
+  let states = ''
+  for (let i = 0; i < list.length; i++) {
+    const window = windows[i]!
+    states += `${i === 0 ? '' : ', '}${list[i]!.title};r=${window.remaining};t=${Math.ceil(window.next_ms / 1000)}`
+    if (isNarrower(window, nearest)) nearest = window
+  }
+  answerHeaders['ratelimit-policy'] = header
+  answerHeaders['ratelimit'] = states
   Object.assign(answerHeaders, route.style.rateHeaders(nearest, now()))
 }
 

@@ -1,10 +1,10 @@
 // The worst case of one exchange: held before an upstream is called, whichever target answers.
-import { after, type Awaitable } from '../../src/base/awaitable.ts'
+import type { Awaitable } from '../../src/base/awaitable.ts'
 import { bodyStep } from '../../src/core/body-step.ts'
 import type { Exchange } from '../../src/core/exchange.ts'
 import type { Upstream } from '../../src/core/upstream.ts'
 import { modalities } from '../../src/config/sections/modalities.ts'
-import { Model, Plan, type WorstCase } from '../../src/core/facts.ts'
+import { type Attempt, Model, Plan, type WorstCase } from '../../src/core/facts.ts'
 import { GatewayError } from '../../src/errors.ts'
 import { boundInput, boundValue, NO_CONTEXT, type InputBound } from '../../src/tokens/bound.ts'
 import { formatUsd, MOST_NANOS, type Nanos } from '../../src/money/nanos.ts'
@@ -35,8 +35,6 @@ export interface Bounds extends WorstCase {
   /** smallest hold to begin with; undefined: `first` */
   readonly least: Nanos | undefined
   readonly uses: Uses
-  /** what would make it cost less, in words; undefined: no field of the request would */
-  readonly cheaper: string | undefined
   /** of a text model: its usage is compared with these; undefined: no text model, and no bill exceeds `most` */
   readonly text: TextBounds | undefined
 }
@@ -56,21 +54,42 @@ export interface TextBounds {
 export function boundsOf (exchange: Exchange, at: number): Awaitable<Bounds> {
   const { endpoint } = exchange.route
   if (endpoint.kind === 'forward') return flatBounds(flatCost(endpoint.price), at)
-  const { item } = modalities[exchange.get(Model).kind]
-  return item === undefined ? dearest(exchange, at) : flatBounds(dearestItem(exchange), at, item.cheaper)
+  return modalities[exchange.get(Model).kind].item === undefined
+    ? dearest(exchange, at)
+    : flatBounds(dearestItem(exchange), at)
 }
 
-function flatBounds (nanos: Nanos, at: number, cheaper?: string): Bounds {
+/** What would make the exchange cost less, in words. Undefined: no field of the request would. */
+export function cheaperOf (exchange: Exchange): string | undefined {
+  const { endpoint, style } = exchange.route
+  if (endpoint.kind === 'forward') return undefined
+  return modalities[exchange.get(Model).kind].item?.cheaper ?? `lower ${style.outputLimits.join(' or ')}`
+}
+
+function flatBounds (nanos: Nanos, at: number): Bounds {
   refuseUncountable(nanos)
-  return { first: nanos, least: undefined, most: nanos, input: 0, output: 0, uses: noUses, at, cheaper,
-    text: undefined }
+  return { first: nanos, least: undefined, most: nanos, input: 0, output: 0, uses: noUses, at, text: undefined }
 }
 
 /** The worst case of the dearest attempt, because the same hold pays for any of them. */
 function dearest (exchange: Exchange, at: number): Awaitable<Bounds> {
-  const prices = exchange.get(Plan).attempts.map(({ sold }) => priceAt(sold, at))
+  const prices = pricesAt(exchange.get(Plan), at)
   const upstreams = upstreamsOf(exchange)
-  return after(readBody(exchange, upstreams, prices), (read) => dearestOf(exchange, at, prices, upstreams, read))
+  const read = readBody(exchange, upstreams, prices)
+  return read instanceof Promise
+    ? dearestBehind(read, exchange, at, prices, upstreams)
+    : dearestOf(exchange, at, prices, upstreams, read)
+}
+
+function dearestBehind (
+  read: Promise<ReadBody>, exchange: Exchange, at: number, prices: readonly PriceSpan[], upstreams: readonly Upstream[]
+): Promise<Bounds> {
+  return read.then((there) => dearestOf(exchange, at, prices, upstreams, there))
+}
+
+/** By attempt. */
+function pricesAt ({ attempts }: Plan, at: number): readonly PriceSpan[] {
+  return attempts.map(({ sold }) => priceAt(sold, at))
 }
 
 interface ReadBody {
@@ -83,8 +102,8 @@ const readBody = bodyStep('billing-meter', (
   exchange, upstreams: readonly Upstream[], prices: readonly PriceSpan[]
 ): ReadBody => {
   const { body } = exchange.request
-  refuseSurcharges(body, prices.map(({ written }) => written))
-  return { shown: boundShown(exchange, upstreams), uses: boundUses(body, prices.map(({ price }) => price)) }
+  refuseSurcharges(body, prices)
+  return { shown: boundShown(exchange, upstreams), uses: boundUses(body, prices) }
 }, { isRead: true })
 
 function dearestOf (
@@ -93,32 +112,39 @@ function dearestOf (
 ): Bounds {
   const model = exchange.get(Model)
   const { body, stream } = exchange.request
-  const { overheads } = exchange.snapshot.services
-  const { attempts } = exchange.get(Plan)
-  const inputs = attempts.map((attempt) => overheads.bound(attempt, shown, model.context))
   const output = boundOutput(body['max_tokens'], model, upstreams)
   const believed: Believed = { input: BELIEVED * (model.context ?? NO_CONTEXT),
     output: BELIEVED * Math.max(output, mostOutput(model)) }
   for (const { price } of prices) refuseBeyondCount(price, believed)
-  const most = dearestCase(inputs, output, prices, uses)
+  const most = dearestCase(exchange, shown, output, prices, uses)
   const ceiling = Math.max(CEILING * output, output + CEILING_MARGIN)
   const text: TextBounds = { input: shown, believed, ceiling }
-  const cheaper = `lower ${exchange.route.style.outputLimits.join(' or ')}`
-  const first = stream && output > SLICE ? dearestCase(inputs, SLICE, prices, uses) : most
-  const least = stream && output > LEAST ? dearestCase(inputs, LEAST, prices, uses) : undefined
-  return { first, least, most, input: Math.max(0, ...inputs), output, uses, at, cheaper, text }
+  const first = stream && output > SLICE ? dearestCase(exchange, shown, SLICE, prices, uses) : most
+  const least = stream && output > LEAST ? dearestCase(exchange, shown, LEAST, prices, uses) : undefined
+  return { first, least, most, input: mostInput(exchange, shown), output, uses, at, text }
 }
 
-/** @param inputs tokens, by attempt */
 function dearestCase (
-  inputs: readonly number[], outputTokens: number, prices: readonly PriceSpan[], uses: Uses
+  exchange: Exchange, shown: InputBound, outputTokens: number, prices: readonly PriceSpan[], uses: Uses
 ): Nanos {
+  const { attempts } = exchange.get(Plan)
   let most = 0n
   for (let i = 0; i < prices.length; i++) {
-    const nanos = worstCase(inputs[i]!, outputTokens, prices[i]!.price, uses)
+    const nanos = worstCase(inputOf(attempts[i]!, exchange, shown), outputTokens, prices[i]!.price, uses)
     if (nanos > most) most = nanos
   }
   return most
+}
+
+/** Tokens of whichever attempt counts most. */
+function mostInput (exchange: Exchange, shown: InputBound): number {
+  let most = 0
+  for (const attempt of exchange.get(Plan).attempts) most = Math.max(most, inputOf(attempt, exchange, shown))
+  return most
+}
+
+function inputOf (attempt: Attempt, exchange: Exchange, shown: InputBound): number {
+  return exchange.snapshot.services.overheads.bound(attempt, shown, exchange.get(Model).context)
 }
 
 /** Number of input classes, each of which is believed by itself. */
@@ -151,27 +177,30 @@ function refuseUncountable (nanos: Nanos): void {
 
 /** The upstreams that may be asked. */
 function upstreamsOf (exchange: Exchange): readonly Upstream[] {
-  const { attempts } = exchange.get(Plan)
-  return [...new Set(attempts.map(({ upstream }) => exchange.snapshot.upstreams.get(upstream)!))]
+  const all = exchange.get(Plan).attempts.map(({ upstream }) => exchange.snapshot.upstreams.get(upstream)!)
+  return all.length < 2 ? all : [...new Set(all)]
 }
 
 /** The input as far as the request shows it, in the longest form in which it may be sent. */
 function boundShown (exchange: Exchange, upstreams: readonly Upstream[]): InputBound {
   const { context } = exchange.get(Model)
-  const { tokens, images } = boundInput(exchange.request.body, context, exchange.blobs)
-  const weigh = (value: unknown): number => boundValue(value, context, exchange.blobs)
-  const beyond = upstreams.map((upstream) => {
+  const { blobs, request: { body } } = exchange
+  const { tokens, images } = boundInput(body, context, blobs)
+  let beyond = 0
+  for (const upstream of upstreams) {
     const own = dialectOf(upstream).ownWords?.(exchange, upstream)
-    return own === undefined ? 0 : weigh(own.sent) - weigh(own.instead)
-  })
-  return { tokens: Math.min(context ?? NO_CONTEXT, tokens + Math.max(0, ...beyond)), images }
+    if (own === undefined) continue
+    beyond = Math.max(beyond, boundValue(own.sent, context, blobs) - boundValue(own.instead, context, blobs))
+  }
+  return { tokens: Math.min(context ?? NO_CONTEXT, tokens + beyond), images }
 }
 
 /** Without a usable `max_tokens` the bound is the model's maximum. */
 function boundOutput (maxTokens: unknown, model: Model, upstreams: readonly Upstream[]): number {
   if (typeof maxTokens !== 'number' || maxTokens < 0) return mostOutput(model)
-  const least = upstreams.map((upstream) => dialectOf(upstream).leastOutput ?? 0)
-  return Math.min(Math.max(Math.ceil(maxTokens), ...least), model.max_output ?? 1e9)
+  let bound = Math.ceil(maxTokens)
+  for (const upstream of upstreams) bound = Math.max(bound, dialectOf(upstream).leastOutput ?? 0)
+  return Math.min(bound, model.max_output ?? 1e9)
 }
 
 function mostOutput ({ max_output: most, context }: Model): number {

@@ -1,6 +1,6 @@
 // Holds the worst case before an upstream is called, counts the usage, and settles once. The only plugin that moves
 // money.
-import { after, type Awaitable } from '../../src/base/awaitable.ts'
+import { after, type Awaitable, afterWith } from '../../src/base/awaitable.ts'
 import type { Config } from '../../src/config/config.ts'
 import { isSoldByTokens } from '../../src/config/sections/modalities.ts'
 import { usd } from '../../src/config/sections/schema.ts'
@@ -9,16 +9,17 @@ import { ApiKey, Charge, fact, Model, Plan, Variant, WorstCase } from '../../src
 import { limitsOf } from '../../src/accounts/key-limits.ts'
 import { itemPrice } from '../../src/money/item-price.ts'
 import { isTerminal } from '../../src/protocols/messages.ts'
-import { formatUsd, parseUsd } from '../../src/money/nanos.ts'
+import { formatUsd, type Nanos, parseUsd } from '../../src/money/nanos.ts'
 import { spansOf } from '../../src/money/price-schedule.ts'
 import type { Believed } from '../../src/money/usage.ts'
-import { definePlugin } from '../../src/core/plugin.ts'
+import { type AttemptHooks, definePlugin } from '../../src/core/plugin.ts'
+import type { JsonReply } from '../../src/core/reply.ts'
 import { replyRead } from '../../src/core/reply-step.ts'
 import { SseEvent } from '../../src/core/sse.ts'
 import { type Bounds, boundsOf } from './bounds.ts'
 import { imagesIn } from './items.ts'
 import { Meter } from './meter.ts'
-import { readReply } from './tally.ts'
+import { readReply, type Tally, type Told } from './tally.ts'
 
 /** The meter of one exchange. Private to this plugin. */
 const Metered = fact<Meter>('billing-meter')
@@ -44,9 +45,9 @@ export const billingMeter = definePlugin<Options>({
   provides: ['billing'],
   always: true,
   create ({ low_balance_usd: low }, config, services) {
-    compilePrices(config, services.now())
+    compilePrices(config)
     const lowBalance = parseUsd(low)
-    const begin = (exchange: Exchange, bounds: Bounds): Awaitable<void> => {
+    const begin = (bounds: Bounds, exchange: Exchange): Awaitable<void> => {
       exchange.set(WorstCase, bounds)
       const owner = exchange.find(ApiKey)
       if (owner === undefined) {
@@ -57,19 +58,19 @@ export const billingMeter = definePlugin<Options>({
           `the route ${exchange.route.name} has a price, and nobody to charge: put auth into its pipeline`
         )
       }
-      const meter = new Meter(exchange, services, bounds)
+      const meter = new Meter(exchange, services, bounds, lowBalance)
       exchange.set(Metered, meter)
       // Before the hold is taken (src/README.md#settle-once). The second call has work only where the first threw.
       const end = (outcome: Outcome): Awaitable<void> => meter.end(outcome)
       exchange.onSettle(end)
       exchange.onFinish(end)
-      return meter.hold(owner, lowBalance)
+      return meter.hold(owner)
     }
     return {
       onRequest (exchange) {
         const { endpoint } = exchange.route
         if (endpoint.kind === 'local' || endpoint.kind === 'download') return
-        return after(boundsOf(exchange, services.now()), (bounds) => begin(exchange, bounds))
+        return afterWith(boundsOf(exchange, services.now()), begin, exchange)
       },
 
       perAttempt (attempt, exchange) {
@@ -79,12 +80,7 @@ export const billingMeter = definePlugin<Options>({
           meter.beginItems(attempt)
           return { onUpstreamReply (reply) { meter.images = imagesIn(reply.body) } }
         }
-        const tally = meter.begin(attempt)
-        return {
-          onUpstreamReply: ({ body }) =>
-            after(readAnswer(body, exchange, tally.believed), (told) => { tally.hear(told) }),
-          onUpstreamEvent (event) { if (tally.see(event)) meter.updatePaidTokens() }
-        }
+        return new Metering(exchange, meter, meter.begin(attempt))
       },
 
       onReply (reply, exchange) {
@@ -92,8 +88,7 @@ export const billingMeter = definePlugin<Options>({
         if (meter === undefined) return
         meter.status = reply.status
         if (reply.kind !== 'json') return
-        return after(meter.completedCharge,
-          (nanos) => ({ ...reply, headers: { ...reply.headers, 'x-gateway-cost-usd': formatUsd(nanos) } }))
+        return afterWith(meter.completedCharge, withCost, reply)
       },
 
       onStream (exchange) {
@@ -123,6 +118,35 @@ export const billingMeter = definePlugin<Options>({
   }
 })
 
+/** Counts what one attempt on text brings. */
+class Metering implements AttemptHooks {
+  readonly #exchange: Exchange
+  readonly #meter: Meter
+  readonly #tally: Tally
+
+  constructor (exchange: Exchange, meter: Meter, tally: Tally) {
+    this.#exchange = exchange
+    this.#meter = meter
+    this.#tally = tally
+  }
+
+  onUpstreamReply ({ body }: JsonReply): Awaitable<void> {
+    return afterWith(readAnswer(body, this.#exchange, this.#tally.believed), hear, this.#tally)
+  }
+
+  onUpstreamEvent (event: SseEvent): void {
+    if (this.#tally.see(event)) this.#meter.updatePaidTokens()
+  }
+}
+
+function hear (told: Told, tally: Tally): void {
+  tally.hear(told)
+}
+
+function withCost (nanos: Nanos, reply: JsonReply): JsonReply {
+  return { ...reply, headers: { ...reply.headers, 'x-gateway-cost-usd': formatUsd(nanos) } }
+}
+
 /**
  * Whether the end of a stream reports its cost: to a translator of styles, and to a client of messages style that asks
  * for it. For the latter it is in a ping of its own, which all clients skip: the other events stay the upstream's
@@ -133,12 +157,12 @@ function tellsCost ({ route, received }: Exchange): boolean {
 }
 
 /** Compiles prices with the snapshot, so that a bad one refuses the configuration and not a request. */
-function compilePrices (config: Config, now: number): void {
+function compilePrices (config: Config): void {
   for (const { kind, channels } of config.models) {
     for (const sold of Object.values(channels)) {
       if (isSoldByTokens(kind)) spansOf(sold)
       else itemPrice(sold)
     }
   }
-  for (const key of config.keys) { limitsOf(key, now) }
+  for (const key of config.keys) limitsOf(key)
 }

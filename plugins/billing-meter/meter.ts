@@ -3,23 +3,22 @@ import { after, type Awaitable } from '../../src/base/awaitable.ts'
 import { GatewayError } from '../../src/errors.ts'
 import type { Exchange, Outcome } from '../../src/core/exchange.ts'
 import { Accepted, ApiKey, Charge, Model, Variant, type Attempt } from '../../src/core/facts.ts'
-import { limitsOf } from '../../src/accounts/key-limits.ts'
-import { inputEstimate } from '../../src/tokens/bound.ts'
+import { dayOf, limitsOf } from '../../src/accounts/key-limits.ts'
 import { MOST_RATE } from '../../src/tokens/text-count.ts'
 import { costOfItems, costOfTokens } from '../../src/money/goods.ts'
 import { itemCost, type ItemRate } from '../../src/money/item-price.ts'
 import { formatUsd, type Nanos } from '../../src/money/nanos.ts'
 import { priceAt } from '../../src/money/price-schedule.ts'
-import { cost, dearestAmount, flatVersion, inputAmount, outputCovered, unpricedExtras, wholeCost, worstCase,
+import { cost, flatVersion, outputCovered, unpricedExtras, wholeCost, worstCase,
   type CompiledPrice } from '../../src/money/price.ts'
-import { inputTokens, Tally, type Ending } from './tally.ts'
+import { Tally, type Ending } from './tally.ts'
 import { noUsage, type Usage, type UsageSource } from '../../src/money/usage.ts'
 import type { Services } from '../../src/core/services.ts'
 import type { SseEvent } from '../../src/core/sse.ts'
-import type { Settlement } from '../../src/store/store.ts'
-import { SLICE, type Bounds } from './bounds.ts'
+import type { HoldResult, Settlement } from '../../src/store/store.ts'
+import { cheaperOf, SLICE, type Bounds } from './bounds.ts'
 import { imageUsage, rateFor, videoCost } from './items.ts'
-import { advise, heldBy, purseOf, type Owner, type Refusal } from './refusal.ts'
+import { advise, purseOf, refusalOf, type Owner, type Refusal } from './refusal.ts'
 
 /** Tokens left of a slice when the next one is asked for: at 100 tokens a second the store has 20 seconds to answer. */
 const EARLY = SLICE / 2
@@ -30,8 +29,6 @@ const STEP = 64
  * store keeps one every two seconds.
  */
 const PROGRESS_MS = 1000
-
-interface Bill extends Omit<Settlement, 'request_id'> {}
 
 export class Meter {
   /** tally of the last attempt: the one that is served, if any is */
@@ -48,6 +45,7 @@ export class Meter {
   readonly #exchange: Exchange
   readonly #services: Services
   readonly #bounds: Bounds
+  readonly #lowBalance: Nanos
   /** earliest time of the next progress record, by `performance.now()` */
   #nextProgress = performance.now() + PROGRESS_MS
   /** held at the store */
@@ -58,12 +56,11 @@ export class Meter {
   #extending: Promise<void> | undefined
   /** reason why the last extension was refused */
   #refused: Refusal | undefined
-  #owner: Owner | undefined
   #attempt: Attempt | undefined
   #price: CompiledPrice | undefined
   /** a hold in flight */
   #holding: Promise<void> | undefined
-  #completed: Bill | undefined
+  #completed: Settlement | undefined
   /** the model's estimate has learned from this answer */
   #hasLearned = false
   /** latest outcome reported for the exchange */
@@ -76,35 +73,47 @@ export class Meter {
   #opened: string | undefined
   #isOver = false
 
-  constructor (exchange: Exchange, services: Services, bounds: Bounds) {
+  /** @param lowBalance while the balance is below it, the account's requests run one at a time */
+  constructor (exchange: Exchange, services: Services, bounds: Bounds, lowBalance: Nanos) {
     this.#exchange = exchange
     this.#services = services
     this.#bounds = bounds
+    this.#lowBalance = lowBalance
   }
 
   /** @throws {GatewayError} the balance or a limit does not cover it */
-  hold ({ key, account }: ApiKey, lowBalance: Nanos): Awaitable<void> {
-    const { first, least, at, cheaper } = this.#bounds
-    const owner = this.#owner = { key, lowBalance, at, cheaper }
+  hold ({ key, account }: ApiKey): Awaitable<void> {
+    const { first, least, at } = this.#bounds
     const result = this.#exchange.ledger.hold({
       request_id: this.#exchange.id,
       account: account.id,
       key: key.id,
       nanos: first,
+      low_balance: this.#lowBalance,
+      day: dayOf(key, at),
       ...(least !== undefined && { least }),
-      low_balance: lowBalance,
-      ...limitsOf(key, at)
+      ...limitsOf(key)
     })
-    if (!(result instanceof Promise)) {
-      this.#held = heldBy(result, owner)
-      return
-    }
-    this.#holding = result.then((result) => {
-      this.#held = heldBy(result, owner)
-    }).finally(() => {
+    if (result instanceof Promise) return this.#holding = this.#hear(result)
+    this.#take(result)
+  }
+
+  async #hear (result: Promise<HoldResult>): Promise<void> {
+    try {
+      this.#take(await result)
+    } finally {
       this.#holding = undefined
-    })
-    return this.#holding
+    }
+  }
+
+  #take (result: HoldResult): void {
+    if (result.kind === 'refused') throw refusalOf(result, this.#owner)
+    this.#held = result.nanos
+  }
+
+  get #owner (): Owner {
+    const { key } = this.#exchange.get(ApiKey)
+    return { key, lowBalance: this.#lowBalance, at: this.#bounds.at, cheaper: cheaperOf(this.#exchange) }
   }
 
   /** Makes a fresh tally for each attempt: the usage of a failed one is never charged. */
@@ -137,7 +146,7 @@ export class Meter {
   async #noteProgress (usage: Usage): Promise<void> {
     const bill = this.#priced(usage, 'estimated')
     await this.#makeRoom(bill)
-    if (this.#outcome === undefined) await this.#exchange.ledger.progress({ request_id: this.#exchange.id, ...bill })
+    if (this.#outcome === undefined) await this.#exchange.ledger.progress(bill)
   }
 
   /**
@@ -193,11 +202,12 @@ export class Meter {
       })
     }
     const { available, held_by_others: others } = this.#refused
-    const { name, cure } = purseOf(this.#refused, this.#owner!)
+    const owner = this.#owner
+    const { name, cure } = purseOf(this.#refused, owner)
     const beside = others > 0n ? ` beside the $${formatUsd(others)} that running requests hold` : ''
     return new GatewayError('insufficient_quota', {
       message: `${unfinished} $${formatUsd(available)} that ${name} has for it${beside}. ${charged} ` +
-        `${advise(cure, this.#bounds.cheaper)}`
+        `${advise(cure, owner.cheaper)}`
     })
   }
 
@@ -228,17 +238,22 @@ export class Meter {
   updatePaidTokens (): void {
     const { input, output, uses, text } = this.#bounds
     if (this.#price === undefined || text === undefined) return
-    const said = this.tally?.reportedInput
-    const amount = said === undefined ? dearestAmount(input, this.#price) : inputAmount(said, this.#price)
-    this.#need = wholeCost(amount, output, this.#price, uses)
+    const known = this.tally?.reportedInput ?? input
+    this.#need = wholeCost(known, output, this.#price, uses)
     // The whole answer is paid for; output that an upstream makes beyond max_tokens is held for at its end.
-    this.limit = this.#held >= this.#need ? Infinity : outputCovered(this.#held, amount, this.#price, uses)
+    this.limit = this.#held >= this.#need ? Infinity : outputCovered(this.#held, known, this.#price, uses)
   }
 
   /** The charge if the answer completes: never more than the hold, which is extended for it. */
   get completedCharge (): Awaitable<Nanos> {
     const bill = this.#billOf('completed')
-    return bill === undefined ? 0n : after(this.#makeRoom(bill), () => smaller(bill.nanos, this.#held))
+    if (bill === undefined) return 0n
+    const made = this.#makeRoom(bill)
+    return made === undefined ? smaller(bill.nanos, this.#held) : this.#chargeBehind(made, bill)
+  }
+
+  #chargeBehind (made: Promise<void>, bill: Settlement): Promise<Nanos> {
+    return made.then(() => smaller(bill.nanos, this.#held))
   }
 
   /**
@@ -258,14 +273,19 @@ export class Meter {
     if (accepted !== undefined) return this.#open(accepted)
     const bill = this.#billOf(outcome.kind === 'completed' ? 'completed' : `cut by ${outcome.by}`)
     if (bill === undefined) return this.#giveBack()
+    const made = this.#makeRoom(bill)
+    return made === undefined ? this.#settle(bill) : this.#settleBehind(made, bill, outcome)
+  }
+
+  #settleBehind (made: Promise<void>, bill: Settlement, outcome: Outcome): Promise<void> {
     // During the extension hook_timeout may have made a failure of the outcome: a released hold must not be charged
     // after all.
     const isGivenBack = (): boolean => this.#isOver || this.#isFree || this.#outcome !== outcome
-    return after(this.#makeRoom(bill), () => isGivenBack() ? undefined : this.#settle(bill))
+    return made.then(() => isGivenBack() ? undefined : this.#settle(bill))
   }
 
-  /** Extends the hold to a bill above it, as far as balance and limits allow. Never throws. */
-  #makeRoom ({ nanos }: Bill): Awaitable<void> {
+  /** Extends the hold to a bill above it, as far as balance and limits allow. Never throws, and never rejects. */
+  #makeRoom ({ nanos }: Settlement): Promise<void> | undefined {
     if (nanos <= this.#held || this.#bounds.text === undefined) return
     return this.#grow(nanos - this.#held).catch((thrown: unknown) => {
       this.#noteTrouble(thrown, 'a hold could not be extended')
@@ -282,10 +302,14 @@ export class Meter {
       (this.#exchange.hasSettleFailed && !(outcome?.kind === 'interrupted' && outcome.by === 'client'))
   }
 
-  #settle (bill: Bill): Awaitable<void> {
+  #settle (bill: Settlement): Awaitable<void> {
     this.#hasSettled = true
-    return after(this.#exchange.ledger.settle({ request_id: this.#exchange.id, ...bill }),
-      (charged) => this.#note(bill, charged))
+    const charged = this.#exchange.ledger.settle(bill)
+    return charged instanceof Promise ? this.#noteBehind(charged, bill) : this.#note(bill, charged)
+  }
+
+  #noteBehind (charged: Promise<Nanos>, bill: Settlement): Promise<void> {
+    return charged.then((nanos) => this.#note(bill, nanos))
   }
 
   /** Opens the accepted task, with the hold: the task's watcher charges it when it is done. */
@@ -330,49 +354,52 @@ export class Meter {
     })
   }
 
-  #note (bill: Bill, charged: Nanos): Awaitable<void> {
+  #note (bill: Settlement, charged: Nanos): Awaitable<void> {
     if (this.#isOver) return
     if (this.#isFree) return this.#giveBack()
     this.#isOver = true
     const cost = this.#costOf(bill.usage)
     this.#exchange.set(Charge, { nanos: charged, usage: bill.usage, source: bill.usage_source,
       ...(cost !== undefined && { cost }) })
-    const about = { request_id: this.#exchange.id, model: bill.model }
+    const { request_id, model } = bill
     const { log, metrics } = this.#services
     if (bill.nanos > charged) {
       metrics.shortfall(bill.nanos - charged)
-      log.error({ ...about, shortfall_usd: formatUsd(bill.nanos - charged) },
+      log.error({ request_id, model, shortfall_usd: formatUsd(bill.nanos - charged) },
         'an answer cost more than was held for it')
     }
-    const unpriced = this.#price === undefined ? [] : unpricedExtras(bill.usage, this.#price)
-    if (unpriced.length > 0) log.error({ ...about, extras: unpriced }, 'extras without a price were given away')
+    const extras = this.#price && unpricedExtras(bill.usage, this.#price)
+    if (extras !== undefined && extras.length > 0) {
+      log.error({ request_id, model, extras }, 'extras without a price were given away')
+    }
   }
 
   /** Undefined: nothing to charge. */
-  #billOf (ending: Ending): Bill | undefined {
+  #billOf (ending: Ending): Settlement | undefined {
     if (ending !== 'completed') return this.#makeBill(ending)
     return this.#completed ??= this.#makeBill(ending)
   }
 
-  #makeBill (ending: Ending): Bill | undefined {
-    const { endpoint, name } = this.#exchange.route
+  #makeBill (ending: Ending): Settlement | undefined {
+    const { id: requestId, route: { endpoint, name } } = this.#exchange
     if (endpoint.kind === 'forward') {
       // A download is charged as a whole, or for the part that the client wanted: its bytes are not counted. An error
       // is no answer, and neither is a redirect.
       if (
         (this.status >= 300 && this.status !== 304) || ending === 'cut by upstream' || ending === 'cut by gateway'
       ) return undefined
-      return { nanos: this.#bounds.most, model: name, usage: noUsage, usage_source: 'provider',
+      return { request_id: requestId, nanos: this.#bounds.most, model: name, usage: noUsage, usage_source: 'provider',
         price_version: flatVersion(endpoint.price) }
     }
     if (this.#rate !== undefined) {
       const { id } = this.#exchange.get(Model)
-      return { nanos: itemCost(this.#rate, this.images), model: id, channel: this.#attempt!.channel,
-        usage: imageUsage(this.images), usage_source: 'provider', price_version: this.#rate.version }
+      return { request_id: requestId, nanos: itemCost(this.#rate, this.images), model: id,
+        channel: this.#attempt!.channel, usage: imageUsage(this.images), usage_source: 'provider',
+        price_version: this.#rate.version }
     }
     if (this.tally === undefined) return undefined                          // the answer is a plugin's
     this.#learn(this.tally, ending)
-    const { usage, source } = this.tally.count(ending, () => inputEstimate(this.#exchange))
+    const { usage, source } = this.tally.count(ending, this.#exchange)
     return this.#priced(usage, source)
   }
 
@@ -384,17 +411,17 @@ export class Meter {
     const { upstream, model } = this.#attempt!
     const { lesson } = tally
     if (ending === 'completed' && lesson !== undefined) tokenRates.learn(this.#attempt!, lesson.text, lesson.reported)
-    const said = tally.reportedInput
-    if (said !== undefined) overheads.learn(this.#attempt!, this.#bounds.text!.input, inputTokens(said))
+    const said = tally.reportedTokens
+    if (said > 0) overheads.learn(this.#attempt!, this.#bounds.text!.input, said)
     if (tally.isAbsurd) {
       log.error({ request_id: this.#exchange.id, upstream, model },
         'an upstream reported more than its model can have: that is not charged, but estimated')
     }
   }
 
-  #priced (usage: Usage, source: UsageSource): Bill {
-    return { nanos: cost(usage, this.#price!), model: this.#exchange.get(Model).id, channel: this.#attempt!.channel,
-      usage, usage_source: source, price_version: this.#price!.version }
+  #priced (usage: Usage, source: UsageSource): Settlement {
+    return { request_id: this.#exchange.id, nanos: cost(usage, this.#price!), model: this.#exchange.get(Model).id,
+      channel: this.#attempt!.channel, usage, usage_source: source, price_version: this.#price!.version }
   }
 
   /** Undefined: the target does not say. */

@@ -7,7 +7,7 @@ import type { HoldResult } from '../../src/store/store.ts'
 
 export type Refusal = HoldResult & { readonly kind: 'refused' }
 
-/** The owner of a hold, and its time. */
+/** The owner of a hold that is refused, and its time. */
 export interface Owner {
   readonly key: ApiKey['key']
   readonly lowBalance: Nanos
@@ -27,23 +27,21 @@ export function purseOf (
 }
 
 /**
- * The amount held, or the refusal. Where other running requests hold what this one needs, so that a wait helps, it is
- * `low_balance` for the balance, and `rate_limited` for a limit of the key.
- * @throws {GatewayError} with the numbers that were compared (src/README.md#say-numbers)
+ * The error with the numbers that were compared (src/README.md#say-numbers). Where other running requests hold what
+ * this one needs, so that a wait helps, it is `low_balance` for the balance, and `rate_limited` for a limit of the key.
  */
-export function heldBy (result: HoldResult, owner: Owner): Nanos {
-  if (result.kind === 'held') return result.nanos
-  const { by, needed, available, held_by_others: heldByOthers } = result
+export function refusalOf (refusal: Refusal, owner: Owner): GatewayError {
+  const { by, needed, available, held_by_others: heldByOthers } = refusal
   const total = available + heldByOthers
-  const { name, cure } = purseOf(result, owner)
+  const { name, cure } = purseOf(refusal, owner)
   if (by === 'low_balance') {
-    throw new GatewayError('low_balance', {
+    return new GatewayError('low_balance', {
       message: `${capital(name)} has $${formatUsd(total)} left, which is less than $${formatUsd(owner.lowBalance)}: ` +
         `so its requests run one at a time. Wait until the running one ends, or ${cure}.`
     })
   }
   const may = `This request may cost up to $${formatUsd(needed)}`
-  throw needed <= total
+  return needed <= total
     ? new GatewayError(by === 'usage_limit' ? 'rate_limited' : 'low_balance', {
       message: `${may}, and running requests hold $${formatUsd(heldByOthers)} of the $${formatUsd(total)} that ` +
         `${name} has left. ${advise('wait until one of them ends', owner.cheaper, cure)}`

@@ -1,7 +1,8 @@
 // Features for which a vendor charges more than the price of tokens. Refused unless the model has a price for them
 // (src/README.md#no-unpriced): without one they would be given away.
 import { GatewayError } from '../../src/errors.ts'
-import { type TokenPrice, noUses, type CompiledPrice, type Uses } from '../../src/money/price.ts'
+import type { PriceSpan } from '../../src/money/price-schedule.ts'
+import { noUses, type Uses } from '../../src/money/price.ts'
 import type { Body } from '../../src/core/facts.ts'
 import { clientTools } from '../../src/tokens/bound.ts'
 
@@ -29,26 +30,23 @@ const TOOL_SEARCH = /^tool_search_/
  * @param prices of every channel that may serve the request
  * @throws {GatewayError} invalid_request, naming the field
  */
-export function refuseSurcharges (body: Body, prices: readonly (TokenPrice | 'free')[]): void {
-  const isPriced = (name: string): boolean =>
-    prices.every((price) => price === 'free' || (price.extras !== undefined && Object.hasOwn(price.extras, name)))
+export function refuseSurcharges (body: Body, prices: readonly PriceSpan[]): void {
   for (const name in FIELDS) {
     const value = body[name]
     if (
       value === undefined || FIELDS[name]!.includes(value) || (Array.isArray(value) && value.length === 0) ||
-      isPriced(name)
+      isPriced(name, prices)
     ) continue
     throw refuseField(name, name)
   }
-  const compacting = listOf(recordOf(body['context_management'])['edits']).findIndex((edit) =>
-    isCompaction(recordOf(edit)['type'])
-  )
-  if (compacting !== -1 && !isPriced('compaction')) {
+  const compacting = listOf(recordOf(body['context_management'])['edits']).findIndex(isCompaction)
+  if (compacting !== -1 && !isPriced('compaction', prices)) {
     throw refuseField('compaction', `context_management.edits[${compacting}]`)
   }
-  for (const [index, tool] of listOf(body['tools']).entries()) {
-    const name = priceOf(tool)
-    if (name !== undefined && !isPriced(name)) throw refuseTool(name, `tools[${index}].type`)
+  const tools = listOf(body['tools'])
+  for (let i = 0; i < tools.length; i++) {
+    const name = priceOf(tools[i])
+    if (name !== undefined && !isPriced(name, prices)) throw refuseTool(name, `tools[${i}].type`)
   }
   // Tools may come with the conversation too. One that runs at the vendor has no price there, because the hold would
   // not cover it.
@@ -63,17 +61,21 @@ export function refuseSurcharges (body: Body, prices: readonly (TokenPrice | 'fr
   }
 }
 
+function isPriced (name: string, prices: readonly PriceSpan[]): boolean {
+  return prices.every(({ price }) => price.isFree || price.extras.has(name))
+}
+
 /**
  * The most uses of tools that run at the provider and have a price per use: their `max_uses`.
  * @param prices of every channel that may serve the request
  * @throws {GatewayError} invalid_request: a tool without a limit of uses, which could cost any amount
  */
-export function boundUses (body: Body, prices: readonly CompiledPrice[]): Uses {
-  if (prices.every(({ extras }) => extras.size === 0)) return noUses
+export function boundUses (body: Body, prices: readonly PriceSpan[]): Uses {
+  if (prices.every(hasNoExtras)) return noUses
   let uses: Record<string, number> | undefined
   for (const [index, tool] of listOf(body['tools']).entries()) {
     const name = priceOf(tool)
-    if (name === undefined || !prices.some(({ extras }) => (extras.get(name) ?? 0n) > 0n)) continue
+    if (name === undefined || !prices.some(({ price }) => (price.extras.get(name) ?? 0n) > 0n)) continue
     const most = recordOf(tool)['max_uses']
     if (!Number.isSafeInteger(most) || (most as number) < 0) {
       throw new GatewayError('invalid_request', {
@@ -89,8 +91,13 @@ export function boundUses (body: Body, prices: readonly CompiledPrice[]): Uses {
   return uses ?? noUses
 }
 
+function hasNoExtras ({ price }: PriceSpan): boolean {
+  return price.extras.size === 0
+}
+
 /** Whether an edit of `context_management` is a compaction: the same as the field, from a certain length on. */
-function isCompaction (type: unknown): boolean {
+function isCompaction (edit: unknown): boolean {
+  const { type } = recordOf(edit)
   return typeof type === 'string' && type.startsWith('compact')
 }
 
@@ -120,9 +127,12 @@ function refuseTool (name: string, param: string): GatewayError {
 }
 
 function listOf (value: unknown): readonly unknown[] {
-  return Array.isArray(value) ? value : []
+  return Array.isArray(value) ? value : NONE
 }
 
 function recordOf (value: unknown): Body {
-  return typeof value === 'object' && value !== null ? value as Body : {}
+  return typeof value === 'object' && value !== null ? value as Body : NOTHING
 }
+
+const NONE: readonly unknown[] = []
+const NOTHING: Body = Object.freeze({})

@@ -1,11 +1,13 @@
 // The usage of one attempt: its provider's reports, and an estimate of the output sent to the client. One per attempt,
 // so that the usage of a failed one can never be charged. Decides the charge of each ending.
 import { GatewayError } from '../../src/errors.ts'
+import type { Exchange } from '../../src/core/exchange.ts'
 import type { SseEvent } from '../../src/core/sse.ts'
 import { writtenIn } from '../../src/protocols/messages.ts'
-import { type Counts, MOST_RATE, type Rates, START_RATES, TextCount } from '../../src/tokens/text-count.ts'
+import { inputEstimate } from '../../src/tokens/bound.ts'
+import { type Counts, MOST_RATE, type Rates, TextCount } from '../../src/tokens/text-count.ts'
 import { type Believed, extraOf, isGuessed, isInputGuessed, isInputReported, noUsage, nothingReported, readUsage,
-  reportedInput, type ReportedUsage, type Usage, type UsageSource } from '../../src/money/usage.ts'
+  reportedInput, type ReportedUsage, reportedTokens, type Usage, type UsageSource } from '../../src/money/usage.ts'
 import { asRecord, fieldOf } from '../../src/base/json.ts'
 
 export type Ending = 'completed' | 'cut by client' | 'cut by upstream' | 'cut by gateway'
@@ -25,9 +27,18 @@ export interface Told {
 
 /** Reads the whole JSON answer of an upstream. */
 export function readReply (body: unknown, believed: Believed | undefined): Told {
-  const tally = new Tally(START_RATES, believed)
-  tally.readReply(body)
-  return tally.told
+  const usage = fieldOf(body, 'usage')
+  const content = fieldOf(body, 'content')
+  const text = new TextCount()
+  let hasUnseen = hasThoughts(usage)
+  if (Array.isArray(content)) {
+    for (const block of content) {
+      if (!isWritten(fieldOf(block, 'type'))) hasUnseen = true
+      text.add(writtenIn(block))
+    }
+  }
+  const reported = isGuessed(usage) ? nothingReported : readUsage(usage, nothingReported, believed)
+  return { reported, text: text.counted, hasUnseen }
 }
 
 /** Characters from which on text that was sent is counted. */
@@ -128,10 +139,14 @@ export class Tally {
     this.#estimate = this.#text.tokens(this.#rates)
   }
 
+  /** Tokens of input of all classes, as reported so far. */
+  get reportedTokens (): number {
+    return reportedTokens(this.#reported)
+  }
+
   /** Input as reported so far. Undefined: nothing was reported, or only zeros, which some vendors send at first. */
   get reportedInput (): Usage | undefined {
-    const usage = reportedInput(this.#reported)
-    return inputTokens(usage) === 0 ? undefined : usage
+    return this.reportedTokens === 0 ? undefined : reportedInput(this.#reported)
   }
 
   /** Reports had absurd numbers, which were not taken over. */
@@ -181,26 +196,16 @@ export class Tally {
     this.#count()
   }
 
-  get told (): Told {
-    return { reported: this.#reported, text: this.#text.counted, hasUnseen: this.#hasUnseen }
-  }
-
-  readReply (body: unknown): void {
-    this.#readUsage(fieldOf(body, 'usage'))
-    const content = fieldOf(body, 'content')
-    if (Array.isArray(content)) for (const block of content) this.#add(fieldOf(block, 'type'), writtenIn(block))
-  }
-
-  /** @param estimateInput called only where the provider reported no input of a completed answer */
-  count (ending: Ending, estimateInput: () => number): Counted {
+  /** @param exchange its input is estimated where the provider reported none of a completed answer */
+  count (ending: Ending, exchange: Exchange): Counted {
     if (ending !== 'completed') return this.#cut(ending)
     this.#count()
     const { output = this.#estimate, extras = noUsage.extras } = this.#reported
-    const hasInput = isInputReported(this.#reported)
-    return {
-      usage: { ...reportedInput(this.#reported), ...(!hasInput && { input: estimateInput() }), output, extras },
-      source: hasInput && this.#reported.output !== undefined ? 'provider' : 'estimated'
+    if (!isInputReported(this.#reported)) {
+      return { usage: { ...noUsage, input: inputEstimate(exchange), output, extras }, source: 'estimated' }
     }
+    return { usage: reportedInput(this.#reported, output, extras),
+      source: this.#reported.output !== undefined ? 'provider' : 'estimated' }
   }
 
   #cut (ending: Ending): Counted {
@@ -225,8 +230,7 @@ export class Tally {
 
   #readUsage (usage: unknown): void {
     if (!isGuessed(usage)) this.#reported = readUsage(usage, this.#reported, this.believed)
-    const thought = fieldOf(fieldOf(usage, 'output_tokens_details'), 'thinking_tokens')
-    if (typeof thought === 'number' && thought > 0) this.#hasUnseen = true
+    if (hasThoughts(usage)) this.#hasUnseen = true
     if (isInputGuessed(usage)) this.#guessedInput = fieldOf(usage, 'input_tokens') as number
   }
 }
@@ -242,16 +246,15 @@ function pieceOf (event: SseEvent): unknown {
   return type === 'content_block_delta' ? delta : block
 }
 
+/** Whether the provider counts thoughts. */
+function hasThoughts (usage: unknown): boolean {
+  const thought = fieldOf(fieldOf(usage, 'output_tokens_details'), 'thinking_tokens')
+  return typeof thought === 'number' && thought > 0
+}
+
 /** Whether the client sees all of such content that its provider counts; of thoughts it may see a part. */
 function isWritten (type: unknown): boolean {
   return type === 'text_delta' || type === 'input_json_delta' || type === 'text' || type === 'tool_use'
-}
-
-/** Tokens of input of all classes. */
-export function inputTokens (
-  { input, cache_read: read, cache_write_5m: write5m, cache_write_1h: write1h }: Usage
-): number {
-  return input + read + write5m + write1h
 }
 
 type Malformed = 'upstream_error' | 'upstream_stream_interrupted'

@@ -3,7 +3,7 @@ import { type Channels, channelsFor } from '../../src/catalog/channels.ts'
 import type { ChannelConfig, ChannelName, Config, TargetConfig } from '../../src/config/config.ts'
 import { isSoldByTokens } from '../../src/config/sections/modalities.ts'
 import { GatewayError } from '../../src/errors.ts'
-import { after } from '../../src/base/awaitable.ts'
+import type { Awaitable } from '../../src/base/awaitable.ts'
 import { bodyStep } from '../../src/core/body-step.ts'
 import type { Exchange } from '../../src/core/exchange.ts'
 import { ApiKey, type Attempt, Body, Model, Plan, Variant } from '../../src/core/facts.ts'
@@ -32,9 +32,6 @@ export interface Means {
   readonly random: () => number
 }
 
-/** Computed where it decides: it hashes a kilobyte or two. */
-type Conversation = () => number
-
 /** Of what is sold by the piece. @throws {GatewayError} invalid_request */
 const choose = bodyStep('variant', (exchange) => {
   const model = exchange.get(Model)
@@ -48,6 +45,8 @@ const readConversation = bodyStep('conversation', conversationOf, { isRead: true
 export function routeBy ({ upstreams, health, random }: Means): Hooks {
   /** by channel, made on demand: a catalogue may hold thousands */
   const compiled = new WeakMap<ChannelConfig, Tiers>()
+  /** by model: the attempts of channels with one target a tier, which have one order */
+  const fixed = new WeakMap<Model, Partial<Record<ChannelName, readonly Attempt[]>>>()
 
   function tiersIn (sold: ChannelConfig): Tiers {
     let tiers = compiled.get(sold)
@@ -60,11 +59,13 @@ export function routeBy ({ upstreams, health, random }: Means): Hooks {
 
   /** Unhealthy targets come last: by the time that all others have failed they may have recovered. */
   function arrange (
-    tier: readonly TargetConfig[], sold: ChannelConfig, exchange: Exchange, conversation: Conversation
+    tier: readonly TargetConfig[], sold: ChannelConfig, exchange: Exchange, conversation: number | undefined
   ): readonly TargetConfig[] {
     if (tier.length === 1) return tier
-    const order = (targets: readonly TargetConfig[]): readonly TargetConfig[] =>
-      sold.sticky ? byAffinity(targets, conversation()) : balance(targets, loadOf, random)
+    const order = (targets: readonly TargetConfig[]): readonly TargetConfig[] => sold.sticky
+      // computed where it decides: it hashes a kilobyte or two
+      ? byAffinity(targets, conversation ?? conversationOf(exchange))
+      : balance(targets, loadOf, random)
     const isAside = ({ upstream: name, model }: TargetConfig): boolean => {
       const upstream = exchange.snapshot.upstreams.get(name)
       // a dry run asks for the plan regardless of the targets' health
@@ -76,18 +77,20 @@ export function routeBy ({ upstreams, health, random }: Means): Hooks {
   }
 
   function attemptsOf (
-    channel: ChannelName, model: Model, exchange: Exchange, conversation: Conversation
-  ): Attempt[] {
+    channel: ChannelName, model: Model, exchange: Exchange, conversation: number | undefined
+  ): readonly Attempt[] {
+    return fixed.get(model)?.[channel] ?? orderAttempts(channel, model, exchange, conversation)
+  }
+
+  function orderAttempts (
+    channel: ChannelName, model: Model, exchange: Exchange, conversation: number | undefined
+  ): readonly Attempt[] {
     const sold = model.channels[channel]!
-    return tiersIn(sold).flatMap((tier) =>
-      arrange(tier, sold, exchange, conversation).map((target): Attempt => ({
-        upstream: target.upstream,
-        model: target.model,
-        channel,
-        sold,
-        cost: target.cost
-      }))
-    )
+    const tiers = tiersIn(sold)
+    const attempts = tiers.flatMap((tier) => arrange(tier, sold, exchange, conversation))
+      .map(({ upstream, model, cost }): Attempt => Object.freeze({ upstream, model, channel, sold, cost }))
+    if (tiers.every((tier) => tier.length === 1)) fixed.set(model, { ...fixed.get(model), [channel]: attempts })
+    return attempts
   }
 
   return {
@@ -96,14 +99,18 @@ export function routeBy ({ upstreams, health, random }: Means): Hooks {
       if (model === undefined) return                         // no model is called
       if (model.maintenance) throw inMaintenance(exchange, model)
       const chosen = isSoldByTokens(model.kind) ? undefined : choose(exchange)
-      if (exchange.large === undefined) { plan(exchange, model, () => conversationOf(exchange)); return }
-      return after(after(chosen, () => readConversation(exchange)), (conversation) => {
-        plan(exchange, model, () => conversation)
-      })
+      if (exchange.large === undefined) plan(exchange, model)
+      else return planLarge(chosen, exchange, model)
     }
   }
 
-  function plan (exchange: Exchange, model: Model, conversation: Conversation): void {
+  async function planLarge (chosen: Awaitable<void>, exchange: Exchange, model: Model): Promise<void> {
+    await chosen
+    plan(exchange, model, await readConversation(exchange))
+  }
+
+  /** @param conversation undefined: not computed yet */
+  function plan (exchange: Exchange, model: Model, conversation?: number): void {
     const owner = exchange.get(ApiKey)
     const channels = channelsFor(model, owner, { variant: exchange.find(Variant), isUnavailable: isOut })
     if (channels.kind === 'refused') {
@@ -113,10 +120,13 @@ export function routeBy ({ upstreams, health, random }: Means): Hooks {
       if (refused !== undefined) exchange.set(Plan, { attempts: [], refused })
       throw refusalOf(channels, owner, model)
     }
-    const attempts = attemptsOf(channels.first, model, exchange, conversation)
-    if (channels.fallback !== undefined) attempts.push(...attemptsOf(channels.fallback, model, exchange, conversation))
-    const wanted = channels.fallback === undefined ? [channels.first] : [channels.first, channels.fallback]
-    const otherwise = channels.otherwise ?? (isCheapOnly(owner, model, wanted) ? 'model_unavailable' : undefined)
+    const { first, fallback } = channels
+    const tried = attemptsOf(first, model, exchange, conversation)
+    const attempts = fallback === undefined
+      ? tried
+      : [...tried, ...attemptsOf(fallback, model, exchange, conversation)]
+    const isWanted = fallback === undefined && isCheapOnly(owner, model, first)
+    const otherwise = channels.otherwise ?? (isWanted ? 'model_unavailable' : undefined)
     exchange.set(Plan, otherwise === undefined ? { attempts } : { attempts, otherwise })
   }
 }
@@ -132,7 +142,7 @@ function inMaintenance ({ alias }: Exchange, { id }: Model): GatewayError {
 function refusalOf (
   { code, channels = [] }: Channels & { readonly kind: 'refused' }, owner: ApiKey, model: Model
 ): GatewayError {
-  if (isCheapOnly(owner, model, channels)) return new GatewayError('model_unavailable')
+  if (channels.length === 1 && isCheapOnly(owner, model, channels[0]!)) return new GatewayError('model_unavailable')
   if (channels.length === 0) return new GatewayError(code)
   const which = channels.length === 1
     ? `The ${channels[0]!} channel of this model is`
@@ -145,8 +155,8 @@ function refusalOf (
 
 /**
  * Whether the cheap channel of images is unavailable, and the key wants no other.
- * @param wanted the channels of its mode
+ * @param wanted the only channel of its mode
  */
-function isCheapOnly ({ key }: ApiKey, { kind }: Model, wanted: readonly ChannelName[]): boolean {
-  return kind === 'image' && key.routing_mode === 'cheap' && wanted.length === 1 && wanted[0] === 'cheap'
+function isCheapOnly ({ key }: ApiKey, { kind }: Model, wanted: ChannelName): boolean {
+  return kind === 'image' && key.routing_mode === 'cheap' && wanted === 'cheap'
 }

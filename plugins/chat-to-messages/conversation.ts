@@ -17,24 +17,23 @@ export function readConversation (messages: unknown, files: TextFiles): Conversa
   if (!Array.isArray(messages)) throw invalid('messages', 'must be an array')
   const reader = new Reader(files)
   for (let i = 0; i < messages.length; i++) reader.read(messages[i], i)
-  const turns = reader.turns()
-  if (turns.length === 0) throw invalid('messages', 'must hold a message of the user that is not empty')
-  return { system: reader.system, turns }
+  reader.end()
+  if (reader.turns.length === 0) throw invalid('messages', 'must hold a message of the user that is not empty')
+  return reader
 }
 
 /** Empty content is '' or []. */
 type Content = string | Block[]
 
-interface OpenTurn {
-  readonly role: 'user' | 'assistant'
-  /** before all other blocks, as the vendor requires */
-  readonly results: Block[]
+interface OpenTurn extends Turn {
   content: Content
 }
 
-class Reader {
-  readonly system: Block[] = []
-  readonly #turns: OpenTurn[] = []
+class Reader implements Conversation {
+  system: Block[] = []
+  turns: OpenTurn[] = []
+  /** results of calls in the last turn; before all its other blocks, as the vendor requires */
+  #results: Block[] | undefined
   readonly #files: TextFiles
   readonly #toolCalls = new ToolCalls()
   /** Limits the content of all calls' arguments together: the guard of the body saw each as one string. */
@@ -52,7 +51,7 @@ class Reader {
       // At any position.
       case 'system':
       case 'developer':
-        for (const block of blocksOf(this.#content(message.content, at, false))) { this.system.push(block) }
+        this.system = joined(this.system, blocksOf(this.#content(message.content, at, false)))
         break
       case 'user':
         this.#add('user', this.#content(message.content, at, true))
@@ -76,34 +75,39 @@ class Reader {
     }
   }
 
-  turns (): readonly Turn[] {
+  end (): void {
     this.#toolCalls.end()
-    return this.#turns.map(({ role, results, content }) => ({
-      role,
-      content: results.length === 0 ? content : results.concat(blocksOf(content))
-    }))
+    this.#endTurn()
+  }
+
+  #endTurn (): void {
+    const last = this.turns.at(-1)
+    if (this.#results === undefined || last === undefined) return
+    last.content = this.#results.concat(blocksOf(last.content))
+    this.#results = undefined
+  }
+
+  #begin (turn: OpenTurn): void {
+    this.#endTurn()
+    this.turns = joined(this.turns, [turn])
   }
 
   /** Neighbours of the same role are joined into one turn. */
   #add (role: OpenTurn['role'], content: Content): void {
     if (content.length === 0) return
-    const last = this.#turns.at(-1)
+    const last = this.turns.at(-1)
     if (last?.role !== role) {
       if (role === 'assistant') this.#toolCalls.end()
-      this.#turns.push({ role, results: [], content })
+      this.#begin({ role, content })
     } else if (last.content.length === 0) last.content = content
-    else {
-      const joined = blocksOf(last.content)
-      for (const block of blocksOf(content)) joined.push(block)
-      last.content = joined
-    }
+    else last.content = joined(blocksOf(last.content), blocksOf(content))
   }
 
   #addResult (id: string, { content }: Json, at: number): void {
     const said = this.#content(content, at, true)
-    let turn = this.#turns.at(-1)
-    if (turn?.role !== 'user') this.#turns.push(turn = { role: 'user', results: [], content: [] })
-    turn.results.push({ type: 'tool_result', tool_use_id: id, ...(said.length > 0 && { content: said }) })
+    if (this.turns.at(-1)?.role !== 'user') this.#begin({ role: 'user', content: [] })
+    this.#results ??= []
+    this.#results.push({ type: 'tool_result', tool_use_id: id, ...(said.length > 0 && { content: said }) })
   }
 
   #addAnswer (message: Json, at: number): void {
@@ -173,6 +177,13 @@ class Reader {
     }
     return blocks
   }
+}
+
+/** The second list behind the first, in whichever has them already. Pushed to, an empty one would get room for 17. */
+function joined<T> (first: T[], second: T[]): T[] {
+  if (first.length === 0) return second
+  for (const one of second) first.push(one)
+  return first
 }
 
 function blocksOf (content: Content): Block[] {

@@ -1,6 +1,6 @@
 // The end of an answer in chat style: finish reason and usage (src/README.md#chat-answer).
 import { FINISH_REASONS } from '../../src/protocols/chat.ts'
-import { type ReportedUsage, reportedInput } from '../../src/money/usage.ts'
+import { type ReportedUsage, reportedTokens } from '../../src/money/usage.ts'
 import type { Json } from '../../src/base/json.ts'
 
 /** @param hasCalls whether the client gets a call: the tool for structured outputs is none */
@@ -14,14 +14,13 @@ export function finishReason (stopReason: unknown, hasCalls: boolean): string {
  * (src/README.md#usage-classes).
  */
 export function chatUsage (reported: ReportedUsage, thinkingTokens: number | undefined): Json {
-  const { input, cache_read: read, cache_write_5m: short, cache_write_1h: long } = reportedInput(reported)
-  const prompt = input + read + short + long
-  const completion = reported.output ?? 0
+  const { input = 0, cache_read: read = 0, output: completion = 0 } = reported
+  const prompt = reportedTokens(reported)
   return {
     prompt_tokens: prompt,
     completion_tokens: completion,
     total_tokens: prompt + completion,
-    prompt_tokens_details: { cached_tokens: read, cache_write_tokens: short + long },
+    prompt_tokens_details: { cached_tokens: read, cache_write_tokens: prompt - input - read },
     ...(thinkingTokens !== undefined && { completion_tokens_details: { reasoning_tokens: thinkingTokens } })
   }
 }

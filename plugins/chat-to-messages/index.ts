@@ -1,6 +1,6 @@
 // chat-to-messages: chat completions on top of messages style. Translates the request on its way down, and the answer
 // on its way up; error-normalize shapes errors, billing-meter prices, and schema-validate checks chat bodies.
-import { after } from '../../src/base/awaitable.ts'
+import { afterWith } from '../../src/base/awaitable.ts'
 import { bodyStep } from '../../src/core/body-step.ts'
 import type { Exchange } from '../../src/core/exchange.ts'
 import { Body, fact, Model } from '../../src/core/facts.ts'
@@ -8,6 +8,7 @@ import { chatStyle } from '../../src/protocols/chat.ts'
 import { styleOfBody } from '../../src/protocols/index.ts'
 import { ResponsesWords } from '../../src/protocols/responses.ts'
 import { definePlugin } from '../../src/core/plugin.ts'
+import type { JsonReply } from '../../src/core/reply.ts'
 import { replyChange } from '../../src/core/reply-step.ts'
 import { isRecord } from '../../src/base/json.ts'
 import type { AnswerShape as AskedFor } from './chat.ts'
@@ -39,6 +40,10 @@ const translate = bodyStep('chat-to-messages', (exchange) => {
 const complete = replyChange('chat-to-messages', (message, _exchange, frame: Frame, asked: AskedFor, charged: unknown) =>
   toCompletion(message, frame, asked, charged))
 
+function withBody (body: unknown, reply: JsonReply): JsonReply {
+  return { ...reply, body }
+}
+
 export const chatToMessages = definePlugin({
   name: 'chat-to-messages',
   readsInSteps: true,
@@ -69,8 +74,8 @@ export const chatToMessages = definePlugin({
         if (
           asked === undefined || reply.kind !== 'json' || !isRecord(reply.body) || reply.body.type !== 'message'
         ) return
-        return after(complete(reply.body, exchange, frame(exchange), asked, reply.headers['x-gateway-cost-usd']),
-          (body) => ({ ...reply, body }))
+        return afterWith(complete(reply.body, exchange, frame(exchange), asked, reply.headers['x-gateway-cost-usd']),
+          withBody, reply)
       },
 
       onStream (exchange) {

@@ -40,25 +40,18 @@ export function toCompletion (
   }
   const words = asked.hasSchema && calls.length > 0 ? null : text
   const content = answer ?? words ?? (calls.length > 0 ? null : '')
+  const said: Record<string, unknown> = { role: 'assistant', content, refusal: null }
+  if (thoughts !== undefined) said.reasoning_content = thoughts
+  Object.assign(said, ownOf(message))
+  if (calls.length > 0) said.tool_calls = calls
   return {
     id,
     object: 'chat.completion',
     created,
     model,
-    choices: [{
-      index: 0,
-      message: {
-        role: 'assistant',
-        content,
-        refusal: null,
-        ...(thoughts !== undefined && { reasoning_content: thoughts }),
-        ...ownOf(message),
-        ...(calls.length > 0 && { tool_calls: calls })
-      },
-      logprobs: null,
-      finish_reason: finishReason(message.stop_reason, calls.length > 0)
-    }],
-    usage: { ...chatUsage(readUsage(message.usage), thinkingTokens(message.usage)), ...costOf(charged) }
+    choices: [{ index: 0, message: said, logprobs: null,
+      finish_reason: finishReason(message.stop_reason, calls.length > 0) }],
+    usage: Object.assign(chatUsage(readUsage(message.usage), thinkingTokens(message.usage)), costOf(charged))
   }
 }
 

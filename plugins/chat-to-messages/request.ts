@@ -5,6 +5,7 @@ import { isGiven, isRecord, type Json } from '../../src/base/json.ts'
 import { isBlank } from '../../src/translation/blocks.ts'
 import { composeBody } from '../../src/translation/body.ts'
 import { invalid } from '../../src/translation/reads.ts'
+import { opaqueId } from '../../src/translation/settings.ts'
 import { TextFiles } from '../../src/translation/text-files.ts'
 import type { AnswerShape } from './chat.ts'
 import { readConversation } from './conversation.ts'
@@ -24,7 +25,7 @@ export function toMessages (
   const composed = composeBody({
     model: body.model, stream, maxTokens, system, turns, tools, choice, thinking: body.thinking,
     effort: body.reasoning_effort, format: readFormat(body.response_format), sampling: body,
-    stops: readStop(body.stop), userIds: [body.safety_identifier, body.user]
+    stops: readStop(body.stop), userId: opaqueId(body.safety_identifier) ?? opaqueId(body.user)
   }, model)
   return {
     body: composed.body,
@@ -49,9 +50,15 @@ function readMaxTokens (body: Json): number | undefined {
   return asked
 }
 
+const NO_STOPS: readonly string[] = Object.freeze([])
+
 /** Stop sequences without those of white space, which the vendor refuses. */
 function readStop (stop: unknown): readonly string[] {
-  const all: readonly unknown[] = Array.isArray(stop) ? stop : isGiven(stop) ? [stop] : []
+  return isGiven(stop) ? stopsIn(stop) : NO_STOPS
+}
+
+function stopsIn (stop: unknown): readonly string[] {
+  const all: readonly unknown[] = Array.isArray(stop) ? stop : [stop]
   return all.filter((sequence, i): sequence is string => {
     if (typeof sequence !== 'string') throw invalid(Array.isArray(stop) ? `stop[${i}]` : 'stop', 'must be a string')
     return !isBlank(sequence)

@@ -1,5 +1,5 @@
 // Tools from chat completions of a client to the inner language, and the choice among them.
-import { isRecord, type Json } from '../../src/base/json.ts'
+import { isGiven, isRecord, type Json } from '../../src/base/json.ts'
 import { invalid, nameAt } from '../../src/translation/reads.ts'
 import {
   byWord,
@@ -17,8 +17,15 @@ export interface ChatTools extends Tools {
   readonly custom: ReadonlySet<string>
 }
 
+const NO_TOOLS: ChatTools = { tools: Object.freeze([]), choice: undefined, custom: new Set() }
+
 /** @throws {GatewayError} invalid_request, with the path of a part that can't be expressed in messages style */
 export function readTools (body: Json): ChatTools {
+  const { tools, functions, tool_choice: choice, function_call: deprecated } = body
+  return isGiven(tools) || isGiven(functions) || isGiven(choice) || isGiven(deprecated) ? toolsIn(body) : NO_TOOLS
+}
+
+function toolsIn (body: Json): ChatTools {
   const custom = new Set<string>()
   const all: Json[] = []
   eachOf(body.tools, 'tools', (tool, path) => {

@@ -3,12 +3,14 @@
 // the address of chat completions it translates the request alone.
 import { isRecord, type Json } from '../../src/base/json.ts'
 import { type Bytes, flag, type Milliseconds, size, typed } from '../../src/config/sections/schema.ts'
-import { after, type Awaitable } from '../../src/base/awaitable.ts'
+import { after, type Awaitable, afterWith } from '../../src/base/awaitable.ts'
 import { bufferOf } from '../../src/base/pieces.ts'
 import { bodyStep } from '../../src/core/body-step.ts'
 import type { Exchange } from '../../src/core/exchange.ts'
 import { ApiKey, fact, Model } from '../../src/core/facts.ts'
 import { definePlugin, type StreamTransformer } from '../../src/core/plugin.ts'
+import type { LargeBody } from '../../src/core/large-body.ts'
+import type { JsonReply } from '../../src/core/reply.ts'
 import { LargeReply, printed, replyChange, replyRead } from '../../src/core/reply-step.ts'
 import type { Seals } from '../../src/core/services.ts'
 import { styleOfBody } from '../../src/protocols/index.ts'
@@ -146,19 +148,19 @@ export const responsesToMessages = definePlugin<Options>({
       return recalling === undefined ? translate(exchange, account)
         : recalling.then((recalled) => translate(exchange, account, recalled))
     }
+    const beginLarge = (exchange: Exchange, large: LargeBody, account: string): Awaitable<void> =>
+      after(needsKept(exchange, exchange.get(ApiKey).key.store !== false), (isNeeded) => {
+        if (!isNeeded) return translate(exchange, account)
+        large.bringHere()
+        return begin(exchange, account)
+      })
     return {
       onRequest (exchange) {
         if (styleOfBody(exchange.route, exchange.request.body) !== responsesStyle) return
         // What is sealed or kept is the account's; a route without keys has none.
         const account = exchange.find(ApiKey)?.account.id ?? ''
         if (life === 0 || account === '') return translate(exchange, account)
-        const { large } = exchange
-        if (large === undefined) return begin(exchange, account)
-        return after(needsKept(exchange, exchange.get(ApiKey).key.store !== false), (isNeeded) => {
-          if (!isNeeded) return translate(exchange, account)
-          large.bringHere()
-          return begin(exchange, account)
-        })
+        return exchange.large === undefined ? begin(exchange, account) : beginLarge(exchange, exchange.large, account)
       },
 
       onReply (reply, exchange) {
@@ -170,8 +172,7 @@ export const responsesToMessages = definePlugin<Options>({
         const { account, frame: { id, created, model }, shape, keeper } = asked
         const made = answer(reply.body, exchange, account, { id, created, model }, now(), shape,
           reply.headers['x-gateway-cost-usd'])
-        return after(keeper === undefined ? made : after(made, (response) => keep(response, exchange, keeper)),
-          (body) => ({ ...reply, body }))
+        return afterWith(keeper === undefined ? made : keepMade(made, exchange, keeper), withBody, reply)
       },
 
       onStream: (exchange) => exchange.find(Asked)?.events
@@ -181,6 +182,16 @@ export const responsesToMessages = definePlugin<Options>({
 
 function sealFor (account: string, seals: Seals): Seal {
   return (text, purpose) => seals.seal(purpose ?? 'reasoning', account, text)
+}
+
+function withBody (body: unknown, reply: JsonReply): JsonReply {
+  return { ...reply, body }
+}
+
+async function keepMade (
+  made: Awaitable<Json | LargeReply>, exchange: Exchange, keeper: Keeper
+): Promise<Json | LargeReply> {
+  return await keep(await made, exchange, keeper)
 }
 
 /** Keeps a response. @returns it as its client gets it */

@@ -5,6 +5,7 @@ import { isGiven, type Json } from '../../src/base/json.ts'
 import type { ResponsesOwn, ResponsesWords } from '../../src/protocols/responses.ts'
 import { composeBody } from '../../src/translation/body.ts'
 import { invalid } from '../../src/translation/reads.ts'
+import { opaqueId } from '../../src/translation/settings.ts'
 import { TextFiles } from '../../src/translation/text-files.ts'
 import { chooseTools } from './choice.ts'
 import { echoOf } from './echo.ts'
@@ -70,7 +71,7 @@ export function toMessages (
   const { body: messages, answerTool } = composeBody({
     model: body.model, stream, maxTokens, system, turns, tools, choice, effort, format,
     sampling: { temperature: body.temperature, top_p: body.top_p }, stops: [],
-    userIds: [body.safety_identifier, body.user], isCached
+    userId: opaqueId(body.safety_identifier) ?? opaqueId(body.user), isCached
   }, model)
   const { clients } = box
   return {

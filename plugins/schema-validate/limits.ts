@@ -73,7 +73,7 @@ export function checkOutput (
 ): void {
   const { received: { headers } } = exchange
   // The field of another style is an unknown field like any other.
-  const name = outputLimits.find((limit) => request[limit] != null)
+  const name = limitOf(request, outputLimits)
   const limit = name && request[name]
   // A translated request without a limit gets a default that fits.
   if (name === undefined || limit == null) return
@@ -97,6 +97,12 @@ export function checkOutput (
   lower(request, name, limit, most)
   checkBudget(request, name, most, headers)
   exchange.answerHeaders[LOWERED] = String(most)
+}
+
+/** The first of the limits that a request has. */
+function limitOf (request: Request, limits: Style['outputLimits']): keyof OutputLimits | undefined {
+  for (const name of limits) if (request[name] != null) return name
+  return undefined
 }
 
 /**

@@ -1,6 +1,6 @@
 // Turns ajv's first error into a refusal with the path, what was expected there, and what was found. Quotes single
 // words, never texts.
-import type { ErrorObject } from 'ajv/dist/2020.js'
+import type { ErrorObject } from 'ajv'
 import { nearest } from '../../src/config/check/suggest.ts'
 import { GatewayError } from '../../src/errors.ts'
 

@@ -7,22 +7,33 @@ import type { HoldRequest, KeyUsage, Store } from '../store/store.ts'
 
 type Key = Pick<KeyConfig, 'id' | 'usage_limit_usd' | 'usage_limit_day_usd' | 'usage_limit_month_usd' | 'time_zone'>
 
-/**
- * The limits of a hold. The day is set without a limit too: a limit that is set at noon counts what was spent since
- * midnight.
- * @param at milliseconds since the epoch
- */
-export function limitsOf (
-  key: Key,
-  at: number
-): Pick<HoldRequest, 'usage_limit' | 'day' | 'usage_limit_day' | 'usage_limit_month'> {
-  const { usage_limit_usd: ever, usage_limit_day_usd: day, usage_limit_month_usd: month } = key
+type Limits = Pick<HoldRequest, 'usage_limit' | 'usage_limit_day' | 'usage_limit_month'>
+
+/** A key that is changed is another object. */
+const compiled = new WeakMap<Key, Limits>()
+
+/** The limits of a hold. Compiled once per key. */
+export function limitsOf (key: Key): Limits {
+  let limits = compiled.get(key)
+  if (limits === undefined) compiled.set(key, limits = compile(key))
+  return limits
+}
+
+function compile ({ usage_limit_usd: ever, usage_limit_day_usd: day, usage_limit_month_usd: month }: Key): Limits {
   return {
-    day: calendarFor(key).dayAt(at).id,
     ...(ever !== undefined && { usage_limit: parseUsd(ever) }),
     ...(day !== undefined && { usage_limit_day: parseUsd(day) }),
     ...(month !== undefined && { usage_limit_month: parseUsd(month) })
   }
+}
+
+/**
+ * The day of a hold, which is set without a limit too: a limit that is set at noon counts what was spent since
+ * midnight.
+ * @param at milliseconds since the epoch
+ */
+export function dayOf (key: Key, at: number): string {
+  return calendarFor(key).dayAt(at).id
 }
 
 /**

@@ -46,24 +46,33 @@ export function channelsFor (model: Model, owner: ApiKey, { variant, isUnavailab
 function choose (sold: Model['channels'], { key, account }: ApiKey, isOut?: Sale['isUnavailable']): Channels {
   // A model without a cheap channel is premium, for keys in cheap mode too.
   const wanted = key.routing_mode === 'cheap' && sold.cheap === undefined ? orders.premium : orders[key.routing_mode]
-  const onSale = wanted.filter((channel) => sold[channel] !== undefined)
-  const [first, second] = onSale.filter((channel) => key.channels.includes(channel))
+  let first: ChannelName | undefined
+  let second: ChannelName | undefined
+  for (const channel of wanted) {
+    if (sold[channel] === undefined || !key.channels.includes(channel)) continue
+    if (first === undefined) first = channel
+    else second = channel
+  }
   if (first === undefined) {
     // A key whose mode asks for one channel while its list holds only the other contradicts itself; a choice here could
     // be the dearer one. In all other cases no channel that the key may use sells the model.
-    const isContradiction = onSale.length > 0 && key.channels.some((channel) => sold[channel] !== undefined)
+    const isContradiction = wanted.some((channel) => sold[channel] !== undefined) &&
+      key.channels.some((channel) => sold[channel] !== undefined)
     return refused(isContradiction ? 'channel_not_allowed' : 'model_not_in_channel')
   }
-  const works = (channel: ChannelName | undefined): channel is ChannelName =>
-    channel !== undefined && sold[channel]!.enabled && isOut?.(sold[channel]!) !== true
-  if (works(first)) {
-    if (!works(second)) return { kind: 'open', first }
+  const other = second !== undefined && works(sold[second]!, isOut) ? second : undefined
+  if (works(sold[first]!, isOut)) {
+    if (other === undefined) return { kind: 'open', first }
     return account.allow_fallback
-      ? { kind: 'open', first, fallback: second }
+      ? { kind: 'open', first, fallback: other }
       : { kind: 'open', first, otherwise: 'fallback_not_allowed' }
   }
-  if (!works(second)) return refused('channel_unavailable', second === undefined ? [first] : [first, second])
-  return account.allow_fallback ? { kind: 'open', first: second } : refused('fallback_not_allowed')
+  if (other === undefined) return refused('channel_unavailable', second === undefined ? [first] : [first, second])
+  return account.allow_fallback ? { kind: 'open', first: other } : refused('fallback_not_allowed')
+}
+
+function works (channel: ChannelConfig, isOut: Sale['isUnavailable']): boolean {
+  return channel.enabled && isOut?.(channel) !== true
 }
 
 function sellers ({ channels }: Model, variant: Variant): Model['channels'] {

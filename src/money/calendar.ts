@@ -136,8 +136,10 @@ export function monthOf (day: string): string {
   return day.slice(0, 7)
 }
 
+const DAY = /^\d{4}-\d\d-\d\d$/
+
 export function isDay (text: string): boolean {
-  return /^\d{4}-\d\d-\d\d$/.test(text)
+  return DAY.test(text)
 }
 
 /** @param day "2026-11-21" */

@@ -53,6 +53,8 @@ export function formatPrice (price: Price): string {
 function format (amount: bigint, decimals: number): string {
   const sign = amount < 0n ? '-' : ''
   const digits = (amount < 0n ? -amount : amount).toString().padStart(decimals + 1, '0')
-  const fraction = digits.slice(-decimals).replace(/0+$/, '')
-  return sign + digits.slice(0, -decimals) + (fraction === '' ? '' : '.' + fraction)
+  const point = digits.length - decimals
+  let end = digits.length
+  while (end > point && digits[end - 1] === '0') end--
+  return sign + digits.slice(0, point) + (end === point ? '' : '.' + digits.slice(point, end))
 }

@@ -23,11 +23,24 @@ export interface CompiledPrice {
   readonly extras: ReadonlyMap<string, bigint>
   /** the highest rate of a token of input, whatever its class */
   readonly dearestInput: bigint
+  readonly small: SmallRates
   /** `price: free` was written: usage without a rate is free on purpose (src/README.md#no-unpriced) */
   readonly isFree: boolean
   /** stored with each charge in the ledger */
   readonly version: string
 }
+
+/**
+ * The same rates as numbers, for the amounts that safe integers hold: nearly all. Divided by what divides them all and
+ * the nano-dollar too, of which there are `unit` parts then. One that is no safe integer itself is only near its rate:
+ * no amount with it is safe.
+ */
+type SmallRates =
+  Readonly<Record<'input' | 'cache_read' | 'cache_write_5m' | 'cache_write_1h' | 'output' | 'dearestInput' | 'unit',
+    number>>
+
+/** The input of an answer: as it was reported, or a bound of its tokens, of which each may be of the dearest class. */
+export type Input = Omit<Usage, 'output' | 'extras'> | number
 
 /**
  * Uses in one answer of everything with a price of its own, possible or counted: by the name of the price in `extras`.
@@ -47,6 +60,7 @@ const free: CompiledPrice = Object.freeze({
   output: 0n,
   extras: new Map(),
   dearestInput: 0n,
+  small: { input: 0, cache_read: 0, cache_write_5m: 0, cache_write_1h: 0, output: 0, dearestInput: 0, unit: 1 },
   isFree: true,
   version: 'free'
 })
@@ -66,18 +80,30 @@ export function compilePrice (price: TokenPrice | 'free'): CompiledPrice {
   const cacheWrite1h = read(price.cache_write_1h, cacheWrite)
   const output = parsePrice(price.output)
   const extras = Object.entries(price.extras ?? {}).map(([name, usd]) => [name, parsePrice(usd)] as const)
+  const rates = { input, output, cache_read: cacheRead, cache_write_5m: cacheWrite5m, cache_write_1h: cacheWrite1h }
+  const dearestInput = [input, cacheRead, cacheWrite5m, cacheWrite1h].reduce((a, b) => a > b ? a : b)
   return Object.freeze({
-    input,
-    cache_read: cacheRead,
-    cache_write_5m: cacheWrite5m,
-    cache_write_1h: cacheWrite1h,
-    output,
+    ...rates,
     extras: new Map(extras.map(([name, each]) => [name, each * MILLION])),
-    dearestInput: [input, cacheRead, cacheWrite5m, cacheWrite1h].reduce((a, b) => a > b ? a : b),
+    dearestInput,
+    small: smallRatesOf({ ...rates, dearestInput }),
     isFree: false,
-    version: versionOf({ input, output, cache_read: cacheRead, cache_write_5m: cacheWrite5m,
-      cache_write_1h: cacheWrite1h }, extras)
+    version: versionOf(rates, extras)
   })
+}
+
+function smallRatesOf (rates: Readonly<Record<Exclude<keyof SmallRates, 'unit'>, bigint>>): SmallRates {
+  let shared = Number(UNIT)
+  for (const rate of Object.values(rates)) shared = divisorOf(shared, Number(rate % BigInt(shared)))
+  const small = (rate: bigint): number => Number(rate / BigInt(shared))
+  return { input: small(rates.input), cache_read: small(rates.cache_read),
+    cache_write_5m: small(rates.cache_write_5m), cache_write_1h: small(rates.cache_write_1h),
+    output: small(rates.output), dearestInput: small(rates.dearestInput), unit: Number(UNIT) / shared }
+}
+
+/** The greatest number that divides both (Euclid). */
+function divisorOf (one: number, other: number): number {
+  return other === 0 ? one : divisorOf(other, one % other)
 }
 
 /**
@@ -100,32 +126,7 @@ function versionOf (
 
 /** The cost of this usage: the exact sum over all classes, rounded once, half up. */
 export function cost (usage: Usage, price: CompiledPrice): Nanos {
-  let sum = inputAmount(usage, price)
-  if (usage.output !== 0) sum += BigInt(usage.output) * price.output
-  return roundHalfUp(sum + costOfUses(usage.extras, price), UNIT)
-}
-
-/** The cost of input before rounding, in the unit of the rates. */
-export function inputAmount (usage: Usage, price: CompiledPrice): bigint {
-  let sum = 0n
-  // Most classes of most answers are zero; a BigInt made and multiplied for nothing is most of the cost.
-  if (usage.input !== 0) sum += BigInt(usage.input) * price.input
-  if (usage.cache_read !== 0) sum += BigInt(usage.cache_read) * price.cache_read
-  if (usage.cache_write_5m !== 0) sum += BigInt(usage.cache_write_5m) * price.cache_write_5m
-  if (usage.cache_write_1h !== 0) sum += BigInt(usage.cache_write_1h) * price.cache_write_1h
-  return sum
-}
-
-/** The most that so many tokens of input can cost, before rounding, in the unit of the rates. */
-export function dearestAmount (inputTokens: number, price: CompiledPrice): bigint {
-  return BigInt(inputTokens) * price.dearestInput
-}
-
-/** The cost of uses, in the unit of the rates. */
-function costOfUses (uses: Uses, price: CompiledPrice): bigint {
-  let sum = 0n
-  for (const name in uses) sum += BigInt(uses[name]!) * (price.extras.get(name) ?? 0n)
-  return sum
+  return wholeCost(usage, usage.output, price, usage.extras)
 }
 
 /**
@@ -137,26 +138,61 @@ export function worstCase (
   price: CompiledPrice,
   uses: Uses = noUses
 ): Nanos {
-  return wholeCost(dearestAmount(inputTokens, price), outputTokens, price, uses)
+  return wholeCost(inputTokens, outputTokens, price, uses)
 }
 
-/** The cost of a whole answer whose input is known, or bounded: `input` is an amount before rounding. */
-export function wholeCost (input: bigint, outputTokens: number, price: CompiledPrice, uses: Uses = noUses): Nanos {
-  return roundHalfUp(input + BigInt(outputTokens) * price.output + costOfUses(uses, price), UNIT)
+/** The cost of a whole answer whose input is known, or bounded. */
+export function wholeCost (input: Input, outputTokens: number, price: CompiledPrice, uses: Uses = noUses): Nanos {
+  const sum = smallAmount(input, price.small) + outputTokens * price.small.output
+  // No term is negative: where one was rounded, because it is too large, the sum is no safe integer either.
+  if (Number.isSafeInteger(sum) && isEmpty(uses)) return roundSmall(sum, price.small.unit)
+  return roundHalfUp(inputAmount(input, price) + BigInt(outputTokens) * price.output + costOfUses(uses, price), UNIT)
+}
+
+/** The cost of input before rounding, in parts of the unit of the small rates. */
+function smallAmount (input: Input, rates: SmallRates): number {
+  if (typeof input === 'number') return input * rates.dearestInput
+  return input.input * rates.input + input.cache_read * rates.cache_read +
+    input.cache_write_5m * rates.cache_write_5m + input.cache_write_1h * rates.cache_write_1h
+}
+
+/** The cost of input before rounding, in the unit of the rates. */
+function inputAmount (input: Input, price: CompiledPrice): bigint {
+  if (typeof input === 'number') return BigInt(input) * price.dearestInput
+  return BigInt(input.input) * price.input + BigInt(input.cache_read) * price.cache_read +
+    BigInt(input.cache_write_5m) * price.cache_write_5m + BigInt(input.cache_write_1h) * price.cache_write_1h
+}
+
+/** The cost of uses, in the unit of the rates. */
+function costOfUses (uses: Uses, price: CompiledPrice): bigint {
+  let sum = 0n
+  for (const name in uses) sum += BigInt(uses[name]!) * (price.extras.get(name) ?? 0n)
+  return sum
+}
+
+function isEmpty (uses: Uses): boolean {
+  for (const _name in uses) return false
+  return true
 }
 
 /** Tokens of output that an amount pays for, beside this input and all uses: the inverse of `wholeCost`. */
-export function outputCovered (nanos: Nanos, input: bigint, price: CompiledPrice, uses: Uses = noUses): number {
+export function outputCovered (nanos: Nanos, input: Input, price: CompiledPrice, uses: Uses = noUses): number {
   if (price.output === 0n) return Infinity
-  const left = nanos * UNIT - input - costOfUses(uses, price)
+  const left = nanos * UNIT - inputAmount(input, price) - costOfUses(uses, price)
   return left < 0n ? 0 : Number(left / price.output)
 }
 
 /** Extras that were used and have no row in the price: given away unless the operator is told. */
 export function unpricedExtras (usage: Usage, price: CompiledPrice): readonly string[] {
-  if (price.isFree) return []
-  return Object.keys(usage.extras).filter((name) => usage.extras[name] !== 0 && !price.extras.has(name))
+  if (price.isFree) return NONE
+  let unpriced = NONE
+  for (const name in usage.extras) {
+    if (usage.extras[name] !== 0 && !price.extras.has(name)) unpriced = [...unpriced, name]
+  }
+  return unpriced
 }
+
+const NONE: readonly string[] = []
 
 /** The amount of a price per use, such as that of a forward route: rounded half up. */
 export function flatCost (price: Price): Nanos {
@@ -166,6 +202,12 @@ export function flatCost (price: Price): Nanos {
 /** The version of a price per use, in the form of one per token. */
 export function flatVersion (price: Price): string {
   return price === 0n ? 'free' : `usd=${formatPrice(price)}`
+}
+
+/** Of a safe integer that is not negative. The division is exact. */
+function roundSmall (amount: number, unit: number): bigint {
+  const rest = amount % unit
+  return BigInt((amount - rest) / unit + (2 * rest < unit ? 0 : 1))
 }
 
 /** Of a non-negative amount. */

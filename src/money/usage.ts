@@ -125,16 +125,27 @@ export function extraOf (tool: unknown): string | undefined {
  * conserved: the part of the total beyond its classes has an unknown life, and counts as 5 minutes (the cheaper one). A
  * total smaller than its classes is the older report, because the vendor's counters only grow.
  */
-export function reportedInput (reported: ReportedUsage): Usage {
+export function reportedInput (reported: ReportedUsage, output = 0, extras = noUsage.extras): Usage {
   const oneHour = reported.cache_write_1h ?? 0
-  const parts = (reported.cache_write_5m ?? 0) + oneHour
   return {
-    ...noUsage,
     input: reported.input ?? 0,
     cache_read: reported.cache_read ?? 0,
-    cache_write_5m: Math.max(reported.cache_write ?? 0, parts) - oneHour,
-    cache_write_1h: oneHour
+    cache_write_5m: written(reported) - oneHour,
+    cache_write_1h: oneHour,
+    output,
+    extras
   }
+}
+
+/** Tokens of all these classes. */
+export function reportedTokens (reported: ReportedUsage): number {
+  return (reported.input ?? 0) + (reported.cache_read ?? 0) + written(reported)
+}
+
+function written (
+  { cache_write: all = 0, cache_write_5m: short = 0, cache_write_1h: long = 0 }: ReportedUsage
+): number {
+  return Math.max(all, short + long)
 }
 
 export function isInputReported (reported: ReportedUsage): boolean {

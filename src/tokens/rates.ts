@@ -32,14 +32,15 @@ export class TokenRates {
     const off = reported / text.weigh(START_RATES)             // NaN, or Infinity, for no text
     if (reported < LEAST_TOKENS || !(off >= 1 / BELIEVED && off <= BELIEVED)) return
     const rates = this.of(counter)
-    const ratio = within(reported / text.weigh(rates), 1 / FURTHEST, FURTHEST)
-    const shares = text.shares(rates)
+    const weight = text.weigh(rates)
+    const ratio = within(reported / weight, 1 / FURTHEST, FURTHEST)
+    const { counts } = text.counted
     let squares = 0
-    for (const share of shares) squares += share ** 2
+    for (let kind = 0; kind < counts.length; kind++) squares += (counts[kind]! * rates[kind]! / weight) ** 2
     const learned = [...rates]
     for (let kind = 0; kind < learned.length; kind++) {
-      const share = shares[kind]!
-      if (share === 0) continue                               // most classes: their rates stay as they are
+      if (counts[kind] === 0) continue                        // most classes: their rates stay as they are
+      const share = counts[kind]! * rates[kind]! / weight
       const moved = rates[kind]! * ratio ** (SPEED * share / squares)
       learned[kind] = within(moved, LEAST_RATES[kind]!, MOST_RATES[kind]!)
     }

@@ -54,7 +54,8 @@ export const LEAST_RATES: Rates = START_RATES.map((rate) => rate / 3)
 /** Most tokens that a character is estimated as, whatever its class and the rates. */
 export const MOST_RATE = Math.max(...MOST_RATES)
 
-const NOTHING: Counts = { counts: CLASSES.map(() => 0), last: -1 }
+const NONE: readonly number[] = Object.freeze(CLASSES.map(() => 0))
+const NOTHING: Counts = { counts: NONE, last: -1 }
 
 /** Characters from which on a text is counted: pieces are counted together. */
 const TOGETHER = 128
@@ -72,15 +73,16 @@ export interface Counts {
 
 /** Counts the characters of a text that arrives in pieces; the result does not depend on the pieces. */
 export class TextCount {
-  readonly #counts: number[]
+  /** `NONE` until there is a text: most answers are counted elsewhere, and taken over */
+  #counts: readonly number[]
   /** the last byte */
   #last: number
   /** added, and not counted yet */
   #added = ''
 
-  /** @param before to be continued */
+  /** @param before to be continued: it becomes the count's own */
   constructor ({ counts, last }: Counts = NOTHING) {
-    this.#counts = [...counts]
+    this.#counts = counts
     this.#last = last
   }
 
@@ -102,7 +104,7 @@ export class TextCount {
   }
 
   #countBlock (text: string): void {
-    const counts = this.#counts
+    const counts = this.#own()
     const length = block.write(text)
     let letters = 0
     let last = this.#last
@@ -121,9 +123,15 @@ export class TextCount {
     this.#last = last
   }
 
+  #own (): number[] {
+    if (this.#counts === NONE) this.#counts = [...NONE]
+    return this.#counts as number[]
+  }
+
   /** Counts base64 as letters, unread. */
   addLetters (count: number): void {
-    this.#counts[LETTER] = this.#counts[LETTER]! + count
+    const counts = this.#own()
+    counts[LETTER] = counts[LETTER]! + count
   }
 
   /** An estimate: 0 for no text, and at least 1 for any other; more text never has fewer. */
@@ -134,7 +142,8 @@ export class TextCount {
 
   /** The estimate with this text, which is not added. */
   tokensWith (text: string, rates: Rates): number {
-    const copy = new TextCount(this.counted)
+    const { counts, last } = this.counted
+    const copy = new TextCount({ counts: [...counts], last })
     copy.add(text)
     return copy.tokens(rates)
   }
@@ -145,13 +154,5 @@ export class TextCount {
     let weight = 0
     for (let kind = 0; kind < rates.length; kind++) weight += this.#counts[kind]! * rates[kind]!
     return weight
-  }
-
-  /** The share of each class in the weight. */
-  shares (rates: Rates): readonly number[] {
-    const weight = this.weigh(rates)                          // counts what was added
-    const shares = [...this.#counts]
-    for (let kind = 0; kind < shares.length; kind++) shares[kind] = shares[kind]! * rates[kind]! / weight
-    return shares
   }
 }

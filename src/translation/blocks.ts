@@ -3,9 +3,11 @@ import { isGiven, isRecord, type Json } from '../base/json.ts'
 
 export type Block = Json
 
+const VISIBLE = /\S/
+
 /** Whether a text is only white space: the vendor refuses blocks of it. */
 export function isBlank (text: string): boolean {
-  return !/\S/.test(text)
+  return !VISIBLE.test(text)
 }
 
 export function textBlock (text: string): Block {

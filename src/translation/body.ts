@@ -5,7 +5,7 @@ import type { Json } from '../base/json.ts'
 import { type Format, withAnswerTool } from './answer-tool.ts'
 import { type Block, textBlock, type Turn } from './blocks.ts'
 import { grammars } from './grammar.ts'
-import { addSampling, isOpaque, JSON_LINE, outputOf } from './settings.ts'
+import { addSampling, JSON_LINE, outputOf } from './settings.ts'
 import { type AskedThinking, isOff, isThinking, makeRoom, readEffort, readThinking, withoutLastThoughts }
   from './thinking.ts'
 import { isForced, type Tools, withGrammar } from './tools.ts'
@@ -23,8 +23,8 @@ export interface AskedRequest extends AskedThinking, Tools {
   /** temperature, top_p, top_k, where they are given */
   readonly sampling: Json
   readonly stops: readonly string[]
-  /** of which the first that may be sent is */
-  readonly userIds: readonly unknown[]
+  /** that of the client's user, where it may be sent */
+  readonly userId: string | undefined
   /** the prompt is cached up to its end */
   readonly isCached?: boolean
 }
@@ -48,7 +48,6 @@ export function composeBody (asked: AskedRequest, model: Model): ComposedBody {
     : undefined
   const { tools, choice }: Tools = substitute ?? asked
   const effort = readEffort(asked.effort, model)
-  const userId = asked.userIds.find(isOpaque)
 
   const body: Record<string, unknown> = { model: asked.model, max_tokens: maxTokens ?? makeRoom(thinking, output) }
   const lines = format === 'object' ? [...system, textBlock(JSON_LINE)] : system
@@ -63,7 +62,7 @@ export function composeBody (asked: AskedRequest, model: Model): ComposedBody {
   }
   if (model.sampling) addSampling(body, asked.sampling, isThinking(thinking))
   if (asked.stops.length > 0) body.stop_sequences = asked.stops
-  if (userId !== undefined) body.metadata = { user_id: userId }
+  if (asked.userId !== undefined) body.metadata = { user_id: asked.userId }
   if (asked.isCached === true) body.cache_control = { type: 'ephemeral' }
   if (asked.stream) body.stream = true
   return { body, answerTool: substitute?.answerTool }

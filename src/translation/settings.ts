@@ -27,11 +27,10 @@ export function addSampling (
   if (isGiven(topK) && !thinks) messages.top_k = topK
 }
 
-/**
- * Whether an id may be sent to the vendor: it wants no e-mail addresses and phone numbers, and none longer than its
- * limit.
- */
-export function isOpaque (id: unknown): id is string {
-  return typeof id === 'string' && id !== '' && id.length <= 256 && !/\S@\S+\.\S/.test(id) &&
-    !/^\+?[\d\s().-]{7,}$/.test(id)
+const E_MAIL = /\S@\S+\.\S/
+const PHONE = /^\+?[\d\s().-]{7,}$/
+
+/** A user's id that may be sent to the vendor: it wants no e-mail addresses and phone numbers, and has a limit. */
+export function opaqueId (id: unknown): string | undefined {
+  return typeof id === 'string' && id !== '' && id.length <= 256 && !E_MAIL.test(id) && !PHONE.test(id) ? id : undefined
 }

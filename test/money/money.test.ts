@@ -1,7 +1,7 @@
 // Prices, usage and the bounds of a request: each against an oracle that is made another way.
 import fc from 'fast-check'
 import t from 'tap'
-import { type TokenPrice, compilePrice, cost, dearestAmount, flatCost, outputCovered, unpricedExtras,
+import { type TokenPrice, compilePrice, cost, flatCost, outputCovered, unpricedExtras,
   worstCase } from '../../src/money/price.ts'
 import { scratchSeals } from '../../src/base/seals.ts'
 import { boundInput as bound, estimateInput } from '../../src/tokens/bound.ts'
@@ -43,6 +43,27 @@ void t.test('a cost is the exact sum, rounded once, half up: as rational numbers
     const wanted = oracle(usage, price)
     if (found !== wanted) throw new Error(`${found}, not ${wanted}`)
   }), { numRuns: 2000 }))
+})
+
+void t.test('so it is where the sum is no safe integer any more, and next to that', async (t) => {
+  // Rates in nano-dollars a token, so that the sums are those of the numbers that are computed with.
+  const usd = (nanos: bigint): string => `${nanos / 1000n}.${(nanos % 1000n).toString().padStart(3, '0')}`
+  const tokens = fc.oneof(fc.nat(3), fc.nat(1e9))
+  const border = fc.record({ tokens, others: tokens, beside: fc.integer({ min: -3, max: 3 }),
+    part: fc.constantFrom(1n, 2n, 3n, 1000n) })
+  t.doesNotThrow(() => fc.assert(fc.property(border, ({ tokens, others, beside, part }) => {
+    const rate = (2n ** 53n / BigInt(tokens + others || 1) + BigInt(beside)) / part
+    const prices = { input: usd(rate), output: usd(rate + 1n) }
+    const used = { ...noUsage, input: tokens, output: others }
+    const [found, wanted] = [cost(used, compilePrice(prices)), oracle(used, prices)]
+    if (found !== wanted) throw new Error(`${found}, not ${wanted}`)
+    if (worstCase(tokens, others, compilePrice(prices)) !== wanted) throw new Error('the bound is another')
+  }), { numRuns: 2000 }))
+  const largest = { input: '9007199254740.991', output: '9007199254740.991' }
+  for (const [input, output] of [[1, 0], [1, 1], [1, 3], [2, 0], [1000, 1]] as const) {
+    const used = { ...noUsage, input, output }
+    t.equal(cost(used, compilePrice(largest)), oracle(used, largest), `${input} and ${output}`)
+  }
 })
 
 void t.test('half a nano-dollar is rounded up, and less is dropped; one rounding per charge', async (t) => {
@@ -146,7 +167,7 @@ void t.test('no usage within the bounds costs more than the worst case', async (
           const uses = { web_search: (usage.extras['web_search'] ?? 0) + moreUses }
           const most = worstCase(input + moreInput, usage.output + moreOutput, compiled, uses)
           // And what that pays for is no less than what it was for, and no more than it can pay.
-          const covered = outputCovered(most, dearestAmount(input + moreInput, compiled), compiled, uses)
+          const covered = outputCovered(most, input + moreInput, compiled, uses)
           return cost(usage, compiled) <= most &&
             (covered === Infinity || worstCase(input + moreInput, covered, compiled, uses) <= most)
         }),

@@ -4,7 +4,7 @@ import { readFileSync } from 'node:fs'
 import { join } from 'node:path'
 import fc from 'fast-check'
 import t from 'tap'
-import { Tally } from '../../plugins/billing-meter/tally.ts'
+import { readReply, Tally } from '../../plugins/billing-meter/tally.ts'
 import { packageRoot } from '../../src/base/package.ts'
 import { SseEvent } from '../../src/core/sse.ts'
 import { Overheads } from '../../src/tokens/overheads.ts'
@@ -193,8 +193,8 @@ void t.test('an answer teaches by its text where that is all that its provider c
     event('message_delta', { delta: {}, usage: { output_tokens: 9, output_tokens_details: { thinking_tokens: 3 } } })
   ]) t.equal(of(words, unseen, usage).lesson, undefined, unseen.data)
   const whole = new Tally(START_RATES)
-  whole.readReply({ content: [{ type: 'text', text: 'It rains. ' }, { type: 'tool_use', name: 'f', input: { a: 1 } }],
-    usage: { output_tokens: 9 } })
+  whole.hear(readReply({ content: [{ type: 'text', text: 'It rains. ' },
+    { type: 'tool_use', name: 'f', input: { a: 1 } }], usage: { output_tokens: 9 } }, undefined))
   t.equal(whole.lesson!.text.tokens(START_RATES), tokensOf('It rains. {"a":1}'))
 })
 

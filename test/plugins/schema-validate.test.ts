@@ -2,7 +2,9 @@
 import { readdirSync, readFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { Ajv2020 } from 'ajv/dist/2020.js'
+import fc from 'fast-check'
 import t from 'tap'
+import { addKeywords } from '../../plugins/schema-validate/keywords.ts'
 import { schemaValidate } from '../../plugins/schema-validate/index.ts'
 import { leastTokens } from '../../plugins/schema-validate/least-tokens.ts'
 import { compileRequests } from '../../plugins/schema-validate/requests.ts'
@@ -786,3 +788,30 @@ function post (schema: TextSchema, body: Json): Promise<Response> {
   return fetch(gw.url + PATHS[schema], { method: 'POST',
     headers: { 'content-type': 'application/json', authorization: `Bearer ${KEY}` }, body: JSON.stringify(body) })
 }
+
+void t.test('an `if` that compares a field decides as JSON Schema\'s own, with the same first mistake', async (t) => {
+  const asks = (field: string, value: object, then: object): object =>
+    ({ if: { required: [field], properties: { [field]: value } }, then })
+  const schema = { allOf: [
+    asks('kind', { const: 'a' }, { required: ['text'], properties: { text: { type: 'string' } } }),
+    asks('kind', { enum: ['b', 'a"]\\'] }, { $ref: '#/$defs/other' }),
+    asks('other', { const: 'b' }, { type: 'object', minProperties: 2 }),
+    asks('kind', { enum: ['b', 1] }, { required: ['other'] })
+  ], properties: { kind: { type: ['string', 'number'] } },
+  $defs: { other: { type: 'object', properties: { other: asks('kind', { const: 'a' }, { required: ['text'] }) } } } }
+  const [ours, usual] = [new Ajv2020({ strict: false }), new Ajv2020({ strict: false })]
+  addKeywords(ours)
+  const [own, plain] = [ours.compile(schema), usual.compile(schema)]
+  const word = fc.constantFrom('a', 'b', 'a"]\\', 'c', 1, null, [])
+  const other = fc.oneof(word, fc.record({ kind: word }, { requiredKeys: [] }))
+  const some = fc.record({ kind: word, text: word, other }, { requiredKeys: [] })
+  fc.assert(fc.property(fc.oneof({ weight: 9, arbitrary: some }, word), (value) => {
+    t.equal(own(value), plain(value))
+    const [{ instancePath, keyword } = {}] = own.errors ?? []
+    const [first = {}] = plain.errors ?? []
+    t.match(first, { instancePath, keyword })
+  }), { numRuns: 500 })
+  const [first] = schema.allOf
+  t.notMatch(ours.compile(first!).toString(), /vErrors = \[/, 'and makes none to throw it away')
+  t.match(usual.compile(first!).toString(), /vErrors = \[/)
+})

@@ -49,7 +49,8 @@ export class PassedRequest implements UpstreamRequest {
 
   /** Undefined: there are more, or one whose name would change the copy's prototype. */
   #copyOfFew (): Json | undefined {
-    const [own, changes] = [this.#own, this.#changes]
+    const own = this.#own
+    const changes = this.#changes
     const copy: Record<string, unknown> = {}
     let count = 0
     for (const name in own) {

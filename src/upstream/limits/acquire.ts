@@ -1,10 +1,11 @@
 // The way to a target: first a place in its upstream's queue, then the permit of its health. Both end together.
-import { after, type Awaitable } from '../../base/awaitable.ts'
+import type { Awaitable } from '../../base/awaitable.ts'
 import { GatewayError } from '../../errors.ts'
 import type { Exchange } from '../../core/exchange.ts'
 import type { UpstreamFailure } from '../../core/plugin.ts'
 import { waitFor } from '../../core/queue-time.ts'
 import { upstreamsOf } from '../pool.ts'
+import type { Health } from './health.ts'
 import type { Permit } from './permit.ts'
 import type { Upstream } from '../../core/upstream.ts'
 
@@ -24,11 +25,33 @@ export function acquire (
 ): Awaitable<Permit | undefined> {
   const { queues, health } = upstreamsOf(exchange.snapshot.services)
   const entering = queues.enter(upstream, exchange)
-  return after(entering instanceof Promise ? waitFor(exchange, entering) : entering, (giveBack) => {
-    const permit = health.enter(upstream, model, tried, giveBack, isBlamed)
-    if (permit === undefined) giveBack()
-    return permit
-  })
+  return entering instanceof Promise
+    ? enterBehind(waitFor(exchange, entering), health, upstream, model, tried, isBlamed)
+    : enter(health, upstream, model, tried, isBlamed, entering)
+}
+
+function enterBehind (
+  entering: Promise<() => void>,
+  health: Health,
+  upstream: Upstream,
+  model: string,
+  tried: ReadonlySet<string> | undefined,
+  isBlamed: boolean | undefined
+): Promise<Permit | undefined> {
+  return entering.then((giveBack) => enter(health, upstream, model, tried, isBlamed, giveBack))
+}
+
+function enter (
+  health: Health,
+  upstream: Upstream,
+  model: string,
+  tried: ReadonlySet<string> | undefined,
+  isBlamed: boolean | undefined,
+  giveBack: () => void
+): Permit | undefined {
+  const permit = health.enter(upstream, model, tried, giveBack, isBlamed)
+  if (permit === undefined) giveBack()
+  return permit
 }
 
 /**

@@ -6,7 +6,7 @@ import { targetsIn } from '../../config/targets.ts'
 import { Cooldown } from './cooldown.ts'
 import { Breaker, type BreakerState } from './breaker.ts'
 import type { Credential, FailedAttempt, TargetHealth, Upstream } from '../../core/upstream.ts'
-import { type CredentialState, type Log, type Permit, type Destination, Run, type Target,
+import { type CredentialState, type Log, type Permit, type Destination, Run, type RunParts, type Target,
   type TargetMetrics } from './permit.ts'
 import { RetryBudget } from './retry-budget.ts'
 
@@ -51,14 +51,14 @@ interface Live {
 
 export class Health implements TargetHealth {
   readonly #now: () => number
-  readonly #log: Log | undefined
+  readonly #runs: RunParts
   readonly #metrics: TargetMetrics | undefined
   readonly #known = new Map<string, UpstreamHealth>()
 
   /** @param now milliseconds since the epoch */
   constructor (now: () => number, log?: Log, metrics?: TargetMetrics) {
     this.#now = now
-    this.#log = log
+    this.#runs = { now, log }
     this.#metrics = metrics
   }
 
@@ -142,7 +142,7 @@ export class Health implements TargetHealth {
       const isAlone = upstream.credentials.length === 1
       destination = { model, target, credential, isAlone, account, cooldown, isBlamed }
     }
-    return destination && new Run(destination, { now: this.#now, log: this.#log, onOver })
+    return destination && new Run(destination, this.#runs, onOver)
   }
 
   /** Keeps a target's last failure; a target that has never been entered has no record. */

@@ -75,12 +75,11 @@ export interface TargetMetrics {
   target (upstream: string, model: string): TargetCounts
 }
 
-interface RunParts {
+/** What all runs share. */
+export interface RunParts {
   /** milliseconds since the epoch */
   readonly now: () => number
   readonly log: Log | undefined
-  /** called once, at its end */
-  readonly onOver: (() => void) | undefined
 }
 
 /** The target, credential and breaker of an attempt. */
@@ -99,8 +98,7 @@ export interface Destination {
 export class Run implements Permit {
   died: Died | undefined
   readonly #destination: Destination
-  readonly #now: () => number
-  readonly #log: Log | undefined
+  readonly #parts: RunParts
   readonly #onOver: (() => void) | undefined
   /** by `performance.now()` */
   readonly #began = performance.now()
@@ -111,12 +109,12 @@ export class Run implements Permit {
   readonly #refusedTerm: number
   #isOver = false
 
-  constructor (to: Destination, { now, log, onOver }: RunParts) {
+  /** @param onOver called once, at its end */
+  constructor (to: Destination, parts: RunParts, onOver: (() => void) | undefined) {
     const { target, account, cooldown } = this.#destination = to
-    this.#now = now
-    this.#log = log
+    this.#parts = parts
     this.#onOver = onOver
-    this.#term = target.breaker.enter(now())
+    this.#term = target.breaker.enter(parts.now())
     this.#cooldownTerm = cooldown.term
     this.#refusedTerm = account.refused.term
     target.running++
@@ -141,7 +139,7 @@ export class Run implements Permit {
     if (!this.#end()) return
     const { target, account, cooldown } = this.#destination
     this.#close()
-    target.breaker.succeed(this.#term, this.#now())
+    target.breaker.succeed(this.#term, this.#parts.now())
     cooldown.reset(this.#cooldownTerm)
     account.refused.reset(this.#refusedTerm)
     this.#noteAnswer()
@@ -150,7 +148,7 @@ export class Run implements Permit {
 
   fail (failure: UpstreamFailure, error: GatewayError): void {
     if (!this.#end()) return
-    const blame = blameFor(failure, error, this.#now)
+    const blame = blameFor(failure, error, this.#parts.now)
     this.died = { failure, blame }
     this.#destination.target.counts?.done(blame.who === 'nobody' ? 'refused' : 'failed')
     if (blame.who === 'target') this.#blameTarget(blame.pause)
@@ -183,23 +181,23 @@ export class Run implements Permit {
     const term = this.#destination.target.breaker.begin(this.#term)
     if (term === this.#term) return
     this.#term = term
-    this.#log?.info({ upstream: this.upstream.name, model: this.#destination.model }, 'a target answers again')
+    this.#parts.log?.info({ upstream: this.upstream.name, model: this.#destination.model }, 'a target answers again')
   }
 
   #blameTarget (pause: number | undefined): void {
     const { model, target, isBlamed } = this.#destination
-    const now = this.#now()
+    const now = this.#parts.now()
     if (pause !== undefined) target.until = Math.max(target.until, now + pause)
     const open = target.breaker.fail(this.#term, this.upstream.config.breaker, now, !isBlamed)
     if (open !== undefined) {
-      this.#log?.warn({ upstream: this.upstream.name, model, open_ms: open },
+      this.#parts.log?.warn({ upstream: this.upstream.name, model, open_ms: open },
         'a target fails: it is left alone for a while')
     }
   }
 
   #blameCredential (blame: Blame & { readonly who: 'credential' }, failure: UpstreamFailure): void {
     const { model, account, cooldown, isAlone } = this.#destination
-    const now = this.#now()
+    const now = this.#parts.now()
     if (blame.why === 'limited') { cooldown.put(this.#cooldownTerm, LIMITED_MS, now, blame.pause); return }
     const times = isAlone ? ALONE_MS : REFUSED_MS
     const isFirst = blame.why === 'forbidden'
@@ -207,7 +205,7 @@ export class Run implements Permit {
       : account.refused.put(this.#refusedTerm, times, now)
     if (!isFirst) return
     const status = failure.kind === 'status' ? failure.status : failure.kind
-    this.#log?.warn(
+    this.#parts.log?.warn(
       { upstream: this.upstream.name, model, credential: this.credential, status },
       `an upstream refuses ${this.credential === undefined ? 'our credentials' : 'a credential'}: put aside for a while`
     )

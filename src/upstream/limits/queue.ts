@@ -48,11 +48,16 @@ export class FairQueues {
     let queue = this.#queues.get(name)
     if (queue === undefined) {
       if (limits === undefined) return nothingToGiveBack
-      queue = new FairQueue(name, this.#now, this.#timer, () => { this.#queues.delete(name) })
-      this.#queues.set(name, queue)
+      queue = this.#open(name)
     }
     queue.limit(limits, exchange.snapshot.generation)
     return queue.enter(exchange)
+  }
+
+  #open (name: string): FairQueue {
+    const queue = new FairQueue(name, this.#now, this.#timer, () => { this.#queues.delete(name) })
+    this.#queues.set(name, queue)
+    return queue
   }
 
   /** Only of upstreams with limits that were asked. */

@@ -21,11 +21,11 @@ export function isCall (type: unknown): boolean {
 
 /** The blocks of one answer. */
 export class WholeBlocks {
-  readonly #request: string
+  readonly #exchange: Exchange
   #calls = 0
 
-  constructor ({ id }: Exchange) {
-    this.#request = id.slice(id.indexOf('_') + 1)
+  constructor (exchange: Exchange) {
+    this.#exchange = exchange
   }
 
   /**
@@ -36,21 +36,23 @@ export class WholeBlocks {
     if (!isRecord(block)) throw new Error('a content block is no object')
     const type = block.type ?? TELLING.find(([field]) => field in block)?.[1]
     if (typeof type !== 'string') throw new Error('a content block has no type')
-    const unsaid: Record<string, unknown> = { ...block.type !== type && { type } }
-    for (const [name, value] of Object.entries(UNSAID[type] ?? {})) {
+    let whole = block.type === type ? block : { ...block, type }
+    const defaults = UNSAID[type]
+    for (const name in defaults) {
       const said = block[name] ?? undefined
-      if (said === undefined) { unsaid[name] = value }
-      else if (typeof said !== typeof value) {
+      if (said === undefined) { whole = { ...whole, [name]: defaults[name] } }
+      else if (typeof said !== typeof defaults[name]) {
         throw new Error(`"${name}" of a content block of type "${type}" is of another type`)
       }
     }
-    if (isCall(type)) {
-      if (typeof block.name !== 'string' || block.name === '') throw new Error('a call has no name')
-      if (typeof block.id !== 'string' || block.id === '') {
-        unsaid.id = `${type === 'server_tool_use' ? 'srvtoolu' : 'toolu'}_${this.#request}_${this.#calls}`
-      }
-      this.#calls++
-    }
-    return Object.keys(unsaid).length === 0 ? block : { ...block, ...unsaid }
+    if (!isCall(type)) return whole
+    if (typeof block.name !== 'string' || block.name === '') throw new Error('a call has no name')
+    const call = this.#calls++
+    return typeof block.id === 'string' && block.id !== '' ? whole : { ...whole, id: this.#idOf(type, call) }
+  }
+
+  #idOf (type: string, call: number): string {
+    const { id } = this.#exchange
+    return `${type === 'server_tool_use' ? 'srvtoolu' : 'toolu'}_${id.slice(id.indexOf('_') + 1)}_${call}`
   }
 }

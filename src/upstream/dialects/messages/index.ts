@@ -48,6 +48,14 @@ export const dialect: DialectModule = {
   }
 }
 
+function isAny (): boolean {
+  return true
+}
+
+function isShort (beta: string): boolean {
+  return !LONGER_CONTEXT.test(beta)
+}
+
 function encode (
   path: string,
   stream: boolean,
@@ -56,7 +64,6 @@ function encode (
   upstream: Upstream
 ): UpstreamRequest {
   const { body } = exchange.request
-  const { thinking, context_management } = body
   const configured = upstream.config.headers['anthropic-version']
   // The header of a chat client has another meaning: its request is in the inner language here.
   const asked = exchange.route.style === messagesStyle ? askedVersion(exchange.received.headers) : DEFAULT_VERSION
@@ -64,19 +71,16 @@ function encode (
   const hasSampling = isGiven(body.temperature) || isGiven(body.top_p) || isGiven(body.top_k)
   // The client's version would make the vendor refuse fields that the gateway accepts in every version.
   const version = configured ?? (hasSampling && asked >= NO_SAMPLING_VERSION ? DEFAULT_VERSION : asked)
-  const headers: Record<string, string> = {
-    ...ownHeaders(stream),
-    ...upstream.config.headers,
-    // Set, never appended: a doubled version is a 400.
-    'anthropic-version': version
-  }
-  const beta = betasOf(upstream.config, exchange.received.headers['anthropic-beta'], (name) =>
-    context === undefined || context > LONG_CONTEXT || !LONGER_CONTEXT.test(name))
+  const headers: Record<string, string> = Object.assign(ownHeaders(stream), upstream.config.headers)
+  // Set, never appended: a doubled version is a 400.
+  headers['anthropic-version'] = version
+  const isLong = context === undefined || context > LONG_CONTEXT
+  const beta = betasOf(upstream.config, exchange.received.headers['anthropic-beta'], isLong ? isAny : isShort)
   if (beta !== '') headers['anthropic-beta'] = beta
-  const folded = takesSystemTurns ? {} : withoutSystemTurns(body)
+  const folded = takesSystemTurns ? undefined : withoutSystemTurns(body)
   return new PassedRequest(versionedAtEnd(upstream.basePath) + path, headers, body, {
     ...folded,
-    ...ownThoughts({ messages: folded.messages ?? body.messages, thinking, context_management }, exchange, upstream),
+    ...ownThoughts(folded?.messages ?? body.messages, body, exchange, upstream),
     ...(!(takesSampling && version < NO_SAMPLING_VERSION) && NO_SAMPLING),
     model: attempt.model
   })

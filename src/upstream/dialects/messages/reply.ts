@@ -17,24 +17,33 @@ export function toMessage (body: unknown, exchange: Exchange, upstream: Upstream
   if ((type ?? 'message') !== 'message' || (type === undefined && said === undefined)) {
     throw new Error('the answer is not a message')
   }
-  const blocks = new WholeBlocks(exchange)
-  const content = contentOf(said).map((block) => sealBlock(blocks.fill(block), exchange, upstream))
-  return Object.assign(body, {                                // just parsed, and not shared
-    ...headOf(body, exchange),
-    content,
-    stop_reason: typeof body.stop_reason === 'string'
-      ? body.stop_reason
-      : reasonFor(content.some((block) => block.type === 'tool_use')),
-    stop_sequence: body.stop_sequence ?? null,
-    usage: wholeUsage(body.usage, exchange, content)
-  })
+  const content = contentOf(said, exchange, upstream)
+  const message: Record<string, unknown> = body               // just parsed, and not shared
+  Object.assign(message, headOf(body, exchange))
+  message.content = content
+  message.stop_reason = typeof body.stop_reason === 'string' ? body.stop_reason : reasonFor(content.some(isToolUse))
+  message.stop_sequence = body.stop_sequence ?? null
+  message.usage = wholeUsage(body.usage, exchange, content)
+  return message
 }
 
-function contentOf (said: unknown): readonly unknown[] {
+/** The blocks are completed in the list in which they came. */
+function contentOf (said: unknown, exchange: Exchange, upstream: Upstream): readonly Json[] {
+  const content = listOf(said)
+  const blocks = new WholeBlocks(exchange)
+  for (let i = 0; i < content.length; i++) content[i] = sealBlock(blocks.fill(content[i]), exchange, upstream)
+  return content as readonly Json[]
+}
+
+function listOf (said: unknown): unknown[] {
   if (typeof said === 'string') return [{ type: 'text', text: said }]
   if (said === undefined || said === null) return []
   if (!Array.isArray(said)) throw new Error('the content of the answer is no list')
   return said
+}
+
+function isToolUse ({ type }: Json): boolean {
+  return type === 'tool_use'
 }
 
 /** The fields that a message has from its start; the model is the client's. */

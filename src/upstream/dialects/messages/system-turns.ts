@@ -7,10 +7,10 @@ import { toolsInForce } from '../tool-changes.ts'
  * @returns the changed fields of the body; none where there is no system turn
  */
 export function withoutSystemTurns (body: Json): Json {
-  const turns: readonly unknown[] = Array.isArray(body.messages) ? body.messages : []
-  if (!turns.some(isSystem)) return {}
+  const turns: unknown = body.messages
+  if (!Array.isArray(turns) || !turns.some(isSystem)) return NOTHING
   const fold = new Fold(turns.findLastIndex((turn) => isRecord(turn) && turn.role === 'user'))
-  for (const [i, turn] of turns.entries()) fold.add(turn, i)
+  for (let i = 0; i < turns.length; i++) fold.add(turns[i], i)
   const { messages, system, effort } = fold.end()
   const tools = toolsInForce(body)
   return {
@@ -21,6 +21,8 @@ export function withoutSystemTurns (body: Json): Json {
       { output_config: { ...(isRecord(body.output_config) ? body.output_config : {}), effort } })
   }
 }
+
+const NOTHING: Json = Object.freeze({})
 
 function isSystem (turn: unknown): turn is Json {
   return isRecord(turn) && turn.role === 'system'

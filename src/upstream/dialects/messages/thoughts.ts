@@ -23,15 +23,17 @@ export function sealBlock (block: Json, exchange: Exchange, upstream: Upstream):
  * vendors of chat style: this vendor refuses both, now and on every later turn. What is not sealed is not ours to
  * judge. Where an open tool loop begins without a thought then, thinking with a budget is switched off: the vendor
  * insists on one there.
+ * @param messages of the body, or what they became
  * @returns the changed fields of the body; undefined in the place of a removed one
  */
-export function ownThoughts (body: Json, exchange: Exchange, upstream: Upstream): Json {
-  const { messages, thinking } = body
-  if (!Array.isArray(messages)) return {}
-  const turns = new Reader(exchange, upstream).read(messages)
+export function ownThoughts (messages: unknown, body: Json, exchange: Exchange, upstream: Upstream): Json {
+  if (!Array.isArray(messages)) return NOTHING
+  const { thinking } = body
+  const count = thoughtsIn(messages)
+  const turns: readonly unknown[] = count === 0 ? messages : new Reader(exchange, upstream, count).read(messages)
   const begin = isRecord(thinking) && thinking.type === 'enabled' ? beginOfLoop(turns) : turns.length
   if (begin === turns.length || isThought(blocksOf(turns[begin])[0])) {
-    return turns === messages ? {} : { messages: turns }
+    return turns === messages ? NOTHING : { messages: turns }
   }
   return {
     // While it is off, the vendor refuses thoughts in there.
@@ -41,25 +43,41 @@ export function ownThoughts (body: Json, exchange: Exchange, upstream: Upstream)
   }
 }
 
+const NOTHING: Json = Object.freeze({})
+const NO_BLOCKS: readonly unknown[] = []
+
+/** The number of thoughts that must be read. */
+function thoughtsIn (turns: readonly unknown[]): number {
+  let count = 0
+  for (const turn of turns) {
+    for (const block of blocksOf(turn)) if (isRecord(block) && vendorsIn(block) !== undefined) count++
+  }
+  return count
+}
+
+/** What must be read of a block: a sealed text, or '' of an unsigned thought. Undefined: it goes on as it is. */
+function vendorsIn (block: Json): string | undefined {
+  const field = VENDORS.get(block.type)
+  if (field === undefined) return undefined
+  const text = textIn(block[field])
+  return isSealed(text) || (text === '' && block.type === 'thinking') ? text : undefined
+}
+
 class Reader {
   readonly #exchange: Exchange
   readonly #upstream: Upstream
-  /** sealed thoughts before those that are opened */
-  #skipped = 0
+  /** thoughts before those that are opened */
+  #skipped: number
 
-  constructor (exchange: Exchange, upstream: Upstream) {
+  /** @param count of thoughts that must be read */
+  constructor (exchange: Exchange, upstream: Upstream, count: number) {
     this.#exchange = exchange
     this.#upstream = upstream
+    this.#skipped = Math.max(0, count - MOST_OPENED)
   }
 
-  /** @returns the same array where nothing changes */
   read (turns: readonly unknown[]): readonly unknown[] {
-    let count = 0
-    for (const turn of turns) {
-      for (const block of blocksOf(turn)) if (isRecord(block) && this.#vendors(block) !== undefined) count++
-    }
-    this.#skipped = Math.max(0, count - MOST_OPENED)
-    return count === 0 ? turns : turns.flatMap((turn) => withBlocks(turn, (blocks) => this.#blocks(blocks)))
+    return turns.flatMap((turn) => withBlocks(turn, (blocks) => this.#blocks(blocks)))
   }
 
   #blocks (blocks: readonly unknown[]): readonly unknown[] {
@@ -73,19 +91,11 @@ class Reader {
 
   /** Undefined: it is left out. */
   #block (block: Json): Json | undefined {
-    const text = this.#vendors(block)
+    const text = vendorsIn(block)
     if (text === undefined) return block
     if (text === '' || this.#skipped-- > 0) return undefined
     const original = openThought(this.#exchange, this.#upstream, text)
     return original === undefined ? undefined : { ...block, [VENDORS.get(block.type)!]: original }
-  }
-
-  /** What must be read of a block: a sealed text, or '' of an unsigned thought. Undefined: it goes on as it is. */
-  #vendors (block: Json): string | undefined {
-    const field = VENDORS.get(block.type)
-    if (field === undefined) return undefined
-    const text = textIn(block[field])
-    return isSealed(text) || (text === '' && block.type === 'thinking') ? text : undefined
   }
 }
 
@@ -130,7 +140,7 @@ function isAnswer (turn: unknown): boolean {
 
 /** The content blocks of a turn of the model's. */
 function blocksOf (turn: unknown): readonly unknown[] {
-  return isRecord(turn) && turn.role === 'assistant' && Array.isArray(turn.content) ? turn.content : []
+  return isRecord(turn) && turn.role === 'assistant' && Array.isArray(turn.content) ? turn.content : NO_BLOCKS
 }
 
 function isWithResults (turn: unknown): boolean {
