@@ -53,18 +53,24 @@ export function createLogger (
 }
 
 /**
- * The line that is being logged, if all of its names are the gateway's own, and it has no errors and no cycles. A mark
- * in it would make its literal slow.
+ * The line of a request that is being logged, if all of its names are the gateway's own, and it has no errors and no
+ * cycles. A mark in it would make its literal slow.
  */
 let wholeLine: object | undefined
 
+/** Message of the lines of requests, and the end of such a line. */
+const REQUEST = 'request'
+const END = `,"msg":"${REQUEST}"}\n`
+
 /** The part of pino's logger that prints a line. */
 interface Printer {
-  [symbols.asJsonSym]: (this: Printer, line: object, msg: string, level: number, time: string) => string
+  [symbols.writeSym]: (this: Printer, line: object, msg: string, level: number) => void
+  readonly [symbols.timeSym]: () => string
   /** beginning of a line, by level */
   readonly [symbols.lsCacheSym]: Readonly<Record<number, string>>
   /** base fields, behind a comma */
   readonly [symbols.chindingsSym]: string
+  readonly [symbols.streamSym]: DestinationStream
 }
 
 /**
@@ -73,11 +79,14 @@ interface Printer {
  */
 function printingWhole (log: Logger): Logger {
   const printer = log as unknown as Printer
-  const print = printer[symbols.asJsonSym]
-  printer[symbols.asJsonSym] = function (line, msg, level, time) {
-    if (line !== wholeLine) return print.call(this, line, msg, level, time)
-    const begin = this[symbols.lsCacheSym][level]! + time + this[symbols.chindingsSym]
-    return `${begin},${JSON.stringify(line).slice(1, -1)},"msg":${JSON.stringify(msg)}}\n`
+  const print = printer[symbols.writeSym]
+  printer[symbols.writeSym] = function (line, msg, level) {
+    if (line !== wholeLine) { print.call(this, line, msg, level); return }
+    const begin = `${this[symbols.lsCacheSym][level]!}${this[symbols.timeSym]()}${this[symbols.chindingsSym]},`
+    const fields = JSON.stringify(line).slice(1, -1)
+    const output = this[symbols.streamSym]
+    if (output instanceof StandardOutput) output.writeLine(begin, fields, END)
+    else output.write(begin + fields + END)
   }
   return log
 }
@@ -144,7 +153,7 @@ function countFailure (exchange: Exchange, outcome: Outcome): void {
 function logExchange (log: Logger, record: ExchangeRecord, error: GatewayError | undefined): void {
   const line = lineOf(record, error)
   // A fault of the gateway: its stack is the first thing that an operator needs.
-  if (error?.row === 'server_error') log.error({ ...line, err: error.cause ?? error }, 'request')
+  if (error?.row === 'server_error') log.error({ ...line, err: error.cause ?? error }, REQUEST)
   else if (error === undefined) logWhole(log, line)
   else if (refusesUs(error.cause)) log.warn(
     {
@@ -153,14 +162,14 @@ function logExchange (log: Logger, record: ExchangeRecord, error: GatewayError |
       hint: `the upstream refuses the gateway's credentials: look at ` +
         `upstreams.${record.upstream}.${record.credential === undefined ? 'headers' : 'credentials'}`
     },
-    'request'
+    REQUEST
   )
-  else log.info({ ...line, cause: nameCause(error.cause) }, 'request')
+  else log.info({ ...line, cause: nameCause(error.cause) }, REQUEST)
 }
 
 function logWhole (log: Logger, line: object): void {
   wholeLine = line
-  log.info(line, 'request')
+  log.info(line, REQUEST)
   wholeLine = undefined
 }
 
