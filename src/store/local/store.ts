@@ -31,7 +31,7 @@ import { atEndOfTurn } from '../../base/end-of-turn.ts'
 import { oldestCompared, partsOf } from '../periods.ts'
 import { Sums } from '../sums.ts'
 import { Books, changeOf, type Charge } from './balances.ts'
-import { chargeIn, Decisions, type Settled } from './batch.ts'
+import { type BatchOwner, chargeIn, Decisions, type Settled } from './batch.ts'
 import { ENTRY, pushBooking, pushRefund, pushSettlement, pushTask, readEntry, readRollups, readTask, TASK, WINDOW,
   type Cell } from './cells.ts'
 import { seqOf, Sequence } from './entry-ids.ts'
@@ -71,7 +71,7 @@ const FAILURE_MS = 1000
 /** Most steps for one page of the newest entries: where few fit, the page is short. */
 const MOST_STEPS = 40
 
-export class LocalStore implements Store, Records, Tasks, Answers, Movable, Rollups {
+export class LocalStore implements Store, Records, Tasks, Answers, Movable, Rollups, BatchOwner {
   readonly responses: ResponseStore
   readonly backup: Backup | undefined
   readonly #books = new Books()
@@ -86,7 +86,7 @@ export class LocalStore implements Store, Records, Tasks, Answers, Movable, Roll
   readonly #steadyNow: () => number
   readonly #progressInterval: number
   #sequence: Sequence
-  /** batches on their way to be recorded; at most one, except at the end */
+  /** batches on their way to be recorded; at most one, except at the end, and none with a prompt writer */
   readonly #sent: Decisions[] = []
   /** the batch of the decisions since */
   #next: Decisions | undefined
@@ -236,7 +236,7 @@ export class LocalStore implements Store, Records, Tasks, Answers, Movable, Roll
   async refund (requestId: string): Promise<void> {
     if (this.#tasks.owns(requestId)) return                   // the hold is the task's, whatever becomes of the request
     const settling = this.#onItsWay(requestId)
-    const hold = this.#books.release(requestId) ?? settling?.settled.get(requestId)?.charge.hold
+    const hold = this.#books.release(requestId) ?? settling?.settlementOf(requestId)?.charge.hold
     if (settling !== undefined && settling === this.#next) settling.withdraw(requestId)
     else await settling?.release(requestId)
     const charge = this.#books.recentCharge(requestId)
@@ -523,11 +523,9 @@ export class LocalStore implements Store, Records, Tasks, Answers, Movable, Roll
 
   #decide (): Decisions {
     if (this.#next !== undefined) return this.#next
-    const decisions = this.#next = new Decisions(this.#books, this.#pendingDeletes, (isRecorded) => {
-      this.#noteEnd(decisions, isRecorded)
-    })
+    const decisions = this.#next = new Decisions(this.#books, this.#pendingDeletes, this)
     this.#pendingDeletes = []
-    for (const retry of this.#insisting.splice(0)) retry()
+    if (this.#insisting.length > 0) for (const retry of this.#insisting.splice(0)) retry()
     if (this.#sent.length === 0 && !this.#writer.isPrompt) atEndOfTurn(() => { this.#send() })
     return decisions
   }
@@ -560,12 +558,13 @@ export class LocalStore implements Store, Records, Tasks, Answers, Movable, Roll
     if (decisions === undefined) return
     this.#next = undefined
     decisions.seal()
-    decisions.write.failures.push(...this.#failures.take())
-    this.#sent.push(decisions)
+    decisions.write.failures = this.#failures.take()
+    if (!this.#writer.isPrompt) this.#sent.push(decisions)
     this.#writer.send(decisions)
   }
 
-  #noteEnd (decisions: Decisions, isRecorded: boolean): void {
+  /** For its batches only: the oldest that was sent is recorded, or has failed. */
+  onEnd (decisions: Decisions, isRecorded: boolean): void {
     this.#sent.shift()
     // Not at once: callers that resume now decide in this turn too, and join the batch.
     if (this.#next !== undefined) atEndOfTurn(() => { this.#send() })
@@ -578,7 +577,7 @@ export class LocalStore implements Store, Records, Tasks, Answers, Movable, Roll
 
   /** The unrecorded batch that settles a request. */
   #onItsWay (id: string): Decisions | undefined {
-    return this.#unrecorded().find((decisions) => decisions.settles(id))
+    return this.#unrecorded().find((decisions) => decisions.settlementOf(id) !== undefined)
   }
 
   #unrecorded (): readonly Decisions[] {
