@@ -44,15 +44,21 @@ export async function fail (
 
 /** Settles an exchange. A callback that never ends counts as failed, so it can't hang a request. */
 export function settle (exchange: Routed, outcome: Outcome): Awaitable<void> {
-  const fail = (thrown: unknown): never => {
+  try {
+    const told = callHook(exchange.settle(outcome), 'onSettle', exchange)
+    return told instanceof Promise ? marked(told, exchange) : told
+  } catch (thrown) {
     exchange.hasSettleFailed = true
     throw thrown
   }
+}
+
+async function marked (told: Promise<void>, exchange: Routed): Promise<void> {
   try {
-    const told = callHook(exchange.settle(outcome), 'onSettle', exchange)
-    return told instanceof Promise ? told.catch(fail) : told
+    await told
   } catch (thrown) {
-    return fail(thrown)
+    exchange.hasSettleFailed = true
+    throw thrown
   }
 }
 
