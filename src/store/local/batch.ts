@@ -105,7 +105,9 @@ export class Decisions implements Batch {
   seal (): void {
     if (!this.#hasWithdrawn) return
     const withdrawn = new Set<Cell | undefined>()
-    for (const { charge: { hold }, isWithdrawn } of this.#settled ?? NONE) if (isWithdrawn) withdrawn.add(hold.request_id)
+    for (const { charge, isWithdrawn } of this.#settled ?? NONE) {
+      if (isWithdrawn) withdrawn.add(charge.hold.request_id)
+    }
     const { entries } = this.write
     let end = 0
     for (let i = 0; i < entries.length; i += ENTRY.length) {

@@ -161,7 +161,7 @@ export class Windows {
   #refuse ({ request_id: id, windows: limits, slot }: Admission, now: number): AdmissionResult | undefined {
     if (slot !== undefined && this.#slotOf.has(id)) throw new Error(`the request ${id} has a slot already`)
     if (this.#windows.size >= this.#most) this.#forget(now)   // here, where none of them is about to count
-    if (limits.some((limit) => this.#isFull(limit, now))) {
+    if (this.#isAnyFull(limits, now)) {
       const windows = this.#statesOf(limits, now)
       const { name } = windows.filter(({ remaining }) => remaining === 0)
         .reduce((one, other) => other.next_ms > one.next_ms ? other : one)
@@ -182,8 +182,11 @@ export class Windows {
     else this.#slots.set(name, taken)
   }
 
-  #isFull ({ name, limit }: WindowLimit, now: number): boolean {
-    return now < this.#fullUntil || this.#of(name).countAt(now) >= limit
+  #isAnyFull (limits: readonly WindowLimit[], now: number): boolean {
+    for (const { name, limit } of limits) {
+      if (now < this.#fullUntil || this.#of(name).countAt(now) >= limit) return true
+    }
+    return false
   }
 
   #statesOf (limits: readonly WindowLimit[], now: number): WindowState[] {
