@@ -6,7 +6,7 @@ import { type Books, type Charge, changeOf } from './balances.ts'
 import type { Booking, EntryKind } from '../store.ts'
 import type { Sums } from '../sums.ts'
 import { ENTRY, type Cell } from './cells.ts'
-import type { Batch, KnownEntry } from './writer.ts'
+import type { Batch, KnownEntry, Write } from './writer.ts'
 
 interface Announced {
   readonly seq: number
@@ -29,7 +29,8 @@ interface Refund {
 }
 
 const [KIND, REFERENCE] = [ENTRY.indexOf('kind'), ENTRY.indexOf('reference')]
-const NONE: readonly never[] = []
+/** Frozen, so that nothing is put on it: typed as a list that is made later. */
+const NONE = Object.freeze([]) as unknown as never[]
 /** Kinds of entries that a settlement writes. */
 const CHARGES: readonly unknown[] = ['settle', 'shortfall'] satisfies readonly EntryKind[]
 
@@ -38,13 +39,16 @@ export interface BatchOwner {
   onEnd (decisions: Decisions, isRecorded: boolean): void
 }
 
+/** A write that grows. */
+type Rows = { -readonly [Of in keyof Write]: Write[Of][number][] }
+
+/** Of most kinds a batch has none: their lists are made when there is one. */
 export class Decisions implements Batch {
-  readonly write: { readonly entries: Cell[], readonly progress: Cell[], readonly forget: string[],
-    readonly tasks: Cell[], readonly windows: Cell[], failures: readonly Cell[] }
-  readonly announced: Announced[] = []
-  readonly refunds: Refund[] = []
+  readonly #write: Rows = { entries: NONE, progress: NONE, forget: NONE, tasks: NONE, windows: NONE, failures: NONE }
+  #announced: Announced[] = NONE
+  #settled: Settled[] = NONE
+  #refunds: Refund[] = NONE
   isRecorded = false
-  #settled: Settled[] | undefined
   #hasWithdrawn = false
   readonly #books: Books
   readonly #owner: BatchOwner
@@ -52,11 +56,31 @@ export class Decisions implements Batch {
   #outcome: PromiseWithResolvers<void> | undefined
   #failure: GatewayError | undefined
 
-  /** @param forget request ids whose progress records are deleted */
-  constructor (books: Books, forget: string[], owner: BatchOwner) {
+  constructor (books: Books, owner: BatchOwner) {
     this.#books = books
     this.#owner = owner
-    this.write = { entries: [], progress: [], forget, tasks: [], windows: [], failures: NONE }
+  }
+
+  get write (): Write {
+    return this.#write
+  }
+
+  /** The list of what is written, to put more on it. */
+  rows<Of extends keyof Rows> (of: Of): Rows[Of] {
+    if (this.#write[of] === NONE) this.#write[of] = []
+    return this.#write[of]
+  }
+
+  announce (seq: number, booking: Booking): Announced {
+    const one: Announced = { seq, booking, isNew: true }
+    if (this.#announced === NONE) this.#announced = [one]
+    else this.#announced.push(one)
+    return one
+  }
+
+  refund (seq: number, charge: Charge): void {
+    if (this.#refunds === NONE) this.#refunds = []
+    this.#refunds.push({ seq, charge })
   }
 
   /** Rejects when the batch failed as a whole. */
@@ -71,13 +95,13 @@ export class Decisions implements Batch {
 
   /** The settlement of a request, unless it was withdrawn. Looked for only where a request ends in an unusual way. */
   settlementOf (id: string): Settled | undefined {
-    return this.#settled?.find(({ charge: { hold }, isWithdrawn }) => hold.request_id === id && !isWithdrawn)
+    return this.#settled.find(({ charge: { hold }, isWithdrawn }) => hold.request_id === id && !isWithdrawn)
   }
 
   /** @param seq number of its entry */
   settle (seq: number, charge: Charge): Settled {
     const one: Settled = { seq, charge, isReleased: false, isWithdrawn: false }
-    if (this.#settled === undefined) this.#settled = [one]    // an array that has grown has space for seventeen
+    if (this.#settled === NONE) this.#settled = [one]         // an array that has grown has space for seventeen
     else this.#settled.push(one)
     return one
   }
@@ -105,10 +129,10 @@ export class Decisions implements Batch {
   seal (): void {
     if (!this.#hasWithdrawn) return
     const withdrawn = new Set<Cell | undefined>()
-    for (const { charge, isWithdrawn } of this.#settled ?? NONE) {
+    for (const { charge, isWithdrawn } of this.#settled) {
       if (isWithdrawn) withdrawn.add(charge.hold.request_id)
     }
-    const { entries } = this.write
+    const { entries } = this.#write
     let end = 0
     for (let i = 0; i < entries.length; i += ENTRY.length) {
       if (CHARGES.includes(entries[i + KIND]) && withdrawn.has(entries[i + REFERENCE])) continue
@@ -119,36 +143,46 @@ export class Decisions implements Batch {
 
   /** Adds the changes that memory has made and the ledger has not recorded yet. */
   addTo (sums: Sums): void {
-    for (const { booking } of this.announced) {
+    for (const { booking } of this.#announced) {
       if (booking.kind === 'debit') sums.add(booking.account, undefined, changeOf(booking), undefined)
     }
-    for (const { charge, isWithdrawn } of this.#settled ?? NONE) {
+    for (const { charge, isWithdrawn } of this.#settled) {
       if (isWithdrawn) continue
       sums.add(charge.hold.account.id, charge.hold.key.id, -charge.nanos, charge.hold.day?.id)
     }
   }
 
   onWritten (known: readonly KnownEntry[]): void {
-    for (const one of this.announced) {
-      one.isNew = amountOf(known, one.seq) === undefined
-      if (one.isNew) this.#books.deposit(one.booking)
-      else this.#books.withdraw(one.booking)
-    }
-    if (known.length > 0) {
-      for (const { seq, charge } of this.#settled ?? NONE) {
-        const nanos = amountOf(known, seq)                             // one that was withdrawn was not written
-        if (nanos !== undefined) this.#books.correct(charge, -nanos)
-      }
-    }
-    for (const { seq, charge } of this.refunds) if (amountOf(known, seq) === undefined) this.#books.giveBack(charge)
+    if (this.#announced !== NONE) this.#endBookings(known)
+    if (known.length > 0) this.#correct(known)
+    if (this.#refunds !== NONE) this.#giveBack(known)
     this.isRecorded = true
     this.#owner.onEnd(this, true)
     this.#outcome?.resolve()
   }
 
+  #endBookings (known: readonly KnownEntry[]): void {
+    for (const one of this.#announced) {
+      one.isNew = amountOf(known, one.seq) === undefined
+      if (one.isNew) this.#books.deposit(one.booking)
+      else this.#books.withdraw(one.booking)
+    }
+  }
+
+  #correct (known: readonly KnownEntry[]): void {
+    for (const { seq, charge } of this.#settled) {
+      const nanos = amountOf(known, seq)                      // one that was withdrawn was not written
+      if (nanos !== undefined) this.#books.correct(charge, -nanos)
+    }
+  }
+
+  #giveBack (known: readonly KnownEntry[]): void {
+    for (const { seq, charge } of this.#refunds) if (amountOf(known, seq) === undefined) this.#books.giveBack(charge)
+  }
+
   onFailed (error: Error): void {
-    for (const { booking } of this.announced) this.#books.withdraw(booking)
-    for (const { charge, isReleased, isWithdrawn } of this.#settled ?? NONE) {
+    for (const { booking } of this.#announced) this.#books.withdraw(booking)
+    for (const { charge, isReleased, isWithdrawn } of this.#settled) {
       if (isWithdrawn) continue
       this.#books.revoke(charge)
       if (isReleased) this.#books.release(charge.hold.request_id)

@@ -3,8 +3,6 @@ import { hourOf } from '../rollup-sums.ts'
 import type { Failure } from '../rollups.ts'
 import { FAILURE, type Cell } from './cells.ts'
 
-const NONE: readonly Cell[] = []
-
 export class Failures {
   /** number by hour and members */
   readonly #counts = new Map<string, number>()
@@ -19,8 +17,7 @@ export class Failures {
   }
 
   /** All that were noted, as rows of `FAILURE`; they are forgotten. */
-  take (): readonly Cell[] {
-    if (this.#counts.size === 0) return NONE                  // clearing a map makes a new table, with each request
+  take (): Cell[] {
     const cells: Cell[] = []
     for (const [name, count] of this.#counts) cells.push(...JSON.parse(name) as Cell[], count)
     this.#counts.clear()
