@@ -3,7 +3,7 @@ import type { Nanos } from '../../money/nanos.ts'
 import { ITEMS, noUsage, type Usage, type UsageSource } from '../../money/usage.ts'
 import { addEntry, AMOUNTS, COUNTS, isUsage, type RollupSums, type SumRow, type SumsAt } from '../rollup-sums.ts'
 import type { Rollup, RollupGroup } from '../rollups.ts'
-import type { Hold } from './balances.ts'
+import type { Charge, Hold } from './balances.ts'
 import { entryId } from './entry-ids.ts'
 import type { Task } from '../tasks.ts'
 import type { Booking, Entry, EntryKind, Settlement } from '../store.ts'
@@ -68,13 +68,10 @@ export function pushSettlement (
 
 /** The cells of a refund's entry, from `account` on. The usage is in the settlement, so that it counts once. */
 export function pushRefund (
-  cells: Cell[],
-  { account, key, day }: Hold,
-  nanos: Nanos,
-  { request_id: id, model, channel, price_version: priceVersion }: Settlement
+  cells: Cell[], { hold: { request_id: id, account, key, day }, nanos, model, channel, price_version: version }: Charge
 ): void {
   cells.push(account.id, key.id, id, nanos, null, model, channel ?? null, null, null, null, null, null, null, null,
-    priceVersion ?? null, day?.id ?? null, null)
+    version ?? null, day?.id ?? null, null)
 }
 
 /** All cells of a booking's entry. @param nanos the change of the balance */

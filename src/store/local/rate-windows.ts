@@ -190,7 +190,9 @@ export class Windows {
   }
 
   #statesOf (limits: readonly WindowLimit[], now: number): WindowState[] {
-    return limits.map((limit) => this.#stateOf(limit, now))
+    const states: WindowState[] = new Array(limits.length)
+    for (let i = 0; i < limits.length; i++) states[i] = this.#stateOf(limits[i]!, now)
+    return states
   }
 
   #stateOf (limit: WindowLimit, now: number): WindowState {

@@ -543,7 +543,7 @@ export class LocalStore implements Store, Records, Tasks, Answers, Movable, Roll
     const entries = decisions.rows('entries')
     decisions.refund(seq, charge)
     entries.push(seq, this.#sequence.time, 'adjust')
-    pushRefund(entries, charge.hold, charge.nanos, charge.settlement)
+    pushRefund(entries, charge)
   }
 
   /** Repeats a write until it is recorded: after a failure it joins the next batch that any decision opens. */
