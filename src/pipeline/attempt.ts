@@ -114,9 +114,18 @@ interface Prepared {
 /** What the attempt's plugins have made for it, each at its place in the route's `perAttempt`. */
 type OwnHooks = readonly AttemptHooks[]
 
+function hooksFor (attempt: Attempt, exchange: Routed): OwnHooks {
+  const { perAttempt } = exchange.route.hooks
+  const hooks: AttemptHooks[] = new Array(perAttempt.length)
+  for (let place = 0; place < hooks.length; place++) {
+    hooks[place] = unwaited(perAttempt[place]!.call(attempt, exchange), exchange)
+  }
+  return hooks
+}
+
 /** Makes the request to the upstream: by its dialect, then by the plugins. */
 function prepare (exchange: Routed, attempt: Attempt, { upstream }: Permit): Awaitable<Prepared> {
-  const hooks = exchange.route.hooks.perAttempt.map(({ call }) => unwaited(call(attempt, exchange), exchange))
+  const hooks = hooksFor(attempt, exchange)
   const { config: { server }, services: { upstreams } } = exchange.snapshot
   if (!exchange.request.stream) upstreams.answers.check(answerLimit(server))
   const { endpoint } = exchange.route

@@ -49,6 +49,8 @@ class Serving implements AnswerListener {
   #served: Served | undefined
   #reply: JsonReply | undefined
   #encoded: string | readonly Buffer[] | undefined
+  /** the outcome, if nothing goes wrong from here on */
+  #completed: Outcome | undefined
   #isEnding = false
 
   constructor (exchange: Routed, client: Client, idempotency: Recall) {
@@ -139,8 +141,9 @@ class Serving implements AnswerListener {
     const exchange = this.#exchange
     // A task that an upstream has accepted is made and paid for, so it is recorded even if the client has left.
     if (exchange.find(Accepted) === undefined) exchange.throwIfAborted()
+    const completed = this.#complete()
     if (reply.kind === 'bytes') {
-      this.#goOn(passOn(exchange, this.#client, reply, this.#completed, this.#served), this.#finish)
+      this.#goOn(passOn(exchange, this.#client, reply, completed, this.#served), this.#finish)
       return
     }
     this.#reply = reply
@@ -157,7 +160,7 @@ class Serving implements AnswerListener {
   }
 
   #settleKept (): void {
-    this.#goOn(settle(this.#exchange, this.#completed), this.#send)
+    this.#goOn(settle(this.#exchange, this.#completed!), this.#send)
   }
 
   #send (): void {
@@ -170,12 +173,11 @@ class Serving implements AnswerListener {
   }
 
   #write (write: Write): void {
-    const completed = this.#completed
     const failed = (thrown: unknown): void => {
       this.#finish(interrupted(this.#exchange, this.#served, 'client', thrown))
     }
     try {
-      write(() => { this.#finish(completed) }, failed)
+      write(() => { this.#finish(this.#completed!) }, failed)
     } catch (thrown) {
       failed(thrown)
     }
@@ -185,7 +187,7 @@ class Serving implements AnswerListener {
   #openWebSocket (tunnel: Tunnel): void {
     const exchange = this.#exchange
     exchange.throwIfAborted()
-    const completed = this.#completed
+    const completed = this.#complete()
     this.#goOn(settle(exchange, completed), () => {
       exchange.record.status = 101
       this.#goOn(tunnel.join(), (broken) => {
@@ -194,8 +196,9 @@ class Serving implements AnswerListener {
     })
   }
 
-  get #completed (): Outcome {
-    return this.#served === undefined ? { kind: 'completed' } : { kind: 'completed', served: this.#served }
+  #complete (): Outcome {
+    const served = this.#served
+    return this.#completed = served === undefined ? { kind: 'completed' } : { kind: 'completed', served }
   }
 
   /** Of an answer that is to be given again to the same idempotency key. */
