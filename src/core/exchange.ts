@@ -116,12 +116,13 @@ export class Exchange<R extends Route = Route, S extends Snapshot = Snapshot> {
   readonly #slots: unknown[] = []
   /** facts in the order of writing */
   readonly #written: Fact<unknown>[] = []
-  readonly #onSettle: Settle[] = []
+  // An array that grows has space for seventeen: one that mostly has one member is made with it.
+  #onSettle: Settle[] | undefined
   #settled = false
   readonly #onFinish: Finish[] = []
   #outcome: Outcome | undefined
   #abortReason: GatewayError | undefined
-  #onAbort: (() => void)[] = []
+  #onAbort: (() => void)[] | undefined
   #controller: AbortController | undefined
   #trace: Trace | undefined
 
@@ -167,7 +168,9 @@ export class Exchange<R extends Route = Route, S extends Snapshot = Snapshot> {
     if (this.#abortReason !== undefined) return
     this.#abortReason = reason
     // Listeners may be a plugin's: each is called safely, so that all are called.
-    for (const listener of this.#onAbort) callSafely(listener, (err) => { this.#reportListener(err) })
+    if (this.#onAbort !== undefined) {
+      for (const listener of this.#onAbort) callSafely(listener, (err) => { this.#reportListener(err) })
+    }
     this.#controller?.abort(reason)
   }
 
@@ -177,13 +180,15 @@ export class Exchange<R extends Route = Route, S extends Snapshot = Snapshot> {
   }
 
   onAbort (listener: () => void): void {
-    this.#onAbort.push(listener)
+    if (this.#onAbort === undefined) this.#onAbort = [listener]
+    else this.#onAbort.push(listener)
   }
 
   offAbort (listener: () => void): void {
-    const at = this.#onAbort.indexOf(listener)
+    const listeners = this.#onAbort
+    const at = listeners?.indexOf(listener) ?? -1
     // While they are called, the list must not move.
-    if (at !== -1) this.#onAbort = this.#onAbort.length === 1 ? [] : this.#onAbort.toSpliced(at, 1)
+    if (at !== -1) this.#onAbort = listeners!.length === 1 ? undefined : listeners!.toSpliced(at, 1)
   }
 
   /** @throws {Error} before the body was read, or on a route without one */
@@ -235,7 +240,8 @@ export class Exchange<R extends Route = Route, S extends Snapshot = Snapshot> {
    * outcome gives the client an error instead, and `onFinish` gets `failed`.
    */
   onSettle (callback: Settle): void {
-    this.#onSettle.push(callback)
+    if (this.#onSettle === undefined) this.#onSettle = [callback]
+    else this.#onSettle.push(callback)
   }
 
   /**
@@ -261,6 +267,7 @@ export class Exchange<R extends Route = Route, S extends Snapshot = Snapshot> {
   settle (outcome: Outcome): Awaitable<void> {
     if (this.#settled) return
     this.#settled = true
+    if (this.#onSettle === undefined) return
     let told: Awaitable<void> = undefined
     for (const callback of this.#onSettle) {
       // A callback's result other than a promise means nothing: `onSettle(() => set.delete(key))`.

@@ -33,6 +33,9 @@ export interface Base64 {
   readonly end: number
 }
 
+/** Matches no text. */
+const NOTHING = /(?!)/g
+
 /**
  * The base64 blobs of one request, as the pieces received. In the parsed body each is a placeholder at the end of its
  * string.
@@ -42,7 +45,7 @@ export class Blobs {
   memory: Lender | undefined
   readonly #blobs: { readonly pieces: readonly Buffer[], readonly length: number }[] = []
   #nonce = ''
-  #placeholder = /(?!)/g
+  #placeholder = NOTHING
 
   /** @param base64 of `base64In` @returns the JSON text with placeholders in its place */
   lift (json: readonly Buffer[], base64: readonly Base64[]): Buffer {
@@ -135,8 +138,10 @@ export class Blobs {
 
 /** @param strings the long strings of a JSON text @returns the base64 of those that carry some, in order */
 export function base64In (json: readonly Buffer[], strings: readonly LongString[]): readonly Base64[] {
-  if (strings.length === 0) return []
-  const text = new Pieces(json)
+  return strings.length === 0 ? [] : base64Among(strings, new Pieces(json))
+}
+
+function base64Among (strings: readonly LongString[], text: Pieces): readonly Base64[] {
   /** end of the last one that stands in a list */
   let listed = -Infinity
   return strings.flatMap(({ start: quoted, end }): Base64[] => {

@@ -19,7 +19,8 @@ export function readTarget (target: string): { readonly path: string, readonly q
 
 export class RouteTable<R extends Route> {
   readonly all: readonly R[]
-  readonly #exact = new Map<string, R>()
+  /** by method, and then by path */
+  readonly #exact = new Map<string, Map<string, R>>()
   readonly #within: readonly { readonly segments: readonly string[], readonly route: R }[]
   /** longest first */
   readonly #below: readonly { readonly prefix: string, readonly route: R }[]
@@ -30,8 +31,9 @@ export class RouteTable<R extends Route> {
     for (const route of routes) {
       if (REST.test(route.path) || WITHIN.test(route.path)) continue
       for (const method of route.methods) {
-        const key = `${method} ${route.path}`
-        if (!this.#exact.has(key)) this.#exact.set(key, route)
+        const ofMethod = this.#exact.get(method) ?? new Map<string, R>()
+        if (!ofMethod.has(route.path)) ofMethod.set(route.path, route)
+        this.#exact.set(method, ofMethod)
       }
     }
     this.#within = routes
@@ -55,9 +57,13 @@ export class RouteTable<R extends Route> {
 
   #find (method: string, path: string): R | undefined {
     const plain = path.length > 1 && path.endsWith('/') ? path.slice(0, -1) : path
-    return this.#exact.get(`${method} ${plain}`) ??
-      this.#within.find(({ segments, route }) => route.methods.includes(method) && fits(plain.split('/'), segments))
-        ?.route ??
+    return this.#exact.get(method)?.get(plain) ?? this.#findPattern(method, plain)
+  }
+
+  #findPattern (method: string, plain: string): R | undefined {
+    return this.#within.find(({ segments, route }) =>
+      route.methods.includes(method) && fits(plain.split('/'), segments)
+    )?.route ??
       this.#below.find(({ prefix, route }) =>
         plain.startsWith(prefix) && plain.length > prefix.length && route.methods.includes(method)
       )?.route

@@ -2,7 +2,7 @@
 // attempt leaves none in it.
 import type { IncomingHttpHeaders } from 'node:http'
 import { modalities } from '../config/sections/modalities.ts'
-import { after, type Awaitable, proceed } from '../base/awaitable.ts'
+import type { Awaitable } from '../base/awaitable.ts'
 import { atEndOfTurn } from '../base/end-of-turn.ts'
 import { parseOr } from '../base/json.ts'
 import { GatewayError, isGatewayError, toGatewayError } from '../errors.ts'
@@ -52,6 +52,7 @@ const HELD_LIMIT = 64 * 1024
 const REPLY_LIMIT = 64 * 1024 * 1024
 /** Bytes kept of an error's body. */
 const ERROR_LIMIT = 64 * 1024
+const NO_HEADERS: IncomingHttpHeaders = {}
 const BLANK_LINE = Buffer.from('\n\n')
 /** Milliseconds that an upstream may take to end an answer behind its last event. */
 const LAST_BYTES_MS = 1000
@@ -69,72 +70,101 @@ export interface AnswerListener {
  * @param permit ends with the call; for a committed stream, with the stream
  */
 export function tryAttempt (exchange: Routed, attempt: Attempt, permit: Permit, listener: AnswerListener): void {
-  proceed(() => prepare(exchange, attempt, permit), ({ request, upward }) => {
-    exchange.throwIfAborted()
-    begin(exchange, attempt, permit)
-    const body = encodeRequest(request, exchange)
-    const receiver = new Receiver(exchange, attempt, permit, upward, listener)
-    try {
-      receiver.start(body)
-    } catch (thrown) {
-      receiver.giveUp(thrown)
-    }
-  }, (thrown) => {
-    permit.leave()                                            // unless it has ended already, with a failure
-    listener.onFailed(thrown)
-  })
+  try {
+    const prepared = prepare(exchange, attempt, permit)
+    if (prepared instanceof Promise) sendLater(prepared, exchange, attempt, permit, listener)
+    else send(prepared, exchange, attempt, permit, listener)
+  } catch (thrown) {
+    giveUp(thrown, permit, listener)
+  }
+}
+
+/** A function of its own: what closures use takes memory at each call, also where they are not made. */
+function sendLater (
+  prepared: Promise<Prepared>, exchange: Routed, attempt: Attempt, permit: Permit, listener: AnswerListener
+): void {
+  prepared.then((made) => { send(made, exchange, attempt, permit, listener) })
+    .catch((thrown: unknown) => { giveUp(thrown, permit, listener) })
+}
+
+function send (
+  { request, hooks }: Prepared, exchange: Routed, attempt: Attempt, permit: Permit, listener: AnswerListener
+): void {
+  exchange.throwIfAborted()
+  begin(exchange, attempt, permit)
+  const body = encodeRequest(request, exchange)
+  const receiver = new Receiver(exchange, attempt, permit, hooks, listener)
+  try {
+    receiver.start(body)
+  } catch (thrown) {
+    receiver.giveUp(thrown)
+  }
+}
+
+function giveUp (thrown: unknown, permit: Permit, listener: AnswerListener): void {
+  permit.leave()                                              // unless it has ended already, with a failure
+  listener.onFailed(thrown)
 }
 
 interface Prepared {
   readonly request: UpstreamRequest
-  /** in the order of the answer: up the list */
-  readonly upward: readonly NamedHooks[]
+  readonly hooks: OwnHooks
+}
+
+/** What the attempt's plugins have made for it, each at its place in the route's `perAttempt`. */
+type OwnHooks = readonly AttemptHooks[]
+
+function hooksFor (attempt: Attempt, exchange: Routed): OwnHooks {
+  const { perAttempt } = exchange.route.hooks
+  const hooks: AttemptHooks[] = new Array(perAttempt.length)
+  for (let place = 0; place < hooks.length; place++) {
+    hooks[place] = unwaited(perAttempt[place]!.call(attempt, exchange), exchange)
+  }
+  return hooks
 }
 
 /** Makes the request to the upstream: by its dialect, then by the plugins. */
 function prepare (exchange: Routed, attempt: Attempt, { upstream }: Permit): Awaitable<Prepared> {
-  const hooks = exchange.route.hooks.perAttempt.map(({ plugin, call }): NamedHooks =>
-    ({ plugin, hooks: unwaited(call(attempt, exchange), exchange) }))
+  const hooks = hooksFor(attempt, exchange)
   const { config: { server }, services: { upstreams } } = exchange.snapshot
   if (!exchange.request.stream) upstreams.answers.check(answerLimit(server))
   const { endpoint } = exchange.route
   if (endpoint.kind === 'model') endpoint.prepare?.(exchange)
-  const encoded = exchange.large === undefined
-    ? dialectOf(upstream).encode(exchange, attempt, upstream)
-    : after(encodeLarge(exchange, attempt, upstream, 'answer'), (made) => new EncodedRequest(made))
-  return after<UpstreamRequest, Prepared>(encoded, (request) => {
-    Object.assign(request.headers, traceFor(upstream, exchange))
-    const prepared: Prepared = { request, upward: hooks.toReversed() }
-    return after(tellPlugins(exchange, request, hooks, 0), () => prepared)
-  })
+  if (exchange.large !== undefined) return prepareLarge(exchange, attempt, upstream, hooks)
+  const encoded = dialectOf(upstream).encode(exchange, attempt, upstream)
+  return encoded instanceof Promise ? encoded.then((request) => complete(request, exchange, upstream, hooks))
+    : complete(encoded, exchange, upstream, hooks)
 }
 
-interface NamedHooks {
-  readonly plugin: string
-  readonly hooks: AttemptHooks
+async function prepareLarge (
+  exchange: Routed, attempt: Attempt, upstream: Upstream, hooks: OwnHooks
+): Promise<Prepared> {
+  const made = await encodeLarge(exchange, attempt, upstream, 'answer')
+  return await complete(new EncodedRequest(made), exchange, upstream, hooks)
+}
+
+function complete (
+  request: UpstreamRequest, exchange: Routed, upstream: Upstream, hooks: OwnHooks
+): Awaitable<Prepared> {
+  Object.assign(request.headers, traceFor(upstream, exchange))
+  const told = tellPlugins(exchange, request, hooks, 0)
+  const prepared: Prepared = { request, hooks }
+  return told instanceof Promise ? told.then(() => prepared) : prepared
 }
 
 /** Down the list, from a place on. */
-function tellPlugins (
-  exchange: Routed,
-  request: UpstreamRequest,
-  hooks: readonly NamedHooks[],
-  from: number
-): Awaitable<void> {
+function tellPlugins (exchange: Routed, request: UpstreamRequest, hooks: OwnHooks, from: number): Awaitable<void> {
   for (let place = from; place < hooks.length; place++) {
-    const { plugin, hooks: own } = hooks[place]!
+    const own = hooks[place]!
     if (own.onUpstreamRequest === undefined) continue
+    const { plugin } = exchange.route.hooks.perAttempt[place]!
     const told = callHook(own.onUpstreamRequest(request), plugin, exchange)
     if (told instanceof Promise) return tellOthers(told, exchange, request, hooks, place + 1)
   }
 }
 
 function tellOthers (
-  told: Promise<void>,
-  exchange: Routed,
-  request: UpstreamRequest,
-  hooks: readonly NamedHooks[],
-  from: number
+  told: Promise<void>, exchange: Routed, request: UpstreamRequest, hooks: OwnHooks, from: number
 ): Promise<void> {
   return told.then(() => tellPlugins(exchange, request, hooks, from))
 }
@@ -156,13 +186,14 @@ class Receiver implements CommittedStream, CallListener {
   readonly #attempt: Attempt
   readonly #upstream: Upstream
   readonly #permit: Permit
-  readonly #hooks: readonly NamedHooks[]
+  /** called from the last one to the first: up the list */
+  readonly #hooks: OwnHooks
   readonly #answers: AnswerListener
   #call: UpstreamCall | undefined
 
   #status = 0
-  #headers: IncomingHttpHeaders = {}
-  #chunks: Buffer[] = []
+  #headers: IncomingHttpHeaders = NO_HEADERS
+  #chunks: Buffer[] | undefined
   /** in the place of `#chunks`: a large answer, for a thread */
   #shared: SharedChunks | undefined
   #size = 0
@@ -171,7 +202,7 @@ class Receiver implements CommittedStream, CallListener {
 
   #decoder: SseDecoder | undefined
   #decode: StreamTransformer | undefined
-  #held: SseEvent[] = []
+  #held: SseEvent[] | undefined
   #heldBytes = 0
   /** an event came that is more than a ping, though maybe not content */
   #hasBegun = false
@@ -185,7 +216,7 @@ class Receiver implements CommittedStream, CallListener {
     exchange: Routed,
     attempt: Attempt,
     permit: Permit,
-    hooks: readonly NamedHooks[],
+    hooks: OwnHooks,
     answers: AnswerListener
   ) {
     this.#exchange = exchange
@@ -303,16 +334,21 @@ class Receiver implements CommittedStream, CallListener {
       return
     }
     if (this.#status >= 300) {
-      this.#chunks.push(chunk)
+      this.#keep(chunk)
       if (this.#size >= ERROR_LIMIT) this.#failWithStatus()   // the rest of an error is not worth waiting for
       return
     }
     const limit = dialectOf(this.#upstream).replyLimit ?? REPLY_LIMIT
     if (this.#size > limit) throw new Error(`the answer is larger than ${limit} bytes`)
     if (this.#shared !== undefined) this.#shared.add(chunk)
-    else this.#chunks.push(chunk)
+    else this.#keep(chunk)
     if (this.#size > SMALL_ANSWER) this.#grow()
     if (this.#shared === undefined) this.#share()
+  }
+
+  #keep (chunk: Buffer): void {
+    if (this.#chunks === undefined) this.#chunks = [chunk]    // an array that has grown has space for seventeen
+    else this.#chunks.push(chunk)
   }
 
   /** Moves a large answer to memory that its thread sees. */
@@ -377,7 +413,8 @@ class Receiver implements CommittedStream, CallListener {
   #hand (events: readonly SseEvent[]): void {
     if (events.length === 0) return
     if (this.#listener !== undefined) { this.#listener.onEvents(events); return }
-    for (const event of events) { this.#held.push(event); this.#heldBytes += event.bytes.length }
+    const held = this.#held ??= []
+    for (const event of events) { held.push(event); this.#heldBytes += event.bytes.length }
     if (this.#heldBytes > HELD_LIMIT) this.#commit()
   }
 
@@ -391,8 +428,8 @@ class Receiver implements CommittedStream, CallListener {
 
   #deliver (): void {
     const events = this.#held
-    this.#held = []
-    if (events.length > 0) this.#listener!.onEvents(events)
+    this.#held = undefined
+    if (events !== undefined) this.#listener!.onEvents(events)
     if (this.#cut !== undefined) this.#listener!.onCut(this.#cut.error, this.#cut.by)
   }
 
@@ -481,8 +518,8 @@ class Receiver implements CommittedStream, CallListener {
 
   /** Takes the chunks out, so that their memory can be freed. */
   #takeChunks (): Buffer[] {
-    const chunks = this.#chunks
-    this.#chunks = []
+    const chunks = this.#chunks ?? []
+    this.#chunks = undefined
     return chunks
   }
 
@@ -499,7 +536,9 @@ class Receiver implements CommittedStream, CallListener {
   /** @throws {GatewayError} an error of a plugin's hook: it must not look like a malformed answer of the upstream */
   #tellEvent (event: SseEvent): void {
     try {
-      for (const { hooks } of this.#hooks) unwaited(hooks.onUpstreamEvent?.(event), this.#exchange)
+      for (let place = this.#hooks.length - 1; place >= 0; place--) {
+        unwaited(this.#hooks[place]!.onUpstreamEvent?.(event), this.#exchange)
+      }
     } catch (thrown) {
       throw toGatewayError(thrown)
     }
@@ -508,7 +547,9 @@ class Receiver implements CommittedStream, CallListener {
   /** @throws {GatewayError} as `#tellEvent` */
   #tellReply (reply: JsonReply): void {
     try {
-      for (const { hooks } of this.#hooks) unwaited(hooks.onUpstreamReply?.(reply), this.#exchange)
+      for (let place = this.#hooks.length - 1; place >= 0; place--) {
+        unwaited(this.#hooks[place]!.onUpstreamReply?.(reply), this.#exchange)
+      }
     } catch (thrown) {
       throw toGatewayError(thrown)
     }
@@ -517,8 +558,9 @@ class Receiver implements CommittedStream, CallListener {
   /** Of plugins with `readsInSteps`: what they wait for is a step. @throws {GatewayError} as `#tellEvent` */
   async #tellLarge (reply: JsonReply): Promise<void> {
     try {
-      for (const { hooks, plugin } of this.#hooks) {
-        await callHook(hooks.onUpstreamReply?.(reply), plugin, this.#exchange)
+      for (let place = this.#hooks.length - 1; place >= 0; place--) {
+        const { plugin } = this.#exchange.route.hooks.perAttempt[place]!
+        await callHook(this.#hooks[place]!.onUpstreamReply?.(reply), plugin, this.#exchange)
       }
     } catch (thrown) {
       throw toGatewayError(thrown)

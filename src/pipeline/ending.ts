@@ -44,16 +44,20 @@ export async function fail (
 
 /** Settles an exchange. A callback that never ends counts as failed, so it can't hang a request. */
 export function settle (exchange: Routed, outcome: Outcome): Awaitable<void> {
-  const fail = (thrown: unknown): never => {
+  try {
+    const told = callHook(exchange.settle(outcome), 'onSettle', exchange)
+    return told instanceof Promise ? marked(told, exchange) : told
+  } catch (thrown) {
     exchange.hasSettleFailed = true
     throw thrown
   }
-  try {
-    const told = callHook(exchange.settle(outcome), 'onSettle', exchange)
-    return told instanceof Promise ? told.catch(fail) : told
-  } catch (thrown) {
-    return fail(thrown)
-  }
+}
+
+function marked (told: Promise<void>, exchange: Routed): Promise<void> {
+  return told.catch((thrown: unknown) => {
+    exchange.hasSettleFailed = true
+    throw thrown
+  })
 }
 
 /** Settles a failed or interrupted exchange, of which the client must be told even if a callback throws. */

@@ -1,7 +1,7 @@
 // Failover: the order in which targets are asked. First each attempt of the plan once, then again those that may
 // succeed soon. An attempt that failed before its commit costs nothing, so the client gets only the last error.
 import { type Awaitable, proceed } from '../base/awaitable.ts'
-import { type AnswerListener, tryAttempt } from './attempt.ts'
+import { type Answer, type AnswerListener, tryAttempt } from './attempt.ts'
 import type { RetriesConfig } from '../config/config.ts'
 import { modalities, type Modality } from '../config/sections/modalities.ts'
 import { GatewayError, toGatewayError } from '../errors.ts'
@@ -15,24 +15,41 @@ import type { Upstream } from '../core/upstream.ts'
 import { type Upstreams, upstreamsOf } from '../upstream/pool.ts'
 import { pause } from '../core/queue-time.ts'
 
-/** The state of one attempt of the plan. */
-interface Candidate {
+/** One attempt of the plan: its state, and the listener while it is asked. */
+class Candidate implements AnswerListener {
   attempt: Attempt
   readonly upstream: Upstream
   /** `unasked`: not asked yet, or waiting for its target; `over`: asking it again would not help */
-  state: 'unasked' | 'failed' | 'over'
+  state: 'unasked' | 'failed' | 'over' = 'unasked'
   /** keys of the credentials used in this round; undefined: none was at fault */
   tried: Set<string> | undefined
   /** repetitions so far, with the one about to begin */
-  repetitions: number
+  repetitions = 0
   /** a failure of this exchange was the target's fault: that counts once */
-  isBlamed: boolean
+  isBlamed = false
   /** row of the catalogue of its last error */
-  reason: string
+  reason = ''
   /** milliseconds that were spent on waiting for its recovery */
-  waitedMs: number
+  waitedMs = 0
   /** times that another exchange took the recovered target first */
-  lostRaces: number
+  lostRaces = 0
+  /** of the call that runs */
+  permit: Permit | undefined
+  readonly #walk: Walk
+
+  constructor (attempt: Attempt, upstream: Upstream, walk: Walk) {
+    this.attempt = attempt
+    this.upstream = upstream
+    this.#walk = walk
+  }
+
+  onAnswer (answer: Answer): void {
+    this.#walk.onAnswer(answer)
+  }
+
+  onFailed (thrown: unknown): void {
+    this.#walk.onFailed(this, thrown)
+  }
 }
 
 /** Ends the walk, whatever the targets do while it waits for places. */
@@ -73,17 +90,8 @@ class Walk {
     this.#modality = modalityOf(exchange)
     this.#health = health
     this.#queues = queues
-    this.#candidates = this.#plan.attempts.map((attempt): Candidate => ({
-      attempt,
-      upstream: upstreams.get(attempt.upstream)!,
-      state: 'unasked',
-      tried: undefined,
-      repetitions: 0,
-      isBlamed: false,
-      reason: '',
-      waitedMs: 0,
-      lostRaces: 0
-    }))
+    this.#candidates = this.#plan.attempts.map((attempt) =>
+      new Candidate(attempt, upstreams.get(attempt.upstream)!, this))
   }
 
   /** @throws {GatewayError} no target may be asked */
@@ -99,10 +107,14 @@ class Walk {
     for (let next = this.#soonest(); next !== undefined; next = this.#soonest()) {
       const { candidate, wait } = next
       if (!this.#mayAskAgain(candidate, wait)) continue
-      proceed(() => pause(this.#exchange, wait), () => { this.#ask(candidate) }, (thrown) => { this.#end(thrown) })
+      this.#askAfter(candidate, wait)
       return
     }
     throw this.#verdict()
+  }
+
+  #askAfter (candidate: Candidate, wait: number): void {
+    proceed(() => pause(this.#exchange, wait), () => { this.#ask(candidate) }, (thrown) => { this.#end(thrown) })
   }
 
   #end (thrown: unknown): void {
@@ -171,10 +183,13 @@ class Walk {
       this.#withoutPlace(candidate, thrown)
       return
     }
-    if (acquired instanceof Promise) {
-      acquired.then((permit) => { this.#orEnd(() => { this.#enter(candidate, permit) }) },
-        (thrown) => { this.#orEnd(() => { this.#withoutPlace(candidate, thrown) }) })
-    } else this.#enter(candidate, acquired)
+    if (acquired instanceof Promise) this.#awaitPlace(candidate, acquired)
+    else this.#enter(candidate, acquired)
+  }
+
+  #awaitPlace (candidate: Candidate, acquired: Promise<Permit | undefined>): void {
+    acquired.then((permit) => { this.#orEnd(() => { this.#enter(candidate, permit) }) },
+      (thrown: unknown) => { this.#orEnd(() => { this.#withoutPlace(candidate, thrown) }) })
   }
 
   /** @param permit undefined: the target can't be asked now, though it could before the wait */
@@ -196,10 +211,16 @@ class Walk {
     const { attempt, upstream, tried } = candidate
     const isFirst = candidate.repetitions === 0 && tried === undefined && attempt.withoutThoughts !== true
     if (isFirst) this.#health.deposit(upstream)
-    tryAttempt(this.#exchange, attempt, permit, {
-      onAnswer: (answer) => { this.#listener.onAnswer(answer) },
-      onFailed: (thrown) => { this.#orEnd(() => { this.#afterFailure(candidate, permit, thrown) }) }
-    })
+    candidate.permit = permit
+    tryAttempt(this.#exchange, attempt, permit, candidate)
+  }
+
+  onAnswer (answer: Answer): void {
+    this.#listener.onAnswer(answer)
+  }
+
+  onFailed (candidate: Candidate, thrown: unknown): void {
+    this.#orEnd(() => { this.#afterFailure(candidate, candidate.permit!, thrown) })
   }
 
   /** Nothing was committed, and another attempt may succeed. @throws no other may */

@@ -1,7 +1,7 @@
 // The life of one request: the order of its phases (the chart is in README.md). An attempt, to its commit, is
 // attempt.ts; a stream from there on is relay.ts; how an exchange ends is ending.ts.
 import type { Answer, AnswerListener } from './attempt.ts'
-import { after, type Awaitable, proceed } from '../base/awaitable.ts'
+import { after, type Awaitable } from '../base/awaitable.ts'
 import { modalities } from '../config/sections/modalities.ts'
 import type { Client, Write } from './client.ts'
 import { encodeReply } from './encode-reply.ts'
@@ -10,7 +10,7 @@ import { GatewayError, toGatewayError } from '../errors.ts'
 import type { BytesReply, JsonReply, Reply } from '../core/reply.ts'
 import type { DownloadEndpoint, Routed } from '../core/endpoint.ts'
 import type { Outcome, Served } from '../core/exchange.ts'
-import { Claimed, type Idempotency } from './idempotency.ts'
+import { type Claim, Claimed, type Idempotency } from './idempotency.ts'
 import { Accepted, ApiKey, Body, Model } from '../core/facts.ts'
 import { type Chain, callHook } from '../core/hooks.ts'
 import { readsBody } from '../core/route.ts'
@@ -35,12 +35,22 @@ export function serve (exchange: Routed, client: Client, idempotency: Recall): v
   new Serving(exchange, client, idempotency).begin()
 }
 
+/** What a step makes of the value of the one before it. */
+type Next<T> = (this: Serving, value: T) => void
+
+/** Its steps are methods: what one hands on to a later one is in its fields, so that no step makes a closure. */
 class Serving implements AnswerListener {
   readonly #exchange: Routed
   readonly #client: Client
   readonly #idempotency: Recall
   /** of a stream without an answer: see `hold` */
   #holdHead: Alarm | undefined
+  /** undefined: the gateway has answered, or nothing has yet */
+  #served: Served | undefined
+  #reply: JsonReply | undefined
+  #encoded: string | readonly Buffer[] | undefined
+  /** the outcome, if nothing goes wrong from here on */
+  #completed: Outcome | undefined
   #isEnding = false
 
   constructor (exchange: Routed, client: Client, idempotency: Recall) {
@@ -50,49 +60,56 @@ class Serving implements AnswerListener {
   }
 
   begin (): void {
-    this.#take(() => runRequestPhase(this.#exchange, this.#client, this.#idempotency), (reply) => {
-      if (reply === undefined) this.#answer()
-      else this.#respond(reply)
-    })
+    this.#take(this.#request, undefined)
   }
 
-  #answer (): void {
+  #request (): void {
+    this.#goOn(runRequestPhase(this.#exchange, this.#client, this.#idempotency), this.#answer)
+  }
+
+  #answer (given: Reply | void): void {
+    if (given !== undefined) { this.#respond(given); return }
     const exchange = this.#exchange
     const client = this.#client
     const { endpoint, name } = exchange.route
     switch (endpoint.kind) {
       case 'local':
-        this.#take(() => callHook(endpoint.answer(exchange), name, exchange), (reply) => { this.#respond(reply) })
+        this.#goOn(callHook(endpoint.answer(exchange), name, exchange), this.#respond)
         break
-      case 'forward': {
-        const served = { upstream: endpoint.upstream }
-        if (client.isUpgrade) {
-          this.#take(() => client.connect(exchange, endpoint.upstream), (connected) => {
-            if ('join' in connected) this.#openWebSocket(connected, served)
-            else this.#respond(connected, served)
-          })
-        } else {
-          this.#take(() => client.forward(exchange, endpoint.upstream), (reply) => { this.#respond(reply, served) })
-        }
+      case 'forward':
+        this.#served = { upstream: endpoint.upstream }
+        if (client.isUpgrade) this.#goOn(client.connect(exchange, endpoint.upstream), this.#connected)
+        else this.#goOn(client.forward(exchange, endpoint.upstream), this.#respond)
         break
-      }
       case 'download':
-        this.#take(() => download(exchange, client, endpoint), ([reply, served]) => { this.#respond(reply, served) })
+        this.#goOn(download(exchange, client, endpoint), this.#downloaded)
         break
       case 'model':
         this.#askUpstreams()
     }
   }
 
+  #connected (connected: Tunnel | BytesReply): void {
+    if ('join' in connected) this.#openWebSocket(connected)
+    else this.#respond(connected)
+  }
+
+  #downloaded ([reply, served]: readonly [Reply, Served]): void {
+    this.#served = served
+    this.#respond(reply)
+  }
+
   /** Walks the plan (failover.ts). */
   #askUpstreams (): void {
     const exchange = this.#exchange
     // Without a commit for too long, the head and pings keep the client and its proxies from giving up.
-    if (exchange.request.stream) {
-      this.#holdHead = new Alarm(() => { hold(exchange, this.#client) })
-      this.#holdHead.set(exchange.snapshot.config.server.api.timeouts.hold_head)
-    }
+    if (exchange.request.stream) this.#awaitCommit()
     walk(exchange, this)
+  }
+
+  #awaitCommit (): void {
+    this.#holdHead = new Alarm(() => { hold(this.#exchange, this.#client) })
+    this.#holdHead.set(this.#exchange.snapshot.config.server.api.timeouts.hold_head)
   }
 
   onFailed (thrown: unknown): void {
@@ -102,79 +119,111 @@ class Serving implements AnswerListener {
 
   onAnswer (answer: Answer): void {
     this.#holdHead?.off()
-    if (answer.kind === 'stream') {
-      this.#take(() => relay(this.#exchange, this.#client, answer), (outcome) => { this.#finish(outcome) })
-      return
-    }
+    this.#take(this.#answered, answer)
+  }
+
+  #answered (answer: Answer): void {
+    if (answer.kind === 'stream') { this.#goOn(relay(this.#exchange, this.#client, answer), this.#finish); return }
     const { reply, attempt } = answer
     const { endpoint, name } = this.#exchange.route
-    if (endpoint.kind !== 'model' || endpoint.accept === undefined) { this.#respond(reply, attempt); return }
+    this.#served = attempt
+    if (endpoint.kind !== 'model' || endpoint.accept === undefined) { this.#respond(reply); return }
     // The gateway's own answer in the place of an upstream's acceptance of a task.
-    const { accept } = endpoint
-    this.#take(() => callHook(accept(this.#exchange, reply, attempt), name, this.#exchange), (own) => {
-      this.#respond(own, attempt)
-    })
+    this.#goOn(callHook(endpoint.accept(this.#exchange, reply, attempt), name, this.#exchange), this.#respond)
   }
 
   /** A whole answer: up the list; JSON is settled before it is written, bytes after the last one. */
-  #respond (first: Reply, served?: Served): void {
-    this.#take(() => runReplyHooks(this.#exchange, first, 0), (reply) => { this.#deliver(reply, served) })
+  #respond (first: Reply): void {
+    this.#goOn(runReplyHooks(this.#exchange, first, 0), this.#deliver)
   }
 
-  #deliver (reply: Reply, served: Served | undefined): void {
+  #deliver (reply: Reply): void {
     const exchange = this.#exchange
-    const client = this.#client
     // A task that an upstream has accepted is made and paid for, so it is recorded even if the client has left.
     if (exchange.find(Accepted) === undefined) exchange.throwIfAborted()
-    const completed: Outcome = served === undefined ? { kind: 'completed' } : { kind: 'completed', served }
+    const completed = this.#complete()
     if (reply.kind === 'bytes') {
-      this.#take(() => passOn(exchange, client, reply, completed, served), (outcome) => { this.#finish(outcome) })
+      this.#goOn(passOn(exchange, this.#client, reply, completed, this.#served), this.#finish)
       return
     }
-    const encoded = encodeReply(reply, exchange)
-    if (!(encoded instanceof Promise)) this.#settle(reply, encoded, completed, served)
-    else this.#take(() => encoded, (bytes) => { this.#settle(reply, bytes, completed, served) })
+    this.#reply = reply
+    this.#goOn(encodeReply(reply, exchange), this.#settle)
   }
 
-  #settle (
-    reply: JsonReply, encoded: string | readonly Buffer[], completed: Outcome, served: Served | undefined
-  ): void {
+  #settle (encoded: string | readonly Buffer[]): void {
     const exchange = this.#exchange
-    const claim = served === undefined ? undefined : exchange.find(Claimed)
+    this.#encoded = encoded
     const text = typeof encoded === 'string' && exchange.answerBlobs === undefined ? encoded : undefined
-    this.#take(() => claim === undefined ? settle(exchange, completed)
-      : after(callHook(claim.keep(text), 'idempotency', exchange), () => settle(exchange, completed)), () => {
-      claim?.confirm()
-      // Prepared here, so that the state it was made of is freed before a slow client takes it.
-      this.#send(this.#client.prepare(reply, encoded), completed, served)
-    })
+    const kept = this.#claim?.keep(text)
+    if (kept === undefined) this.#settleKept()
+    else this.#goOn(callHook(kept, 'idempotency', exchange), this.#settleKept)
   }
 
-  #send (write: Write, completed: Outcome, served: Served | undefined): void {
-    const failed = (thrown: unknown): void => { this.#finish(interrupted(this.#exchange, served, 'client', thrown)) }
+  #settleKept (): void {
+    this.#goOn(settle(this.#exchange, this.#completed!), this.#send)
+  }
+
+  #send (): void {
+    this.#claim?.confirm()
+    // Prepared here, so that the state it was made of is freed before a slow client takes it.
+    const write = this.#client.prepare(this.#reply!, this.#encoded!)
+    this.#reply = undefined
+    this.#encoded = undefined
+    this.#write(write)
+  }
+
+  #write (write: Write): void {
+    const failed = (thrown: unknown): void => {
+      this.#finish(interrupted(this.#exchange, this.#served, 'client', thrown))
+    }
     try {
-      write(() => { this.#finish(completed) }, failed)
+      write(() => { this.#finish(this.#completed!) }, failed)
     } catch (thrown) {
       failed(thrown)
     }
   }
 
   /** A WebSocket is charged when it is opened: its messages are not read. */
-  #openWebSocket (tunnel: Tunnel, served: Served): void {
+  #openWebSocket (tunnel: Tunnel): void {
     const exchange = this.#exchange
     exchange.throwIfAborted()
-    const completed: Outcome = { kind: 'completed', served }
-    this.#take(() => settle(exchange, completed), () => {
+    const completed = this.#complete()
+    this.#goOn(settle(exchange, completed), () => {
       exchange.record.status = 101
-      this.#take(() => tunnel.join(), (broken) => {
-        this.#finish(broken === undefined ? completed : interrupted(exchange, served, broken.by, broken.error))
+      this.#goOn(tunnel.join(), (broken) => {
+        this.#finish(broken === undefined ? completed : interrupted(exchange, this.#served, broken.by, broken.error))
       })
     })
   }
 
-  /** The next step, with what this one gives; an error of either fails the exchange. */
-  #take<T> (step: () => Awaitable<T>, next: (value: T) => void): void {
-    proceed(step, next, (thrown) => { this.#fail(thrown) })
+  #complete (): Outcome {
+    const served = this.#served
+    return this.#completed = served === undefined ? { kind: 'completed' } : { kind: 'completed', served }
+  }
+
+  /** Of an answer that is to be given again to the same idempotency key. */
+  get #claim (): Claim | undefined {
+    return this.#served === undefined ? undefined : this.#exchange.find(Claimed)
+  }
+
+  /** Takes a step, and those behind it whose values are there; an error of any fails the exchange. */
+  #take<T> (step: Next<T>, value: T): void {
+    try {
+      step.call(this, value)
+    } catch (thrown) {
+      this.#fail(thrown)
+    }
+  }
+
+  /** The next step: in this one where its value is there. */
+  #goOn<T> (value: Awaitable<T>, next: Next<T>): void {
+    if (value instanceof Promise) this.#goOnLater(value, next)
+    else next.call(this, value)
+  }
+
+  /** A function of its own: what closures use takes memory at each call, also where they are not made. */
+  #goOnLater<T> (value: Promise<T>, next: Next<T>): void {
+    value.then((there) => { this.#take(next, there) }, (thrown: unknown) => { this.#fail(thrown) })
   }
 
   #fail (thrown: unknown): void {
@@ -211,23 +260,38 @@ export function runRequestPhase (
   idempotency: Recall | undefined,
   tell?: Turn
 ): Awaitable<Reply | void> {
-  const { endpoint, isInMaintenance } = exchange.route
-  if (isInMaintenance) {
+  if (exchange.route.isInMaintenance) {
     throw new GatewayError('maintenance', { message: 'This address is under maintenance. Try again in {wait}.' })
   }
-  return after(runDown(exchange, 'onHead', 0, tell), (answered) => {
-    if (answered !== undefined) return answered
-    if (!readsBody(endpoint)) return runDown(exchange, 'onRequest', 0, tell)
-    tell?.('core', 'body')
-    return after(client.readBody(exchange), (body) => {
-      takeBody(exchange, body)
-      // An idempotency key counts for requests that are made and paid by the piece. Looked up before any hook that
-      // could refuse the repetition now, though it admitted the first request.
-      const known = idempotency !== undefined && endpoint.kind === 'model' &&
-        modalities[endpoint.modality].item !== undefined ? idempotency.recall(exchange) : undefined
-      return after(known, (reply) => reply ?? runDown(exchange, 'onRequest', 0, tell))
-    })
-  })
+  const answered = runDown(exchange, 'onHead', 0, tell)
+  return answered instanceof Promise ? answered.then((reply) => afterHead(exchange, client, idempotency, tell, reply))
+    : afterHead(exchange, client, idempotency, tell, answered)
+}
+
+function afterHead (
+  exchange: Routed,
+  client: Pick<Client, 'readBody'>,
+  idempotency: Recall | undefined,
+  tell: Turn | undefined,
+  answered: Reply | void
+): Awaitable<Reply | void> {
+  if (answered !== undefined) return answered
+  if (!readsBody(exchange.route.endpoint)) return runDown(exchange, 'onRequest', 0, tell)
+  tell?.('core', 'body')
+  return after(client.readBody(exchange), (body) => afterBody(exchange, idempotency, tell, body))
+}
+
+function afterBody (
+  exchange: Routed, idempotency: Recall | undefined, tell: Turn | undefined, body: Body
+): Awaitable<Reply | void> {
+  takeBody(exchange, body)
+  const { endpoint } = exchange.route
+  // An idempotency key counts for requests that are made and paid by the piece. Looked up before any hook that could
+  // refuse the repetition now, though it admitted the first request.
+  const known = idempotency !== undefined && endpoint.kind === 'model' &&
+    modalities[endpoint.modality].item !== undefined ? idempotency.recall(exchange) : undefined
+  return known instanceof Promise ? goOnDown(known, exchange, 'onRequest', 0, tell)
+    : known ?? runDown(exchange, 'onRequest', 0, tell)
 }
 
 /** Calls the plugins of one hook down the list, from a place on, until one answers. */

@@ -77,24 +77,38 @@ export class StandardOutput implements LogOutput {
   /** @param text whole lines of JSON */
   write (text: string): void {
     const line = this.#isPretty ? this.#pretty.lines(text) : text
-    const most = line.length * 3 // UTF-8 of a UTF-16 unit
-    if (this.#used + most > PAGE_BYTES) this.#flush()
-    if (most > PAGE_BYTES) {
-      this.#push(Buffer.from(line))
+    if (this.#takes(line.length)) this.#used += this.#page.write(line, this.#used)
+    else this.#push(Buffer.from(line))
+  }
+
+  /** A line in parts: joined to one text it would be copied once more before it becomes bytes. */
+  writeLine (begin: string, middle: string, end: string): void {
+    if (this.#isPretty || !this.#takes(begin.length + middle.length + end.length)) {
+      this.write(begin + middle + end)
       return
     }
-    this.#used += this.#page.write(line, this.#used)
+    this.#used += this.#page.write(begin, this.#used)
+    this.#used += this.#page.write(middle, this.#used)
+    this.#used += this.#page.write(end, this.#used)
+  }
+
+  get #isPretty (): boolean {
+    return this.format === 'pretty' || (this.format === 'auto' && this.#isTerminal)
+  }
+
+  /** Whether the page has space for so many characters, if need be another one. False: no page has. */
+  #takes (length: number): boolean {
+    const most = length * 3                                   // UTF-8 of a UTF-16 unit
+    if (this.#used + most > PAGE_BYTES) this.#flush()
+    if (most > PAGE_BYTES) return false
     this.#gathering ??= setTimeout(() => { this.#flush() }, GATHER_MS).unref()
+    return true
   }
 
   writeBytes (lines: Buffer): void {
     if (this.#isPretty) { this.write(lines.toString()); return }
     this.#flush()                                             // the order of lines stays
     this.#push(lines)
-  }
-
-  get #isPretty (): boolean {
-    return this.format === 'pretty' || (this.format === 'auto' && this.#isTerminal)
   }
 
   async end (patienceMs: number): Promise<void> {

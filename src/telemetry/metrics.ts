@@ -246,6 +246,8 @@ export function createMetrics (now: () => number = Date.now, isOfProcess = true)
   rejections.start([REJECTIONS])
 
   const bundles = new Bundles(families)
+  /** of `attempts`, by upstream, for as long as the family has them */
+  const answers = new Map<string, Count>()
 
   return {
     begin () { inFlight++ },
@@ -359,6 +361,7 @@ export function createMetrics (now: () => number = Date.now, isOfProcess = true)
       family.retain('upstream', upstreamNames)
     }
     bundles.retain(known)
+    answers.clear()
   }
 
   /** Begins series at 0, where they can move: `increase()` does not see the first event of a new series. */
@@ -384,10 +387,18 @@ export function createMetrics (now: () => number = Date.now, isOfProcess = true)
     costed.cell(model, channel, upstream).value += Number(nanos)
   }
 
+  function answered (upstream: string): Count {
+    const known = answers.get(upstream)
+    if (known !== undefined) return known
+    const cell = attempts.cell(upstream, 'ok')
+    answers.set(upstream, cell)
+    return cell
+  }
+
   /** Counts the attempt that served, or that the client left; failed attempts were counted when they failed. */
   function countServed ({ upstream, channel, outcome, by, code }: Finished): void {
     if (upstream === undefined || channel === undefined) return
-    if (outcome === 'completed') { attempts.cell(upstream, 'ok').value++ }
+    if (outcome === 'completed') answered(upstream).value++
     else if (by === 'client' || (outcome === 'failed' && code === 'client_closed')) {
       attempts.cell(upstream, 'client_closed').value++
     }
@@ -397,8 +408,11 @@ export function createMetrics (now: () => number = Date.now, isOfProcess = true)
 type LabelsOf = Pick<Finished, 'route' | 'model' | 'channel' | 'provider' | 'kind' | 'status' | 'code'>
 
 interface Bundle {
+  readonly route: string
   readonly model: string
   readonly channel: string
+  readonly status: number
+  readonly code: string
   readonly requests: Count
   readonly overhead: Distribution
   /** absent: no model was called */
@@ -418,7 +432,9 @@ interface Bundle {
 /** The cells of one kind of request, looked up once. */
 class Bundles {
   readonly #families: Families
-  readonly #cells = new Map<string, Bundle>()
+  /** by model: a few each, so that none is looked up by a name that is made for it */
+  readonly #cells = new Map<string, Bundle[]>()
+  #size = 0
 
   constructor (families: Families) {
     this.#families = families
@@ -427,16 +443,24 @@ class Bundles {
   of (
     { route, model = UNKNOWN, channel = UNKNOWN, provider = UNKNOWN, kind, status, code }: LabelsOf
   ): Bundle {
-    const key = `${route}\n${model}\n${channel}\n${status}\n${code}`
-    const known = this.#cells.get(key)
-    if (known !== undefined) return known
-    if (this.#cells.size >= LIMIT && route !== OTHER) {
+    const ofModel = this.#cells.get(model)
+    if (ofModel !== undefined) {
+      for (const known of ofModel) {
+        if (known.status === status && known.code === code && known.channel === channel && known.route === route) {
+          return known
+        }
+      }
+    }
+    if (this.#size >= LIMIT && route !== OTHER) {
       return this.of({ route: OTHER, model: OTHER, channel: OTHER, provider: OTHER, kind, status, code })
     }
     const { requests, overheads, durations } = this.#families
     const made: Bundle = {
+      route,
       model,
       channel,
+      status,
+      code,
       requests: requests.cell(route, model, channel, String(status), code),
       overhead: overheads.cell(route),
       ...(model !== UNKNOWN && kind !== undefined && {
@@ -444,7 +468,9 @@ class Bundles {
         ...(modalities[kind].item === undefined && { ofText: this.#ofText(provider, model, OPERATIONS[kind]) })
       })
     }
-    this.#cells.set(key, made)
+    if (ofModel === undefined) this.#cells.set(model, [made])
+    else ofModel.push(made)
+    this.#size++
     return made
   }
 
@@ -468,6 +494,8 @@ class Bundles {
 
   /** Forgets the cells of models that are gone. */
   retain (models: ReadonlySet<string>): void {
-    for (const [key, { model }] of this.#cells) if (!models.has(model)) this.#cells.delete(key)
+    for (const [model, { length }] of this.#cells) {
+      if (!models.has(model) && this.#cells.delete(model)) this.#size -= length
+    }
   }
 }

@@ -114,14 +114,14 @@ void t.test('a settlement that memory has forgotten and the ledger has not count
   books.load('account', 'acme', 100n)
   const settle = (seq: number, nanos: bigint): Decisions => {
     books.hold(request('r1', 20n), 0)
-    const decisions = new Decisions(books, [], () => {})
+    const decisions = new Decisions(books, { onEnd () {} })
     const charge = books.settle(settlement('r1', nanos))!
     decisions.settle(seq, charge)
-    decisions.write.entries.push(seq, 0, 'settle')
-    pushSettlement(decisions.write.entries, charge.hold, -charge.nanos, null, settlement('r1', nanos))
+    decisions.rows('entries').push(seq, 0, 'settle')
+    pushSettlement(decisions.rows('entries'), charge.hold, -charge.nanos, null, settlement('r1', nanos))
     if (nanos > charge.nanos) {
-      decisions.write.entries.push(seq + 1, 0, 'shortfall')
-      pushSettlement(decisions.write.entries, charge.hold, 0n, nanos - charge.nanos, settlement('r1', nanos))
+      decisions.rows('entries').push(seq + 1, 0, 'shortfall')
+      pushSettlement(decisions.rows('entries'), charge.hold, 0n, nanos - charge.nanos, settlement('r1', nanos))
     }
     decisions.onWritten(ledger.write(decisions.write))
     return decisions
@@ -129,7 +129,7 @@ void t.test('a settlement that memory has forgotten and the ledger has not count
   settle(0, 7n)
   for (let i = 0; i < 2 * REMEMBERED; i++) books.remember(`other${i}`, 0n)
   const again = settle(1, 75n)
-  t.equal(again.settled.get('r1')!.charge.nanos, 7n)
+  t.equal(again.settlementOf('r1')!.charge.nanos, 7n)
   t.equal(books.chargeOf('r1'), 7n)
   t.strictSame([books.balance('acme'), books.keyUsage('dev')], [{ balance: 93n, held: 0n, open_holds: 0 }, { spent: 7n,
     held: 0n }])

@@ -345,14 +345,14 @@ t.test('a file that another process ends while it is looked for is found under i
     const files = new MemoryFiles()
     const open = nameOfOpen(1)
     const lines = Array.from({ length: 4 }, (_, i) => record(start + i))
-    await files.append(open, lineOf(lines[0]!) + '\n')
+    await files.append(open, Buffer.from(lineOf(lines[0]!) + '\n'))
     const read = files.read.bind(files)
     let moved = 0
     files.read = async (name) => {
       if (name === open && moved < moves) {
         const arrival = start + moved
         await files.rename(open, nameOfFull(1, { oldest: arrival, newest: arrival, rows: 1, bytes: 1 }))
-        await files.append(open, lineOf(lines[++moved]!) + '\n')
+        await files.append(open, Buffer.from(lineOf(lines[++moved]!) + '\n'))
       }
       return await read(name)
     }
@@ -371,10 +371,10 @@ class FailingFiles extends MemoryFiles {
     if (this.failing(what)) throw new Error(`ENOSPC: no space left on device, ${what}`)
   }
 
-  override async append (name: string, line: string): Promise<void> {
-    if (this.failing('append')) await super.append(name, line.slice(0, Math.floor(line.length * this.parts)))
+  override async append (name: string, bytes: Buffer): Promise<void> {
+    if (this.failing('append')) await super.append(name, bytes.subarray(0, Math.floor(bytes.length * this.parts)))
     this.#fail('append')
-    await super.append(name, line)
+    await super.append(name, bytes)
   }
 
   override async rename (from: string, to: string): Promise<void> { this.#fail('rename'); await super.rename(from, to) }

@@ -45,6 +45,8 @@ interface Limit {
   readonly period?: 'day' | 'month'
 }
 
+const NO_LIMITS: never[] = []
+
 /** The money of a request. */
 export interface Hold {
   readonly request_id: string
@@ -62,10 +64,12 @@ export interface Hold {
   charge: Charge | undefined
 }
 
-/** A hold that became an entry. */
+/** A hold that became an entry. Thousands are kept, so of its settlement only what a refund tells again. */
 export interface Charge {
   readonly hold: Hold
-  readonly settlement: Settlement
+  readonly model: string
+  readonly channel: string | undefined
+  readonly price_version: string | undefined
   nanos: Nanos
 }
 
@@ -239,7 +243,7 @@ export class Books {
     const hold = this.#find(id)
     if (hold === undefined) throw new Error(`the request ${id} has no hold to settle`)
     if (typeof hold === 'bigint' || hold.charge !== undefined) return undefined
-    const charge = hold.charge = { hold, settlement, nanos: coveredBy(hold, nanos) }
+    const charge = hold.charge = chargeFor(hold, settlement)
     this.#drop(hold)
     if (this.#known.get(id) !== hold) this.#known.set(id, hold)
     this.#count()
@@ -266,7 +270,7 @@ export class Books {
     refuseAmount(nanos)
     refuseUsage(usage)
     const hold = this.#open(id)
-    return hold === undefined ? undefined : { hold, settlement, nanos: coveredBy(hold, nanos) }
+    return hold === undefined ? undefined : chargeFor(hold, settlement)
   }
 
   /**
@@ -402,7 +406,8 @@ export class Books {
     }
     const day = date === undefined ? undefined : this.#purse(key, date)
     const month = date === undefined ? undefined : this.#purse(key, monthOf(date))
-    const limits: Limit[] = []
+    const isLimited = ever !== undefined || ofMonth !== undefined || ofDay !== undefined
+    const limits: Limit[] = isLimited ? [] : NO_LIMITS
     if (ever !== undefined) limits.push({ purse: key, nanos: ever })
     if (ofMonth !== undefined) limits.push({ purse: month!, nanos: ofMonth, period: 'month' })
     if (ofDay !== undefined) limits.push({ purse: day!, nanos: ofDay, period: 'day' })
@@ -499,8 +504,9 @@ function smaller (a: Nanos, b: Nanos): Nanos {
   return a < b ? a : b
 }
 
-function coveredBy (hold: Hold, nanos: Nanos): Nanos {
-  return nanos < hold.nanos ? nanos : hold.nanos
+/** At most what is held. */
+function chargeFor (hold: Hold, { nanos, model, channel, price_version }: Settlement): Charge {
+  return { hold, model, channel, price_version, nanos: nanos < hold.nanos ? nanos : hold.nanos }
 }
 
 export function refuseNegative (nanos: Nanos): void {

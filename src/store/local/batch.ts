@@ -6,7 +6,7 @@ import { type Books, type Charge, changeOf } from './balances.ts'
 import type { Booking, EntryKind } from '../store.ts'
 import type { Sums } from '../sums.ts'
 import { ENTRY, type Cell } from './cells.ts'
-import type { Batch, KnownEntry } from './writer.ts'
+import type { Batch, KnownEntry, Write } from './writer.ts'
 
 interface Announced {
   readonly seq: number
@@ -29,29 +29,58 @@ interface Refund {
 }
 
 const [KIND, REFERENCE] = [ENTRY.indexOf('kind'), ENTRY.indexOf('reference')]
+/** Frozen, so that nothing is put on it: typed as a list that is made later. */
+const NONE = Object.freeze([]) as unknown as never[]
 /** Kinds of entries that a settlement writes. */
 const CHARGES: readonly unknown[] = ['settle', 'shortfall'] satisfies readonly EntryKind[]
 
+/** The store whose decisions they are. */
+export interface BatchOwner {
+  onEnd (decisions: Decisions, isRecorded: boolean): void
+}
+
+/** A write that grows. */
+type Rows = { -readonly [Of in keyof Write]: Write[Of][number][] }
+
+/** Of most kinds a batch has none: their lists are made when there is one. */
 export class Decisions implements Batch {
-  readonly write: { readonly entries: Cell[], readonly progress: Cell[], readonly forget: string[],
-    readonly tasks: Cell[], readonly windows: Cell[], readonly failures: Cell[] }
-  readonly announced: Announced[] = []
-  /** by request id */
-  readonly settled = new Map<string, Settled>()
-  readonly refunds: Refund[] = []
+  readonly #write: Rows = { entries: NONE, progress: NONE, forget: NONE, tasks: NONE, windows: NONE, failures: NONE }
+  #announced: Announced[] = NONE
+  #settled: Settled[] = NONE
+  #refunds: Refund[] = NONE
   isRecorded = false
+  #hasWithdrawn = false
   readonly #books: Books
-  readonly #onEnd: (isRecorded: boolean) => void
+  readonly #owner: BatchOwner
   /** made when somebody waits for it: with the memory driver nobody does */
   #outcome: PromiseWithResolvers<void> | undefined
   #failure: GatewayError | undefined
-  readonly #withdrawn = new Set<string>()
 
-  /** @param forget request ids whose progress records are deleted */
-  constructor (books: Books, forget: string[], onEnd: (isRecorded: boolean) => void) {
+  constructor (books: Books, owner: BatchOwner) {
     this.#books = books
-    this.#onEnd = onEnd
-    this.write = { entries: [], progress: [], forget, tasks: [], windows: [], failures: [] }
+    this.#owner = owner
+  }
+
+  get write (): Write {
+    return this.#write
+  }
+
+  /** The list of what is written, to put more on it. */
+  rows<Of extends keyof Rows> (of: Of): Rows[Of] {
+    if (this.#write[of] === NONE) this.#write[of] = []
+    return this.#write[of]
+  }
+
+  announce (seq: number, booking: Booking): Announced {
+    const one: Announced = { seq, booking, isNew: true }
+    if (this.#announced === NONE) this.#announced = [one]
+    else this.#announced.push(one)
+    return one
+  }
+
+  refund (seq: number, charge: Charge): void {
+    if (this.#refunds === NONE) this.#refunds = []
+    this.#refunds.push({ seq, charge })
   }
 
   /** Rejects when the batch failed as a whole. */
@@ -64,14 +93,16 @@ export class Decisions implements Batch {
     return outcome.promise
   }
 
-  settles (id: string): boolean {
-    return this.settled.has(id)
+  /** The settlement of a request, unless it was withdrawn. Looked for only where a request ends in an unusual way. */
+  settlementOf (id: string): Settled | undefined {
+    return this.#settled.find(({ charge: { hold }, isWithdrawn }) => hold.request_id === id && !isWithdrawn)
   }
 
   /** @param seq number of its entry */
   settle (seq: number, charge: Charge): Settled {
     const one: Settled = { seq, charge, isReleased: false, isWithdrawn: false }
-    this.settled.set(charge.hold.request_id, one)
+    if (this.#settled === NONE) this.#settled = [one]         // an array that has grown has space for seventeen
+    else this.#settled.push(one)
     return one
   }
 
@@ -80,28 +111,31 @@ export class Decisions implements Batch {
    * rejects.
    */
   async release (id: string): Promise<void> {
-    const one = this.settled.get(id)
+    const one = this.settlementOf(id)
     if (one !== undefined) one.isReleased = true
     await this.committed.catch(() => {})
   }
 
   /** Takes back a settlement before the batch is sent: no hold is left, and no entry is written. */
   withdraw (id: string): void {
-    const one = this.settled.get(id)!
+    const one = this.settlementOf(id)!
     one.isWithdrawn = true
-    this.settled.delete(id)
-    this.#withdrawn.add(id)
+    this.#hasWithdrawn = true
     this.#books.revoke(one.charge)
     this.#books.release(id)
   }
 
   /** Fixes what is written: no settlement can be withdrawn any more. */
   seal (): void {
-    if (this.#withdrawn.size === 0) return
-    const { entries } = this.write
+    if (!this.#hasWithdrawn) return
+    const withdrawn = new Set<Cell | undefined>()
+    for (const { charge, isWithdrawn } of this.#settled) {
+      if (isWithdrawn) withdrawn.add(charge.hold.request_id)
+    }
+    const { entries } = this.#write
     let end = 0
     for (let i = 0; i < entries.length; i += ENTRY.length) {
-      if (CHARGES.includes(entries[i + KIND]) && this.#withdrawn.has(entries[i + REFERENCE] as string)) continue
+      if (CHARGES.includes(entries[i + KIND]) && withdrawn.has(entries[i + REFERENCE])) continue
       for (let k = 0; k < ENTRY.length; k++) entries[end++] = entries[i + k]!
     }
     entries.length = end
@@ -109,43 +143,59 @@ export class Decisions implements Batch {
 
   /** Adds the changes that memory has made and the ledger has not recorded yet. */
   addTo (sums: Sums): void {
-    for (const { booking } of this.announced) {
+    for (const { booking } of this.#announced) {
       if (booking.kind === 'debit') sums.add(booking.account, undefined, changeOf(booking), undefined)
     }
-    for (const { charge } of this.settled.values()) {
+    for (const { charge, isWithdrawn } of this.#settled) {
+      if (isWithdrawn) continue
       sums.add(charge.hold.account.id, charge.hold.key.id, -charge.nanos, charge.hold.day?.id)
     }
   }
 
   onWritten (known: readonly KnownEntry[]): void {
-    const before = (seq: number): Nanos | undefined => known.find(([one]) => one === seq)?.[1]
-    for (const one of this.announced) {
-      one.isNew = before(one.seq) === undefined
-      if (one.isNew) this.#books.deposit(one.booking)
-      else this.#books.withdraw(one.booking)
-    }
-    if (known.length > 0) {
-      for (const { seq, charge } of this.settled.values()) {
-        const nanos = before(seq)
-        if (nanos !== undefined) this.#books.correct(charge, -nanos)
-      }
-    }
-    for (const { seq, charge } of this.refunds) if (before(seq) === undefined) this.#books.giveBack(charge)
+    if (this.#announced !== NONE) this.#endBookings(known)
+    if (known.length > 0) this.#correct(known)
+    if (this.#refunds !== NONE) this.#giveBack(known)
     this.isRecorded = true
-    this.#onEnd(true)
+    this.#owner.onEnd(this, true)
     this.#outcome?.resolve()
   }
 
+  #endBookings (known: readonly KnownEntry[]): void {
+    for (const one of this.#announced) {
+      one.isNew = amountOf(known, one.seq) === undefined
+      if (one.isNew) this.#books.deposit(one.booking)
+      else this.#books.withdraw(one.booking)
+    }
+  }
+
+  #correct (known: readonly KnownEntry[]): void {
+    for (const { seq, charge } of this.#settled) {
+      const nanos = amountOf(known, seq)                      // one that was withdrawn was not written
+      if (nanos !== undefined) this.#books.correct(charge, -nanos)
+    }
+  }
+
+  #giveBack (known: readonly KnownEntry[]): void {
+    for (const { seq, charge } of this.#refunds) if (amountOf(known, seq) === undefined) this.#books.giveBack(charge)
+  }
+
   onFailed (error: Error): void {
-    for (const { booking } of this.announced) this.#books.withdraw(booking)
-    for (const { charge, isReleased } of this.settled.values()) {
+    for (const { booking } of this.#announced) this.#books.withdraw(booking)
+    for (const { charge, isReleased, isWithdrawn } of this.#settled) {
+      if (isWithdrawn) continue
       this.#books.revoke(charge)
       if (isReleased) this.#books.release(charge.hold.request_id)
     }
-    this.#onEnd(false)
+    this.#owner.onEnd(this, false)
     this.#failure = new GatewayError('service_unavailable', { cause: error })
     this.#outcome?.reject(this.#failure)
   }
+}
+
+/** Undefined: the entry of this number is new. */
+function amountOf (known: readonly KnownEntry[], seq: number): Nanos | undefined {
+  return known.find(([one]) => one === seq)?.[1]
 }
 
 /** The amount charged, after the commit. @throws {GatewayError} the settlement was withdrawn meanwhile */

@@ -3,7 +3,7 @@ import type { Nanos } from '../../money/nanos.ts'
 import { ITEMS, noUsage, type Usage, type UsageSource } from '../../money/usage.ts'
 import { addEntry, AMOUNTS, COUNTS, isUsage, type RollupSums, type SumRow, type SumsAt } from '../rollup-sums.ts'
 import type { Rollup, RollupGroup } from '../rollups.ts'
-import type { Hold } from './balances.ts'
+import type { Charge, Hold } from './balances.ts'
 import { entryId } from './entry-ids.ts'
 import type { Task } from '../tasks.ts'
 import type { Booking, Entry, EntryKind, Settlement } from '../store.ts'
@@ -27,8 +27,11 @@ export const ENTRY = ['seq', 'time', 'kind', 'account', 'key', 'reference', 'nan
 
 const [TIME, KIND, ACCOUNT, KEY, NANOS, SHORTFALL] = [ENTRY.indexOf('time'), ENTRY.indexOf('kind'),
   ENTRY.indexOf('account'), ENTRY.indexOf('key'), ENTRY.indexOf('nanos'), ENTRY.indexOf('shortfall')]
-const [MODEL, CHANNEL, SOURCE, USED_END] = [ENTRY.indexOf('model'), ENTRY.indexOf('channel'),
-  ENTRY.indexOf('usage_source'), ENTRY.indexOf('price_version')]
+const [MODEL, CHANNEL, SOURCE, INPUT, CACHE_READ] = [ENTRY.indexOf('model'), ENTRY.indexOf('channel'),
+  ENTRY.indexOf('usage_source'), ENTRY.indexOf('input'), ENTRY.indexOf('cache_read')]
+const [WRITE_5M, WRITE_1H, OUTPUT, EXTRAS] = [ENTRY.indexOf('cache_write_5m'), ENTRY.indexOf('cache_write_1h'),
+  ENTRY.indexOf('output'), ENTRY.indexOf('extras')]
+const PRICE_VERSION = ENTRY.indexOf('price_version')
 
 /** Columns of the table `progress`: a progress record has no number, time and kind. */
 export const PROGRESS = ENTRY.slice(3)
@@ -65,13 +68,10 @@ export function pushSettlement (
 
 /** The cells of a refund's entry, from `account` on. The usage is in the settlement, so that it counts once. */
 export function pushRefund (
-  cells: Cell[],
-  { account, key, day }: Hold,
-  nanos: Nanos,
-  { request_id: id, model, channel, price_version: priceVersion }: Settlement
+  cells: Cell[], { hold: { request_id: id, account, key, day }, nanos, model, channel, price_version: version }: Charge
 ): void {
   cells.push(account.id, key.id, id, nanos, null, model, channel ?? null, null, null, null, null, null, null, null,
-    priceVersion ?? null, day?.id ?? null, null)
+    version ?? null, day?.id ?? null, null)
 }
 
 /** All cells of a booking's entry. @param nanos the change of the balance */
@@ -85,23 +85,24 @@ export function pushBooking (
   cells.push(seq, time, kind, account, null, reference, nanos, ...NOTHING_USED, reason ?? null)
 }
 
-/** The cells of an entry from `usage_source` to `extras`. */
-type Used = [UsageSource | null, number, number, number, number, number, string | null]
-
-function usageIn ([source, input, cacheRead, write5m, write1h, output, extras]: Used): Usage | undefined {
-  if (source === null) return undefined
-  return { input, cache_read: cacheRead, cache_write_5m: write5m, cache_write_1h: write1h, output,
+/** The usage of an entry that begins at an index. */
+function usageIn (cells: readonly Cell[], at: number): Usage | undefined {
+  if (cells[at + SOURCE] === null) return undefined
+  const extras = cells[at + EXTRAS] as string | null
+  return { input: cells[at + INPUT] as number, cache_read: cells[at + CACHE_READ] as number,
+    cache_write_5m: cells[at + WRITE_5M] as number, cache_write_1h: cells[at + WRITE_1H] as number,
+    output: cells[at + OUTPUT] as number,
     extras: extras === null ? noUsage.extras : JSON.parse(extras) as Usage['extras'] }
 }
 
 /** An entry from its cells: amounts are text, because JavaScript's numbers would round them. */
 export function readEntry (cells: readonly Cell[], at: number): Entry {
-  const [seq, time, kind, account, key, reference, nanos, shortfall, model, channel, ...used] =
-    cells.slice(at, at + USED_END) as [number, number, EntryKind, string, string | null, string, string, string | null,
-      string | null, string | null, ...Used]
-  const [priceVersion, day, reason] = cells.slice(at + USED_END, at + ENTRY.length) as
+  const [seq, time, kind, account, key, reference, nanos, shortfall, model, channel, source] =
+    cells.slice(at, at + INPUT) as [number, number, EntryKind, string, string | null, string, string, string | null,
+      string | null, string | null, UsageSource | null]
+  const [priceVersion, day, reason] = cells.slice(at + PRICE_VERSION, at + ENTRY.length) as
     [string | null, string | null, string | null]
-  const usage = usageIn(used)
+  const usage = usageIn(cells, at)
   return {
     id: entryId(seq, time),
     kind,
@@ -113,7 +114,7 @@ export function readEntry (cells: readonly Cell[], at: number): Entry {
     at: new Date(time).toISOString(),
     ...(model !== null && { model }),
     ...(channel !== null && { channel }),
-    ...(usage !== undefined && { usage, usage_source: used[0]! }),
+    ...(usage !== undefined && { usage, usage_source: source! }),
     ...(priceVersion !== null && { price_version: priceVersion }),
     ...(day !== null && { day }),
     ...(reason !== null && { reason })
@@ -155,7 +156,7 @@ export function addRow (row: readonly Cell[], sums: SumsAt): void {
   addEntry(sums.at(row[TIME] as number, { account: row[ACCOUNT] as string, key: (row[KEY] ?? '') as string,
     model: (row[MODEL] ?? '') as string, channel: (row[CHANNEL] ?? '') as string }), {
     kind, nanos: BigInt(row[NANOS]!), shortfall: shortfall === null ? 0n : BigInt(shortfall),
-    usage: kind === 'settle' ? usageIn(row.slice(SOURCE, USED_END) as Used) : undefined
+    usage: kind === 'settle' ? usageIn(row, 0) : undefined
   })
 }
 

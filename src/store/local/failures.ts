@@ -19,7 +19,6 @@ export class Failures {
   /** All that were noted, as rows of `FAILURE`; they are forgotten. */
   take (): Cell[] {
     const cells: Cell[] = []
-    if (this.#counts.size === 0) return cells                 // clearing a map makes a new table, with each request
     for (const [name, count] of this.#counts) cells.push(...JSON.parse(name) as Cell[], count)
     this.#counts.clear()
     return cells

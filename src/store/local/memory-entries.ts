@@ -21,8 +21,9 @@ export class MemoryEntries {
   add (row: readonly Cell[]): void {
     addRow(row, this.#hours)
     this.#fold(row[TIME] as number)
-    const text = [...row]
-    for (const at of [NANOS, SHORTFALL]) text[at] = row[at]?.toString() ?? null
+    const text = row.slice()
+    text[NANOS] = String(row[NANOS])
+    if (row[SHORTFALL] !== null) text[SHORTFALL] = String(row[SHORTFALL])
     this.#rows.add(JSON.stringify(text))
   }
 

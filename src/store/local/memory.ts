@@ -15,7 +15,8 @@ import { LocalStore } from './store.ts'
 import { answerFrom, type Batch, type Documents, type EntryStep, type KnownEntry, type OnCompared, type RollupStep,
   type Writer } from './writer.ts'
 
-const DAY = ENTRY.indexOf('day')
+const [SEQ, KIND, REFERENCE] = [ENTRY.indexOf('seq'), ENTRY.indexOf('kind'), ENTRY.indexOf('reference')]
+const [NANOS, DAY] = [ENTRY.indexOf('nanos'), ENTRY.indexOf('day')]
 
 export class MemoryWriter implements Writer {
   readonly isPrompt = true
@@ -29,11 +30,11 @@ export class MemoryWriter implements Writer {
     const { entries, tasks, failures } = batch.write
     const known: KnownEntry[] = []
     for (let i = 0; i < entries.length; i += ENTRY.length) {
-      const row = entries.slice(i, i + ENTRY.length)
-      const [seq, , kind, , , reference, nanos] = row as [number, number, string, string, string | null, string, Nanos]
-      const before = this.#documents.note(kind, reference, nanos)
+      // Mostly there is one entry.
+      const row = entries.length === ENTRY.length ? entries : entries.slice(i, i + ENTRY.length)
+      const before = this.#documents.note(row[KIND] as string, row[REFERENCE] as string, row[NANOS] as Nanos)
       if (before !== undefined) {
-        known.push([seq, before])
+        known.push([row[SEQ] as number, before])
         continue
       }
       this.#verified?.add(row)

@@ -140,36 +140,37 @@ export class Windows {
 
   admit (admission: Admission): AdmissionResult {
     const now = this.#now()
-    const result = this.#judge(admission, now)
-    if (result.kind === 'refused') return result
+    const refused = this.#refuse(admission, now)
+    if (refused !== undefined) return refused
     const { request_id: id, windows: limits, slot } = admission
     if (slot !== undefined) {
       this.#slots.set(slot.name, (this.#slots.get(slot.name) ?? 0) + 1)
       this.#slotOf.set(id, slot.name)
     }
     for (const { name } of limits) this.#of(name).add(now)
-    return { kind: 'admitted', windows: limits.map((limit) => this.#stateOf(limit, now)) }
+    return { kind: 'admitted', windows: this.#statesOf(limits, now) }
   }
 
   /** The result that `admit` would have. Counts nothing. */
   wouldAdmit (admission: Admission): AdmissionResult {
-    return this.#judge(admission, this.#now())
+    const now = this.#now()
+    return this.#refuse(admission, now) ?? { kind: 'admitted', windows: this.#statesOf(admission.windows, now) }
   }
 
-  #judge ({ request_id: id, windows: limits, slot }: Admission, now: number): AdmissionResult {
+  /** Undefined: the request can be admitted. */
+  #refuse ({ request_id: id, windows: limits, slot }: Admission, now: number): AdmissionResult | undefined {
     if (slot !== undefined && this.#slotOf.has(id)) throw new Error(`the request ${id} has a slot already`)
     if (this.#windows.size >= this.#most) this.#forget(now)   // here, where none of them is about to count
-    const before = limits.map((limit) => this.#stateOf(limit, now))
-    const full = before.filter(({ remaining }) => remaining === 0)
-    if (full.length > 0) {
-      const { name } = full.reduce((one, other) => other.next_ms > one.next_ms ? other : one)
-      return { kind: 'refused', by: 'window', name, windows: before }
+    if (this.#isAnyFull(limits, now)) {
+      const windows = this.#statesOf(limits, now)
+      const { name } = windows.filter(({ remaining }) => remaining === 0)
+        .reduce((one, other) => other.next_ms > one.next_ms ? other : one)
+      return { kind: 'refused', by: 'window', name, windows }
     }
-    if (slot !== undefined) {
-      const taken = this.#slots.get(slot.name) ?? 0
-      if (taken >= slot.limit) return { kind: 'refused', by: 'slot', name: slot.name, taken, windows: before }
-    }
-    return { kind: 'admitted', windows: before }
+    if (slot === undefined) return undefined
+    const taken = this.#slots.get(slot.name) ?? 0
+    if (taken < slot.limit) return undefined
+    return { kind: 'refused', by: 'slot', name: slot.name, taken, windows: this.#statesOf(limits, now) }
   }
 
   leave (requestId: string): void {
@@ -179,6 +180,19 @@ export class Windows {
     const taken = this.#slots.get(name)! - 1
     if (taken === 0) this.#slots.delete(name)
     else this.#slots.set(name, taken)
+  }
+
+  #isAnyFull (limits: readonly WindowLimit[], now: number): boolean {
+    for (const { name, limit } of limits) {
+      if (now < this.#fullUntil || this.#of(name).countAt(now) >= limit) return true
+    }
+    return false
+  }
+
+  #statesOf (limits: readonly WindowLimit[], now: number): WindowState[] {
+    const states: WindowState[] = new Array(limits.length)
+    for (let i = 0; i < limits.length; i++) states[i] = this.#stateOf(limits[i]!, now)
+    return states
   }
 
   #stateOf (limit: WindowLimit, now: number): WindowState {

@@ -31,7 +31,7 @@ import { atEndOfTurn } from '../../base/end-of-turn.ts'
 import { oldestCompared, partsOf } from '../periods.ts'
 import { Sums } from '../sums.ts'
 import { Books, changeOf, type Charge } from './balances.ts'
-import { chargeIn, Decisions, type Settled } from './batch.ts'
+import { type BatchOwner, chargeIn, Decisions, type Settled } from './batch.ts'
 import { ENTRY, pushBooking, pushRefund, pushSettlement, pushTask, readEntry, readRollups, readTask, TASK, WINDOW,
   type Cell } from './cells.ts'
 import { seqOf, Sequence } from './entry-ids.ts'
@@ -71,7 +71,7 @@ const FAILURE_MS = 1000
 /** Most steps for one page of the newest entries: where few fit, the page is short. */
 const MOST_STEPS = 40
 
-export class LocalStore implements Store, Records, Tasks, Answers, Movable, Rollups {
+export class LocalStore implements Store, Records, Tasks, Answers, Movable, Rollups, BatchOwner {
   readonly responses: ResponseStore
   readonly backup: Backup | undefined
   readonly #books = new Books()
@@ -86,12 +86,12 @@ export class LocalStore implements Store, Records, Tasks, Answers, Movable, Roll
   readonly #steadyNow: () => number
   readonly #progressInterval: number
   #sequence: Sequence
-  /** batches on their way to be recorded; at most one, except at the end */
+  /** batches on their way to be recorded; at most one, except at the end, and none with a prompt writer */
   readonly #sent: Decisions[] = []
   /** the batch of the decisions since */
   #next: Decisions | undefined
   /** request ids whose progress record remains to be deleted: the batch with the deletion failed */
-  #pendingDeletes: string[] = []
+  readonly #pendingDeletes: string[] = []
   /** retries of failed writes: called when the next batch opens */
   #insisting: (() => void)[] = []
   readonly #failures = new Failures()
@@ -153,9 +153,8 @@ export class LocalStore implements Store, Records, Tasks, Answers, Movable, Roll
     this.#refuseClosed()
     if (!this.#books.announce(booking)) return this.#refused(booking)
     const decisions = this.#decide()
-    const announced = { seq: this.#sequence.next(), booking, isNew: true }
-    decisions.announced.push(announced)
-    pushBooking(decisions.write.entries, booking, changeOf(booking), announced.seq, this.#sequence.time)
+    const announced = decisions.announce(this.#sequence.next(), booking)
+    pushBooking(decisions.rows('entries'), booking, changeOf(booking), announced.seq, this.#sequence.time)
     return after(this.#commit(decisions), () => announced.isNew ? 'new' : 'known')
   }
 
@@ -213,7 +212,7 @@ export class LocalStore implements Store, Records, Tasks, Answers, Movable, Roll
   /** Writes the entries of a settlement that memory has made. */
   #charge (decisions: Decisions, charge: Charge, settlement: Settlement): Settled {
     const { request_id: id, nanos } = settlement
-    const { entries, forget } = decisions.write
+    const entries = decisions.rows('entries')
     const { hold } = charge
     const seq = this.#sequence.next()
     entries.push(seq, this.#sequence.time, 'settle')
@@ -222,7 +221,7 @@ export class LocalStore implements Store, Records, Tasks, Answers, Movable, Roll
       entries.push(this.#sequence.next(), this.#sequence.time, 'shortfall')
       pushSettlement(entries, hold, 0n, nanos - charge.nanos, settlement)
     }
-    if (hold.hasProgress) forget.push(id)
+    if (hold.hasProgress) decisions.rows('forget').push(id)
     return decisions.settle(seq, charge)
   }
 
@@ -230,19 +229,21 @@ export class LocalStore implements Store, Records, Tasks, Answers, Movable, Roll
     if (this.#tasks.owns(requestId)) return
     const hold = this.#books.release(requestId)
     if (hold === undefined) return this.#onItsWay(requestId)?.release(requestId)
-    if (hold.hasProgress) this.#decide().write.forget.push(requestId)
+    if (hold.hasProgress) this.#decide().rows('forget').push(requestId)
   }
 
   async refund (requestId: string): Promise<void> {
     if (this.#tasks.owns(requestId)) return                   // the hold is the task's, whatever becomes of the request
     const settling = this.#onItsWay(requestId)
-    const hold = this.#books.release(requestId) ?? settling?.settled.get(requestId)?.charge.hold
+    const hold = this.#books.release(requestId) ?? settling?.settlementOf(requestId)?.charge.hold
     if (settling !== undefined && settling === this.#next) settling.withdraw(requestId)
     else await settling?.release(requestId)
     const charge = this.#books.recentCharge(requestId)
     if (charge?.nanos === 0n) this.#books.giveBack(charge)
     else if (charge !== undefined) await this.#retryUntilWritten((decisions) => { this.#giveBack(decisions, charge) })
-    else if (hold?.hasProgress === true) await this.#retryUntilWritten(({ write }) => { write.forget.push(requestId) })
+    else if (hold?.hasProgress === true) {
+      await this.#retryUntilWritten((decisions) => { decisions.rows('forget').push(requestId) })
+    }
   }
 
   progress (soFar: Settlement): void {
@@ -254,7 +255,8 @@ export class LocalStore implements Store, Records, Tasks, Answers, Movable, Roll
     if (now - hold.recordedAt < this.#progressInterval) return
     hold.recordedAt = now
     hold.hasProgress = true
-    pushSettlement(this.#decide().write.progress, hold, -nanos, soFar.nanos > nanos ? soFar.nanos - nanos : null, soFar)
+    const shortfall = soFar.nanos > nanos ? soFar.nanos - nanos : null
+    pushSettlement(this.#decide().rows('progress'), hold, -nanos, shortfall, soFar)
   }
 
   admit (admission: Admission): AdmissionResult {
@@ -262,7 +264,7 @@ export class LocalStore implements Store, Records, Tasks, Answers, Movable, Roll
     const result = this.#windows.admit(admission)
     if (result.kind === 'admitted' && this.#notes !== undefined) {
       const cells = this.#notes.take(result.windows)
-      if (cells.length > 0) this.#decide().write.windows.push(...cells)
+      if (cells.length > 0) this.#decide().rows('windows').push(...cells)
     }
     return result
   }
@@ -343,7 +345,7 @@ export class LocalStore implements Store, Records, Tasks, Answers, Movable, Roll
     const day = this.#books.lower(task.request_id, task.nanos)
     this.#tasks.claim(task.request_id)
     const decisions = this.#decide()
-    pushTask(decisions.write.tasks, opened, day)
+    pushTask(decisions.rows('tasks'), opened, day)
     try {
       await this.#commit(decisions)
     } catch (thrown) {
@@ -360,7 +362,7 @@ export class LocalStore implements Store, Records, Tasks, Answers, Movable, Roll
     const noted = { ...task, text }
     this.#tasks.put(noted)
     const decisions = this.#decide()
-    pushTask(decisions.write.tasks, noted, this.#books.dayOf(task.request_id))
+    pushTask(decisions.rows('tasks'), noted, this.#books.dayOf(task.request_id))
     void this.#commit(decisions)
   }
 
@@ -383,7 +385,7 @@ export class LocalStore implements Store, Records, Tasks, Answers, Movable, Roll
     const decisions = this.#decide()
     if (charge !== undefined) this.#charge(decisions, charge, { ...settlement!, request_id: requestId })
     const nanos = charge?.nanos ?? 0n
-    pushTask(decisions.write.tasks, { ...task, text, nanos, is_open: false }, day)
+    pushTask(decisions.rows('tasks'), { ...task, text, nanos, is_open: false }, day)
     await this.#commit(decisions)
     this.#tasks.remove(task)
     // The hold is free when its release is recorded: until then a restart would take it again.
@@ -523,11 +525,9 @@ export class LocalStore implements Store, Records, Tasks, Answers, Movable, Roll
 
   #decide (): Decisions {
     if (this.#next !== undefined) return this.#next
-    const decisions = this.#next = new Decisions(this.#books, this.#pendingDeletes, (isRecorded) => {
-      this.#noteEnd(decisions, isRecorded)
-    })
-    this.#pendingDeletes = []
-    for (const retry of this.#insisting.splice(0)) retry()
+    const decisions = this.#next = new Decisions(this.#books, this)
+    if (this.#pendingDeletes.length > 0) decisions.rows('forget').push(...this.#pendingDeletes.splice(0))
+    if (this.#insisting.length > 0) for (const retry of this.#insisting.splice(0)) retry()
     if (this.#sent.length === 0 && !this.#writer.isPrompt) atEndOfTurn(() => { this.#send() })
     return decisions
   }
@@ -538,11 +538,12 @@ export class LocalStore implements Store, Records, Tasks, Answers, Movable, Roll
     return decisions.isRecorded ? undefined : decisions.committed
   }
 
-  #giveBack ({ refunds, write: { entries } }: Decisions, charge: Charge): void {
+  #giveBack (decisions: Decisions, charge: Charge): void {
     const seq = this.#sequence.next()
-    refunds.push({ seq, charge })
+    const entries = decisions.rows('entries')
+    decisions.refund(seq, charge)
     entries.push(seq, this.#sequence.time, 'adjust')
-    pushRefund(entries, charge.hold, charge.nanos, charge.settlement)
+    pushRefund(entries, charge)
   }
 
   /** Repeats a write until it is recorded: after a failure it joins the next batch that any decision opens. */
@@ -560,12 +561,13 @@ export class LocalStore implements Store, Records, Tasks, Answers, Movable, Roll
     if (decisions === undefined) return
     this.#next = undefined
     decisions.seal()
-    decisions.write.failures.push(...this.#failures.take())
-    this.#sent.push(decisions)
+    if (this.#failures.size > 0) decisions.rows('failures').push(...this.#failures.take())
+    if (!this.#writer.isPrompt) this.#sent.push(decisions)
     this.#writer.send(decisions)
   }
 
-  #noteEnd (decisions: Decisions, isRecorded: boolean): void {
+  /** For its batches only: the oldest that was sent is recorded, or has failed. */
+  onEnd (decisions: Decisions, isRecorded: boolean): void {
     this.#sent.shift()
     // Not at once: callers that resume now decide in this turn too, and join the batch.
     if (this.#next !== undefined) atEndOfTurn(() => { this.#send() })
@@ -578,7 +580,7 @@ export class LocalStore implements Store, Records, Tasks, Answers, Movable, Roll
 
   /** The unrecorded batch that settles a request. */
   #onItsWay (id: string): Decisions | undefined {
-    return this.#unrecorded().find((decisions) => decisions.settles(id))
+    return this.#unrecorded().find((decisions) => decisions.settlementOf(id) !== undefined)
   }
 
   #unrecorded (): readonly Decisions[] {

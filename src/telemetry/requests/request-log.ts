@@ -9,7 +9,7 @@ import type { RequestLogConfig } from '../../config/config.ts'
 import type { ExchangeRecord } from '../../core/record.ts'
 import { arrivalOf, endOf, idOf, lineOf, type LoggedRequest, readLine } from './line.ts'
 import { type PageQuery, search } from './search.ts'
-import { type Content, isFull, nameOfFull, nameOfOpen, numberOf, type Segment, type SegmentFiles,
+import { type Content, isFull, nameOfFull, nameOfOpen, numberOf, type Segment, type SegmentFiles, Segments,
   segmentsOf } from './segments.ts'
 
 /** Lines that wait before they are written, and in a write. */
@@ -27,6 +27,7 @@ const SHORTEST_SWEEP_MS = 1000
 const CURE_MS = 10_000
 /** Milliseconds that the end of the process waits for the last write. */
 const LAST_WRITE_MS = 2000
+const LINE_FEED = 10
 
 export interface RequestLogOptions {
   readonly files: SegmentFiles
@@ -88,12 +89,23 @@ function isLine (text: string): boolean {
   return isRequestId(idOf(text))
 }
 
+/** Lines that are written in one step, behind one that may be torn. One by one: joined they would be copied twice. */
+function bytesOf (lines: readonly string[], from: number, to: number): Buffer {
+  let length = 1
+  for (let at = from; at < to; at++) length += 1 + Buffer.byteLength(lines[at]!)
+  const bytes = Buffer.alloc(length, LINE_FEED)
+  let end = 1
+  for (let at = from; at < to; at++) end += bytes.write(lines[at]!, end) + 1
+  return bytes
+}
+
 /** What fails, for its line in the log. */
 type Trouble = 'written' | 'kept within its bounds'
 
 export class RequestLog implements RequestReader {
   readonly #options: Required<Pick<RequestLogOptions, 'now' | 'most'>> & RequestLogOptions
   readonly #files: SegmentFiles
+  readonly #segments = new Segments()
   /** milliseconds since the epoch */
   readonly #begun: number
   /** undefined: before the first ones */
@@ -216,11 +228,11 @@ export class RequestLog implements RequestReader {
       length += line.length
     } while (at < lines.length && at - from < rows && length < bytes)
     Object.assign(open, { oldest, newest, rows: open.rows + at - from })
-    const text = `\n${lines.slice(from, at).join('\n')}\n`       // the line before may be torn
+    const text = bytesOf(lines, from, at)
     try {
       if (open.bytes > this.#settings!.max_size) throw new Error('it is full')
       await this.#files.append(this.#nameOfOpen, text)
-      open.bytes += Buffer.byteLength(text)
+      open.bytes += text.length
       this.#cured('written')
     } catch (thrown) {
       this.#drop(at - from, thrown)
@@ -254,7 +266,7 @@ export class RequestLog implements RequestReader {
     bytes += this.#share('max_size')
     const oldest = oldestOf(this.#options.now(), age)
     const gone: string[] = []
-    for (const segment of segmentsOf(await this.#files.names())) {
+    for (const segment of this.#segments.among(await this.#files.names())) {
       bytes += segment.bytes
       if (rows >= keep || bytes > size || segment.newest < oldest) { gone.unshift(segment.name); continue }
       if (this.#options.worker === undefined && rows + segment.rows > keep + this.#share('keep')) {
@@ -271,7 +283,7 @@ export class RequestLog implements RequestReader {
   async #cut ({ name }: Segment, rows: number): Promise<void> {
     const lines = (await this.#files.read(name) ?? '').split('\n').filter(isLine)
     const text = lines.slice(-rows).map((line) => line + '\n').join('')
-    await this.#files.append(nameOfFull(this.#number, contentOf(text)), text)
+    await this.#files.append(nameOfFull(this.#number, contentOf(text)), Buffer.from(text))
     await this.#files.remove(name)
   }
 

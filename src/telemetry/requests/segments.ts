@@ -11,7 +11,7 @@ export interface SegmentFiles {
   /** Undefined: the file is gone, or can't be read. */
   read (name: string): Promise<string | undefined>
   /** Makes the file where it is missing. */
-  append (name: string, text: string): Promise<void>
+  append (name: string, bytes: Buffer): Promise<void>
   /** A no-op where the file is gone. */
   rename (from: string, to: string): Promise<void>
   /** A no-op where the file is gone. */
@@ -61,12 +61,31 @@ export function nameOfFull (number: number, { oldest, newest, rows, bytes }: Rea
 
 /** The full files among these, by their newest request: the newest first. */
 export function segmentsOf (names: readonly string[]): readonly Segment[] {
-  return names.flatMap((name): Segment[] => {
-    const found = FULL.exec(name)
-    if (found === null) return []
-    const [oldest, newest, number, rows, bytes] = found.slice(1).map(Number) as [number, number, number, number, number]
-    return [{ name, number, oldest, newest, rows, bytes }]
-  }).sort((a, b) => b.newest - a.newest)
+  return new Segments().among(names)
+}
+
+/** Full files, which keep their names: those of the last look are not read from them again. */
+export class Segments {
+  #known = new Map<string, Segment>()
+
+  /** As `segmentsOf`. */
+  among (names: readonly string[]): readonly Segment[] {
+    const before = this.#known
+    this.#known = new Map()
+    for (const name of names) {
+      const segment = before.get(name) ?? segmentOf(name)
+      if (segment !== undefined) this.#known.set(name, segment)
+    }
+    return [...this.#known.values()].sort((a, b) => b.newest - a.newest)
+  }
+}
+
+/** Undefined: it is no full file. */
+function segmentOf (name: string): Segment | undefined {
+  const found = FULL.exec(name)
+  if (found === null) return undefined
+  const [oldest, newest, number, rows, bytes] = found.slice(1).map(Number) as [number, number, number, number, number]
+  return { name, number, oldest, newest, rows, bytes }
 }
 
 /** In a folder, which is made with the first file. */
@@ -85,8 +104,8 @@ export class FolderFiles implements SegmentFiles {
     return await readFile(this.#of(name), 'utf8').catch(() => undefined)
   }
 
-  async append (name: string, text: string): Promise<void> {
-    const write = async (): Promise<true> => { await appendFile(this.#of(name), text, { mode: 0o600 }); return true }
+  async append (name: string, bytes: Buffer): Promise<void> {
+    const write = async (): Promise<true> => { await appendFile(this.#of(name), bytes, { mode: 0o600 }); return true }
     if (await write().catch(unlessGone) === true) return
     await mkdir(this.#folder, { recursive: true, mode: 0o700 })
     await write()
@@ -114,32 +133,35 @@ function unlessGone (thrown: unknown): undefined {
   if ((thrown as NodeJS.ErrnoException).code !== 'ENOENT') throw thrown
 }
 
-/** In memory, for a store that keeps nothing. */
+/** In memory, for a store that keeps nothing: bytes, which the garbage collector need not copy. */
 export class MemoryFiles implements SegmentFiles {
-  readonly #texts = new Map<string, string>()
+  readonly #files = new Map<string, Buffer[]>()
 
   names (): Promise<readonly string[]> {
-    return Promise.resolve([...this.#texts.keys()])
+    return Promise.resolve([...this.#files.keys()])
   }
 
   read (name: string): Promise<string | undefined> {
-    return Promise.resolve(this.#texts.get(name))
+    const parts = this.#files.get(name)
+    return Promise.resolve(parts === undefined ? undefined : Buffer.concat(parts).toString('utf8'))
   }
 
-  append (name: string, text: string): Promise<void> {
-    this.#texts.set(name, (this.#texts.get(name) ?? '') + text)
+  append (name: string, bytes: Buffer): Promise<void> {
+    const parts = this.#files.get(name)
+    if (parts === undefined) this.#files.set(name, [bytes])
+    else parts.push(bytes)
     return Promise.resolve()
   }
 
   rename (from: string, to: string): Promise<void> {
-    const text = this.#texts.get(from)
-    if (text !== undefined) this.#texts.set(to, text)
-    this.#texts.delete(from)
+    const parts = this.#files.get(from)
+    if (parts !== undefined) this.#files.set(to, parts)
+    this.#files.delete(from)
     return Promise.resolve()
   }
 
   remove (name: string): Promise<void> {
-    this.#texts.delete(name)
+    this.#files.delete(name)
     return Promise.resolve()
   }
 
