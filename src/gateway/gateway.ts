@@ -55,8 +55,6 @@ export interface GatewayOptions {
   readonly load?: typeof loadConfig
   /** bytes from which a body is read in a thread; for tests */
   readonly largeBody?: number
-  /** whether plain HTTP/1.1 to upstreams has the fast lane; for tests */
-  readonly fastLane?: boolean
   /** samples the process's load; for tests */
   readonly watchLoad?: WatchLoad
   /**
@@ -232,7 +230,7 @@ function liveConfig ({ options, base, metrics, upstreams, shipped, simulator, no
     ...(load !== undefined && { load }),
     services: { log: seat === undefined ? log : withoutWarnings(log), metrics, now },
     async compile (loaded, generation, userPlugins) {
-      upstreams.fastLane = options.fastLane ?? true
+      upstreams.fastLane = loaded.server.fast_lane === 'on'
       if (Object.values(loaded.upstreams).some(({ url }) => url === 'simulator:')) {
         upstreams.simulatorUrl = await simulator.url()
       }

@@ -113,7 +113,7 @@ async function warmUp (
 }
 
 function ownServices (
-  { log: { level, requests: kept }, upstreams: real }: Config
+  { log: { level, requests: kept }, server: { fast_lane: lane }, upstreams: real }: Config
 ): GatewayServices & { readonly requests: RequestLog } {
   const [now, store, metrics, seals] = [Date.now, scratchStore(), createMetrics(Date.now, false), scratchSeals()]
   const log = createLogger(level, { write () {} })
@@ -121,7 +121,7 @@ function ownServices (
   requests.configure(kept)
   const upstreams = new Upstreams()
   // Where one of the real ones is asked through undici, that is what warms up: it takes longest.
-  upstreams.fastLane = Object.values(real).every(({ url, proxy }) =>
+  upstreams.fastLane = lane === 'on' && Object.values(real).every(({ url, proxy }) =>
     new URL(url).protocol !== 'https:' && proxy === undefined)
   return { log, metrics, store, ...backgroundServices(store, { log, metrics, now }), requests,
     directory: new Directory(store, now), upstreams, ...scratchFiles(now), seals,

@@ -80,8 +80,6 @@ export interface GatewayTestOptions {
   readonly isForgetful?: boolean
   /** bytes from which a thread reads a body; absent: what the variable LARGE_BODY says, or else as in the product */
   readonly largeBody?: number
-  /** absent: on, unless the variable FAST_LANE is "off" */
-  readonly fastLane?: boolean
   /** `thread`: as the product does it, for tests of loading */
   readonly load?: 'here' | 'thread'
   readonly warmsUp?: boolean
@@ -105,7 +103,6 @@ export async function gateway (t: Test, text: string, options: GatewayTestOption
     ...(options.now !== undefined && { now: options.now }),
     ...(options.timer !== undefined && { timer: options.timer }),
     ...(largeBody !== undefined && { largeBody }),
-    fastLane: options.fastLane ?? process.env['FAST_LANE'] !== 'off',
     ...(options.load !== 'thread' && { load: loadHere }),
     ...(options.warmsUp !== undefined && { warmsUp: options.warmsUp }),
     // A machine that is busy with other tests must not look like an overload.
