@@ -677,6 +677,18 @@ function spoil (value: unknown, draw: () => number): unknown {
   return Array.isArray(value) ? value.with(Number(chosen), inner) : { ...value, [chosen]: inner }
 }
 
+t.test('a call that goes on behind its end is an error of the answer', async (t) => {
+  const of = asked({ body: { stream: true } })
+  const decoder = dialects.responses.decodeStream(of, upstreamOf(of))
+  const say = (type: string, data: object): unknown => decoder.event(SseEvent.of(type, { type, ...data }))
+  say('response.output_item.added', { output_index: 0,
+    item: { type: 'function_call', call_id: 'c1', name: 'look', id: 'fc_1' } })
+  say('response.function_call_arguments.delta', { output_index: 0, delta: '{}' })
+  say('response.output_text.delta', { output_index: 1, delta: 'Hello' })
+  t.throws(() => say('response.function_call_arguments.delta', { output_index: 0, delta: '{"a":1}' }),
+    { message: 'a call goes on behind its end' })
+})
+
 t.test('of a stream that is broken anyhow a client never reads what is no message', async (t) => {
   const of = asked({ body: { stream: true } })
   const streams = ['tool_calls=2 summary_parts=2', 'tokens=3 reasoning_text', 'refuse', 'incomplete=steered tokens=2',

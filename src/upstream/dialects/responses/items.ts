@@ -158,9 +158,8 @@ export class Items {
     const isNext = item.kind === 'thinking' && before === 0 && item.said.size > 0
     item.said.set(part, before + text.length)
     this.characters += text.length
-    const block = this.#blockOf(item)
-    if (item.kind === 'tool_use') this.#addInput(item, block as Call, text, part === 'text')
-    else this.#blocks.add(block, isNext ? BETWEEN + text : text)
+    if (item.kind === 'tool_use') this.#addInput(item, item.block as Call, text, part === 'text')
+    else this.#blocks.add(this.#blockOf(item), isNext ? BETWEEN + text : text)
   }
 
   #addInput (item: Item, call: Call, piece: string, isText: boolean): void {
