@@ -41,6 +41,7 @@ t.test('what is not written has its default', async (t) => {
       body_memory: 536_870_912,
       body_disk: 4_294_967_296,
       body_rate: 512,
+      fast_lane: 'on',
       overload: { event_loop_delay: 500, memory: 90 },
       drain_delay: 0,
       drain_timeout: 30_000
