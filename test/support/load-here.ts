@@ -20,5 +20,5 @@ export const loadHere: typeof loadConfig = async (file, { pluginsUrl, env = proc
 
 /** What the variable FAST_LANE=off makes of each configuration. */
 function withoutLane (config: Config): Config {
-  return { ...config, server: { ...config.server, fast_lane: 'off' } }
+  return Object.freeze({ ...config, server: Object.freeze({ ...config.server, fast_lane: 'off' as const }) })
 }
