@@ -123,7 +123,7 @@ export function routeBy ({ upstreams, health, random }: Means): Hooks {
     const { first, fallback } = channels
     const tried = attemptsOf(first, model, exchange, conversation)
     const attempts = fallback === undefined
-      ? tried
+      ? [...tried]                                            // the request's own, as its plan is
       : [...tried, ...attemptsOf(fallback, model, exchange, conversation)]
     const isWanted = fallback === undefined && isCheapOnly(owner, model, first)
     const otherwise = channels.otherwise ?? (isWanted ? 'model_unavailable' : undefined)

@@ -230,13 +230,13 @@ function liveConfig ({ options, base, metrics, upstreams, shipped, simulator, no
     ...(load !== undefined && { load }),
     services: { log: seat === undefined ? log : withoutWarnings(log), metrics, now },
     async compile (loaded, generation, userPlugins) {
-      upstreams.fastLane = loaded.server.fast_lane === 'on'
       if (Object.values(loaded.upstreams).some(({ url }) => url === 'simulator:')) {
         upstreams.simulatorUrl = await simulator.url()
       }
       const folder = path.resolve(base, loaded.store.path)
       if (opened === undefined) {
         speak(loaded.log)
+        upstreams.fastLane = loaded.server.fast_lane === 'on' // as all of `server`: a change needs a restart
         opened = await openServices(loaded, folder,
           { log, metrics, upstreams, now, timer, number: seat?.number, current: () => live.current(), pluginsUrl,
             largeBody: options.largeBody })

@@ -2,7 +2,7 @@
 // response.
 import { validateHeaderName, validateHeaderValue, type IncomingMessage, type ServerResponse } from 'node:http'
 import type { Socket } from 'node:net'
-import type { Readable } from 'node:stream'
+import type { Readable, Writable } from 'node:stream'
 import { pipeline } from 'node:stream/promises'
 import { atEndOfTurn } from '../base/end-of-turn.ts'
 import { piecesOf } from '../base/pieces.ts'
@@ -129,9 +129,10 @@ export class ClientWriter {
     reply.bytes.once('error', () => {
       this.#isBrokenOff = true
     }) // before `pipeline` destroys the response
-    const stall = this.#watchStall(reply.bytes)
+    const to = this.#res.toStream?.() ?? this.#res as ServerResponse
+    const stall = this.#watchStall(reply.bytes, to)
     try {
-      await pipeline(reply.bytes, this.#res.toStream?.() ?? this.#res as ServerResponse)
+      await pipeline(reply.bytes, to)
     } finally {
       stall()
     }
@@ -404,17 +405,20 @@ export class ClientWriter {
     resume?.()
   }
 
-  /** Runs the stall's alarm while piped bytes are held back by the client. */
-  #watchStall (bytes: Readable): () => void {
+  /** Runs the stall's alarm while piped bytes are held back by the client, and for what is left at their end. */
+  #watchStall (bytes: Readable, to: Writable): () => void {
     const check = (): void => {
-      if (this.#res.writableNeedDrain) this.#awaitClient()
+      if (to.writableNeedDrain) this.#awaitClient()
+    }
+    const checkRest = (): void => {
+      if (to.writableLength > 0) this.#awaitClient()
     }
     const moved = (): void => { this.#stall?.off() }
-    bytes.on('pause', check)
-    this.#res.on('drain', moved)
+    bytes.on('pause', check).once('end', checkRest)
+    to.on('drain', moved)
     return () => {
-      bytes.off('pause', check)
-      this.#res.off('drain', moved)
+      bytes.off('pause', check).off('end', checkRest)
+      to.off('drain', moved)
       this.#stall?.off()
     }
   }

@@ -1,6 +1,7 @@
 // A plugin of the user's own in the running gateway: what it can do, how an edit of it goes live, and that nothing it
 // does wrong reaches anybody but the request that it was called for.
 import { readFileSync, rmSync, writeFileSync } from 'node:fs'
+import { connect } from 'node:net'
 import path from 'node:path'
 import t, { type Test } from 'tap'
 import { formatProblem } from '../../src/config/problem.ts'
@@ -49,6 +50,28 @@ t.test('the other example of plugins/README.md: what is asked for with exchange.
   await (await running.messages({ ...messagesRequest, model: 'nobody' })).text()
   await until(() => told().length === 2)
   t.strictSame(told(), ['completed', 'failed'])
+})
+
+t.test('a client that takes nothing of a plugin\'s bytes for write_stall has left, whatever the pieces', async (t) => {
+  const vendor = await upstream(t, answer('fine'))
+  const running = await gateway(t,
+    withPlugin([vendor.url], '{ use: ./endless.ts }').replace('hold_head: 10s', 'hold_head: 10s, write_stall: 300ms'), {
+      files: { 'endless.ts': `
+        import { Readable } from 'node:stream'
+        export default { name: 'endless', create: () => ({
+          onRequest: () => ({ kind: 'bytes', status: 200, headers: {},
+            bytes: new Readable({ read () { this.push(Buffer.alloc(16384)) } }) })
+        }) }` }
+    })
+  const { hostname, port } = new URL(running.url)
+  const socket = connect(Number(port), hostname)
+  t.teardown(() => socket.destroy())
+  socket.pause()
+  const body = JSON.stringify(messagesRequest)
+  socket.write(`POST /v1/messages HTTP/1.1\r\nhost: x\r\nx-api-key: ${KEY}\r\ncontent-length: ${body.length}\r\n\r\n${body}`)
+  const line = (): Record<string, unknown> | undefined => running.logged.find(({ msg }) => msg === 'request')
+  await until(() => line() !== undefined)
+  t.match(line(), { outcome: 'failed', code: 'client_closed' })
 })
 
 t.test('the example of plugins/README.md', async (t) => {

@@ -63,7 +63,8 @@ export class LaneResponse implements Outgoing {
       const value = fields[i + 1]!
       validateHeaderName(name)
       validateHeaderValue(name, value)
-      head += `${name}: ${value}\r\n`
+      // A plugin without types may give a list, which node sends line by line.
+      head += Array.isArray(value) ? value.map((one) => `${name}: ${one}\r\n`).join('') : `${name}: ${value}\r\n`
       switch (name.length) {
         case 4:
           hasDate ||= name.toLowerCase() === 'date'

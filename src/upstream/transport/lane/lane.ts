@@ -131,8 +131,11 @@ export class Lane implements ConnectionOwner {
     const ready = lane.#ready
     lane.#ready = lane.#written
     lane.#written = ready
-    for (const connection of ready) connection.write()
-    ready.length = 0
+    try {
+      for (const connection of ready) connection.write()
+    } finally {
+      ready.length = 0
+    }
   }
 
   #ringAt (at: number): void {
