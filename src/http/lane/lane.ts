@@ -69,7 +69,7 @@ export class Lane implements LaneHost {
     this.#connections.remove(connection.place!)
   }
 
-  /** A look at all once a second: a wheel's alarm would keep the process awake for each connection that is idle. */
+  /** A look at all once a second: an alarm that is set keeps the process alive, which idle connections must not. */
   #look (): void {
     const { keepAliveTimeout, keepAliveTimeoutBuffer = 1000 } = this.#server
     for (const connection of this.#connections.all()) {
