@@ -580,3 +580,17 @@ t.test('the address is in brackets where it is IPv6', async (t) => {
   t.equal((await ask()).body, 'hello')
   await connections.destroy()
 })
+
+t.test('a connection on which more came than was asked for is not used again', async (t) => {
+  const answer = 'HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\n{}'
+  for (const fastLane of [true, false]) {
+    let connections = 0
+    const server = createServer((socket) => {
+      connections++
+      socket.on('error', () => {}).on('data', () => { socket.write(answer + answer) })
+    })
+    const { ask } = caller(t, await listening(t, server), fastLane)
+    for (let i = 0; i < 2; i++) await ask()
+    t.equal(connections, 2)
+  }
+})
