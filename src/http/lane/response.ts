@@ -2,6 +2,7 @@
 import { STATUS_CODES, validateHeaderName, validateHeaderValue } from 'node:http'
 import type { Socket } from 'node:net'
 import { Writable } from 'node:stream'
+import { memoryFor, put, send } from '../../base/write-memory.ts'
 import type { Outgoing } from '../outgoing.ts'
 
 /** The connection of a response. */
@@ -21,8 +22,12 @@ type Taken = (error?: Error | null) => void
 
 export class LaneResponse implements Outgoing {
   readonly #connection: ResponseConnection
-  /** written and not sent */
-  #head = ''
+  #status = 0
+  /** names and values in turns, of a head that is written and not sent */
+  #fields: readonly string[] | undefined
+  #hasDate = false
+  /** lines behind the fields */
+  #lastLines = ''
   #hasBody = true
   #keepsAlive = true
   #onClose: Listener | undefined
@@ -55,16 +60,17 @@ export class LaneResponse implements Outgoing {
   }
 
   writeHead (status: number, fields: readonly string[]): void {
-    let head = `HTTP/1.1 ${status} ${STATUS_CODES[status] ?? 'unknown'}\r\n`
     let connection: string | undefined
     let [hasLength, hasEncoding, hasDate] = [false, false, false]
     for (let i = 0; i < fields.length; i += 2) {
       const name = fields[i]!
       const value = fields[i + 1]!
-      validateHeaderName(name)
-      validateHeaderValue(name, value)
-      // A plugin without types may give a list, which node sends line by line.
-      head += Array.isArray(value) ? value.map((one) => `${name}: ${one}\r\n`).join('') : `${name}: ${value}\r\n`
+      if (!isField(name, value)) {
+        validateHeaderName(name)
+        validateHeaderValue(name, value)
+        this.writeHead(status, toTexts(fields))
+        return
+      }
       switch (name.length) {
         case 4:
           hasDate ||= name.toLowerCase() === 'date'
@@ -79,24 +85,49 @@ export class LaneResponse implements Outgoing {
           hasEncoding ||= name.toLowerCase() === 'transfer-encoding'
       }
     }
-    if (!hasDate) head += `Date: ${dateNow()}\r\n`
-    if (connection !== undefined) this.#keepsAlive = !/close/i.test(connection)
-    else if (this.#connection.isClosing) {
-      this.#keepsAlive = false
-      head += 'Connection: close\r\n'
-    } else head += `Connection: keep-alive\r\nKeep-Alive: timeout=${this.#connection.keepAlive}\r\n`
+    this.#status = status
+    this.#fields = fields
+    this.#hasDate = hasDate
+    const { isClosing, keepAlive } = this.#connection
+    this.#keepsAlive = connection === undefined ? !isClosing : !/close/i.test(connection)
     this.#hasBody = status >= 200 && status !== 204 && status !== 304
     this.chunkedEncoding = this.#hasBody && (hasEncoding || !hasLength)
-    if (this.chunkedEncoding && !hasEncoding) head += 'Transfer-Encoding: chunked\r\n'
-    this.#head = `${head}\r\n`
+    this.#lastLines = connection !== undefined ? '' : isClosing ? 'Connection: close\r\n' : keepAliveLines(keepAlive)
+    if (this.chunkedEncoding && !hasEncoding) this.#lastLines += 'Transfer-Encoding: chunked\r\n'
     this.headersSent = true
   }
 
+  /** Most bytes of the head that is not sent, whatever its encoding. */
+  get #headLength (): number {
+    const fields = this.#fields
+    if (fields === undefined) return 0
+    let length = MOST_OWN_LINES
+    for (let i = 0; i < fields.length; i++) length += MOST_OF_CHARACTER * fields[i]!.length + SEPARATOR.length
+    return length
+  }
+
+  /** @returns offset behind the head */
+  #putHead (bytes: Buffer, encoding: 'latin1' | 'utf8'): number {
+    const fields = this.#fields
+    if (fields === undefined) return 0
+    this.#fields = undefined
+    let at = put(bytes, 0, startLine(this.#status), encoding)
+    for (let i = 0; i < fields.length; i += 2) {
+      at = put(bytes, at, fields[i]!, encoding)
+      at = put(bytes, at, SEPARATOR, encoding)
+      at = put(bytes, at, fields[i + 1]!, encoding)
+      at = put(bytes, at, END_OF_LINE, encoding)
+    }
+    if (!this.#hasDate) at = put(bytes, at, dateLine(), encoding)
+    at = put(bytes, at, this.#lastLines, encoding)
+    return put(bytes, at, END_OF_LINE, encoding)
+  }
+
   flushHeaders (): void {
-    if (this.#head === '' || this.destroyed) return
-    const head = this.#head
-    this.#head = ''
-    this.#connection.socket.write(head, 'latin1')
+    if (this.#fields === undefined || this.destroyed) return
+    const { socket } = this.#connection
+    const bytes = memoryFor(socket, this.#headLength)
+    send(socket, bytes, this.#putHead(bytes, 'latin1'))
   }
 
   write (content: string | Buffer, onTaken?: Taken): boolean {
@@ -109,18 +140,18 @@ export class LaneResponse implements Outgoing {
     return isTaken
   }
 
-  /** A text leaves in one write with the head and the end. */
+  /** A text leaves in one write with the head and the end. @param encoding also of the head, as in node's */
   end (content: string | Buffer, encoding: 'latin1' | 'utf8'): void {
     if (this.destroyed) return
     const { socket, onEnded } = this.#connection
     const last = this.chunkedEncoding ? '0\r\n\r\n' : ''
     if (typeof content === 'string' && content !== '' && this.#hasBody) {
-      const head = this.#head
-      this.#head = ''
       const body = this.chunkedEncoding
         ? `${Buffer.byteLength(content, encoding).toString(16)}\r\n${content}\r\n${last}`
         : content
-      socket.write(head + body, encoding, onEnded)
+      const bytes = memoryFor(socket, this.#headLength + Buffer.byteLength(body, encoding))
+      const at = this.#putHead(bytes, encoding)
+      send(socket, bytes, at + bytes.write(body, at, encoding), onEnded)
       return
     }
     socket.cork()
@@ -211,15 +242,70 @@ class ResponseStream extends Writable {
 
 const CLOSED = new Error('the connection was closed')
 
+const SEPARATOR = ': '
+const END_OF_LINE = '\r\n'
+/** Bytes of UTF-8 that a character of Latin-1 takes, as all of a head are. */
+const MOST_OF_CHARACTER = 2
+/** Bytes of the lines that are not fields. */
+const MOST_OWN_LINES = 512
+
+const startLines = new Map<number, string>()
+
+function startLine (status: number): string {
+  let line = startLines.get(status)
+  if (line === undefined) startLines.set(status, line = `HTTP/1.1 ${status} ${STATUS_CODES[status] ?? 'unknown'}\r\n`)
+  return line
+}
+
+let seconds = -1
+let ofSeconds = ''
+
+function keepAliveLines (timeout: number): string {
+  if (timeout !== seconds) {
+    seconds = timeout
+    ofSeconds = `Connection: keep-alive\r\nKeep-Alive: timeout=${timeout}\r\n`
+  }
+  return ofSeconds
+}
+
 let second = 0
 let date = ''
 
-/** As `Date` has it, whole seconds. */
-function dateNow (): string {
+/** Whole seconds, as the field has it. */
+function dateLine (): string {
   const now = Math.floor(Date.now() / 1000)
   if (now !== second) {
     second = now
-    date = new Date(now * 1000).toUTCString()
+    date = `Date: ${new Date(now * 1000).toUTCString()}\r\n`
   }
   return date
+}
+
+/** By character: of a name (RFC 9110 5.6.2), of a value (5.5). */
+const NAME = 1
+const VALUE = 2
+const KINDS = Uint8Array.from({ length: 256 }, (_, code) =>
+  (/[!#$%&'*+\-.^_`|~0-9A-Za-z]/.test(String.fromCharCode(code)) ? NAME : 0) |
+  (code === 0x09 || (code >= 0x20 && code !== 0x7F) ? VALUE : 0))
+
+/** Whether node takes them without any doubt. */
+function isField (name: string, value: unknown): value is string {
+  return name !== '' && isOf(name, NAME) && typeof value === 'string' && isOf(value, VALUE)
+}
+
+function isOf (text: string, kind: number): boolean {
+  for (let i = 0; i < text.length; i++) {
+    if ((KINDS[text.charCodeAt(i)]! & kind) === 0) return false
+  }
+  return true
+}
+
+/** Fields of a plugin without types, which may give a list, that node sends line by line, or a number. */
+function toTexts (fields: readonly unknown[]): string[] {
+  const texts: string[] = []
+  for (let i = 0; i < fields.length; i += 2) {
+    const value = fields[i + 1]
+    for (const one of Array.isArray(value) ? value : [value]) texts.push(String(fields[i]), String(one))
+  }
+  return texts
 }

@@ -1,6 +1,7 @@
 // One connection of the lane, for one request at a time.
 import type { OnReadOpts, Socket } from 'node:net'
 import { errors } from 'undici'
+import { memoryFor, put, send } from '../../../base/write-memory.ts'
 import type { Dial } from '../connect.ts'
 import { AnswerReader } from './answer-reader.ts'
 import { HandOver } from './hand-over.ts'
@@ -109,14 +110,11 @@ export class LaneConnection implements Carrier, UsedConnection {
     const { head, body } = call
     if (body === undefined) { this.#socket!.write(`${head}\r\n`, 'latin1'); return }
     const length = Buffer.byteLength(body)
-    const lines = `${head}content-length: ${length}\r\n\r\n`
-    if (length === body.length) this.#socket!.write(lines + body, 'latin1')
-    else {
-      const bytes = Buffer.allocUnsafe(lines.length + length)
-      bytes.write(lines, 'latin1')
-      bytes.write(body, lines.length)
-      this.#socket!.write(bytes)
-    }
+    const lastLine = `content-length: ${length}\r\n\r\n`
+    const bytes = memoryFor(this.#socket!, head.length + lastLine.length + length)
+    let at = bytes.write(head, 'latin1')
+    at = put(bytes, at, lastLine, 'latin1')
+    send(this.#socket!, bytes, at + bytes.write(body, at, length === body.length ? 'latin1' : 'utf8'))
   }
 
   /** Closes it at once. @param error of the request that it has */

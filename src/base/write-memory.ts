@@ -1,0 +1,44 @@
+// Bytes of one write to a socket, in memory that is used again as soon as the system has taken them. A text that is put
+// together of pieces would be copied once more to become bytes (measured: 2.7 KB of a request's 30).
+import type { Socket } from 'node:net'
+
+/** Most of what a request or an answer of JSON takes: a stuck client keeps so much. */
+const BYTES = 16 * 1024
+
+let memory = Buffer.allocUnsafeSlow(BYTES)
+
+/**
+ * To be filled and sent before anybody else gets memory.
+ * @param bytes how many there will be at most
+ */
+export function memoryFor (socket: Socket, bytes: number): Buffer {
+  const isFree = socket.writableLength === 0 && socket.writableCorked === 0
+  return isFree && bytes <= BYTES ? memory : Buffer.allocUnsafe(bytes)
+}
+
+/**
+ * @param from of `memoryFor`, whose first bytes they are
+ * @param onTaken called when the system has taken the bytes, or never will
+ * @returns false: wait for `drain`
+ */
+export function send (
+  socket: Socket, from: Buffer, length: number, onTaken?: (error?: Error | null) => void
+): boolean {
+  const isTaken = socket.write(from.subarray(0, length), onTaken)
+  // What the system has not taken yet is the socket's.
+  if (from === memory && socket.writableLength > 0) memory = Buffer.allocUnsafeSlow(BYTES)
+  return isTaken
+}
+
+/**
+ * Writes a short text: one that is longer than a line is quicker with `Buffer.write`.
+ * @returns offset behind it
+ */
+export function put (bytes: Buffer, at: number, text: string, encoding: 'latin1' | 'utf8'): number {
+  for (let i = 0; i < text.length; i++) {
+    const code = text.charCodeAt(i)
+    if (code > 0x7F) return at + bytes.write(text, at, encoding)
+    bytes[at + i] = code
+  }
+  return at + text.length
+}
