@@ -11,6 +11,7 @@ import type { Nanos } from '../money/nanos.ts'
 import type { ExchangeRecord } from '../core/record.ts'
 import type { Metrics as CoreMetrics } from '../core/services.ts'
 import { DURATION_S, FIRST_TOKEN_S, GEN_AI, GEN_AI_LABELS, OPERATIONS, PER_TOKEN_S, TOKENS } from './conventions.ts'
+import { watchEventLoop } from './event-loop-lag.ts'
 import { type Count, counters, type Distribution, histograms, LIMIT, OTHER } from './families.ts'
 import { type Gauge, MANY, printGauge, printMany, type Sample, WATCHED, type Watched,
   type WatchedMany } from './gauges.ts'
@@ -211,6 +212,8 @@ function ownGauges (config: ConfigState, ledger: VerifiedState, inFlight: () => 
 
 /** Gauges of prom-client that are called counters; each has another one that tells the same by type. */
 const MISNAMED = ['nodejs_active_handles_total', 'nodejs_active_requests_total', 'nodejs_active_resources_total']
+/** Milliseconds between two looks of prom-client at the event loop: none that matters, event-loop-lag.ts looks. */
+const NEVER = 2 ** 31 - 1
 
 /**
  * @param now milliseconds since the epoch
@@ -218,9 +221,10 @@ const MISNAMED = ['nodejs_active_handles_total', 'nodejs_active_requests_total',
  */
 export function createMetrics (now: () => number = Date.now, isOfProcess = true): Metrics {
   const registry = new Registry()
+  const lags = isOfProcess ? watchEventLoop() : []
   if (isOfProcess) {
-    collectDefaultMetrics({ register: registry })
-    for (const name of MISNAMED) registry.removeSingleMetric(name)
+    collectDefaultMetrics({ register: registry, eventLoopMonitoringPrecision: NEVER })
+    for (const name of [...MISNAMED, ...lags.map((lag) => lag.name)]) registry.removeSingleMetric(name)
   }
 
   const families = createFamilies()
@@ -237,6 +241,7 @@ export function createMetrics (now: () => number = Date.now, isOfProcess = true)
   const watched = new Map<Watched, () => number | Promise<number>>()
   const watchedMany = new Map<WatchedMany, () => Iterable<Sample>>()
   const gauges: readonly Gauge[] = [
+    ...lags,
     ...ownGauges(config, ledger, () => inFlight),
     ...(Object.keys(WATCHED) as Watched[])
       .map((name) => ({ name, ...WATCHED[name], read: () => watched.get(name)?.() }))
