@@ -5,9 +5,15 @@ const ALPHABET = '0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz
 const TIME_LENGTH = 9
 const RANDOM_LENGTH = 15
 
+/** The last digits of the time: what they count to is a small integer, with which a division costs next to nothing. */
+const FAST_LENGTH = 5
+const FAST_MICROS = 62 ** FAST_LENGTH
+
 const pool = Buffer.alloc(RANDOM_LENGTH * 256)
 let used = pool.length
 let lastMicros = 0
+/** the time of the digits before them */
+let slowTime = -1
 
 const text = Buffer.from('req_'.padEnd(4 + TIME_LENGTH + RANDOM_LENGTH, '0'))
 const codes = Buffer.from(ALPHABET)
@@ -43,13 +49,19 @@ export function beginningOfIds (micros: number): string {
 export function createRequestId (): string {
   // Only the milliseconds are real: the microseconds count up, so that ids of one process never go back.
   lastMicros = Math.max(Date.now() * 1000, lastMicros + 1)
-  for (let rest = lastMicros, i = 3 + TIME_LENGTH; i > 3; i--) {
-    text[i] = codes[rest % 62]!
-    rest = Math.floor(rest / 62)
-  }
+  const slow = Math.floor(lastMicros / FAST_MICROS)
+  if (slow !== slowTime) writeDigits(slowTime = slow, 4, TIME_LENGTH - FAST_LENGTH)
+  writeDigits(lastMicros - slow * FAST_MICROS, 4 + TIME_LENGTH - FAST_LENGTH, FAST_LENGTH)
   if (used === pool.length) { randomFillSync(pool); used = 0 }
   for (let i = 4 + TIME_LENGTH; i < text.length; i++) text[i] = codes[pool[used++]! % 62]!
   return text.toString('latin1')
+}
+
+function writeDigits (value: number, at: number, length: number): void {
+  for (let i = at + length - 1; i >= at; i--) {
+    text[i] = codes[value % 62]!
+    value = Math.floor(value / 62)
+  }
 }
 
 const FORM = new RegExp(`^req_([0-9A-Za-z]{${TIME_LENGTH}})[0-9A-Za-z]{${RANDOM_LENGTH}}$`)

@@ -4,7 +4,7 @@ import { Blobs } from './large-strings.ts'
 import type { Ledger } from './ledger.ts'
 import type { Snapshot } from './snapshot.ts'
 import type { GatewayError } from '../errors.ts'
-import type { ApiKey, Attempt, Fact } from './facts.ts'
+import { type ApiKey, type Attempt, countFacts, type Fact } from './facts.ts'
 import { ExchangeRecord } from './record.ts'
 import type { Route } from './route.ts'
 import type { Part } from './answer-memory.ts'
@@ -113,7 +113,7 @@ export class Exchange<R extends Route = Route, S extends Snapshot = Snapshot> {
 
   #request: GatewayRequest | undefined
   /** values of facts, each at its slot */
-  readonly #slots: unknown[] = []
+  readonly #slots: unknown[] = new Array(countFacts())
   /** facts in the order of writing */
   readonly #written: Fact<unknown>[] = []
   // An array that grows has space for seventeen: one that mostly has one member is made with it.

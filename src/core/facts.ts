@@ -27,6 +27,11 @@ export function fact<T> (name: string, { isOfBody = false }: { readonly isOfBody
   return made
 }
 
+/** How many there are, those of users' plugins included: an exchange has a slot for each. */
+export function countFacts (): number {
+  return slots
+}
+
 /** A shipped fact; another thread has another slot for it. @throws {Error} nobody has declared it */
 export function factNamed (name: string): Fact<unknown> {
   const found = named.get(name)

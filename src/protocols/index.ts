@@ -24,5 +24,6 @@ export function styleOf (path: string): Style {
  */
 export function styleOfBody ({ style, endpoint }: Route, body: Body): Style {
   if (endpoint.kind !== 'model' || endpoint.modality !== 'text' || isGiven(body[style.conversation])) return style
-  return styles.find(({ alsoAt, conversation }) => alsoAt === style && isGiven(body[conversation])) ?? style
+  for (const other of styles) if (other.alsoAt === style && isGiven(body[other.conversation])) return other
+  return style
 }
