@@ -29,19 +29,24 @@ let next = Infinity
 let looked = 0
 
 /** One timeout, to be set as often as is wanted. An alarm that is set keeps the process alive. */
-export class Alarm implements Link {
+export class Alarm<Of = unknown> implements Link {
   /** itself: it is in no slot */
   next: Link = this
   before: Link = this
-  readonly #ring: () => void
+  readonly #ring: (of: Of) => void
+  readonly #of: Of
   /** `performance.now()` at which it rings; 0: it is off */
   #due = 0
   /** tick of its slot: never behind that of `#due` */
   #tick = 0
 
-  /** @param ring called once each time that it is reached */
-  constructor (ring: () => void) {
+  /**
+   * @param ring called once each time that it is reached
+   * @param of what it is called with: one function for all alarms of a kind takes less memory than one for each
+   */
+  constructor (ring: (of: Of) => void, of?: Of) {
     this.#ring = ring
+    this.#of = of as Of
   }
 
   get isSet (): boolean {
@@ -81,11 +86,15 @@ export class Alarm implements Link {
     }
     this.off()
     try {
-      this.#ring()
+      this.ring()
     } catch (thrown) {
       // As out of a timer of its own: no other alarm is missed.
       process.nextTick(() => { throw thrown })
     }
+  }
+
+  protected ring (): void {
+    this.#ring(this.#of)
   }
 
   #enter (tick: number): void {

@@ -421,7 +421,7 @@ t.test('the total time of an answer is limited', async (t) => {
     resting.goOn()
     await until(() => over.length === 2)
     const stopped = new Deadline(1, () => { over.push('stopped') })
-    stopped.stop()
+    stopped.off()
     await new Promise<void>((resolve) => { void new Deadline(5, resolve) })
     t.strictSame(over, ['running', 'resting'])
   })

@@ -211,7 +211,7 @@ export class Flight implements ProxiedRequest {
     })
     response.on('close', () => {
       clearTimeout(this.#timer)
-      this.#deadline?.stop()
+      this.#deadline?.off()
       exchange.record.upstream_end_at = performance.now()
       if (exchange.abortReason === undefined) {
         permit?.fail(this.#broken, new GatewayError('upstream_stream_interrupted', { cause: this.#broken }))
@@ -256,7 +256,7 @@ export class Flight implements ProxiedRequest {
   #close (): void {
     const { permit, body, req } = this.#parts
     clearTimeout(this.#timer)
-    this.#deadline?.stop()
+    this.#deadline?.off()
     permit?.leave()
     body.destroy()
     req.resume()

@@ -52,21 +52,23 @@ export class UpstreamCall implements LaneHandler {
   readonly #upstream: Upstream
   readonly #request: CallRequest
   readonly #listener: CallListener
-  readonly #firstByte: number
-  readonly #idle: number
   #controller: Dispatcher.DispatchController | undefined
   /** of the present phase */
-  readonly #alarm: Alarm
+  readonly #alarm: Alarm<UpstreamCall>
   /** kind of the failure when it rings; undefined: writing has not begun */
   #late: 'connect_timeout' | 'first_byte_timeout' | 'idle_timeout' | undefined
   #lateMs = 0
-  readonly #deadline: Deadline
+  readonly #deadline: Deadline<UpstreamCall>
   #over = false
   #hasDeadline = false
   #hasHead = false
   /** the connection that it is written to */
   #connection: UsedConnection | undefined
-  #used: ReturnType<UsedConnection['use']> | undefined
+  /** other requests were written to it before */
+  #isReused = false
+  /** bytes received on it before */
+  #bytesBefore = 0
+  /** `performance.now()`, in whole milliseconds */
   #writtenAt = 0
   #hasStarted = false
   #isAgain = false
@@ -78,20 +80,15 @@ export class UpstreamCall implements LaneHandler {
   /** failure to be reported when the bytes before it are decoded */
   #broken: UpstreamFailure | undefined
   /** timeout of the first byte */
-  #beginAlarm: Alarm | undefined
+  #beginAlarm: Alarm<UpstreamCall> | undefined
 
   constructor (upstream: Upstream, request: CallRequest, listener: CallListener) {
     this.#upstream = upstream
     this.#request = request
     this.#listener = listener
-    this.#firstByte = upstream.config.timeouts.first_byte
-    this.#idle = upstream.config.timeouts.idle
     const options = this.#dispatchOptions()                   // may throw: before any timer
-    const { total } = upstream.config.timeouts
-    this.#deadline = new Deadline(total, () => {
-      this.#giveUp('total_timeout', new Error(`the answer was not over after ${total} ms`))
-    })
-    this.#alarm = new Alarm(() => { this.#ring() })
+    this.#deadline = new Deadline<UpstreamCall>(upstream.config.timeouts.total, UpstreamCall.#endTotal, this)
+    this.#alarm = new Alarm<UpstreamCall>(UpstreamCall.#ring, this)
     connectionsOf(upstream).dispatch(options, this)
     if (!this.#hasStarted && !this.#over) this.#awaitStart()
   }
@@ -99,14 +96,18 @@ export class UpstreamCall implements LaneHandler {
   // undici follows no redirects, so credentials never travel with one (src/README.md#allow-list).
   #dispatchOptions (): Dispatcher.DispatchOptions {
     const { method, path, headers, body } = this.#request
-    const isWhole = typeof body === 'string'
+    if (typeof body === 'string') return this.#request as CallRequest & Dispatcher.DispatchOptions
     return {
       method: method as Dispatcher.HttpMethod,
       path,
-      headers: isWhole ? headers : { ...headers, 'content-length': String(lengthOf(body)) },
+      headers: { ...headers, 'content-length': String(lengthOf(body)) },
       // undici takes any iterable; its types name only some.
-      body: isWhole ? body : writeInTurns(body) as unknown as Readable
+      body: writeInTurns(body) as unknown as Readable
     }
+  }
+
+  get #timeouts (): Upstream['config']['timeouts'] {
+    return this.#upstream.config.timeouts
   }
 
   /** Whether writing has begun: before that, no byte has left. */
@@ -126,7 +127,7 @@ export class UpstreamCall implements LaneHandler {
 
   resume (): void {
     if (this.#over || this.#controller === undefined) return
-    if (!this.#hasDeadline) this.#startTimer(this.#idle, 'idle_timeout')
+    if (!this.#hasDeadline) this.#startTimer(this.#timeouts.idle, 'idle_timeout')
     this.#deadline.goOn()
     this.#isPaused = false
     this.#inflater?.resume()
@@ -136,11 +137,8 @@ export class UpstreamCall implements LaneHandler {
   /** Keeps the timeout of the first byte running until `begun`, because comments and pings are bytes too. */
   awaitBegin (): void {
     if (this.#over) return
-    const left = this.#firstByte - (performance.now() - this.#writtenAt)
-    this.#beginAlarm = new Alarm(() => {
-      this.#giveUp('first_byte_timeout', new Error(`nothing of an answer came for ${this.#firstByte} ms`))
-    })
-    this.#beginAlarm.set(left)
+    this.#beginAlarm = new Alarm<UpstreamCall>(UpstreamCall.#endFirstByte, this)
+    this.#beginAlarm.set(this.#timeouts.first_byte - (performance.now() - this.#writtenAt))
   }
 
   begun (): void {
@@ -166,15 +164,23 @@ export class UpstreamCall implements LaneHandler {
     this.#alarm.set(STUCK_MS)
   }
 
-  #ring (): void {
-    if (this.#late !== undefined) {
-      this.#giveUp(this.#late, new Error(`the upstream was silent for ${this.#lateMs} ms`))
+  static #endTotal (call: UpstreamCall): void {
+    call.#giveUp('total_timeout', new Error(`the answer was not over after ${call.#timeouts.total} ms`))
+  }
+
+  static #endFirstByte (call: UpstreamCall): void {
+    call.#giveUp('first_byte_timeout', new Error(`nothing of an answer came for ${call.#timeouts.first_byte} ms`))
+  }
+
+  static #ring (call: UpstreamCall): void {
+    if (call.#late !== undefined) {
+      call.#giveUp(call.#late, new Error(`the upstream was silent for ${call.#lateMs} ms`))
       return
     }
     // A connection that is open and not written to: after a GOAWAY undici lets a request wait until the streams on it
     // have ended, maybe for minutes (8.12). No byte of this one was sent.
-    if (this.#connection?.isConnected === true && !this.#isAgain) this.#dispatchAgain()
-    else this.#startTimer(connectionsOf(this.#upstream).patience - STUCK_MS, 'connect_timeout')
+    if (call.#connection?.isConnected === true && !call.#isAgain) call.#dispatchAgain()
+    else call.#startTimer(connectionsOf(call.#upstream).patience - STUCK_MS, 'connect_timeout')
   }
 
   #dispatchAgain (): void {
@@ -192,10 +198,13 @@ export class UpstreamCall implements LaneHandler {
     if (this.#hasStarted) { controller.abort(new Error('the gateway has asked elsewhere')); return }
     this.#hasStarted = true
     this.#controller = controller
-    this.#used = this.#connection?.use()
-    this.#writtenAt = performance.now()
+    if (this.#connection !== undefined) {
+      this.#isReused = this.#connection.use()
+      this.#bytesBefore = this.#connection.bytesRead
+    }
+    this.#writtenAt = Math.ceil(performance.now())            // a whole number needs no memory of its own
     if (this.#over) { controller.abort(new Error('the gateway ended the call')); return }
-    this.#startTimer(this.#firstByte, 'first_byte_timeout')
+    this.#startTimer(this.#timeouts.first_byte, 'first_byte_timeout')
   }
 
   onResponseStart (_: Dispatcher.DispatchController, status: number, headers: IncomingHttpHeaders): void {
@@ -208,7 +217,7 @@ export class UpstreamCall implements LaneHandler {
       return
     }
     this.#listener.onHead(status, headers)
-    if (!this.#over && !this.#hasDeadline) this.#startTimer(this.#idle, 'idle_timeout')
+    if (!this.#over && !this.#hasDeadline) this.#startTimer(this.#timeouts.idle, 'idle_timeout')
   }
 
   /** The lane knows what came with one read. */
@@ -236,7 +245,7 @@ export class UpstreamCall implements LaneHandler {
   }
 
   #take (bytes: Buffer): void {
-    if (!this.#hasDeadline && this.#alarm.isSet) this.#alarm.set(this.#idle)
+    if (!this.#hasDeadline && this.#alarm.isSet) this.#alarm.set(this.#timeouts.idle)
     if (this.#inflater === undefined) this.#listener.onData(bytes)
     else this.#inflater.write(bytes)
   }
@@ -291,7 +300,7 @@ export class UpstreamCall implements LaneHandler {
    */
   #isLostRace (error: Error): boolean {
     return this.#request.once !== true && !this.#isAgain && !this.#hasHead && !(error instanceof NotConnected) &&
-      this.#used?.isReused === true && this.#connection!.bytesRead === this.#used.bytesRead &&
+      this.#isReused && this.#connection!.bytesRead === this.#bytesBefore &&
       performance.now() - this.#writtenAt < RACE_MS
   }
 
@@ -320,7 +329,7 @@ export class UpstreamCall implements LaneHandler {
     this.#alarm.off()
     this.#beginAlarm?.off()
     this.#inflater?.destroy()
-    this.#deadline.stop()
+    this.#deadline.off()
   }
 }
 

@@ -46,8 +46,8 @@ export class SingleConnection extends Client implements UsedConnection {
     super(origin, { ...options, connect })
   }
 
-  use (): { readonly isReused: boolean, readonly bytesRead: number } {
-    return { isReused: this.#requests++ > 0, bytesRead: this.bytesRead }
+  use (): boolean {
+    return this.#requests++ > 0
   }
 
   get isConnected (): boolean {

@@ -1,44 +1,42 @@
 // A deadline for a whole answer, that rests while a slow client holds the answer back.
 import { Alarm } from '../../base/wheel.ts'
 
-export class Deadline {
+export class Deadline<Of = unknown> extends Alarm<Of> {
   readonly #ms: number
-  readonly #startedAt = performance.now()
+  readonly #startedAt = wholeNow()
   /** milliseconds of earlier rests */
   #rested = 0
   /** start of the present rest; undefined: it runs */
   #restingSince: number | undefined
-  readonly #alarm: Alarm
 
-  /** @param ms at most @param onOver called once, unless it is stopped */
-  constructor (ms: number, onOver: () => void) {
+  /** @param ms at most @param onOver called once, unless it is switched off @param of what it is called with */
+  constructor (ms: number, onOver: (of: Of) => void, of?: Of) {
+    super(onOver, of)
     this.#ms = ms
-    // Rests are only added up: looking again at the end costs less than moving the end at each rest.
-    this.#alarm = new Alarm(() => {
-      const left = this.#left
-      if (left < 1) onOver()
-      else this.#alarm.set(left)
-    })
-    this.#alarm.set(ms)
+    this.set(ms)
   }
 
   rest (): void {
-    this.#restingSince ??= performance.now()
+    this.#restingSince ??= wholeNow()
   }
 
   goOn (): void {
     if (this.#restingSince === undefined) return
-    this.#rested += performance.now() - this.#restingSince
+    this.#rested += wholeNow() - this.#restingSince
     this.#restingSince = undefined
   }
 
-  stop (): void {
-    this.#alarm.off()
-  }
-
-  get #left (): number {
-    const now = performance.now()
+  /** Rests are only added up: looking again at the end costs less than moving the end at each rest. */
+  protected override ring (): void {
+    const now = wholeNow()
     const rested = this.#rested + (this.#restingSince === undefined ? 0 : now - this.#restingSince)
-    return this.#ms - (now - this.#startedAt - rested)
+    const left = this.#ms - (now - this.#startedAt - rested)
+    if (left < 1) super.ring()
+    else this.set(left)
   }
+}
+
+/** As wheel.ts counts: a whole number needs no memory of its own. */
+function wholeNow (): number {
+  return Math.ceil(performance.now())
 }

@@ -14,7 +14,8 @@ export type Coding = 'gzip' | 'deflate' | 'br' | 'zstd' | undefined
 
 /** @throws {Error} several codings on top of each other: only a hostile server sends that */
 export function codingOf (header: string | readonly string[] | undefined): Coding {
-  const codings = String(header ?? '').toLowerCase().split(',').map((coding) => coding.trim().replace(/^x-/, ''))
+  if (header === undefined) return undefined
+  const codings = String(header).toLowerCase().split(',').map((coding) => coding.trim().replace(/^x-/, ''))
     .filter(isCoding)
   if (codings.length > 1) throw new Error(`the answer is compressed ${codings.length} times over`)
   return codings[0]

@@ -3,8 +3,8 @@ import type { Dispatcher } from 'undici'
 
 /** The connection of a request, as its handler sees it. */
 export interface UsedConnection {
-  /** Counts a request that is about to be written: whether others came before it, and the bytes received so far. */
-  use (): { readonly isReused: boolean, readonly bytesRead: number }
+  /** Counts a request that is about to be written. @returns whether others came before it */
+  use (): boolean
   readonly isConnected: boolean
   /** bytes received since it was made */
   readonly bytesRead: number

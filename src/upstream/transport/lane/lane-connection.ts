@@ -85,8 +85,8 @@ export class LaneConnection implements Carrier, UsedConnection {
     this.write()
   }
 
-  use (): { readonly isReused: boolean, readonly bytesRead: number } {
-    return { isReused: this.#requests++ > 0, bytesRead: this.bytesRead }
+  use (): boolean {
+    return this.#requests++ > 0
   }
 
   get isConnected (): boolean {
