@@ -1,6 +1,7 @@
 // Answers by chance for the fast lane's reader, which is held to Node's own parser: what the lane takes, Node takes
 // with the same status, fields, body and end; and where the lane hands over, a parser that is given what it hands over
 // goes on as one that has read everything.
+import { AnswerHeads } from '../../src/upstream/transport/lane/answer-heads.ts'
 import { AnswerReader } from '../../src/upstream/transport/lane/answer-reader.ts'
 import { seededRandom } from '../../src/simulator/random.ts'
 import { Chance } from './chance.ts'
@@ -185,13 +186,15 @@ function cut (chance: Chance, text: string): Buffer[] {
 export const outcomes = ['over', 'unfinished', 'head handed over', 'chunk handed over'] as const
 export type Outcome = typeof outcomes[number]
 
-const reader = new AnswerReader()
 const [whole, handed] = [new NodeReader(), new NodeReader()]
 
 /**
+ * @param before what the same connection has brought with one read before: an answer with much the same head
  * @returns how far the lane went, or what is wrong
  */
-export function judge (pieces: readonly Buffer[]): Outcome | { readonly wrong: string } {
+export function judge (pieces: readonly Buffer[], before?: Buffer): Outcome | { readonly wrong: string } {
+  const reader = new AnswerReader(new AnswerHeads())
+  if (before !== undefined) reader.read(before, before.length)
   reader.reset()
   let [body, read, i] = ['', 0, 0]
   let headers: unknown
@@ -247,14 +250,20 @@ export function judge (pieces: readonly Buffer[]): Outcome | { readonly wrong: s
 
 /** The answer of this number, as the reads of a socket bring it. */
 export function piecesOf (seed: number, number: number): Buffer[] {
+  return inputOf(seed, number).pieces
+}
+
+/** @returns the answer of this number, and the one that the same connection brought before */
+function inputOf (seed: number, number: number): { readonly pieces: Buffer[], readonly before: Buffer } {
   const chance = new Chance(seededRandom(Math.imul(seed ^ Math.imul(number, 0x9E3779B1), 0x85EBCA6B) ^ number))
   const text = answer(chance)
-  return cut(chance, chance.is(0.5) ? text : wounded(chance, text))
+  const pieces = cut(chance, chance.is(0.5) ? text : wounded(chance, text))
+  return { pieces, before: Buffer.from(chance.is(0.6) ? text : wounded(chance, text), 'latin1') }
 }
 
 export interface Found {
   readonly counts: ReadonlyMap<Outcome, number>
-  /** what is wrong, by number of the input, with its pieces */
+  /** what is wrong, by number of the input, with the answer before and its own pieces */
   readonly wrong: readonly string[]
 }
 
@@ -263,10 +272,10 @@ export function fuzzLane (seed: number, count: number, from = 0, say?: (done: nu
   const counts = new Map<Outcome, number>(outcomes.map((outcome) => [outcome, 0]))
   const wrong: string[] = []
   for (let i = from; i < from + count && wrong.length < 10; i++) {
-    const pieces = piecesOf(seed, i)
-    const told = judge(pieces)
+    const { pieces, before } = inputOf(seed, i)
+    const told = judge(pieces, before)
     if (typeof told === 'string') counts.set(told, counts.get(told)! + 1)
-    else wrong.push(`input ${i}: ${told.wrong}: ${JSON.stringify(pieces.map((piece) => piece.toString('latin1')))}`)
+    else wrong.push(`input ${i}: ${told.wrong}: ${JSON.stringify([before, ...pieces].map((read) => read.toString('latin1')))}`)
     if (i % 1_000_000 === 999_999) say?.(i + 1 - from)
   }
   return { counts, wrong }

@@ -1,38 +1,16 @@
 // Reads answers of HTTP/1.1 (RFC 9112) that leave nothing to interpretation. Anything else is not for the lane: the
 // reader says so, and what undici's parser has to be given to go on from there.
-import { type IncomingHttpHeaders, maxHeaderSize } from 'node:http'
+import type { IncomingHttpHeaders } from 'node:http'
+import { type AnswerHeads, IDLE_MS } from './answer-heads.ts'
 
-const HTAB = 0x09
 const LF = 0x0A
 const CR = 0x0D
-const SP = 0x20
-const COLON = 0x3A
-const A = 0x41
-const Z = 0x5A
 
-/** Most bytes of a head: it is no longer than undici would take, whose count leaves out what is between the fields. */
-const HEAD_BYTES = Math.min(16_384, maxHeaderSize)
 /** Most digits of a chunk's size, so that it is a whole number without any care. */
 const SIZE_DIGITS = 8
 
-/** Milliseconds that a connection waits for its next request, and what a hint of the upstream is shortened by. */
-const IDLE_MS = 4000
-const HINT_MARGIN_MS = 2000
-const IDLE_MS_AT_MOST = 600_000
-
-const START = 'HTTP/1.1 '
-/** Where the reason begins, behind the three digits and a space. */
-const REASON_AT = START.length + 4
 /** A chunk of one byte, in the place of one whose bytes were delivered. */
 const DELIVERED_CHUNK = Buffer.from('1\r\n.')
-
-/** By character: of a name (RFC 9110 5.6.2), of a value (5.5) that is no space, a space. */
-const NAME = 1
-const VISIBLE = 2
-const SPACE = 4
-const KINDS = Uint8Array.from({ length: 256 }, (_, code) =>
-  (/[!#$%&'*+\-.^_`|~0-9A-Za-z]/.test(String.fromCharCode(code)) ? NAME : 0) |
-  ((code > SP && code < 0x7F) || code > 0x7F ? VISIBLE : 0) | (code === SP || code === HTAB ? SPACE : 0))
 
 const NO_DIGIT = 16
 const DIGITS = Uint8Array.from({ length: 256 }, (_, code) => {
@@ -77,16 +55,21 @@ export class AnswerReader {
   /** bytes that are missing of the body, or of the chunk */
   #missing = 0
   /** head of a chunked answer */
-  #head = ''
+  #head: Buffer | undefined
   /** beginning of a size or a delimiter whose end did not come with the same read */
   #kept: Buffer | undefined
+  readonly #heads: AnswerHeads
+
+  /** @param heads of all answers of one origin */
+  constructor (heads: AnswerHeads) {
+    this.#heads = heads
+  }
 
   /** Gets ready for the next answer. */
   reset (): void {
     this.phase = 'head'
-    this.headers = this.body = this.handed = this.#kept = undefined
+    this.headers = this.body = this.handed = this.#kept = this.#head = undefined
     this.excess = 0
-    this.#head = ''
   }
 
   /**
@@ -179,101 +162,26 @@ export class AnswerReader {
     this.phase = 'foreign'
     this.handed = {
       hasHead: true,
-      replay: [Buffer.from(this.#head, 'latin1'), ...(isDelimiter ? [DELIVERED_CHUNK] : []), copied(bytes, at, length)],
+      replay: [this.#head!, ...(isDelimiter ? [DELIVERED_CHUNK] : []), copied(bytes, at, length)],
       delivered: isDelimiter ? 1 : 0
     }
   }
 
-  /**
-   * A head that does not come with one read is rare, and not for the lane: to begin with it again and again would cost
-   * its length in squares.
-   * @returns offset behind the head, else FOREIGN
-   */
+  /** @returns offset behind the head; negative: it is not for the lane */
   #readHead (bytes: Buffer, length: number): number {
-    const text = bytes.toString('latin1', 0, Math.min(length, HEAD_BYTES))
-    const end = text.indexOf('\r\n\r\n')
-    if (end === -1 || !text.startsWith(START) || text.charCodeAt(REASON_AT - 1) !== SP) return FOREIGN
-    const status = statusAt(text, START.length)
-    if (status < 200 || status > 599 || status === 204 || status === 205 || status === 304) return FOREIGN
-    let at = REASON_AT
-    while ((KINDS[text.charCodeAt(at)]! & (VISIBLE | SPACE)) !== 0) at++
-    this.#missing = -1
-    this.isChunked = false
-    this.closes = false
-    this.idleMs = IDLE_MS
-    const headers: Record<string, string | string[]> = {}
-    let hasHint = false
-    let hasConnection = false
-    while (at < end) {
-      if (text.charCodeAt(at) !== CR || text.charCodeAt(at + 1) !== LF) return FOREIGN
-      const start = at += 2
-      let isLower = true
-      for (let code = text.charCodeAt(at); (KINDS[code]! & NAME) !== 0; code = text.charCodeAt(++at)) {
-        if (code >= A && code <= Z) isLower = false
-      }
-      if (at === start || text.charCodeAt(at) !== COLON) return FOREIGN
-      const name = isLower ? text.slice(start, at) : text.slice(start, at).toLowerCase()
-      if (text.charCodeAt(++at) === SP) at++
-      const from = at
-      while ((KINDS[text.charCodeAt(at)]! & (VISIBLE | SPACE)) !== 0) at++
-      // Of spaces around a value, and of empty ones, undici is to say what is left of them.
-      if (at === from || KINDS[text.charCodeAt(from)] === SPACE || KINDS[text.charCodeAt(at - 1)] === SPACE) {
-        return FOREIGN
-      }
-      const value = text.slice(from, at)
-      switch (name) {
-        case 'content-length':
-          if (this.#missing !== -1 || this.isChunked || !/^\d{1,15}$/.test(value)) return FOREIGN
-          this.#missing = Number(value)
-          break
-        case 'transfer-encoding':
-          if (this.#missing !== -1 || this.isChunked || value.toLowerCase() !== 'chunked') return FOREIGN
-          this.isChunked = true
-          break
-        case 'connection': {
-          const option = value.toLowerCase()
-          if (hasConnection || (option !== 'keep-alive' && option !== 'close')) return FOREIGN
-          hasConnection = true
-          this.closes = option === 'close'
-          break
-        }
-        case 'keep-alive':
-          if (hasHint) return FOREIGN
-          hasHint = true
-          this.idleMs = idleMsOf(value)
-          break
-        case 'proxy-connection': case 'upgrade': case 'trailer':
-          return FOREIGN
-      }
-      const known = headers[name]
-      if (known === undefined) headers[name] = value
-      else if (typeof known === 'string') headers[name] = [known, value]
-      else if (Array.isArray(known)) known.push(value)
-      else return FOREIGN                                     // a name of the prototype's
-    }
-    if (at !== end) return FOREIGN
-    if (this.isChunked) {
-      this.#missing = 0
-      this.#head = text.slice(0, end + 4)
-      this.phase = 'size'
-    } else if (this.#missing === -1) return FOREIGN           // it ends with the connection
-    else this.phase = 'bytes'
-    if (this.closes) this.idleMs = 0
-    this.status = status
-    this.headers = headers
-    return end + 4
+    const heads = this.#heads
+    const end = heads.read(bytes, length)
+    if (end < 0) return end
+    this.status = heads.status
+    this.headers = heads.headers
+    this.closes = heads.closes
+    this.idleMs = heads.idleMs
+    this.isChunked = heads.isChunked
+    this.#missing = heads.isChunked ? 0 : heads.length
+    this.#head = heads.isChunked ? copied(bytes, 0, end) : undefined
+    this.phase = heads.isChunked ? 'size' : 'bytes'
+    return end
   }
-}
-
-/** @returns 0: these are not three digits */
-function statusAt (text: string, at: number): number {
-  let status = 0
-  for (let i = at; i < at + 3; i++) {
-    const digit = text.charCodeAt(i) - 0x30
-    if (!(digit >= 0 && digit <= 9)) return 0
-    status = status * 10 + digit
-  }
-  return status
 }
 
 /** @returns offset behind CRLF */
@@ -282,13 +190,6 @@ function readDelimiter (bytes: Buffer, at: number, end: number): number {
   if (bytes[at] !== CR) return FOREIGN
   if (at + 1 === end) return UNFINISHED
   return bytes[at + 1] === LF ? at + 2 : FOREIGN
-}
-
-/** The hint of an upstream as undici heeds it. @returns milliseconds; 0: the connection is closed behind the answer */
-function idleMsOf (hint: string): number {
-  const seconds = /(?:^|,)[\t ]*timeout=(\d+)/i.exec(hint)?.[1]
-  if (seconds === undefined) return IDLE_MS
-  return Math.max(0, Math.min(Number.parseInt(seconds, 10) * 1000 - HINT_MARGIN_MS, IDLE_MS_AT_MOST))
 }
 
 function copied (bytes: Buffer, from: number, to: number): Buffer {

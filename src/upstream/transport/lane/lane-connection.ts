@@ -3,6 +3,7 @@ import type { OnReadOpts, Socket } from 'node:net'
 import { errors } from 'undici'
 import { memoryFor, put, send } from '../../../base/write-memory.ts'
 import type { Dial } from '../connect.ts'
+import type { AnswerHeads } from './answer-heads.ts'
 import { AnswerReader } from './answer-reader.ts'
 import { HandOver } from './hand-over.ts'
 import type { Carrier, LaneCall, UsedConnection } from './lane-call.ts'
@@ -30,6 +31,7 @@ function onError (this: OwnedSocket, error: Error): void { this[CONNECTION]!.onE
 function onClose (this: OwnedSocket): void { this[CONNECTION]!.onClose() }
 
 export interface ConnectionOwner {
+  readonly answerHeads: AnswerHeads
   /** Its answer is over: it waits for its next request for so many milliseconds. */
   rest (connection: LaneConnection, ms: number): void
   /** It is closed, or is being closed. */
@@ -49,7 +51,7 @@ export class LaneConnection implements Carrier, UsedConnection {
   readonly bornAt = performance.now()
   bytesRead = 0
   readonly #owner: ConnectionOwner
-  readonly #reader = new AnswerReader()
+  readonly #reader: AnswerReader
   #requests = 0
   #socket: Socket | undefined
   #call: LaneCall | undefined
@@ -62,6 +64,7 @@ export class LaneConnection implements Carrier, UsedConnection {
 
   constructor (owner: ConnectionOwner) {
     this.#owner = owner
+    this.#reader = new AnswerReader(owner.answerHeads)
   }
 
   /** Connects, and sends the request. @param dial with `onread` */

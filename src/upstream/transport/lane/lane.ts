@@ -2,6 +2,7 @@
 // neither refuse nor change anything. Connections are used again, one request at a time.
 import { type Dispatcher, errors } from 'undici'
 import type { Dial } from '../connect.ts'
+import { AnswerHeads } from './answer-heads.ts'
 import { LaneCall, type LaneHandler } from './lane-call.ts'
 import { type ConnectionOwner, LaneConnection } from './lane-connection.ts'
 import { RequestHeads } from './request-heads.ts'
@@ -15,6 +16,7 @@ const STRANGE_AT_MOST = 4 * STRANGE_WEIGHT
 const ASIDE_MS = 60_000
 
 export class Lane implements ConnectionOwner {
+  readonly answerHeads = new AnswerHeads()
   readonly #asked: Parameters<Dial>[0]
   readonly #dial: Dial
   readonly #maxAge: number
