@@ -29,6 +29,8 @@ export interface ErrorReply {
   readonly events: readonly SseEvent[]
 }
 
-export function json (body: unknown, headers: Headers = {}, status = 200): JsonReply {
+const NO_HEADERS: Headers = Object.freeze({})
+
+export function json (body: unknown, headers = NO_HEADERS, status = 200): JsonReply {
   return { kind: 'json', status, headers, body }
 }

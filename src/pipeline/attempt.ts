@@ -71,9 +71,10 @@ export interface AnswerListener {
  */
 export function tryAttempt (exchange: Routed, attempt: Attempt, permit: Permit, listener: AnswerListener): void {
   try {
-    const prepared = prepare(exchange, attempt, permit)
-    if (prepared instanceof Promise) sendLater(prepared, exchange, attempt, permit, listener)
-    else send(prepared, exchange, attempt, permit, listener)
+    const hooks = hooksFor(attempt, exchange)
+    const request = prepare(exchange, attempt, permit.upstream, hooks)
+    if (request instanceof Promise) sendLater(request, hooks, exchange, attempt, permit, listener)
+    else send(request, hooks, exchange, attempt, permit, listener)
   } catch (thrown) {
     giveUp(thrown, permit, listener)
   }
@@ -81,14 +82,16 @@ export function tryAttempt (exchange: Routed, attempt: Attempt, permit: Permit, 
 
 /** A function of its own: what closures use takes memory at each call, also where they are not made. */
 function sendLater (
-  prepared: Promise<Prepared>, exchange: Routed, attempt: Attempt, permit: Permit, listener: AnswerListener
+  request: Promise<UpstreamRequest>, hooks: OwnHooks, exchange: Routed, attempt: Attempt, permit: Permit,
+  listener: AnswerListener
 ): void {
-  prepared.then((made) => { send(made, exchange, attempt, permit, listener) })
+  request.then((made) => { send(made, hooks, exchange, attempt, permit, listener) })
     .catch((thrown: unknown) => { giveUp(thrown, permit, listener) })
 }
 
 function send (
-  { request, hooks }: Prepared, exchange: Routed, attempt: Attempt, permit: Permit, listener: AnswerListener
+  request: UpstreamRequest, hooks: OwnHooks, exchange: Routed, attempt: Attempt, permit: Permit,
+  listener: AnswerListener
 ): void {
   exchange.throwIfAborted()
   begin(exchange, attempt, permit)
@@ -106,11 +109,6 @@ function giveUp (thrown: unknown, permit: Permit, listener: AnswerListener): voi
   listener.onFailed(thrown)
 }
 
-interface Prepared {
-  readonly request: UpstreamRequest
-  readonly hooks: OwnHooks
-}
-
 /** What the attempt's plugins have made for it, each at its place in the route's `perAttempt`. */
 type OwnHooks = readonly AttemptHooks[]
 
@@ -124,32 +122,42 @@ function hooksFor (attempt: Attempt, exchange: Routed): OwnHooks {
 }
 
 /** Makes the request to the upstream: by its dialect, then by the plugins. */
-function prepare (exchange: Routed, attempt: Attempt, { upstream }: Permit): Awaitable<Prepared> {
-  const hooks = hooksFor(attempt, exchange)
+function prepare (
+  exchange: Routed, attempt: Attempt, upstream: Upstream, hooks: OwnHooks
+): Awaitable<UpstreamRequest> {
   const { config: { server }, services: { upstreams } } = exchange.snapshot
   if (!exchange.request.stream) upstreams.answers.check(answerLimit(server))
   const { endpoint } = exchange.route
   if (endpoint.kind === 'model') endpoint.prepare?.(exchange)
   if (exchange.large !== undefined) return prepareLarge(exchange, attempt, upstream, hooks)
   const encoded = dialectOf(upstream).encode(exchange, attempt, upstream)
-  return encoded instanceof Promise ? encoded.then((request) => complete(request, exchange, upstream, hooks))
+  return encoded instanceof Promise ? completeLater(encoded, exchange, upstream, hooks)
     : complete(encoded, exchange, upstream, hooks)
+}
+
+async function completeLater (
+  encoded: Promise<UpstreamRequest>, exchange: Routed, upstream: Upstream, hooks: OwnHooks
+): Promise<UpstreamRequest> {
+  return await complete(await encoded, exchange, upstream, hooks)
 }
 
 async function prepareLarge (
   exchange: Routed, attempt: Attempt, upstream: Upstream, hooks: OwnHooks
-): Promise<Prepared> {
+): Promise<UpstreamRequest> {
   const made = await encodeLarge(exchange, attempt, upstream, 'answer')
   return await complete(new EncodedRequest(made), exchange, upstream, hooks)
 }
 
 function complete (
   request: UpstreamRequest, exchange: Routed, upstream: Upstream, hooks: OwnHooks
-): Awaitable<Prepared> {
+): Awaitable<UpstreamRequest> {
   Object.assign(request.headers, traceFor(upstream, exchange))
   const told = tellPlugins(exchange, request, hooks, 0)
-  const prepared: Prepared = { request, hooks }
-  return told instanceof Promise ? told.then(() => prepared) : prepared
+  return told instanceof Promise ? told.then(returning(request)) : request
+}
+
+function returning<T> (value: T): () => T {
+  return () => value
 }
 
 /** Down the list, from a place on. */
@@ -303,13 +311,15 @@ class Receiver implements CommittedStream, CallListener {
 
   onEnd (): void {
     this.#exchange.record.upstream_end_at = performance.now()
-    atEndOfTurn(() => {
-      try {
-        this.#readEnd()
-      } catch (thrown) {
-        this.#broke(thrown)
-      }
-    })
+    atEndOfTurn(Receiver.#atEnd, this)
+  }
+
+  static #atEnd (receiver: Receiver): void {
+    try {
+      receiver.#readEnd()
+    } catch (thrown) {
+      receiver.#broke(thrown)
+    }
   }
 
   onFailure (failure: UpstreamFailure): void {
@@ -356,8 +366,8 @@ class Receiver implements CommittedStream, CallListener {
     const threads = this.#threads
     if (threads === undefined || this.#size < threads.least) return
     threads.prepare()
-    const shared = this.#shared = new SharedChunks(threads.memory, this.#takeChunks())
-    this.#exchange.onFinish(() => { shared.end() })
+    this.#shared = new SharedChunks(threads.memory, this.#takeChunks())
+    this.#exchange.onFinish(endOf(this.#shared))
   }
 
   /** Undefined: its answer is read here, whatever its size. */
@@ -602,6 +612,11 @@ class Receiver implements CommittedStream, CallListener {
     this.#permit.leave()                                      // a no-op after a verdict
     if (this.#onAbort !== undefined) this.#exchange.offAbort(this.#onAbort)
   }
+}
+
+/** Here, since what closures use takes memory at each call, also where they are not made. */
+function endOf (shared: SharedChunks): () => void {
+  return () => { shared.end() }
 }
 
 /**

@@ -11,7 +11,7 @@ import type { LaneHandler, UsedConnection } from './lane/lane-call.ts'
 import { Alarm } from '../../base/wheel.ts'
 import { Deadline } from './deadline.ts'
 import { failureOf, NotConnected } from './connect.ts'
-import { codingOf, Inflater } from './inflate.ts'
+import { type Coding, codingOf, Inflater } from './inflate.ts'
 import type { Upstream } from '../../core/upstream.ts'
 import { connectionsOf } from '../pool.ts'
 
@@ -268,7 +268,10 @@ export class UpstreamCall implements LaneHandler {
    */
   #inflate (encoding: string | string[] | undefined): void {
     const coding = codingOf(encoding)
-    if (coding === undefined) return
+    if (coding !== undefined) this.#decode(coding)
+  }
+
+  #decode (coding: NonNullable<Coding>): void {
     this.#inflater = new Inflater(coding, {
       onData: (chunk) => { if (!this.#over) this.#listener.onData(chunk) },
       onFull: () => { this.#controller?.pause() },

@@ -18,8 +18,14 @@ export function encodeRequest (request: UpstreamRequest, exchange: Exchange): Ca
   const once = endpoint.kind === 'model' && modalities[endpoint.modality].item !== undefined
   if (request instanceof EncodedRequest) return { method, path, headers, body: request, once }
   if (files === undefined) return { method, path, headers, body: exchange.blobs.join(textOf(request)), once }
+  return encodeForm(request, files, once)
+}
+
+function encodeForm (
+  { method, path, headers, body }: UpstreamRequest, files: readonly FormFile[], once: boolean
+): CallRequest {
   const boundary = `----model-gateway-${randomBytes(18).toString('hex')}`
-  const parts = [...Object.entries(request.body).flatMap(([name, value]) => fieldParts(name, value, boundary)),
+  const parts = [...Object.entries(body).flatMap(([name, value]) => fieldParts(name, value, boundary)),
     ...files.map((file) => filePart(file, boundary))]
   const end = Buffer.from(`--${boundary}--\r\n`)
   return {

@@ -66,8 +66,8 @@ export function headersOf (config: UpstreamConfig, headers: IncomingHttpHeaders)
 }
 
 /** The trace of the request, for an upstream that takes part in it. */
-export function traceFor ({ config }: Upstream, exchange: Exchange): Readonly<Record<string, string>> {
-  return config.trace ? traceHeaders(exchange.trace) : {}
+export function traceFor ({ config }: Upstream, exchange: Exchange): Readonly<Record<string, string>> | undefined {
+  return config.trace ? traceHeaders(exchange.trace) : undefined
 }
 
 /**
@@ -76,13 +76,22 @@ export function traceFor ({ config }: Upstream, exchange: Exchange): Readonly<Re
  * @param isLetIn of the client's, whether it may pass
  */
 export function betasOf (
-  { headers, messages }: UpstreamConfig,
+  config: UpstreamConfig,
   asked: string | readonly string[] | undefined,
-  isLetIn: (name: string) => boolean = () => true
+  isLetIn: (name: string) => boolean = isAny
 ): string {
-  const configured = headers['anthropic-beta'] ?? ''
-  if (asked === undefined) return configured
-  const known = messages?.betas
+  const configured = config.headers['anthropic-beta'] ?? ''
+  return asked === undefined ? configured : joinedBetas(configured, asked, config.messages?.betas, isLetIn)
+}
+
+function isAny (): boolean {
+  return true
+}
+
+function joinedBetas (
+  configured: string, asked: string | readonly string[], known: readonly string[] | undefined,
+  isLetIn: (name: string) => boolean
+): string {
   const split = (list: string): string[] => list.split(',').map((name) => name.trim())
   const wanted = (typeof asked === 'string' ? [asked] : asked).flatMap(split).filter((name) =>
     isLetIn(name) && (known === undefined || known.some((one) => covers(one, name)))

@@ -19,7 +19,10 @@ export function toMessage (body: unknown, exchange: Exchange, upstream: Upstream
   }
   const content = contentOf(said, exchange, upstream)
   const message: Record<string, unknown> = body               // just parsed, and not shared
-  Object.assign(message, headOf(body, exchange))
+  message.id = idOf(body, exchange)
+  message.type = 'message'
+  message.role = 'assistant'
+  message.model = exchange.request.body.model
   message.content = content
   message.stop_reason = typeof body.stop_reason === 'string' ? body.stop_reason : reasonFor(content.some(isToolUse))
   message.stop_sequence = body.stop_sequence ?? null
@@ -47,9 +50,12 @@ function isToolUse ({ type }: Json): boolean {
 }
 
 /** The fields that a message has from its start; the model is the client's. */
-export function headOf ({ id }: Json, exchange: Exchange): Json {
-  return { id: typeof id === 'string' && id !== '' ? id : messageId(exchange), type: 'message', role: 'assistant',
-    model: exchange.request.body.model }
+export function headOf (message: Json, exchange: Exchange): Json {
+  return { id: idOf(message, exchange), type: 'message', role: 'assistant', model: exchange.request.body.model }
+}
+
+function idOf ({ id }: Json, exchange: Exchange): string {
+  return typeof id === 'string' && id !== '' ? id : messageId(exchange)
 }
 
 /** The stop reason for a vendor that sends none. */
