@@ -25,7 +25,7 @@ export function toCompletion (
   charged: unknown
 ): Json {
   const blocks: readonly unknown[] = Array.isArray(message.content) ? message.content : []
-  const calls: Json[] = []
+  let calls: Json[] | undefined
   let text: string | undefined
   let thoughts: string | undefined
   let answer: string | undefined
@@ -36,21 +36,21 @@ export function toCompletion (
       thoughts = (thoughts ?? '') + block.thinking
     } else if (block.type !== 'tool_use') { continue }
     else if (isAnswer(block.name, asked)) { answer ??= JSON.stringify(block.input) }
-    else { calls.push(toCall(block, asked)) }
+    else { (calls ??= []).push(toCall(block, asked)) }
   }
-  const words = asked.hasSchema && calls.length > 0 ? null : text
-  const content = answer ?? words ?? (calls.length > 0 ? null : '')
+  const words = asked.hasSchema && calls !== undefined ? null : text
+  const content = answer ?? words ?? (calls === undefined ? '' : null)
   const said: Record<string, unknown> = { role: 'assistant', content, refusal: null }
   if (thoughts !== undefined) said.reasoning_content = thoughts
   Object.assign(said, ownOf(message))
-  if (calls.length > 0) said.tool_calls = calls
+  if (calls !== undefined) said.tool_calls = calls
   return {
     id,
     object: 'chat.completion',
     created,
     model,
     choices: [{ index: 0, message: said, logprobs: null,
-      finish_reason: finishReason(message.stop_reason, calls.length > 0) }],
+      finish_reason: finishReason(message.stop_reason, calls !== undefined) }],
     usage: Object.assign(chatUsage(readUsage(message.usage), thinkingTokens(message.usage)), costOf(charged))
   }
 }

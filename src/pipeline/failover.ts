@@ -72,7 +72,6 @@ class Walk {
   readonly #exchange: Routed
   readonly #listener: AnswerListener
   readonly #plan: Plan
-  readonly #modality: Modality
   readonly #health: Upstreams['health']
   readonly #queues: Upstreams['queues']
   readonly #candidates: readonly Candidate[]
@@ -87,11 +86,15 @@ class Walk {
     this.#exchange = exchange
     this.#listener = listener
     this.#plan = exchange.get(Plan)
-    this.#modality = modalityOf(exchange)
     this.#health = health
     this.#queues = queues
-    this.#candidates = this.#plan.attempts.map((attempt) =>
-      new Candidate(attempt, upstreams.get(attempt.upstream)!, this))
+    const { attempts } = this.#plan
+    const candidates: Candidate[] = new Array(attempts.length)
+    for (let place = 0; place < candidates.length; place++) {
+      const attempt = attempts[place]!
+      candidates[place] = new Candidate(attempt, upstreams.get(attempt.upstream)!, this)
+    }
+    this.#candidates = candidates
   }
 
   /** @throws {GatewayError} no target may be asked */
@@ -244,7 +247,7 @@ class Walk {
   /** Decides after a failed attempt about its candidate, and about all others. @throws no other may be asked */
   #judge (candidate: Candidate, died: Died | undefined, thrown: unknown): void {
     const error = toGatewayError(thrown)
-    const { item, isTask = false } = this.#modality
+    const { item, isTask = false } = modalityOf(this.#exchange)
     const { mayBeExecuting } = this.#exchange
     // A request that this dialect can't express is less informative than another target's failure.
     if (this.#last === undefined || error.status !== 400 || !error.retryable) this.#last = thrown

@@ -1,7 +1,7 @@
 // The life of one request: the order of its phases (the chart is in README.md). An attempt, to its commit, is
 // attempt.ts; a stream from there on is relay.ts; how an exchange ends is ending.ts.
 import type { Answer, AnswerListener } from './attempt.ts'
-import { after, type Awaitable } from '../base/awaitable.ts'
+import type { Awaitable } from '../base/awaitable.ts'
 import { modalities } from '../config/sections/modalities.ts'
 import type { Client, Write } from './client.ts'
 import { encodeReply } from './encode-reply.ts'
@@ -278,7 +278,16 @@ function afterHead (
   if (answered !== undefined) return answered
   if (!readsBody(exchange.route.endpoint)) return runDown(exchange, 'onRequest', 0, tell)
   tell?.('core', 'body')
-  return after(client.readBody(exchange), (body) => afterBody(exchange, idempotency, tell, body))
+  const body = client.readBody(exchange)
+  return body instanceof Promise ? afterBodyLater(body, exchange, idempotency, tell)
+    : afterBody(exchange, idempotency, tell, body)
+}
+
+/** A function of its own: what closures use takes memory at each call, also where they are not made. */
+function afterBodyLater (
+  body: Promise<Body>, exchange: Routed, idempotency: Recall | undefined, tell: Turn | undefined
+): Promise<Reply | void> {
+  return body.then((there) => afterBody(exchange, idempotency, tell, there))
 }
 
 function afterBody (

@@ -41,14 +41,28 @@ function pick (headers: IncomingHttpHeaders, allowed: ReadonlySet<string>): Reco
   return picked
 }
 
-/** Headers of a request that a dialect made, below those of the upstream's configuration. */
-export function ownHeaders (stream: boolean): Record<string, string> {
-  return {
-    'content-type': 'application/json',
-    accept: stream ? 'text/event-stream' : 'application/json',
-    'accept-encoding': 'identity',
-    'user-agent': `model-gateway/${version}`
+const USER_AGENT = `model-gateway/${version}`
+
+interface Made {
+  readonly whole: Readonly<Record<string, string>>
+  readonly stream: Readonly<Record<string, string>>
+}
+
+/** Put together once for each upstream: the lane knows headers by their being the same texts as before. */
+const made = new WeakMap<Upstream, Made>()
+
+/** Headers of a request that a dialect made, with those of the upstream's configuration. They are the caller's. */
+export function requestHeaders (upstream: Upstream, stream: boolean): Record<string, string> {
+  let known = made.get(upstream)
+  if (known === undefined) {
+    made.set(upstream, known = { whole: { ...ownHeaders('application/json'), ...upstream.config.headers },
+      stream: { ...ownHeaders('text/event-stream'), ...upstream.config.headers } })
   }
+  return { ...(stream ? known.stream : known.whole) }
+}
+
+function ownHeaders (accept: string): Record<string, string> {
+  return { 'content-type': 'application/json', accept, 'accept-encoding': 'identity', 'user-agent': USER_AGENT }
 }
 
 export function forwardable (headers: IncomingHttpHeaders): Record<string, string> {
@@ -62,7 +76,7 @@ export function forwardable (headers: IncomingHttpHeaders): Record<string, strin
 /** The upstream's own headers on a forward route, which win over the client's. @param headers of the client */
 export function headersOf (config: UpstreamConfig, headers: IncomingHttpHeaders): Record<string, string> {
   const beta = betasOf(config, headers['anthropic-beta'])
-  return { 'user-agent': `model-gateway/${version}`, ...config.headers, ...(beta !== '' && { 'anthropic-beta': beta }) }
+  return { 'user-agent': USER_AGENT, ...config.headers, ...(beta !== '' && { 'anthropic-beta': beta }) }
 }
 
 /** The trace of the request, for an upstream that takes part in it. */

@@ -3,7 +3,7 @@
 import type { Exchange } from '../../../core/exchange.ts'
 import type { Attempt } from '../../../core/facts.ts'
 import type { UpstreamRequest } from '../../../core/plugin.ts'
-import { ownHeaders } from '../../transport/headers.ts'
+import { requestHeaders } from '../../transport/headers.ts'
 import type { Upstream } from '../../../core/upstream.ts'
 import { toMessage } from './reply.ts'
 import { ownWords, toChat } from './request.ts'
@@ -18,7 +18,7 @@ function encode (exchange: Exchange, attempt: Attempt, upstream: Upstream): Upst
   return {
     method: 'POST',
     path: `${versioned(upstream.basePath)}/chat/completions`,
-    headers: { ...ownHeaders(exchange.request.stream), ...upstream.config.headers },
+    headers: requestHeaders(upstream, exchange.request.stream),
     body: toChat(exchange, attempt.model, upstream.config.chat ?? {})
   }
 }

@@ -7,7 +7,7 @@ import { countOf, type MadeImage } from '../../../core/made-images.ts'
 import { isUpload, readInputs, type Inputs } from '../../../core/image-inputs.ts'
 import { JsonGuard } from '../../../base/json-limits.ts'
 import type { FormFile, UpstreamRequest } from '../../../core/plugin.ts'
-import { ownHeaders } from '../../transport/headers.ts'
+import { requestHeaders } from '../../transport/headers.ts'
 import type { Upstream } from '../../../core/upstream.ts'
 import type { DialectModule } from '../dialect.ts'
 import { versioned } from '../versioned.ts'
@@ -68,7 +68,7 @@ function request (path: string, fields: Readonly<Record<string, unknown>>, upstr
   return {
     method: 'POST',
     path: versioned(upstream.basePath) + path,
-    headers: { ...ownHeaders(false), ...upstream.config.headers },
+    headers: requestHeaders(upstream, false),
     body: fields
   }
 }

@@ -4,7 +4,7 @@ import type { Exchange } from '../../../core/exchange.ts'
 import { type Attempt, Model } from '../../../core/facts.ts'
 import { askedVersion, DEFAULT_VERSION, messagesStyle } from '../../../protocols/messages.ts'
 import type { UpstreamRequest } from '../../../core/plugin.ts'
-import { betasOf, ownHeaders } from '../../transport/headers.ts'
+import { betasOf, requestHeaders } from '../../transport/headers.ts'
 import type { Upstream } from '../../../core/upstream.ts'
 import type { DialectModule } from '../dialect.ts'
 import { toMessage } from './reply.ts'
@@ -28,7 +28,8 @@ const LONGER_CONTEXT = /context-\d+m/i
 const LONG_CONTEXT = 200_000
 
 export const dialect: DialectModule = {
-  encode: (exchange, attempt, upstream) => encode('/messages', exchange.request.stream, exchange, attempt, upstream),
+  encode: (exchange, attempt, upstream) =>
+    encode(pathsOf(upstream).answer, exchange.request.stream, exchange, attempt, upstream),
 
   decodeReply: toMessage,
 
@@ -37,7 +38,7 @@ export const dialect: DialectModule = {
   sample,
 
   countTokens: {
-    encode: (exchange, attempt, upstream) => encode('/messages/count_tokens', false, exchange, attempt, upstream),
+    encode: (exchange, attempt, upstream) => encode(pathsOf(upstream).count, false, exchange, attempt, upstream),
     decode (body) {
       const tokens = isRecord(body) ? body.input_tokens : undefined
       if (typeof tokens !== 'number' || !Number.isSafeInteger(tokens) || tokens < 0) {
@@ -46,6 +47,23 @@ export const dialect: DialectModule = {
       return tokens
     }
   }
+}
+
+interface Paths {
+  readonly answer: string
+  readonly count: string
+}
+
+/** As with headers: the lane knows a path by its being the same text as before. */
+const paths = new WeakMap<Upstream, Paths>()
+
+function pathsOf (upstream: Upstream): Paths {
+  let known = paths.get(upstream)
+  if (known === undefined) {
+    const base = versionedAtEnd(upstream.basePath)
+    paths.set(upstream, known = { answer: `${base}/messages`, count: `${base}/messages/count_tokens` })
+  }
+  return known
 }
 
 function isAny (): boolean {
@@ -71,14 +89,14 @@ function encode (
   const hasSampling = isGiven(body.temperature) || isGiven(body.top_p) || isGiven(body.top_k)
   // The client's version would make the vendor refuse fields that the gateway accepts in every version.
   const version = configured ?? (hasSampling && asked >= NO_SAMPLING_VERSION ? DEFAULT_VERSION : asked)
-  const headers: Record<string, string> = Object.assign(ownHeaders(stream), upstream.config.headers)
+  const headers = requestHeaders(upstream, stream)
   // Set, never appended: a doubled version is a 400.
   headers['anthropic-version'] = version
   const isLong = context === undefined || context > LONG_CONTEXT
   const beta = betasOf(upstream.config, exchange.received.headers['anthropic-beta'], isLong ? isAny : isShort)
   if (beta !== '') headers['anthropic-beta'] = beta
   const folded = takesSystemTurns ? undefined : withoutSystemTurns(body)
-  return new PassedRequest(versionedAtEnd(upstream.basePath) + path, headers, body, {
+  return new PassedRequest(path, headers, body, {
     ...folded,
     ...ownThoughts(folded?.messages ?? body.messages, body, exchange, upstream),
     ...(!(takesSampling && version < NO_SAMPLING_VERSION) && NO_SAMPLING),

@@ -4,7 +4,7 @@ import type { Exchange } from '../../../core/exchange.ts'
 import type { Attempt } from '../../../core/facts.ts'
 import type { UpstreamRequest } from '../../../core/plugin.ts'
 import type { Upstream } from '../../../core/upstream.ts'
-import { ownHeaders } from '../../transport/headers.ts'
+import { requestHeaders } from '../../transport/headers.ts'
 import type { DialectModule } from '../dialect.ts'
 import { versioned } from '../versioned.ts'
 import { isUnverified } from './errors.ts'
@@ -20,7 +20,7 @@ function encode (exchange: Exchange, attempt: Attempt, upstream: Upstream): Upst
   return {
     method: 'POST',
     path: `${versioned(upstream.basePath)}/responses`,
-    headers: { ...ownHeaders(exchange.request.stream), ...upstream.config.headers },
+    headers: requestHeaders(upstream, exchange.request.stream),
     body: toResponses(exchange, attempt, upstream)
   }
 }
