@@ -62,6 +62,9 @@ function behind (told: PromiseLike<unknown>, callback: Settle, outcome: Outcome)
   return Promise.resolve(told).then(() => callback(outcome))
 }
 
+/** Core only: an object with the method; it takes less memory than a function of its own that calls it. */
+type AbortListener = (() => void) | { onAbort (): void }
+
 /** @template R the route, @template S the snapshot: more than their data, for the code that runs them (endpoint.ts) */
 export class Exchange<R extends Route = Route, S extends Snapshot = Snapshot> {
   /** the request id: `req_` and 24 characters */
@@ -122,7 +125,7 @@ export class Exchange<R extends Route = Route, S extends Snapshot = Snapshot> {
   readonly #onFinish: Finish[] = []
   #outcome: Outcome | undefined
   #abortReason: GatewayError | undefined
-  #onAbort: (() => void)[] | undefined
+  #onAbort: AbortListener[] | undefined
   #controller: AbortController | undefined
   #trace: Trace | undefined
 
@@ -169,7 +172,10 @@ export class Exchange<R extends Route = Route, S extends Snapshot = Snapshot> {
     this.#abortReason = reason
     // Listeners may be a plugin's: each is called safely, so that all are called.
     if (this.#onAbort !== undefined) {
-      for (const listener of this.#onAbort) callSafely(listener, (err) => { this.#reportListener(err) })
+      for (const listener of this.#onAbort) {
+        const call = typeof listener === 'function' ? listener : (): void => { listener.onAbort() }
+        callSafely(call, (err) => { this.#reportListener(err) })
+      }
     }
     this.#controller?.abort(reason)
   }
@@ -179,12 +185,12 @@ export class Exchange<R extends Route = Route, S extends Snapshot = Snapshot> {
     if (this.#abortReason !== undefined) throw this.#abortReason
   }
 
-  onAbort (listener: () => void): void {
+  onAbort (listener: AbortListener): void {
     if (this.#onAbort === undefined) this.#onAbort = [listener]
     else this.#onAbort.push(listener)
   }
 
-  offAbort (listener: () => void): void {
+  offAbort (listener: AbortListener): void {
     const listeners = this.#onAbort
     const at = listeners?.indexOf(listener) ?? -1
     // While they are called, the list must not move.

@@ -30,6 +30,8 @@ export interface Carrier {
   drop (): void
 }
 
+const NO_TRAILERS = Object.freeze({})
+
 /** Calls one of `onResponseEnd` and `onResponseError` of its handler, once, and nothing after it. Never throws. */
 export class LaneCall implements Dispatcher.DispatchController {
   readonly handler: LaneHandler
@@ -84,7 +86,7 @@ export class LaneCall implements Dispatcher.DispatchController {
   end (): void {
     if (!this.#finish()) return
     try {
-      this.handler.onResponseEnd(this, {})
+      this.handler.onResponseEnd(this, NO_TRAILERS)
     } catch (thrown) {
       this.#tell(thrown as Error)                             // as undici
     }
