@@ -53,9 +53,8 @@ export class Alarm<Of = unknown> implements Link {
     return this.#due !== 0
   }
 
-  /** Rings in so many milliseconds, and not when it was to ring before. */
-  set (ms: number): void {
-    const now = performance.now()
+  /** Rings in so many milliseconds, and not when it was to ring before. @param now `performance.now()` */
+  set (ms: number, now = performance.now()): void {
     const due = Math.ceil(now + ms)                           // a whole number needs no memory of its own
     const isIn = this.#due !== 0
     this.#due = due

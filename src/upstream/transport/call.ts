@@ -202,9 +202,10 @@ export class UpstreamCall implements LaneHandler {
       this.#isReused = this.#connection.use()
       this.#bytesBefore = this.#connection.bytesRead
     }
-    this.#writtenAt = Math.ceil(performance.now())            // a whole number needs no memory of its own
+    const now = performance.now()
+    this.#writtenAt = Math.ceil(now)                          // a whole number needs no memory of its own
     if (this.#over) { controller.abort(new Error('the gateway ended the call')); return }
-    this.#startTimer(this.#timeouts.first_byte, 'first_byte_timeout')
+    this.#startTimer(this.#timeouts.first_byte, 'first_byte_timeout', now)
   }
 
   onResponseStart (_: Dispatcher.DispatchController, status: number, headers: IncomingHttpHeaders): void {
@@ -307,10 +308,12 @@ export class UpstreamCall implements LaneHandler {
       performance.now() - this.#writtenAt < RACE_MS
   }
 
-  #startTimer (timeoutMs: number, kind: 'connect_timeout' | 'first_byte_timeout' | 'idle_timeout'): void {
+  #startTimer (
+    timeoutMs: number, kind: 'connect_timeout' | 'first_byte_timeout' | 'idle_timeout', now?: number
+  ): void {
     this.#late = kind
     this.#lateMs = timeoutMs
-    this.#alarm.set(timeoutMs)
+    this.#alarm.set(timeoutMs, now)
   }
 
   #giveUp (

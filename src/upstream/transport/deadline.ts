@@ -3,7 +3,7 @@ import { Alarm } from '../../base/wheel.ts'
 
 export class Deadline<Of = unknown> extends Alarm<Of> {
   readonly #ms: number
-  readonly #startedAt = wholeNow()
+  readonly #startedAt: number
   /** milliseconds of earlier rests */
   #rested = 0
   /** start of the present rest; undefined: it runs */
@@ -13,7 +13,8 @@ export class Deadline<Of = unknown> extends Alarm<Of> {
   constructor (ms: number, onOver: (of: Of) => void, of?: Of) {
     super(onOver, of)
     this.#ms = ms
-    this.set(ms)
+    this.#startedAt = wholeNow()
+    this.set(ms, this.#startedAt)
   }
 
   rest (): void {

@@ -11,6 +11,9 @@ import type { Carrier, LaneCall, UsedConnection } from './lane-call.ts'
 /** Bytes of a read at most. */
 const READ_BYTES = 64 * 1024
 
+/** Most bytes of the line with a body's length, and of the empty one behind it. */
+const MOST_OF_LENGTH = 40
+
 const CONNECTION = Symbol('the connection of a socket')
 type OwnedSocket = Socket & { [CONNECTION]?: LaneConnection }
 
@@ -113,10 +116,11 @@ export class LaneConnection implements Carrier, UsedConnection {
     const { head, body } = call
     if (body === undefined) { this.#socket!.write(`${head}\r\n`, 'latin1'); return }
     const length = Buffer.byteLength(body)
-    const lastLine = `content-length: ${length}\r\n\r\n`
-    const bytes = memoryFor(this.#socket!, head.length + lastLine.length + length)
+    const bytes = memoryFor(this.#socket!, head.length + MOST_OF_LENGTH + length)
     let at = bytes.write(head, 'latin1')
-    at = put(bytes, at, lastLine, 'latin1')
+    at = put(bytes, at, 'content-length: ', 'latin1')
+    at = put(bytes, at, String(length), 'latin1')
+    at = put(bytes, at, '\r\n\r\n', 'latin1')
     send(this.#socket!, bytes, at + bytes.write(body, at, length === body.length ? 'latin1' : 'utf8'))
   }
 
