@@ -111,15 +111,12 @@ function lacksThoughts (turns: readonly Turn[]): boolean {
 
 /** Removes thoughts from that turn, which the vendor refuses while thinking is off. */
 export function withoutLastThoughts (turns: readonly Turn[]): readonly Turn[] {
-  const at = turns.findLastIndex(isAnswer)
+  let at = turns.length - 1
+  while (at >= 0 && turns[at]!.role !== 'assistant') at--
   const turn = turns[at]
   if (turn === undefined || typeof turn.content === 'string') return turns
   const content = turn.content.filter(({ type }) => type !== 'thinking' && type !== 'redacted_thinking')
   return content.length === 0 ? turns : turns.with(at, { ...turn, content })
-}
-
-function isAnswer ({ role }: Turn): boolean {
-  return role === 'assistant'
 }
 
 /** The tokens of an answer that were thoughts; undefined: not reported. */
