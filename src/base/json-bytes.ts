@@ -2,11 +2,15 @@
 // its text (measured), and no text that the garbage collector has to clear away.
 
 const FIRST_BYTES = 4096
-const MOST_DIGITS = 10
 /** Above it numbers are printed by the engine. */
+const MOST = Number.MAX_SAFE_INTEGER
+const MOST_AMOUNT = BigInt(MOST)
+/** Most that is counted in 32 bits, and its digits. */
 const MOST_SMALL = 2 ** 31 - 1
+const MOST_DIGITS = 10
+const [BILLION, BILLION_DIGITS] = [1e9, 9] as const
 
-const [QUOTE, COMMA, POINT, ZERO, COLON, BACKSLASH] = [34, 44, 46, 48, 58, 92] as const
+const [QUOTE, COMMA, ZERO, COLON, BACKSLASH] = [34, 44, 48, 58, 92] as const
 /** The first and the last character that ASCII prints. */
 const [SPACE, TILDE] = [32, 126] as const
 
@@ -74,15 +78,18 @@ export class JsonBytes {
   /** Digit by digit, if it has at most three behind the point. */
   number (value: number): void {
     const thousandths = Math.round(value * 1000)
-    if (value >= 0 && value <= MOST_SMALL && Math.floor(value) === value) this.#digits(value | 0)
-    else if (thousandths > 0 && thousandths <= MOST_SMALL && thousandths / 1000 === value) this.#decimal(thousandths | 0)
-    else this.#write(JSON.stringify(value))
+    if (value >= 0 && value <= MOST && Math.floor(value) === value) this.#whole(value)
+    else if (value > 0 && thousandths <= MOST_SMALL && thousandths / 1000 === value) this.#decimal(thousandths)
+    else this.value(value)
   }
 
-  /** Without quotes: a reader whose numbers are not exact needs it as text. */
+  /** Without quotes: readers whose numbers are not exact need it as text. */
   amount (value: bigint): void {
-    if (value >= 0n && value <= MOST_SMALL) this.#digits(Number(value))
-    else this.raw(String(value))
+    const isNegative = value < 0n
+    const size = isNegative ? -value : value
+    if (size > MOST_AMOUNT) { this.raw(String(value)); return }
+    if (isNegative) this.raw('-')
+    this.#whole(Number(size))
   }
 
   /** Most are empty. */
@@ -97,28 +104,34 @@ export class JsonBytes {
   }
 
   #decimal (thousandths: number): void {
-    const whole = thousandths / 1000 | 0
-    this.#digits(whole)
-    const bytes = this.#room(4)
-    bytes[this.#length++] = POINT
-    for (let rest = thousandths - whole * 1000, unit = 100; rest > 0; unit = unit / 10 | 0) {
-      const digit = rest / unit | 0
-      bytes[this.#length++] = ZERO + digit
-      rest -= digit * unit
-    }
+    const rest = thousandths % 1000
+    this.#digits((thousandths - rest) / 1000, 1)
+    this.raw('.')
+    if (rest % 100 === 0) this.#digits(rest / 100, 1)
+    else if (rest % 10 === 0) this.#digits(rest / 10, 2)
+    else this.#digits(rest, 3)
   }
 
-  #digits (value: number): void {
+  #whole (value: number): void {
+    if (value <= MOST_SMALL) { this.#digits(value, 1); return }
+    const rest = value % BILLION
+    this.#whole((value - rest) / BILLION)
+    this.#digits(rest, BILLION_DIGITS)
+  }
+
+  /** @param least digits, with zeros before the value */
+  #digits (value: number, least: number): void {
     const bytes = this.#room(MOST_DIGITS)
     let count = 1
     for (let rest = value; rest > 9; rest = rest / 10 | 0) count++
-    let at = this.#length += count
-    let rest = value
-    do {
+    const start = this.#length
+    let rest = value | 0
+    this.#length += Math.max(count, least)
+    for (let at = this.#length - 1; at >= start; at--) {
       const tens = rest / 10 | 0
-      bytes[--at] = ZERO + rest - tens * 10
+      bytes[at] = ZERO + rest - tens * 10
       rest = tens
-    } while (rest > 0)
+    }
   }
 
   #write (json: string): void {
