@@ -73,34 +73,37 @@ function isOpen (value: unknown): value is object {
 }
 
 /**
- * Called for every exchange as soon as it exists: registered first, so called last, when all other callbacks have run.
+ * @returns to be called for every exchange as soon as it exists: it is registered first, so called last, when all other
+ * callbacks have run
  */
-export function observe (
-  exchange: Exchange,
+export function observer (
   { log, metrics, requests }: { readonly log: Logger, readonly metrics: Metrics,
     readonly requests: Pick<RequestLog, 'note'> },
   refusals: Refusals
-): void {
-  metrics.begin()
-  exchange.onFinish((outcome) => {
+): (exchange: Exchange) => void {
+  const note = (record: ExchangeRecord, error: GatewayError | undefined): void => {
+    logExchange(log, record, error)
+    requests.note(record)
+  }
+  const noteRefusal = (record: ExchangeRecord, error: GatewayError): void => {
+    const about = { status: error.status, code: record.code, route: record.route }
+    refusals.note(about, () => { note(record, error) })
+  }
+  const end = (outcome: Outcome, exchange: Exchange): void => {
     const { record } = exchange
     conclude(record, exchange, outcome, performance.now())
     metrics.record(record)
     countFailure(exchange, outcome)
-    const error = outcome.kind === 'completed' ? undefined : outcome.error
     // A failure of the gateway has its line even without a key.
     const isStranger = outcome.kind === 'failed' && outcome.error.status < 500 && record.key_id === undefined &&
       record.attempts === 0
-    if (isStranger) {
-      refusals.note({ status: outcome.error.status, code: record.code, route: record.route }, () => {
-        logExchange(log, record, error)
-        requests.note(record)
-      })
-    } else {
-      logExchange(log, record, error)
-      requests.note(record)
-    }
-  })
+    if (isStranger) noteRefusal(record, outcome.error)
+    else note(record, outcome.kind === 'completed' ? undefined : outcome.error)
+  }
+  return (exchange) => {
+    metrics.begin()
+    exchange.onFinish(end)
+  }
 }
 
 /** Counts a request of a known key that ended badly, and was not charged, in the sums of what is used. */

@@ -26,7 +26,7 @@
 import type { Logger } from 'pino'
 import { GatewayError } from '../../errors.ts'
 import type { Nanos } from '../../money/nanos.ts'
-import { type Awaitable, after } from '../../base/awaitable.ts'
+import { type Awaitable, after, afterWith } from '../../base/awaitable.ts'
 import { atEndOfTurn } from '../../base/end-of-turn.ts'
 import { oldestCompared, partsOf } from '../periods.ts'
 import { Sums } from '../sums.ts'
@@ -199,7 +199,7 @@ export class LocalStore implements Store, Records, Tasks, Answers, Movable, Roll
     if (charge === undefined) return this.#settledBefore(settlement)
     const decisions = this.#decide()
     const settled = this.#charge(decisions, charge, settlement)
-    return after(this.#commit(decisions), () => chargeIn(settled))
+    return afterWith(this.#commit(decisions), chargeBehind, settled)
   }
 
   async #settledBefore ({ request_id: id }: Settlement): Promise<Nanos> {
@@ -629,4 +629,8 @@ export class LocalStore implements Store, Records, Tasks, Answers, Movable, Roll
     })
     return { entries, accounts: count.account, keys: count.key, differences }
   }
+}
+
+function chargeBehind (_recorded: void, settled: Settled): Nanos {
+  return chargeIn(settled)
 }
