@@ -6,7 +6,7 @@ import { suggest } from '../src/config/check/suggest.ts'
 import type { KeyConfig } from '../src/config/config.ts'
 import { isMap } from '../src/config/yaml/position.ts'
 import { GatewayError } from '../src/errors.ts'
-import type { Exchange } from '../src/core/exchange.ts'
+import type { Exchange, Outcome } from '../src/core/exchange.ts'
 import { ApiKey, fact, Model } from '../src/core/facts.ts'
 import { definePlugin, type KeyHooks } from '../src/core/plugin.ts'
 import type { Route } from '../src/core/route.ts'
@@ -21,6 +21,8 @@ interface Options {
 
 /** State of the key's own window when the head was counted. Private to this plugin. */
 const Counted = fact<WindowState>('rate-limit')
+/** Private as well. */
+const Taken = fact<Slot>('rate-limit slot')
 
 /** Polls a key may make per request: they must not use up its requests, and may not be unlimited either. */
 const POLLS_PER_REQUEST = 10
@@ -60,7 +62,7 @@ export const rateLimit = definePlugin<Options>({
     }
   },
   reads: [ApiKey, Model],
-  writes: [Counted],
+  writes: [Counted, Taken],
   enforces: ['rate_limit', 'concurrency'],
   check ({ families }, { models }, _report, warn) {
     const known = new Set((Array.isArray(models) ? models : []).map((model) => isMap(model) ? model.family : undefined))
@@ -256,7 +258,8 @@ class Slot {
 
   /** The release is registered before it is taken: it is given back once on every path (src/README.md#settle-once). */
   take (admission: Admission): Awaitable<void> {
-    this.#exchange.onFinish(() => this.#end())
+    this.#exchange.set(Taken, this)
+    this.#exchange.onFinish(endSlot)
     const told = ask(admission, this.#exchange)
     if (told instanceof Promise) return this.#asked = this.#hearLater(told)
     this.#hear(told)
@@ -271,7 +274,7 @@ class Slot {
     this.#judge(told, this.#exchange)
   }
 
-  #end (): Awaitable<void> {
+  end (): Awaitable<void> {
     return this.#result === undefined && this.#asked !== undefined ? this.#leaveBehind(this.#asked) : this.#leave()
   }
 
@@ -287,6 +290,10 @@ class Slot {
       log.error({ request_id: id, err }, 'a slot could not be given back')
     })
   }
+}
+
+function endSlot (_outcome: Outcome, exchange: Exchange): Awaitable<void> {
+  return exchange.get(Taken).end()
 }
 
 /** The refusal of a full window, with the time until a retry passes all windows, if no other request is counted. */

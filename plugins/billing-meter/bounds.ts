@@ -89,7 +89,9 @@ function dearestBehind (
 
 /** By attempt. */
 function pricesAt ({ attempts }: Plan, at: number): readonly PriceSpan[] {
-  return attempts.map(({ sold }) => priceAt(sold, at))
+  const prices: PriceSpan[] = new Array(attempts.length)
+  for (let i = 0; i < attempts.length; i++) prices[i] = priceAt(attempts[i]!.sold, at)
+  return prices
 }
 
 interface ReadBody {
@@ -177,8 +179,15 @@ function refuseUncountable (nanos: Nanos): void {
 
 /** The upstreams that may be asked. */
 function upstreamsOf (exchange: Exchange): readonly Upstream[] {
-  const all = exchange.get(Plan).attempts.map(({ upstream }) => exchange.snapshot.upstreams.get(upstream)!)
-  return all.length < 2 ? all : [...new Set(all)]
+  const { attempts } = exchange.get(Plan)
+  const { upstreams } = exchange.snapshot
+  let found: Upstream[] = []
+  for (const { upstream: name } of attempts) {
+    const upstream = upstreams.get(name)!
+    if (found.length === 0) found = [upstream]                // an array that has grown has space for seventeen
+    else if (!found.includes(upstream)) found.push(upstream)
+  }
+  return found
 }
 
 /** The input as far as the request shows it, in the longest form in which it may be sent. */

@@ -61,9 +61,8 @@ export const billingMeter = definePlugin<Options>({
       const meter = new Meter(exchange, services, bounds, lowBalance)
       exchange.set(Metered, meter)
       // Before the hold is taken (src/README.md#settle-once). The second call has work only where the first threw.
-      const end = (outcome: Outcome): Awaitable<void> => meter.end(outcome)
-      exchange.onSettle(end)
-      exchange.onFinish(end)
+      exchange.onSettle(endMeter)
+      exchange.onFinish(endMeter)
       return meter.hold(owner)
     }
     return {
@@ -137,6 +136,10 @@ class Metering implements AttemptHooks {
   onUpstreamEvent (event: SseEvent): void {
     if (this.#tally.see(event)) this.#meter.updatePaidTokens()
   }
+}
+
+function endMeter (outcome: Outcome, exchange: Exchange): Awaitable<void> {
+  return exchange.get(Metered).end(outcome)
 }
 
 function hear (told: Told, tally: Tally): void {

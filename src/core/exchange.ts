@@ -55,11 +55,12 @@ export type Outcome =
   /** nothing of the answer was committed */
   | { readonly kind: 'failed', readonly error: GatewayError }
 
-type Settle = (outcome: Outcome) => Awaitable<void>
-type Finish = (outcome: Outcome) => Awaitable<void>
+/** Called with the exchange too: so one function serves all exchanges, where a closure would be made for each. */
+type Settle = (outcome: Outcome, exchange: Exchange) => Awaitable<void>
+type Finish = (outcome: Outcome, exchange: Exchange) => Awaitable<void>
 
-function behind (told: PromiseLike<unknown>, callback: Settle, outcome: Outcome): Promise<void> {
-  return Promise.resolve(told).then(() => callback(outcome))
+function behind (told: PromiseLike<unknown>, callback: Settle, outcome: Outcome, exchange: Exchange): Promise<void> {
+  return Promise.resolve(told).then(() => callback(outcome, exchange))
 }
 
 /** Core only: an object with the method; it takes less memory than a function of its own that calls it. */
@@ -277,7 +278,7 @@ export class Exchange<R extends Route = Route, S extends Snapshot = Snapshot> {
     let told: Awaitable<void> = undefined
     for (const callback of this.#onSettle) {
       // A callback's result other than a promise means nothing: `onSettle(() => set.delete(key))`.
-      told = isPromise(told) ? behind(told, callback, outcome) : callback(outcome)
+      told = isPromise(told) ? behind(told, callback, outcome, this) : callback(outcome, this)
     }
     return isPromise(told) ? told : undefined
   }
@@ -299,7 +300,7 @@ export class Exchange<R extends Route = Route, S extends Snapshot = Snapshot> {
   /** Never throws, and ends after `hook_timeout`: the callbacks after it must be called too. */
   #tell (callback: Finish, outcome: Outcome): Awaitable<void> {
     try {
-      const told = callback(outcome)
+      const told = callback(outcome, this)
       if (isPromise(told)) return this.#inTime(told)
     } catch (thrown) {
       this.#reportFinish(thrown)

@@ -4,7 +4,7 @@ import { createServer, type IncomingHttpHeaders, type IncomingMessage, type Requ
   type ServerOptions, ServerResponse } from 'node:http'
 import type { AddressInfo, Socket } from 'node:net'
 import type { Duplex } from 'node:stream'
-import { observe } from '../telemetry/log.ts'
+import { observer } from '../telemetry/log.ts'
 import { Refusals } from '../telemetry/sampled-refusals.ts'
 import { Bag } from '../base/bag.ts'
 import { type BodyLimits, BodyMemory } from '../core/body-memory.ts'
@@ -69,6 +69,7 @@ export class GatewayServer {
   readonly bodyMemory: BodyMemory
   readonly overload: Overload
   readonly #refusals: Refusals
+  readonly #observe: (exchange: Exchange) => void
   readonly #pace: Pace
   readonly #servers: readonly Server[]
   /** in front of the API's server; undefined: there is none */
@@ -95,6 +96,7 @@ export class GatewayServer {
     this.#services = services
     this.bodyMemory = new BodyMemory(config.body_memory)
     this.#refusals = new Refusals(services.log)
+    this.#observe = observer(services, this.#refusals)
     this.overload = new Overload(config.overload, services.log, watchLoad)
     this.#pace = new Pace(config.body_rate, config.api.timeouts.body_idle)
     this.#bodyLimits = { limit: config.body_limit, idle: config.api.timeouts.body_idle, memory: this.bodyMemory }
@@ -305,7 +307,7 @@ export class GatewayServer {
     this.#isAsked = true
     const exchange = new Exchange(createRequestId(), route, { method, path, query, headers, address },
       snapshot.lease(), snapshot.ledger)
-    observe(exchange, this.#services, this.#refusals)
+    this.#observe(exchange)
     return exchange
   }
 

@@ -15,6 +15,7 @@ export const MOST_NANOS: Nanos = 2n ** 63n - 1n
 export type Price = bigint
 
 const PRICE_DECIMALS = 12
+const MOST_SAFE = BigInt(Number.MAX_SAFE_INTEGER)
 
 /**
  * Reads a decimal of US dollars, such as "0.0125" or "3.33", exactly.
@@ -51,10 +52,21 @@ export function formatPrice (price: Price): string {
 }
 
 function format (amount: bigint, decimals: number): string {
+  if (amount >= 0n && amount <= MOST_SAFE) return formatSafe(Number(amount), decimals)
   const sign = amount < 0n ? '-' : ''
   const digits = (amount < 0n ? -amount : amount).toString().padStart(decimals + 1, '0')
   const point = digits.length - decimals
   let end = digits.length
   while (end > point && digits[end - 1] === '0') end--
   return sign + digits.slice(0, point) + (end === point ? '' : '.' + digits.slice(point, end))
+}
+
+/** As `format`, of a safe integer: every answer says its cost. */
+function formatSafe (amount: number, decimals: number): string {
+  let unit = 10 ** decimals
+  let rest = amount % unit
+  const whole = String((amount - rest) / unit)
+  if (rest === 0) return whole
+  for (; rest % 10 === 0; rest /= 10) unit /= 10
+  return `${whole}.${String(unit + rest).slice(1)}`           // the one of the unit keeps the zeros behind it
 }

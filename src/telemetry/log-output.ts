@@ -3,6 +3,7 @@
 import { fstatSync, write, writeSync } from 'node:fs'
 import { isatty } from 'node:tty'
 import type { DestinationStream } from 'pino'
+import type { JsonBytes } from '../base/json-bytes.ts'
 import type { LogFormat } from '../config/config.ts'
 import { Pretty } from './pretty-log.ts'
 
@@ -77,30 +78,26 @@ export class StandardOutput implements LogOutput {
   /** @param text whole lines of JSON */
   write (text: string): void {
     const line = this.#isPretty ? this.#pretty.lines(text) : text
-    if (this.#takes(line.length)) this.#used += this.#page.write(line, this.#used)
+    const most = line.length * 3                              // UTF-8 of a UTF-16 unit
+    if (this.#hasSpace(most)) this.#used += this.#page.write(line, this.#used)
     else this.#push(Buffer.from(line))
   }
 
-  /** A line in parts: joined to one text it would be copied once more before it becomes bytes. */
-  writeLine (begin: string, middle: string, end: string): void {
-    if (this.#isPretty || !this.#takes(begin.length + middle.length + end.length)) {
-      this.write(begin + middle + end)
-      return
-    }
-    this.#used += this.#page.write(begin, this.#used)
-    this.#used += this.#page.write(middle, this.#used)
-    this.#used += this.#page.write(end, this.#used)
+  /** @param line of JSON, with its end */
+  writeLine (line: JsonBytes): void {
+    const { bytes, length } = line
+    if (this.#isPretty || !this.#hasSpace(length)) this.write(line.toString())
+    else this.#used += bytes.copy(this.#page, this.#used, 0, length)
   }
 
   get #isPretty (): boolean {
     return this.format === 'pretty' || (this.format === 'auto' && this.#isTerminal)
   }
 
-  /** Whether the page has space for so many characters, if need be another one. False: no page has. */
-  #takes (length: number): boolean {
-    const most = length * 3                                   // UTF-8 of a UTF-16 unit
-    if (this.#used + most > PAGE_BYTES) this.#flush()
-    if (most > PAGE_BYTES) return false
+  /** Whether the page has space for so many bytes, if need be another one. False: no page has. */
+  #hasSpace (bytes: number): boolean {
+    if (this.#used + bytes > PAGE_BYTES) this.#flush()
+    if (bytes > PAGE_BYTES) return false
     this.#gathering ??= setTimeout(() => { this.#flush() }, GATHER_MS).unref()
     return true
   }

@@ -10,7 +10,7 @@ import { openEmbedded } from '../../src/store/embedded/store.ts'
 import { Decisions } from '../../src/store/local/batch.ts'
 import { Ledger } from '../../src/store/embedded/ledger.ts'
 import { migrate, STEPS } from '../../src/store/embedded/schema.ts'
-import { ENTRY, pushSettlement } from '../../src/store/local/cells.ts'
+import { ENTRY, settlementRow } from '../../src/store/local/cells.ts'
 import { MemoryStore } from '../../src/store/local/memory.ts'
 import type { Entry, Settlement, Store } from '../../src/store/store.ts'
 import { copied, newLog, open, request, settlement } from '../support/embedded-store.ts'
@@ -117,11 +117,11 @@ void t.test('a settlement that memory has forgotten and the ledger has not count
     const decisions = new Decisions(books, { onEnd () {} })
     const charge = books.settle(settlement('r1', nanos))!
     decisions.settle(seq, charge)
-    decisions.rows('entries').push(seq, 0, 'settle')
-    pushSettlement(decisions.rows('entries'), charge.hold, -charge.nanos, null, settlement('r1', nanos))
+    const { hold } = charge
+    decisions.put('entries', settlementRow(seq, 0, 'settle', hold, -charge.nanos, null, settlement('r1', nanos)))
     if (nanos > charge.nanos) {
-      decisions.rows('entries').push(seq + 1, 0, 'shortfall')
-      pushSettlement(decisions.rows('entries'), charge.hold, 0n, nanos - charge.nanos, settlement('r1', nanos))
+      const shortfall = nanos - charge.nanos
+      decisions.put('entries', settlementRow(seq + 1, 0, 'shortfall', hold, 0n, shortfall, settlement('r1', nanos)))
     }
     decisions.onWritten(ledger.write(decisions.write))
     return decisions

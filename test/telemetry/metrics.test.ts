@@ -4,7 +4,7 @@ import { once } from 'node:events'
 import { text } from 'node:stream/consumers'
 import path from 'node:path'
 import t from 'tap'
-import { observe } from '../../src/telemetry/log.ts'
+import { observer } from '../../src/telemetry/log.ts'
 import { ExchangeRecord } from '../../src/core/record.ts'
 import { Refusals } from '../../src/telemetry/sampled-refusals.ts'
 import { until } from '../support/until.ts'
@@ -372,7 +372,7 @@ t.test('the end of an exchange', async (t) => {
     return own.lines.at(-1)!
   }
   const served = (asked: Exchange): Exchange => {
-    observe(asked, own, new Refusals(own.log))
+    observer(own, new Refusals(own.log))(asked)
     asked.set(ApiKey, { key: key({ secret: '***' }), account: account() })
     asked.set(Body, { model: 'm1', stream: true, messages: [{ role: 'user', content: 'my secret prompt' }] })
     return asked
@@ -380,7 +380,7 @@ t.test('the end of an exchange', async (t) => {
 
   t.test('is one line with all that on-call asks for', async (t) => {
     const asked = asking(on, 'm1')
-    observe(asked, own, new Refusals(own.log))
+    observer(own, new Refusals(own.log))(asked)
     asked.set(Body, { model: 'm1', stream: true, messages: [{ role: 'user', content: 'my secret prompt' }] })
     const { premium } = on.models.get('m1')!.channels
     asked.set(Plan, {
@@ -439,7 +439,7 @@ t.test('the end of an exchange', async (t) => {
     const lines: unknown[] = []
     for (const path of ['/v1/messages', '/v1/messages/count_tokens', '/v1/images/generations', '/v1/raw']) {
       const asked = exchange(there, { path })
-      observe(asked, made, new Refusals(made.log))
+      observer(made, new Refusals(made.log))(asked)
       if (path !== '/v1/raw') asked.set(Model, there.models.get('m1')!)
       asked.set(Charge, { nanos: 5n, usage: noUsage, source: 'provider' })
       await asked.finish({ kind: 'completed' })
@@ -537,7 +537,7 @@ t.test('the time that was ours is what is left without the client\'s sending, th
   const on = snapshot(config(), [], own)
   const ownMs = async (times: Partial<Times>): Promise<number> => {
     const asked = exchange(on)
-    observe(asked, own, new Refusals(own.log))
+    observer(own, new Refusals(own.log))(asked)
     for (const [name, at] of Object.entries(times)) {
       Object.assign(asked.record, { [name]: name.endsWith('queue_ms') ? at : asked.record.started_at + at })
     }

@@ -5,10 +5,11 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import fc from 'fast-check'
 import t, { type Test } from 'tap'
+import { JsonBytes } from '../../src/base/json-bytes.ts'
 import { beginningOfIds, createRequestId, isRequestId, microsOf } from '../../src/base/request-id.ts'
 import type { RequestLogConfig } from '../../src/config/config.ts'
 import { ExchangeRecord } from '../../src/core/record.ts'
-import { lineOf, readLine } from '../../src/telemetry/requests/line.ts'
+import { addLine, readLine } from '../../src/telemetry/requests/line.ts'
 import { keptRequests, RequestLog, type RequestLogOptions } from '../../src/telemetry/requests/request-log.ts'
 import { type PageQuery, search } from '../../src/telemetry/requests/search.ts'
 import { FolderFiles, MemoryFiles, nameOfFull, nameOfOpen, type SegmentFiles } from '../../src/telemetry/requests/segments.ts'
@@ -22,6 +23,12 @@ function record (arrival: number, fields: Partial<ExchangeRecord> = {}): Exchang
   const one = new ExchangeRecord(beginningOfIds(arrival) + DIGITS, 'POST /v1/messages', 1, 'a client', '127.0.0.1')
   return Object.assign(one, { style: 'messages', account: 'acme', key_id: 'acme-dev', model: 'm1', status: 200,
     upstream: 'u0', target: 'vendor-m1', attempts: 1, ...fields })
+}
+
+function lineOf (one: ExchangeRecord): string {
+  const line = new JsonBytes()
+  addLine(line, one)
+  return line.toString()
 }
 
 interface Own {

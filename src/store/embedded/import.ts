@@ -3,7 +3,7 @@
 import { mkdirSync, rmSync } from 'node:fs'
 import path from 'node:path'
 import type { Row } from '../transfer.ts'
-import { type Cell, pushEntry, pushTask } from '../local/cells.ts'
+import { type Cell, pushEntry, taskRow } from '../local/cells.ts'
 import { seqOf } from '../local/entry-ids.ts'
 import { NO_WRITE } from '../local/writer.ts'
 import { Ledger } from './ledger.ts'
@@ -76,7 +76,7 @@ async function put (ledger: Ledger, rows: AsyncIterable<Row>): Promise<void> {
         break
       case 'task': {
         const cells: Cell[] = []
-        pushTask(cells, value, undefined)
+        cells.push(...taskRow(value, undefined))
         ledger.documents.writeTasks(cells)
         break
       }

@@ -16,26 +16,60 @@ export const REMEMBERED = 50_000
 /** At least so many of the last charges can be given back: a refund follows its settlement at once. */
 export const REFUNDABLE = 5000
 
-interface Account {
+const BLOCK = 1024
+
+/**
+ * A total and what is held, as integers of 64 bits in a block of many: in fields each change would make a new BigInt, a
+ * dozen with every request. No check lets one pass 2^63 - 1.
+ */
+class Amounts {
+  static #next = new BigInt64Array(BLOCK)
+  static #used = 0
   readonly id: string
-  balance: Nanos
+  readonly #block: BigInt64Array
+  readonly #at: number
+
+  constructor (id: string) {
+    this.id = id
+    if (Amounts.#used === BLOCK) {
+      Amounts.#next = new BigInt64Array(BLOCK)
+      Amounts.#used = 0
+    }
+    this.#block = Amounts.#next
+    this.#at = Amounts.#used
+    Amounts.#used += 2
+  }
+
+  get total (): Nanos {
+    return this.#block[this.#at]!
+  }
+
+  set total (nanos: Nanos) {
+    this.#block[this.#at] = nanos
+  }
+
+  get held (): Nanos {
+    return this.#block[this.#at + 1]!
+  }
+
+  set held (nanos: Nanos) {
+    this.#block[this.#at + 1] = nanos
+  }
+}
+
+/** Its total is its balance. */
+class Account extends Amounts {
   /** credits announced and not yet recorded: they can't be spent */
-  coming: Nanos
-  held: Nanos
-  open_holds: number
+  coming = 0n
+  open_holds = 0
 }
 
-/** The spending of a key, ever or in a period. */
-interface Spending {
-  /** id of the key, or of the period */
-  readonly id: string
-  spent: Nanos
-  held: Nanos
-}
+/** What a key has spent in all, ever or in a period; its id is that of the key, or of the period. */
+class Spending extends Amounts {}
 
-interface Key extends Spending {
+class Key extends Spending {
   /** by id of the day or month */
-  readonly periods: Map<string, Spending>
+  readonly periods = new Map<string, Spending>()
 }
 
 interface Limit {
@@ -95,14 +129,14 @@ export class Books {
   }
 
   balance (id: string): Balance {
-    const { balance, held, open_holds } = this.#accounts.get(id) ?? { balance: 0n, held: 0n, open_holds: 0 }
+    const { total: balance, held, open_holds } = this.#accounts.get(id) ?? { total: 0n, held: 0n, open_holds: 0 }
     return { balance, held, open_holds }
   }
 
   /** @param period a day or a month */
   keyUsage (id: string, period?: string): KeyUsage {
     const key = this.#keys.get(id)
-    const { spent, held } = (period === undefined ? key : key?.periods.get(period)) ?? { spent: 0n, held: 0n }
+    const { total: spent, held } = (period === undefined ? key : key?.periods.get(period)) ?? { total: 0n, held: 0n }
     return { spent, held }
   }
 
@@ -116,11 +150,11 @@ export class Books {
     const { kind, account: id, nanos } = booking
     const account = this.#account(id)
     if (kind === 'debit') {
-      if (nanos > account.balance - account.held) return false
-      account.balance -= nanos
+      if (nanos > account.total - account.held) return false
+      account.total -= nanos
       return true
     }
-    if (account.balance + account.coming + nanos > MOST_NANOS) {
+    if (account.total + account.coming + nanos > MOST_NANOS) {
       throw new RangeError(`the balance of ${id} would pass ${MOST_NANOS} nano-dollars`)
     }
     account.coming += nanos
@@ -132,13 +166,13 @@ export class Books {
     if (kind === 'debit') return
     const account = this.#account(id)
     account.coming -= nanos
-    account.balance += nanos
+    account.total += nanos
   }
 
   /** Takes back an announced booking that could not be recorded. */
   withdraw ({ kind, account: id, nanos }: Booking): void {
     const account = this.#account(id)
-    if (kind === 'debit') account.balance += nanos
+    if (kind === 'debit') account.total += nanos
     else account.coming -= nanos
   }
 
@@ -168,15 +202,15 @@ export class Books {
       throw new Error(`the request ${id} has a hold or a settlement already`)
     }
     if (least !== undefined && least > 0n) {
-      let left = account.balance
-      for (const limit of hold.limits) left = smaller(left, limit.nanos - limit.purse.spent)
+      let left = account.total
+      for (const limit of hold.limits) left = smaller(left, limit.nanos - limit.purse.total)
       if (left >= least) nanos = smaller(nanos, left)
     }
     const refusal = refuse(hold, nanos, 0n, request.nanos)
     if (refusal !== undefined) return refusal
     // Money held, not the number of holds: a free request neither waits for others nor keeps others waiting.
-    if (nanos > 0n && account.balance < low && account.held > 0n) {
-      return { kind: 'refused', by: 'low_balance', needed: nanos, available: account.balance - account.held,
+    if (nanos > 0n && account.total < low && account.held > 0n) {
+      return { kind: 'refused', by: 'low_balance', needed: nanos, available: account.total - account.held,
         held_by_others: account.held }
     }
     return { kind: 'held', nanos }
@@ -350,29 +384,29 @@ export class Books {
 
   /** Sets a balance, or what a key has spent, to the recorded sum at the start. */
   load (of: 'account' | 'key', id: string, nanos: Nanos): void {
-    if (of === 'account') this.#account(id).balance = nanos
-    else this.#key(id).spent = nanos
+    if (of === 'account') this.#account(id).total = nanos
+    else this.#key(id).total = nanos
   }
 
   loadPeriod (period: string, key: string, nanos: Nanos): void {
-    this.#purse(this.#key(key), period).spent = nanos
+    this.#purse(this.#key(key), period).total = nanos
   }
 
   /** A copy, by account. */
   balances (): ReadonlyMap<string, Nanos> {
-    return new Map([...this.#accounts.values()].map(({ id, balance }) => [id, balance]))
+    return new Map([...this.#accounts.values()].map(({ id, total }) => [id, total]))
   }
 
   /** A copy, by key. */
   usages (): ReadonlyMap<string, Nanos> {
-    return new Map([...this.#keys.values()].map(({ id, spent }) => [id, spent]))
+    return new Map([...this.#keys.values()].map(({ id, total }) => [id, total]))
   }
 
   /** A copy, as `Sums.periods`. */
   periods (): ReadonlyMap<string, Nanos> {
     return new Map(
       [...this.#keys.values()].flatMap(({ id: key, periods }) =>
-        [...periods.values()].map(({ id, spent }) => [nameOf(id, key), spent])
+        [...periods.values()].map(({ id, total }) => [nameOf(id, key), total])
       )
     )
   }
@@ -417,15 +451,13 @@ export class Books {
 
   #account (id: string): Account {
     let account = this.#accounts.get(id)
-    if (account === undefined) {
-      this.#accounts.set(id, account = { id, balance: 0n, coming: 0n, held: 0n, open_holds: 0 })
-    }
+    if (account === undefined) this.#accounts.set(id, account = new Account(id))
     return account
   }
 
   #key (id: string): Key {
     let key = this.#keys.get(id)
-    if (key === undefined) this.#keys.set(id, key = { id, spent: 0n, held: 0n, periods: new Map() })
+    if (key === undefined) this.#keys.set(id, key = new Key(id))
     return key
   }
 
@@ -436,7 +468,7 @@ export class Books {
       const oldest = oldestKept(period)
       for (const { id, held } of periods.values()) if (isOver(id, oldest) && held === 0n) periods.delete(id)
     }
-    periods.set(period, purse = { id: period, spent: 0n, held: 0n })
+    periods.set(period, purse = new Spending(period))
     return purse
   }
 }
@@ -448,33 +480,33 @@ export class Books {
  */
 function refuse ({ account, key, limits }: Hold, nanos: Nanos, own: Nanos, needed: Nanos): HoldResult | undefined {
   const heldOfAccount = account.held - own
-  if (nanos > account.balance) return refusal('balance', account.balance, heldOfAccount, needed)
+  if (nanos > account.total) return refusal('balance', account.total, heldOfAccount, needed)
   for (const limit of limits) {
     if (nanos > leftOf(limit)) {
       return { ...refusal('usage_limit', leftOf(limit), limit.purse.held - own, needed), ...periodIn(limit) }
     }
   }
-  if (nanos > account.balance - heldOfAccount) return refusal('balance', account.balance, heldOfAccount, nanos)
+  if (nanos > account.total - heldOfAccount) return refusal('balance', account.total, heldOfAccount, nanos)
   for (const limit of limits) {
     const held = limit.purse.held - own
     if (nanos > leftOf(limit) - held) {
       return { ...refusal('usage_limit', leftOf(limit), held, nanos), ...periodIn(limit) }
     }
   }
-  if (key.spent + key.held - own + nanos > MOST_NANOS) {
+  if (key.total + key.held - own + nanos > MOST_NANOS) {
     throw new RangeError(`the usage of ${key.id} would pass ${MOST_NANOS} nano-dollars`)
   }
 }
 
 /** Most that this hold can grow to, what it holds already included. */
 function roomFor ({ account, limits, nanos }: Hold): Nanos {
-  let room = account.balance - account.held + nanos
+  let room = account.total - account.held + nanos
   for (const limit of limits) room = smaller(room, leftOf(limit) - limit.purse.held + nanos)
   return room
 }
 
 function leftOf ({ purse, nanos }: Limit): Nanos {
-  return nanos - purse.spent
+  return nanos - purse.total
 }
 
 function refusal (by: 'balance' | 'usage_limit', total: Nanos, held: Nanos, needed: Nanos): HoldResult {
@@ -494,10 +526,10 @@ function addHeld ({ account, key, day, month }: Hold, nanos: Nanos): void {
 
 /** @param nanos negative: a refund */
 function addSpent ({ account, key, day, month }: Hold, nanos: Nanos): void {
-  account.balance -= nanos
-  key.spent += nanos
-  if (day !== undefined) day.spent += nanos
-  if (month !== undefined) month.spent += nanos
+  account.total -= nanos
+  key.total += nanos
+  if (day !== undefined) day.total += nanos
+  if (month !== undefined) month.total += nanos
 }
 
 function smaller (a: Nanos, b: Nanos): Nanos {

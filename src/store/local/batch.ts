@@ -65,10 +65,11 @@ export class Decisions implements Batch {
     return this.#write
   }
 
-  /** The list of what is written, to put more on it. */
-  rows<Of extends keyof Rows> (of: Of): Rows[Of] {
-    if (this.#write[of] === NONE) this.#write[of] = []
-    return this.#write[of]
+  /** Puts more on a list of what is written. @param cells the first ones become the list: they are not the caller's */
+  put<Of extends keyof Rows> (of: Of, cells: Rows[Of]): void {
+    const list: (string | Cell)[] = this.#write[of]
+    if (list === NONE) this.#write[of] = cells
+    else for (let i = 0; i < cells.length; i++) list.push(cells[i]!)
   }
 
   announce (seq: number, booking: Booking): Announced {

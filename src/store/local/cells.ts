@@ -34,7 +34,8 @@ const [WRITE_5M, WRITE_1H, OUTPUT, EXTRAS] = [ENTRY.indexOf('cache_write_5m'), E
 const PRICE_VERSION = ENTRY.indexOf('price_version')
 
 /** Columns of the table `progress`: a progress record has no number, time and kind. */
-export const PROGRESS = ENTRY.slice(3)
+const PROGRESS_AT = 3
+export const PROGRESS = ENTRY.slice(PROGRESS_AT)
 
 /** The cells of an entry from `shortfall` to `day`, where no model was called. */
 const NOTHING_USED: readonly null[] = ENTRY.slice(7, -1).map(() => null)
@@ -48,41 +49,50 @@ export const WINDOW = ['name', 'at', 'parts', 'ahead'] as const
 /** Requests that ended without a settlement: the beginning of their hour, their members, and how many. */
 export const FAILURE = ['hour', 'account', 'key', 'model', 'channel', 'count'] as const
 
-/** The cells of an entry from `account` on, or all cells of a progress record. */
-export function pushSettlement (
-  cells: Cell[],
-  { account, key, day }: Hold,
+/** All cells of a settlement's entry, or of its shortfall's. */
+export function settlementRow (
+  seq: number,
+  time: number,
+  kind: 'settle' | 'shortfall',
+  hold: Hold,
   nanos: Nanos,
   shortfall: Nanos | null,
-  settlement: Settlement
-): void {
-  const { request_id: id, model, channel, usage, usage_source: source, price_version: priceVersion } = settlement
+  { request_id: id, model, channel, usage, usage_source: source, price_version: priceVersion }: Settlement
+): Cell[] {
+  const { account, key, day } = hold
   let extras: string | null = null
   for (const _ in usage.extras) {
     extras = JSON.stringify(usage.extras)
     break
   }
-  cells.push(account.id, key.id, id, nanos, shortfall, model, channel ?? null, source, usage.input, usage.cache_read,
-    usage.cache_write_5m, usage.cache_write_1h, usage.output, extras, priceVersion ?? null, day?.id ?? null, null)
+  return [seq, time, kind, account.id, key.id, id, nanos, shortfall, model, channel ?? null, source, usage.input,
+    usage.cache_read, usage.cache_write_5m, usage.cache_write_1h, usage.output, extras, priceVersion ?? null,
+    day?.id ?? null, null]
 }
 
-/** The cells of a refund's entry, from `account` on. The usage is in the settlement, so that it counts once. */
-export function pushRefund (
-  cells: Cell[], { hold: { request_id: id, account, key, day }, nanos, model, channel, price_version: version }: Charge
-): void {
-  cells.push(account.id, key.id, id, nanos, null, model, channel ?? null, null, null, null, null, null, null, null,
-    version ?? null, day?.id ?? null, null)
+/** All cells of a progress record. */
+export function progressRow (hold: Hold, nanos: Nanos, shortfall: Nanos | null, soFar: Settlement): Cell[] {
+  return settlementRow(0, 0, 'settle', hold, nanos, shortfall, soFar).slice(PROGRESS_AT)
+}
+
+/** All cells of a refund's entry. The usage is in the settlement, so that it counts once. */
+export function refundRow (
+  seq: number,
+  time: number,
+  { hold: { request_id: id, account, key, day }, nanos, model, channel, price_version: version }: Charge
+): Cell[] {
+  return [seq, time, 'adjust', account.id, key.id, id, nanos, null, model, channel ?? null, null, null, null, null,
+    null, null, null, version ?? null, day?.id ?? null, null]
 }
 
 /** All cells of a booking's entry. @param nanos the change of the balance */
-export function pushBooking (
-  cells: Cell[],
-  { kind, account, reference, reason }: Booking,
-  nanos: Nanos,
+export function bookingRow (
   seq: number,
-  time: number
-): void {
-  cells.push(seq, time, kind, account, null, reference, nanos, ...NOTHING_USED, reason ?? null)
+  time: number,
+  { kind, account, reference, reason }: Booking,
+  nanos: Nanos
+): Cell[] {
+  return [seq, time, kind, account, null, reference, nanos, ...NOTHING_USED, reason ?? null]
 }
 
 /** The usage of an entry that begins at an index. */
@@ -170,12 +180,11 @@ export function addFailures (cells: readonly Cell[], sums: RollupSums): void {
 }
 
 /** @param day of its hold */
-export function pushTask (
-  cells: Cell[],
+export function taskRow (
   { id, request_id: requestId, account, key, nanos, created, is_open: isOpen, text }: Task,
   day: string | undefined
-): void {
-  cells.push(id, requestId, account, key, nanos, day ?? null, created, isOpen ? 1 : 0, text)
+): Cell[] {
+  return [id, requestId, account, key, nanos, day ?? null, created, isOpen ? 1 : 0, text]
 }
 
 /** The cells of rollups: when they begin, the members of the groups, then COUNTS and AMOUNTS. */

@@ -1,4 +1,5 @@
 // The entries of the memory driver, and what they add up to.
+import { JsonBytes } from '../../base/json-bytes.ts'
 import type { EntryQuery, RollupQuery } from '../rollups.ts'
 import { dayOf, firstKept, hourOf, RollupSums, rowsOf } from '../rollup-sums.ts'
 import { addFailures, addRow, ENTRY, pushRollup, readEntry, type Cell } from './cells.ts'
@@ -8,11 +9,11 @@ import type { EntryStep, RollupStep } from './writer.ts'
 import { isAbout } from '../late-entries.ts'
 
 const [SEQ, TIME] = [ENTRY.indexOf('seq'), ENTRY.indexOf('time')]
-const [NANOS, SHORTFALL] = [ENTRY.indexOf('nanos'), ENTRY.indexOf('shortfall')]
 
 export class MemoryEntries {
   /** rows of `ENTRY`, as JSON, in which amounts are text, because its numbers would round them */
   readonly #rows = new Pages()
+  readonly #line = new JsonBytes()
   readonly #hours = new RollupSums()
   readonly #days = new RollupSums(dayOf)
   #newest = 0
@@ -21,10 +22,18 @@ export class MemoryEntries {
   add (row: readonly Cell[]): void {
     addRow(row, this.#hours)
     this.#fold(row[TIME] as number)
-    const text = row.slice()
-    text[NANOS] = String(row[NANOS])
-    if (row[SHORTFALL] !== null) text[SHORTFALL] = String(row[SHORTFALL])
-    this.#rows.add(JSON.stringify(text))
+    const line = this.#line
+    line.clear()
+    for (let i = 0; i < row.length; i++) {
+      const cell = row[i]!
+      line.raw(i === 0 ? '[' : ',')
+      if (cell === null) line.raw('null')
+      else if (typeof cell === 'string') line.text(cell)
+      else if (typeof cell === 'number') line.number(cell)
+      else { line.raw('"'); line.amount(cell); line.raw('"') }
+    }
+    line.raw(']')
+    this.#rows.add(line)
   }
 
   /** @param rows of `FAILURE` */

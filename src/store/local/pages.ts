@@ -1,5 +1,6 @@
 // Text lines in pages of bytes: a ledger of millions of entries that the garbage collector need not scan. As objects,
 // the entries of 200,000 requests made each full collection block all streams for 50 ms (measured).
+import type { JsonBytes } from '../../base/json-bytes.ts'
 
 const PAGE_BYTES = 256 * 1024
 const LINE_FEED = 10
@@ -10,14 +11,13 @@ export class Pages {
   #used = 0
 
   /** @param line without a line feed in it */
-  add (line: string): void {
-    const most = line.length * 3 + 1                          // UTF-8 of a UTF-16 unit
-    if (this.#used + most > this.#page.length) {
+  add ({ bytes, length }: JsonBytes): void {
+    if (this.#used + length >= this.#page.length) {
       this.#full.push(this.#page.subarray(0, this.#used))
-      this.#page = Buffer.allocUnsafe(Math.max(PAGE_BYTES, most))
+      this.#page = Buffer.allocUnsafe(Math.max(PAGE_BYTES, length + 1))
       this.#used = 0
     }
-    this.#used += this.#page.write(line, this.#used)
+    this.#used += bytes.copy(this.#page, this.#used, 0, length)
     this.#page[this.#used++] = LINE_FEED
   }
 

@@ -26,14 +26,14 @@
 import type { Logger } from 'pino'
 import { GatewayError } from '../../errors.ts'
 import type { Nanos } from '../../money/nanos.ts'
-import { type Awaitable, after } from '../../base/awaitable.ts'
+import { type Awaitable, after, afterWith } from '../../base/awaitable.ts'
 import { atEndOfTurn } from '../../base/end-of-turn.ts'
 import { oldestCompared, partsOf } from '../periods.ts'
 import { Sums } from '../sums.ts'
 import { Books, changeOf, type Charge } from './balances.ts'
 import { type BatchOwner, chargeIn, Decisions, type Settled } from './batch.ts'
-import { ENTRY, pushBooking, pushRefund, pushSettlement, pushTask, readEntry, readRollups, readTask, TASK, WINDOW,
-  type Cell } from './cells.ts'
+import { bookingRow, type Cell, ENTRY, progressRow, readEntry, readRollups, readTask, refundRow, settlementRow, TASK,
+  taskRow, WINDOW } from './cells.ts'
 import { seqOf, Sequence } from './entry-ids.ts'
 import { Failures } from './failures.ts'
 import { OpenTasks } from './open-tasks.ts'
@@ -154,7 +154,7 @@ export class LocalStore implements Store, Records, Tasks, Answers, Movable, Roll
     if (!this.#books.announce(booking)) return this.#refused(booking)
     const decisions = this.#decide()
     const announced = decisions.announce(this.#sequence.next(), booking)
-    pushBooking(decisions.rows('entries'), booking, changeOf(booking), announced.seq, this.#sequence.time)
+    decisions.put('entries', bookingRow(announced.seq, this.#sequence.time, booking, changeOf(booking)))
     return after(this.#commit(decisions), () => announced.isNew ? 'new' : 'known')
   }
 
@@ -199,7 +199,7 @@ export class LocalStore implements Store, Records, Tasks, Answers, Movable, Roll
     if (charge === undefined) return this.#settledBefore(settlement)
     const decisions = this.#decide()
     const settled = this.#charge(decisions, charge, settlement)
-    return after(this.#commit(decisions), () => chargeIn(settled))
+    return afterWith(this.#commit(decisions), chargeBehind, settled)
   }
 
   async #settledBefore ({ request_id: id }: Settlement): Promise<Nanos> {
@@ -212,16 +212,16 @@ export class LocalStore implements Store, Records, Tasks, Answers, Movable, Roll
   /** Writes the entries of a settlement that memory has made. */
   #charge (decisions: Decisions, charge: Charge, settlement: Settlement): Settled {
     const { request_id: id, nanos } = settlement
-    const entries = decisions.rows('entries')
     const { hold } = charge
     const seq = this.#sequence.next()
-    entries.push(seq, this.#sequence.time, 'settle')
-    pushSettlement(entries, hold, -charge.nanos, null, settlement)
+    const row = settlementRow(seq, this.#sequence.time, 'settle', hold, -charge.nanos, null, settlement)
+    decisions.put('entries', row)
     if (nanos > charge.nanos) {
-      entries.push(this.#sequence.next(), this.#sequence.time, 'shortfall')
-      pushSettlement(entries, hold, 0n, nanos - charge.nanos, settlement)
+      const after = this.#sequence.next()
+      decisions.put('entries',
+        settlementRow(after, this.#sequence.time, 'shortfall', hold, 0n, nanos - charge.nanos, settlement))
     }
-    if (hold.hasProgress) decisions.rows('forget').push(id)
+    if (hold.hasProgress) decisions.put('forget', [id])
     return decisions.settle(seq, charge)
   }
 
@@ -229,7 +229,7 @@ export class LocalStore implements Store, Records, Tasks, Answers, Movable, Roll
     if (this.#tasks.owns(requestId)) return
     const hold = this.#books.release(requestId)
     if (hold === undefined) return this.#onItsWay(requestId)?.release(requestId)
-    if (hold.hasProgress) this.#decide().rows('forget').push(requestId)
+    if (hold.hasProgress) this.#decide().put('forget', [requestId])
   }
 
   async refund (requestId: string): Promise<void> {
@@ -242,7 +242,7 @@ export class LocalStore implements Store, Records, Tasks, Answers, Movable, Roll
     if (charge?.nanos === 0n) this.#books.giveBack(charge)
     else if (charge !== undefined) await this.#retryUntilWritten((decisions) => { this.#giveBack(decisions, charge) })
     else if (hold?.hasProgress === true) {
-      await this.#retryUntilWritten((decisions) => { decisions.rows('forget').push(requestId) })
+      await this.#retryUntilWritten((decisions) => { decisions.put('forget', [requestId]) })
     }
   }
 
@@ -256,7 +256,7 @@ export class LocalStore implements Store, Records, Tasks, Answers, Movable, Roll
     hold.recordedAt = now
     hold.hasProgress = true
     const shortfall = soFar.nanos > nanos ? soFar.nanos - nanos : null
-    pushSettlement(this.#decide().rows('progress'), hold, -nanos, shortfall, soFar)
+    this.#decide().put('progress', progressRow(hold, -nanos, shortfall, soFar))
   }
 
   admit (admission: Admission): AdmissionResult {
@@ -264,7 +264,7 @@ export class LocalStore implements Store, Records, Tasks, Answers, Movable, Roll
     const result = this.#windows.admit(admission)
     if (result.kind === 'admitted' && this.#notes !== undefined) {
       const cells = this.#notes.take(result.windows)
-      if (cells.length > 0) this.#decide().rows('windows').push(...cells)
+      if (cells.length > 0) this.#decide().put('windows', cells)
     }
     return result
   }
@@ -345,7 +345,7 @@ export class LocalStore implements Store, Records, Tasks, Answers, Movable, Roll
     const day = this.#books.lower(task.request_id, task.nanos)
     this.#tasks.claim(task.request_id)
     const decisions = this.#decide()
-    pushTask(decisions.rows('tasks'), opened, day)
+    decisions.put('tasks', taskRow(opened, day))
     try {
       await this.#commit(decisions)
     } catch (thrown) {
@@ -362,7 +362,7 @@ export class LocalStore implements Store, Records, Tasks, Answers, Movable, Roll
     const noted = { ...task, text }
     this.#tasks.put(noted)
     const decisions = this.#decide()
-    pushTask(decisions.rows('tasks'), noted, this.#books.dayOf(task.request_id))
+    decisions.put('tasks', taskRow(noted, this.#books.dayOf(task.request_id)))
     void this.#commit(decisions)
   }
 
@@ -385,7 +385,7 @@ export class LocalStore implements Store, Records, Tasks, Answers, Movable, Roll
     const decisions = this.#decide()
     if (charge !== undefined) this.#charge(decisions, charge, { ...settlement!, request_id: requestId })
     const nanos = charge?.nanos ?? 0n
-    pushTask(decisions.rows('tasks'), { ...task, text, nanos, is_open: false }, day)
+    decisions.put('tasks', taskRow({ ...task, text, nanos, is_open: false }, day))
     await this.#commit(decisions)
     this.#tasks.remove(task)
     // The hold is free when its release is recorded: until then a restart would take it again.
@@ -526,7 +526,7 @@ export class LocalStore implements Store, Records, Tasks, Answers, Movable, Roll
   #decide (): Decisions {
     if (this.#next !== undefined) return this.#next
     const decisions = this.#next = new Decisions(this.#books, this)
-    if (this.#pendingDeletes.length > 0) decisions.rows('forget').push(...this.#pendingDeletes.splice(0))
+    if (this.#pendingDeletes.length > 0) decisions.put('forget', this.#pendingDeletes.splice(0))
     if (this.#insisting.length > 0) for (const retry of this.#insisting.splice(0)) retry()
     if (this.#sent.length === 0 && !this.#writer.isPrompt) atEndOfTurn(() => { this.#send() })
     return decisions
@@ -540,10 +540,8 @@ export class LocalStore implements Store, Records, Tasks, Answers, Movable, Roll
 
   #giveBack (decisions: Decisions, charge: Charge): void {
     const seq = this.#sequence.next()
-    const entries = decisions.rows('entries')
     decisions.refund(seq, charge)
-    entries.push(seq, this.#sequence.time, 'adjust')
-    pushRefund(entries, charge)
+    decisions.put('entries', refundRow(seq, this.#sequence.time, charge))
   }
 
   /** Repeats a write until it is recorded: after a failure it joins the next batch that any decision opens. */
@@ -561,7 +559,7 @@ export class LocalStore implements Store, Records, Tasks, Answers, Movable, Roll
     if (decisions === undefined) return
     this.#next = undefined
     decisions.seal()
-    if (this.#failures.size > 0) decisions.rows('failures').push(...this.#failures.take())
+    if (this.#failures.size > 0) decisions.put('failures', this.#failures.take())
     if (!this.#writer.isPrompt) this.#sent.push(decisions)
     this.#writer.send(decisions)
   }
@@ -631,4 +629,8 @@ export class LocalStore implements Store, Records, Tasks, Answers, Movable, Roll
     })
     return { entries, accounts: count.account, keys: count.key, differences }
   }
+}
+
+function chargeBehind (_recorded: void, settled: Settled): Nanos {
+  return chargeIn(settled)
 }

@@ -1,5 +1,6 @@
 // A line of the log of requests: a JSON array. Never a prompt, an answer or a secret, and nothing that a client may
 // write as it likes, such as its user agent.
+import type { JsonBytes } from '../../base/json-bytes.ts'
 import { isRequestId, microsOf } from '../../base/request-id.ts'
 import { MOST_FAILURES } from '../../core/failed-attempt.ts'
 import type { ExchangeRecord } from '../../core/record.ts'
@@ -66,37 +67,85 @@ type Cells = [id: string, account: string | null, key: string | null, model: str
 
 const CELLS = 27
 
-/** The line without its end. */
-export function lineOf (record: ExchangeRecord): string {
-  const { usage, first_byte_ms: firstByte, nanos } = record
-  const cells: Cells = [
-    record.request_id, record.account ?? null, record.key_id ?? null, record.model ?? null, record.code, record.status,
-    record.route, record.style, record.channel ?? null, record.stream ?? null, record.outcome, record.by ?? null,
-    record.config_generation, firstByte === undefined ? null : toMicros(firstByte), toMicros(record.duration_ms),
-    toMicros(record.own_ms), toMicros(record.queue_ms), nanos === undefined ? null : Number(nanos),
-    record.usage_source ?? null, usage?.input ?? null, usage?.cache_read ?? 0, usage?.cache_write_5m ?? 0,
-    usage?.cache_write_1h ?? 0, usage?.output ?? 0, usage?.extras ?? null, record.attempts, attemptsOf(record)
-  ]
-  return JSON.stringify(cells)
+/** Adds the line, without its end. */
+export function addLine (line: JsonBytes, record: ExchangeRecord): void {
+  const { stream, usage, first_byte_ms: firstByte, nanos } = record
+  line.raw('[')
+  line.text(record.request_id)
+  addText(line, record.account)
+  addText(line, record.key_id)
+  addText(line, record.model)
+  addText(line, record.code)
+  addNumber(line, record.status)
+  addText(line, record.route)
+  addText(line, record.style)
+  addText(line, record.channel)
+  line.raw(stream === undefined ? ',null' : stream ? ',true' : ',false')
+  addText(line, record.outcome)
+  addText(line, record.by)
+  addNumber(line, record.config_generation)
+  addNumber(line, firstByte === undefined ? undefined : toMicros(firstByte))
+  addNumber(line, toMicros(record.duration_ms))
+  addNumber(line, toMicros(record.own_ms))
+  addNumber(line, toMicros(record.queue_ms))
+  addNumber(line, nanos === undefined ? undefined : Number(nanos))
+  addText(line, record.usage_source)
+  if (usage === undefined) line.raw(',null,0,0,0,0,null')
+  else {
+    addNumber(line, usage.input)
+    addNumber(line, usage.cache_read)
+    addNumber(line, usage.cache_write_5m)
+    addNumber(line, usage.cache_write_1h)
+    addNumber(line, usage.output)
+    line.raw(',')
+    line.object(usage.extras)
+  }
+  addNumber(line, record.attempts)
+  line.raw(',[')
+  addAttempts(line, record)
+  line.raw(']]')
 }
 
-function attemptsOf (record: ExchangeRecord): AttemptCells[] {
-  const { failures } = record
-  const last = lastOf(record)
-  if (failures.length === 0) return last === undefined ? [] : [last]
-  const failed = failures.map((one): AttemptCells => [one.upstream, one.model, one.credential ?? null,
-    one.status ?? null, one.cause, one.said ?? null])
-  return last === undefined ? failed : [...failed, last]
+function addText (line: JsonBytes, value: string | undefined): void {
+  if (value === undefined) { line.raw(',null'); return }
+  line.raw(',')
+  line.text(value)
 }
 
-/** The last attempt, if it is no failure: it answered, or its client left. */
-function lastOf (
-  { upstream, target, credential, outcome, status, code, attempts, failures }: ExchangeRecord
-): AttemptCells | undefined {
-  if (upstream === undefined) return undefined
-  if (outcome === 'completed') return [upstream, target ?? null, credential ?? null, status, null, null]
-  if (attempts <= failures.length || failures.length === MOST_FAILURES) return undefined
-  return [upstream, target ?? null, credential ?? null, outcome === 'failed' ? null : status, code, null]
+function addNumber (line: JsonBytes, value: number | undefined): void {
+  if (value === undefined) { line.raw(',null'); return }
+  line.raw(',')
+  line.number(value)
+}
+
+function addAttempts (line: JsonBytes, record: ExchangeRecord): void {
+  const { upstream, target, credential, outcome, status, code, attempts, failures } = record
+  for (let i = 0; i < failures.length; i++) {
+    const one = failures[i]!
+    if (i > 0) line.raw(',')
+    addAttempt(line, one.upstream, one.model, one.credential, one.status, one.cause, one.said)
+  }
+  // The last attempt, if it is no failure: it answered, or its client left.
+  const isWhole = outcome === 'completed'
+  if (upstream === undefined) return
+  if (!isWhole && (attempts <= failures.length || failures.length === MOST_FAILURES)) return
+  if (failures.length > 0) line.raw(',')
+  addAttempt(line, upstream, target, credential, outcome === 'failed' ? undefined : status, isWhole ? undefined : code,
+    undefined)
+}
+
+function addAttempt (
+  line: JsonBytes, upstream: string, target: string | undefined, credential: string | undefined,
+  status: number | undefined, error: string | undefined, said: string | undefined
+): void {
+  line.raw('[')
+  line.text(upstream)
+  addText(line, target)
+  addText(line, credential)
+  addNumber(line, status)
+  addText(line, error)
+  addText(line, said)
+  line.raw(']')
 }
 
 /** Behind `["` */

@@ -7,10 +7,11 @@ import { within } from '../../base/timeout.ts'
 import type { Timer } from '../../base/timer.ts'
 import type { RequestLogConfig } from '../../config/config.ts'
 import type { ExchangeRecord } from '../../core/record.ts'
-import { arrivalOf, endOf, idOf, lineOf, type LoggedRequest, readLine } from './line.ts'
+import { arrivalOf, endOf, idOf, type LoggedRequest, readLine } from './line.ts'
 import { type PageQuery, search } from './search.ts'
 import { type Content, isFull, nameOfFull, nameOfOpen, numberOf, type Segment, type SegmentFiles, Segments,
   segmentsOf } from './segments.ts'
+import { WaitingLines } from './waiting-lines.ts'
 
 /** Lines that wait before they are written, and in a write. */
 const BATCH = 500
@@ -27,7 +28,6 @@ const SHORTEST_SWEEP_MS = 1000
 const CURE_MS = 10_000
 /** Milliseconds that the end of the process waits for the last write. */
 const LAST_WRITE_MS = 2000
-const LINE_FEED = 10
 
 export interface RequestLogOptions {
   readonly files: SegmentFiles
@@ -89,16 +89,6 @@ function isLine (text: string): boolean {
   return isRequestId(idOf(text))
 }
 
-/** Lines that are written in one step, behind one that may be torn. One by one: joined they would be copied twice. */
-function bytesOf (lines: readonly string[], from: number, to: number): Buffer {
-  let length = 1
-  for (let at = from; at < to; at++) length += 1 + Buffer.byteLength(lines[at]!)
-  const bytes = Buffer.alloc(length, LINE_FEED)
-  let end = 1
-  for (let at = from; at < to; at++) end += bytes.write(lines[at]!, end) + 1
-  return bytes
-}
-
 /** What fails, for its line in the log. */
 type Trouble = 'written' | 'kept within its bounds'
 
@@ -110,7 +100,9 @@ export class RequestLog implements RequestReader {
   readonly #begun: number
   /** undefined: before the first ones */
   #settings: RequestLogConfig | undefined
-  #waiting: string[] = []
+  #waiting = new WaitingLines()
+  /** of a write that is done, for what comes during the next one */
+  #spare: WaitingLines | undefined
   #dropped = 0
   /** when each was last met, in milliseconds since the epoch */
   readonly #troubles = new Map<Trouble, number>()
@@ -139,7 +131,8 @@ export class RequestLog implements RequestReader {
   note (record: ExchangeRecord): void {
     if (this.keep === 0) return
     if (this.#waiting.length === MOST_WAITING) { this.#drop(1, new Error('the disk does not answer')); return }
-    const length = this.#waiting.push(lineOf(record))
+    this.#waiting.add(record)
+    const { length } = this.#waiting
     if (length === 1) this.#cancelWrite = this.#options.timer(PAUSE_MS, () => { void this.#write() })
     else if (length === BATCH) void this.#write()
   }
@@ -187,7 +180,7 @@ export class RequestLog implements RequestReader {
   /** Removes everything. */
   #end (): void {
     this.#cancelWrite()
-    this.#waiting = []
+    this.#waiting.clear()
     void this.#do(async () => {
       this.#open = undefined
       for (const name of await this.#files.names()) {
@@ -201,8 +194,11 @@ export class RequestLog implements RequestReader {
     this.#cancelWrite()
     return this.#do(async () => {
       const lines = this.#waiting                             // what came while the write before was on its way, too
-      this.#waiting = []
+      this.#waiting = this.#spare ?? new WaitingLines()
+      this.#spare = undefined
       for (let at = 0; at < lines.length && this.keep > 0;) at = await this.#append(lines, at)
+      lines.clear()
+      this.#spare = lines
     })
   }
 
@@ -212,23 +208,21 @@ export class RequestLog implements RequestReader {
   }
 
   /** Appends some lines from an index on, at most as many as the file may still have. @returns the next index */
-  async #append (lines: readonly string[], from: number): Promise<number> {
+  async #append (lines: WaitingLines, from: number): Promise<number> {
     const open = this.#open ??= { ...empty(), since: this.#options.now() }
     // A full file that could not be ended takes what comes, as long as there is space.
     const isEndless = this.#troubles.has('kept within its bounds')
     const rows = isEndless ? BATCH : Math.min(BATCH, this.#share('keep') - open.rows)
     const bytes = isEndless ? Infinity : this.#share('max_size') - open.bytes
     let { oldest, newest } = open
-    let [at, length] = [from, 0]
+    let at = from
     do {
-      const line = lines[at++]!
-      const arrival = arrivalOf(line)
+      const arrival = lines.arrivalOf(at++)
       oldest = Math.min(oldest, arrival)
       newest = Math.max(newest, arrival)
-      length += line.length
-    } while (at < lines.length && at - from < rows && length < bytes)
+    } while (at < lines.length && at - from < rows && lines.lengthOf(from, at) < bytes)
     Object.assign(open, { oldest, newest, rows: open.rows + at - from })
-    const text = bytesOf(lines, from, at)
+    const text = lines.bytesOf(from, at)
     try {
       if (open.bytes > this.#settings!.max_size) throw new Error('it is full')
       await this.#files.append(this.#nameOfOpen, text)

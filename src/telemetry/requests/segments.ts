@@ -10,7 +10,7 @@ export interface SegmentFiles {
   names (): Promise<readonly string[]>
   /** Undefined: the file is gone, or can't be read. */
   read (name: string): Promise<string | undefined>
-  /** Makes the file where it is missing. */
+  /** Makes the file where it is missing. @param bytes may change when it has resolved */
   append (name: string, bytes: Buffer): Promise<void>
   /** A no-op where the file is gone. */
   rename (from: string, to: string): Promise<void>
@@ -148,8 +148,8 @@ export class MemoryFiles implements SegmentFiles {
 
   append (name: string, bytes: Buffer): Promise<void> {
     const parts = this.#files.get(name)
-    if (parts === undefined) this.#files.set(name, [bytes])
-    else parts.push(bytes)
+    if (parts === undefined) this.#files.set(name, [Buffer.from(bytes)])
+    else parts.push(Buffer.from(bytes))
     return Promise.resolve()
   }
 

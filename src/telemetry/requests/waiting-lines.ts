@@ -1,0 +1,54 @@
+// Lines of the log of requests that wait to be written: one behind the other, as the bytes that a file gets.
+import { JsonBytes } from '../../base/json-bytes.ts'
+import { microsOf } from '../../base/request-id.ts'
+import type { ExchangeRecord } from '../../core/record.ts'
+import { addLine } from './line.ts'
+
+const LINE_FEED = '\n'
+
+export class WaitingLines {
+  readonly #text = new JsonBytes()
+  /** by line: the bytes until its end, and its request's arrival in microseconds since the epoch */
+  readonly #ends: number[] = []
+  readonly #arrivals: number[] = []
+
+  constructor () {
+    this.clear()
+  }
+
+  get length (): number {
+    return this.#ends.length
+  }
+
+  clear (): void {
+    this.#text.clear()
+    this.#text.raw(LINE_FEED)
+    this.#ends.length = 0
+    this.#arrivals.length = 0
+  }
+
+  add (record: ExchangeRecord): void {
+    addLine(this.#text, record)
+    this.#text.raw(LINE_FEED)
+    this.#ends.push(this.#text.length)
+    this.#arrivals.push(microsOf(record.request_id))
+  }
+
+  arrivalOf (index: number): number {
+    return this.#arrivals[index]!
+  }
+
+  /** Some lines, behind a line feed: the line before them in the file may be torn. Valid until `add` and `clear`. */
+  bytesOf (from: number, to: number): Buffer {
+    return this.#text.bytes.subarray(this.#startOf(from) - LINE_FEED.length, this.#startOf(to))
+  }
+
+  /** Bytes of some lines. */
+  lengthOf (from: number, to: number): number {
+    return this.#startOf(to) - this.#startOf(from)
+  }
+
+  #startOf (index: number): number {
+    return index === 0 ? LINE_FEED.length : this.#ends[index - 1]!
+  }
+}
