@@ -14,7 +14,7 @@ import type { Exchange } from '../core/exchange.ts'
 import type { TemporaryFile } from '../core/files.ts'
 import { SseEvent } from '../core/sse.ts'
 import type { Outgoing } from './outgoing.ts'
-import type { Write } from '../pipeline/client.ts'
+import type { SendListener } from '../pipeline/client.ts'
 import { encode } from '../pipeline/encode-reply.ts'
 import { type ExchangeRecord, ownTime, rounded, upstreamTime } from '../core/record.ts'
 
@@ -57,6 +57,11 @@ export class ClientWriter {
   #isBrokenOff = false
   /** a stream's chunks get their frames here: its head was written */
   #isFramed = false
+  /** what is sent at the end of the turn, and ends the answer */
+  #last: string | Buffer = ''
+  #encoding: 'latin1' | 'utf8' = 'utf8'
+  /** of the end, while it is not known how that went */
+  #listener: SendListener | undefined
 
   /** @param req undefined: all of it was read */
   constructor (req: IncomingMessage | undefined, res: Outgoing, exchange: Exchange, limits: WriterLimits) {
@@ -80,47 +85,46 @@ export class ClientWriter {
     return this.#res.headersSent
   }
 
-  json (reply: JsonReply | ErrorReply): Promise<void> {
-    return new Promise((resolve, reject) => { this.prepare(reply)(resolve, reject) })
+  json (reply: ErrorReply): Promise<void> {
+    return new Promise((resolve, reject) => {
+      this.send(reply, encode(reply), { onSent: resolve, onUnsent: reject })
+    })
   }
 
-  /** @returns the write; it keeps only the bytes it needs, so no reply stays in memory for a slow client */
-  prepare (
-    { status, headers: own, body }: JsonReply | ErrorReply,
-    encoded: string | readonly Buffer[] = encode({ status, headers: own, body })
-  ): Write {
-    const headers = { 'content-type': 'application/json', 'cache-control': 'no-store', ...own }
-    if (typeof encoded !== 'string') return this.#long(status, headers, encoded)
+  /** Keeps only the bytes it needs, so no reply stays in memory for a slow client. @throws before the head */
+  send (
+    { status, headers }: JsonReply | ErrorReply, encoded: string | readonly Buffer[], listener: SendListener
+  ): void {
+    if (typeof encoded !== 'string') { this.#long(status, headers, encoded, listener); return }
     const joined = this.#exchange.answerBlobs?.join(encoded)
-    // Head and body in one string leave in one packet: node joins a text to the head, not bytes. ASCII needs no
-    // encoding.
-    return typeof joined === 'object' ? this.#long(status, headers, joined.pieces)
-      : encoded.length <= SLICE ? this.#short(status, headers, encoded)
-        : this.#long(status, headers, piecesOf(encoded, SLICE))
+    if (typeof joined === 'object') this.#long(status, headers, joined.pieces, listener)
+    else if (encoded.length <= SLICE) this.#short(status, headers, encoded, listener)
+    else this.#long(status, headers, piecesOf(encoded, SLICE), listener)
   }
 
-  #short (status: number, headers: Headers, text: string): Write {
+  /**
+   * Head and body in one string leave in one packet: node joins a text to the head, not bytes. ASCII needs no encoding.
+   */
+  #short (status: number, headers: Headers, text: string, listener: SendListener): void {
     const length = Buffer.byteLength(text)
-    return (sent, failed) => {
-      this.#head(status, { ...headers, 'content-length': String(length) })
-      const unread = this.#unread
-      if (unread !== undefined) this.#endAndDiscard(text, unread).then(sent, failed)
-      else this.#finish(text, length === text.length ? 'latin1' : 'utf8', sent, failed)
-    }
+    this.#jsonHead(status, headers, length)
+    const unread = this.#unread
+    if (unread !== undefined) tell(this.#endAndDiscard(text, unread), listener)
+    else this.#finish(text, length === text.length ? 'latin1' : 'utf8', listener)
   }
 
-  #long (status: number, headers: Headers, pieces: readonly Buffer[]): Write {
+  #long (status: number, headers: Headers, pieces: readonly Buffer[], listener: SendListener): void {
     const rest = new Rest(pieces)
-    const length = rest.length
-    const write = async (): Promise<void> => {
-      this.#head(status, { ...headers, 'content-length': String(length) })
-      const unread = this.#unread
-      unread?.resume()
-      await this.#slices(rest)
-      if (unread !== undefined) await this.#endAndDiscard('', unread)
-      else await this.#end('')
-    }
-    return (sent, failed) => { write().then(sent, failed) }
+    this.#jsonHead(status, headers, rest.length)
+    tell(this.#allSlices(rest), listener)
+  }
+
+  async #allSlices (rest: Rest): Promise<void> {
+    const unread = this.#unread
+    unread?.resume()
+    await this.#slices(rest)
+    if (unread !== undefined) await this.#endAndDiscard('', unread)
+    else await this.#end('')
   }
 
   async bytes (reply: BytesReply): Promise<void> {
@@ -213,6 +217,11 @@ export class ClientWriter {
     if (!this.#res.writableFinished) this.#res.destroy()
   }
 
+  #jsonHead (status: number, headers: Headers, length: number): void {
+    this.#head(status, { 'content-type': 'application/json', 'cache-control': 'no-store', ...headers,
+      'content-length': String(length) })
+  }
+
   #head (status: number, headers: Headers): void {
     const { id, snapshot, answerHeaders, received, record } = this.#exchange
     record.status = status
@@ -253,35 +262,56 @@ export class ClientWriter {
    * gone.
    */
   #end (last: string | Buffer): Promise<void> {
-    return new Promise((resolve, reject) => { this.#finish(last, 'utf8', resolve, reject) })
+    return new Promise((resolve, reject) => { this.#finish(last, 'utf8', { onSent: resolve, onUnsent: reject }) })
   }
 
-  /** As a `Write`, of the last bytes. */
-  #finish (
-    last: string | Buffer, encoding: 'latin1' | 'utf8', sent: () => void, failed: (thrown: unknown) => void
-  ): void {
+  /** Sends the last bytes. */
+  #finish (last: string | Buffer, encoding: 'latin1' | 'utf8', listener: SendListener): void {
     if (this.#exchange.record.first_byte_at === 0) this.#exchange.record.first_byte_at = performance.now()
-    const res = this.#res
+    this.#listener = listener
+    if (this.#res.destroyed) { this.#closed(); return }
+    this.#last = last
+    this.#encoding = encoding
     // `close` comes on every path, right after `finish` where the answer is whole.
-    const closed = (): void => {
-      this.#stall?.off()
-      if (res.writableFinished) sent()
-      else failed(this.#exchange.abortReason ?? new Error('the connection was closed'))
+    this.#res.once('close', () => { this.#closed() })
+    atEndOfTurn(ClientWriter.#atEnd, this)
+  }
+
+  /** One function for all: a closure would be made for each answer. */
+  static #atEnd (writer: ClientWriter): void {
+    writer.#endNow()
+  }
+
+  #endNow (): void {
+    const res = this.#res
+    const last = this.#last
+    this.#last = ''
+    if (res.destroyed) return                                 // `close` tells
+    try {
+      res.end(last, this.#encoding)
+    } catch (thrown) {
+      this.#tellUnsent(thrown)
+      return
     }
-    if (res.destroyed) { closed(); return }
-    res.once('close', closed)
-    atEndOfTurn(() => {
-      if (res.destroyed) return                               // `close` tells
-      try {
-        res.end(last, encoding)
-      } catch (thrown) {
-        res.off('close', closed)
-        failed(thrown)
-        return
-      }
-      // Bytes that the system has taken can't stall.
-      if (res.writableLength > 0) this.#awaitClient()
-    })
+    // Bytes that the system has taken can't stall.
+    if (res.writableLength > 0) this.#awaitClient()
+  }
+
+  #closed (): void {
+    this.#stall?.off()
+    if (!this.#res.writableFinished) {
+      this.#tellUnsent(this.#exchange.abortReason ?? new Error('the connection was closed'))
+      return
+    }
+    const listener = this.#listener
+    this.#listener = undefined
+    listener?.onSent()
+  }
+
+  #tellUnsent (thrown: unknown): void {
+    const listener = this.#listener
+    this.#listener = undefined
+    listener?.onUnsent(thrown)
   }
 
   /** The request, where so much of it is unread that the connection can't be reused. */
@@ -455,6 +485,10 @@ class Rest {
   drop (): void {
     this.#pieces = []
   }
+}
+
+function tell (ended: Promise<void>, listener: SendListener): void {
+  ended.then(() => { listener.onSent() }, (thrown: unknown) => { listener.onUnsent(thrown) })
 }
 
 /** Whether a slice is taken within the time that a reading client needs. */

@@ -7,12 +7,13 @@ import type { BytesReply, ErrorReply, JsonReply } from '../core/reply.ts'
 import type { SseEvent } from '../core/sse.ts'
 import type { Tunnel } from '../upstream/passthrough/websocket.ts'
 
-/**
- * A write of a whole answer. Calls one of both, once; what it throws came before the head.
- * @param sent the last byte was handed to the system
- * @param failed told of the exchange's abort reason, when the client is gone
- */
-export type Write = (sent: () => void, failed: (thrown: unknown) => void) => void
+/** Hears how a write of a whole answer ends: one of both is called, once. */
+export interface SendListener {
+  /** The last byte was handed to the system. */
+  onSent (): void
+  /** The client is gone. @param thrown the exchange's abort reason */
+  onUnsent (thrown: unknown): void
+}
 
 export interface Client {
   /** Reads and parses the request body. @throws {GatewayError} */
@@ -32,10 +33,11 @@ export interface Client {
   readonly hasHead: boolean
   json (reply: ErrorReply): Promise<void>
   /**
+   * Sends a whole answer. Keeps only the bytes it needs, so no reply stays in memory for a slow client.
    * @param encoded the reply, by `encodeReply`
-   * @returns the write; it keeps only the bytes it needs, so no reply stays in memory for a slow client
+   * @throws before the head
    */
-  prepare (reply: JsonReply, encoded: string | readonly Buffer[]): Write
+  send (reply: JsonReply, encoded: string | readonly Buffer[], listener: SendListener): void
   bytes (reply: BytesReply): Promise<void>
   /** Sends the head of a stream, and from then on a ping after each silence. */
   startStream (): void

@@ -3,7 +3,7 @@
 import type { Answer, AnswerListener } from './attempt.ts'
 import type { Awaitable } from '../base/awaitable.ts'
 import { modalities } from '../config/sections/modalities.ts'
-import type { Client, Write } from './client.ts'
+import type { Client, SendListener } from './client.ts'
 import { encodeReply } from './encode-reply.ts'
 import { fail, interrupted, settle } from './ending.ts'
 import { GatewayError, toGatewayError } from '../errors.ts'
@@ -39,7 +39,7 @@ export function serve (exchange: Routed, client: Client, idempotency: Recall): v
 type Next<T> = (this: Serving, value: T) => void
 
 /** Its steps are methods: what one hands on to a later one is in its fields, so that no step makes a closure. */
-class Serving implements AnswerListener {
+class Serving implements AnswerListener, SendListener {
   readonly #exchange: Routed
   readonly #client: Client
   readonly #idempotency: Recall
@@ -165,22 +165,24 @@ class Serving implements AnswerListener {
 
   #send (): void {
     this.#claim?.confirm()
-    // Prepared here, so that the state it was made of is freed before a slow client takes it.
-    const write = this.#client.prepare(this.#reply!, this.#encoded!)
+    const reply = this.#reply!
+    const encoded = this.#encoded!
+    // Freed before a slow client takes it.
     this.#reply = undefined
     this.#encoded = undefined
-    this.#write(write)
+    try {
+      this.#client.send(reply, encoded, this)
+    } catch (thrown) {
+      this.onUnsent(thrown)
+    }
   }
 
-  #write (write: Write): void {
-    const failed = (thrown: unknown): void => {
-      this.#finish(interrupted(this.#exchange, this.#served, 'client', thrown))
-    }
-    try {
-      write(() => { this.#finish(this.#completed!) }, failed)
-    } catch (thrown) {
-      failed(thrown)
-    }
+  onSent (): void {
+    this.#finish(this.#completed!)
+  }
+
+  onUnsent (thrown: unknown): void {
+    this.#finish(interrupted(this.#exchange, this.#served, 'client', thrown))
   }
 
   /** A WebSocket is charged when it is opened: its messages are not read. */
