@@ -18,16 +18,11 @@ export function memoryFor (socket: Socket, bytes: number): Buffer {
 
 /**
  * @param from of `memoryFor`, whose first bytes they are
- * @param onTaken called when the system has taken the bytes, or never will
- * @returns false: wait for `drain`
  */
-export function send (
-  socket: Socket, from: Buffer, length: number, onTaken?: (error?: Error | null) => void
-): boolean {
-  const isTaken = socket.write(from.subarray(0, length), onTaken)
+export function send (socket: Socket, from: Buffer, length: number): void {
+  socket.write(from.subarray(0, length))
   // What the system has not taken yet is the socket's.
   if (from === memory && socket.writableLength > 0) memory = Buffer.allocUnsafeSlow(BYTES)
-  return isTaken
 }
 
 /**

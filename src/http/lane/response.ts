@@ -2,6 +2,7 @@
 import { STATUS_CODES, validateHeaderName, validateHeaderValue } from 'node:http'
 import type { Socket } from 'node:net'
 import { Writable } from 'node:stream'
+import { atEndOfTurn } from '../../base/end-of-turn.ts'
 import { memoryFor, put, send } from '../../base/write-memory.ts'
 import type { Outgoing } from '../outgoing.ts'
 
@@ -12,7 +13,7 @@ export interface ResponseConnection {
   readonly isClosing: boolean
   /** seconds that the client is promised between two requests */
   readonly keepAlive: number
-  /** the callback of the write of a response's last bytes */
+  /** called when the system has taken a response's last bytes, or never will */
   readonly onEnded: Taken
 }
 
@@ -151,7 +152,10 @@ export class LaneResponse implements Outgoing {
         : content
       const bytes = memoryFor(socket, this.#headLength + Buffer.byteLength(body, encoding))
       const at = this.#putHead(bytes, encoding)
-      send(socket, bytes, at + bytes.write(body, at, encoding), onEnded)
+      send(socket, bytes, at + bytes.write(body, at, encoding))
+      // Mostly the system has taken all of it by now: node's callback would cost 300 bytes, and a turn of its queue.
+      if (socket.writableLength === 0 && socket.writable) atEndOfTurn(onEnded)
+      else socket.write('', 'latin1', onEnded)
       return
     }
     socket.cork()
