@@ -519,9 +519,11 @@ export async function discard (req: IncomingMessage, res: Pick<Outgoing, 'once'>
 /** Where the time went until the head, in milliseconds (W3C Server Timing). */
 function timing (record: ExchangeRecord): string {
   const now = performance.now()
-  return `queue;dur=${rounded(record.queue_ms)}, upstream;dur=${rounded(upstreamTime(record, now))}, ` +
-    `own;dur=${rounded(ownTime(record, now))}`
+  const queue = record.queue_ms === 0 ? NO_QUEUE : `queue;dur=${rounded(record.queue_ms)}, upstream;dur=`
+  return `${queue}${rounded(upstreamTime(record, now))}, own;dur=${rounded(ownTime(record, now))}`
 }
+
+const NO_QUEUE = 'queue;dur=0, upstream;dur='
 
 /** Whether so much of the request is unread that the connection can't be reused. */
 export function hasMuchUnread ({ complete, headers }: IncomingMessage): boolean {
