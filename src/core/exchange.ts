@@ -4,7 +4,7 @@ import { Blobs } from './large-strings.ts'
 import type { Ledger } from './ledger.ts'
 import type { Snapshot } from './snapshot.ts'
 import type { GatewayError } from '../errors.ts'
-import { type ApiKey, type Attempt, countFacts, type Fact } from './facts.ts'
+import { allFacts, type ApiKey, type Attempt, type Fact } from './facts.ts'
 import { ExchangeRecord } from './record.ts'
 import type { Route } from './route.ts'
 import type { Part } from './answer-memory.ts'
@@ -117,9 +117,7 @@ export class Exchange<R extends Route = Route, S extends Snapshot = Snapshot> {
 
   #request: GatewayRequest | undefined
   /** values of facts, each at its slot */
-  readonly #slots: unknown[] = new Array(countFacts())
-  /** facts in the order of writing */
-  readonly #written: Fact<unknown>[] = []
+  readonly #slots: unknown[] = new Array(allFacts().length)
   // An array that grows has space for seventeen: one that mostly has one member is made with it.
   #onSettle: Settle[] | undefined
   #settled = false
@@ -217,9 +215,9 @@ export class Exchange<R extends Route = Route, S extends Snapshot = Snapshot> {
     return value as T
   }
 
-  /** Names of the facts written so far, in the order of writing. */
+  /** Names of the facts written so far. */
   get factNames (): readonly string[] {
-    return this.#written.map(({ name }) => name)
+    return allFacts().filter(({ slot }) => this.#slots[slot] !== undefined).map(({ name }) => name)
   }
 
   /** The value of a fact that may not have been written. */
@@ -236,9 +234,8 @@ export class Exchange<R extends Route = Route, S extends Snapshot = Snapshot> {
 
   /** @throws {Error} the fact was written before: a fact has one writer */
   set<T> (fact: Fact<T>, value: T): void {
-    if (this.#written.includes(fact)) throw new Error(`the fact "${fact.name}" was written twice`)
+    if (this.#slots[fact.slot] !== undefined) throw new Error(`the fact "${fact.name}" was written twice`)
     this.#slots[fact.slot] = value
-    this.#written.push(fact)
   }
 
   /**

@@ -17,19 +17,21 @@ export interface Fact<T> {
   readonly _type?: T
 }
 
-let slots = 0
+/** by slot */
+const facts: Fact<unknown>[] = []
 const named = new Map<string, Fact<unknown>>()
 
 /** Declares a fact. The name is what error messages and `reads`/`writes` checks print. */
 export function fact<T> (name: string, { isOfBody = false }: { readonly isOfBody?: boolean } = {}): Fact<T> {
-  const made = Object.freeze({ name, slot: slots++, isOfBody })
+  const made = Object.freeze({ name, slot: facts.length, isOfBody })
+  facts.push(made)
   if (!named.has(name)) named.set(name, made)                 // those of a user's plugins come later
   return made
 }
 
-/** How many there are, those of users' plugins included: an exchange has a slot for each. */
-export function countFacts (): number {
-  return slots
+/** Those of users' plugins included: an exchange has a slot for each. */
+export function allFacts (): readonly Fact<unknown>[] {
+  return facts
 }
 
 /** A shipped fact; another thread has another slot for it. @throws {Error} nobody has declared it */

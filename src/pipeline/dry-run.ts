@@ -61,7 +61,7 @@ export async function rehearse (
   const exchange = new Exchange(within?.id ?? createRequestId(), route, { ...received, method, path,
     query: mark === -1 ? '' : address.slice(mark) }, snapshot, new DryLedger(snapshot.ledger),
   { owner, ...(within !== undefined && { within }) })
-  const turns: { readonly who: string, readonly hook: Step['hook'], readonly facts: number }[] = []
+  const turns: { readonly who: string, readonly hook: Step['hook'], readonly facts: readonly string[] }[] = []
   let reply: Reply | undefined
   let error: GatewayError | undefined
   try {
@@ -72,20 +72,20 @@ export async function rehearse (
         }
         return isReader(body) ? await body(exchange) : body
       }
-    }, undefined, (who, hook) => { turns.push({ who, hook, facts: exchange.factNames.length }) })
+    }, undefined, (who, hook) => { turns.push({ who, hook, facts: exchange.factNames }) })
     if (answered !== undefined) reply = answered
     if (reply?.kind === 'bytes') reply.bytes.destroy()
   } catch (thrown) {
     error = toGatewayError(thrown)
   }
-  const wrote = exchange.factNames
+  const all = exchange.factNames
   const last = error === undefined
     ? reply === undefined ? 'passed' : 'answered'
     : error.row === 'server_error'
     ? 'failed'
     : 'refused'
   const steps = turns.map(({ who, hook, facts }, i): Step => ({
-    who, hook, verdict: i === turns.length - 1 ? last : 'passed', wrote: wrote.slice(facts, turns[i + 1]?.facts)
+    who, hook, verdict: i === turns.length - 1 ? last : 'passed', wrote: (turns[i + 1]?.facts ?? all).filter((name) => !facts.includes(name))
   }))
   await end(exchange, error ?? new GatewayError('client_closed'))
   return { exchange, steps, error, reply }
