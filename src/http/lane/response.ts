@@ -66,7 +66,8 @@ export class LaneResponse implements Outgoing {
     for (let i = 0; i < fields.length; i += 2) {
       const name = fields[i]!
       const value = fields[i + 1]!
-      if (!isField(name, value)) {
+      const isKnown = value === known[i + 1] && name === known[i]
+      if (!isKnown && !isField(name, value)) {
         validateHeaderName(name)
         validateHeaderValue(name, value)
         this.writeHead(status, toTexts(fields))
@@ -86,8 +87,8 @@ export class LaneResponse implements Outgoing {
           hasEncoding ||= name.toLowerCase() === 'transfer-encoding'
       }
     }
+    known = this.#fields = fields
     this.#status = status
-    this.#fields = fields
     this.#hasDate = hasDate
     const { isClosing, keepAlive } = this.#connection
     this.#keepsAlive = connection === undefined ? !isClosing : !/close/i.test(connection)
@@ -284,6 +285,9 @@ function dateLine (): string {
   }
   return date
 }
+
+/** Fields of the last head, of any response: most of the next one's are the same, and need not be looked at again. */
+let known: readonly string[] = []
 
 /** By character: of a name (RFC 9110 5.6.2), of a value (5.5). */
 const NAME = 1
