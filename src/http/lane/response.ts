@@ -104,7 +104,7 @@ export class LaneResponse implements Outgoing {
     const fields = this.#fields
     if (fields === undefined) return 0
     let length = MOST_OWN_LINES
-    for (let i = 0; i < fields.length; i++) length += MOST_OF_CHARACTER * fields[i]!.length + SEPARATOR.length
+    for (let i = 0; i < fields.length; i++) length += MOST_OF_CHARACTER * fields[i]!.length + OF_LINE
     return length
   }
 
@@ -116,13 +116,17 @@ export class LaneResponse implements Outgoing {
     let at = put(bytes, 0, startLine(this.#status), encoding)
     for (let i = 0; i < fields.length; i += 2) {
       at = put(bytes, at, fields[i]!, encoding)
-      at = put(bytes, at, SEPARATOR, encoding)
+      bytes[at++] = COLON
+      bytes[at++] = SPACE
       at = put(bytes, at, fields[i + 1]!, encoding)
-      at = put(bytes, at, END_OF_LINE, encoding)
+      bytes[at++] = CR
+      bytes[at++] = LF
     }
     if (!this.#hasDate) at = put(bytes, at, dateLine(), encoding)
     at = put(bytes, at, this.#lastLines, encoding)
-    return put(bytes, at, END_OF_LINE, encoding)
+    bytes[at++] = CR
+    bytes[at++] = LF
+    return at
   }
 
   flushHeaders (): void {
@@ -247,8 +251,9 @@ class ResponseStream extends Writable {
 
 const CLOSED = new Error('the connection was closed')
 
-const SEPARATOR = ': '
-const END_OF_LINE = '\r\n'
+const [COLON, SPACE, CR, LF] = [0x3A, 0x20, 0x0D, 0x0A] as const
+/** Bytes beside a name or a value. */
+const OF_LINE = 2
 /** Bytes of UTF-8 that a character of Latin-1 takes, as all of a head are. */
 const MOST_OF_CHARACTER = 2
 /** Bytes of the lines that are not fields. */
