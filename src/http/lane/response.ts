@@ -66,7 +66,8 @@ export class LaneResponse implements Outgoing {
     for (let i = 0; i < fields.length; i += 2) {
       const name = fields[i]!
       const value = fields[i + 1]!
-      if (!isField(name, value)) {
+      const isKnown = value === known[i + 1] && name === known[i]
+      if (!isKnown && !isField(name, value)) {
         validateHeaderName(name)
         validateHeaderValue(name, value)
         this.writeHead(status, toTexts(fields))
@@ -86,8 +87,8 @@ export class LaneResponse implements Outgoing {
           hasEncoding ||= name.toLowerCase() === 'transfer-encoding'
       }
     }
+    known = this.#fields = fields
     this.#status = status
-    this.#fields = fields
     this.#hasDate = hasDate
     const { isClosing, keepAlive } = this.#connection
     this.#keepsAlive = connection === undefined ? !isClosing : !/close/i.test(connection)
@@ -103,7 +104,7 @@ export class LaneResponse implements Outgoing {
     const fields = this.#fields
     if (fields === undefined) return 0
     let length = MOST_OWN_LINES
-    for (let i = 0; i < fields.length; i++) length += MOST_OF_CHARACTER * fields[i]!.length + SEPARATOR.length
+    for (let i = 0; i < fields.length; i++) length += MOST_OF_CHARACTER * fields[i]!.length + OF_LINE
     return length
   }
 
@@ -115,13 +116,17 @@ export class LaneResponse implements Outgoing {
     let at = put(bytes, 0, startLine(this.#status), encoding)
     for (let i = 0; i < fields.length; i += 2) {
       at = put(bytes, at, fields[i]!, encoding)
-      at = put(bytes, at, SEPARATOR, encoding)
+      bytes[at++] = COLON
+      bytes[at++] = SPACE
       at = put(bytes, at, fields[i + 1]!, encoding)
-      at = put(bytes, at, END_OF_LINE, encoding)
+      bytes[at++] = CR
+      bytes[at++] = LF
     }
     if (!this.#hasDate) at = put(bytes, at, dateLine(), encoding)
     at = put(bytes, at, this.#lastLines, encoding)
-    return put(bytes, at, END_OF_LINE, encoding)
+    bytes[at++] = CR
+    bytes[at++] = LF
+    return at
   }
 
   flushHeaders (): void {
@@ -246,8 +251,9 @@ class ResponseStream extends Writable {
 
 const CLOSED = new Error('the connection was closed')
 
-const SEPARATOR = ': '
-const END_OF_LINE = '\r\n'
+const [COLON, SPACE, CR, LF] = [0x3A, 0x20, 0x0D, 0x0A] as const
+/** Bytes beside a name or a value. */
+const OF_LINE = 2
 /** Bytes of UTF-8 that a character of Latin-1 takes, as all of a head are. */
 const MOST_OF_CHARACTER = 2
 /** Bytes of the lines that are not fields. */
@@ -284,6 +290,9 @@ function dateLine (): string {
   }
   return date
 }
+
+/** Fields of the last head, of any response: most of the next one's are the same, and need not be looked at again. */
+let known: readonly string[] = []
 
 /** By character: of a name (RFC 9110 5.6.2), of a value (5.5). */
 const NAME = 1
