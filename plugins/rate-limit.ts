@@ -338,7 +338,7 @@ function show (
   }
   answerHeaders['ratelimit-policy'] = header
   answerHeaders['ratelimit'] = states
-  Object.assign(answerHeaders, route.style.rateHeaders(nearest, now()))
+  route.style.addRateHeaders(answerHeaders, nearest, now())
 }
 
 function isNarrower (one: WindowState, other: WindowState): boolean {
