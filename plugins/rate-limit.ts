@@ -6,7 +6,7 @@ import { suggest } from '../src/config/check/suggest.ts'
 import type { KeyConfig } from '../src/config/config.ts'
 import { isMap } from '../src/config/yaml/position.ts'
 import { GatewayError } from '../src/errors.ts'
-import type { Exchange, Outcome } from '../src/core/exchange.ts'
+import type { Exchange } from '../src/core/exchange.ts'
 import { ApiKey, fact, Model } from '../src/core/facts.ts'
 import { definePlugin, type KeyHooks } from '../src/core/plugin.ts'
 import type { Route } from '../src/core/route.ts'
@@ -21,8 +21,6 @@ interface Options {
 
 /** State of the key's own window when the head was counted. Private to this plugin. */
 const Counted = fact<WindowState>('rate-limit')
-/** Private as well. */
-const Taken = fact<Slot>('rate-limit slot')
 
 /** Polls a key may make per request: they must not use up its requests, and may not be unlimited either. */
 const POLLS_PER_REQUEST = 10
@@ -62,7 +60,7 @@ export const rateLimit = definePlugin<Options>({
     }
   },
   reads: [ApiKey, Model],
-  writes: [Counted, Taken],
+  writes: [Counted],
   enforces: ['rate_limit', 'concurrency'],
   check ({ families }, { models }, _report, warn) {
     const known = new Set((Array.isArray(models) ? models : []).map((model) => isMap(model) ? model.family : undefined))
@@ -258,8 +256,7 @@ class Slot {
 
   /** The release is registered before it is taken: it is given back once on every path (src/README.md#settle-once). */
   take (admission: Admission): Awaitable<void> {
-    this.#exchange.set(Taken, this)
-    this.#exchange.onFinish(endSlot)
+    this.#exchange.onFinish(() => this.#end())
     const told = ask(admission, this.#exchange)
     if (told instanceof Promise) return this.#asked = this.#hearLater(told)
     this.#hear(told)
@@ -274,7 +271,7 @@ class Slot {
     this.#judge(told, this.#exchange)
   }
 
-  end (): Awaitable<void> {
+  #end (): Awaitable<void> {
     return this.#result === undefined && this.#asked !== undefined ? this.#leaveBehind(this.#asked) : this.#leave()
   }
 
@@ -290,10 +287,6 @@ class Slot {
       log.error({ request_id: id, err }, 'a slot could not be given back')
     })
   }
-}
-
-function endSlot (_outcome: Outcome, exchange: Exchange): Awaitable<void> {
-  return exchange.get(Taken).end()
 }
 
 /** The refusal of a full window, with the time until a retry passes all windows, if no other request is counted. */
@@ -338,7 +331,7 @@ function show (
   }
   answerHeaders['ratelimit-policy'] = header
   answerHeaders['ratelimit'] = states
-  Object.assign(answerHeaders, route.style.rateHeaders(nearest, now()))
+  route.style.addRateHeaders(answerHeaders, nearest, now())
 }
 
 function isNarrower (one: WindowState, other: WindowState): boolean {

@@ -46,8 +46,8 @@ export class Meter {
   readonly #services: Services
   readonly #bounds: Bounds
   readonly #lowBalance: Nanos
-  /** earliest time of the next progress record, by `performance.now()` */
-  #nextProgress = performance.now() + PROGRESS_MS
+  /** earliest time of the next progress record, by `performance.now()`; 0: not asked for yet */
+  #nextProgress = 0
   /** held at the store */
   #held = 0n
   /** most that a whole answer may cost: with the input that the upstream has reported, once it has */
@@ -137,6 +137,7 @@ export class Meter {
     this.nextCheckpoint = tally.soFar + STEP
     if (this.limit - tally.soFar < EARLY) void this.#extend()
     const now = performance.now()
+    if (this.#nextProgress === 0) this.#nextProgress = this.#exchange.record.started_at + PROGRESS_MS
     if (now < this.#nextProgress) return
     this.#nextProgress = now + PROGRESS_MS
     this.#noteProgress(tally.countSoFar())

@@ -49,7 +49,7 @@ export class Tally {
   /** estimated tokens of input, where the upstream reports none before its end */
   #guessedInput = 0
   /** the text sent to the client */
-  #text = new TextCount()
+  readonly #text = new TextCount()
   readonly #rates: Rates
   /** that text in tokens, but for its last characters, and the number of those */
   #estimate = 0
@@ -191,7 +191,7 @@ export class Tally {
   /** Takes over what a whole answer tells. */
   hear ({ reported, text, hasUnseen }: Told): void {
     this.#reported = reported
-    this.#text = new TextCount(text)
+    this.#text.takeOver(text)
     this.#hasUnseen = hasUnseen
     this.#count()
   }

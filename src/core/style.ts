@@ -19,7 +19,7 @@ export interface Style {
   /** The events that end a stream with an error. @param body its body, as JSON */
   errorEvents (body: string): readonly SseEvent[]
   /** The vendor's rate limit headers, as its clients read them. @param now milliseconds since the epoch */
-  rateHeaders (window: WindowState, now: number): Readonly<Record<string, string>>
+  addRateHeaders (headers: Record<string, string>, window: WindowState, now: number): void
   /** the field of a request that holds its conversation: a list of turns, or the text of one */
   readonly conversation: 'messages' | 'input'
   /** the style at whose address for text its bodies are taken too, and answered in that style */

@@ -21,11 +21,11 @@ export const chatStyle: Style = {
   ping: ': ping\n\n',
   errorBody: (error, told) => chatError(error, told),
   errorEvents: (body) => [new SseEvent('', body), new SseEvent('', '[DONE]')],
-  rateHeaders: ({ limit, remaining, reset_ms: reset }) => ({
-    'x-ratelimit-limit-requests': String(limit),
-    'x-ratelimit-remaining-requests': String(remaining),
-    'x-ratelimit-reset-requests': duration(reset)
-  }),
+  addRateHeaders (headers, { limit, remaining, reset_ms: reset }) {
+    headers['x-ratelimit-limit-requests'] = String(limit)
+    headers['x-ratelimit-remaining-requests'] = String(remaining)
+    headers['x-ratelimit-reset-requests'] = duration(reset)
+  },
   conversation: 'messages',
   // the newer name wins
   outputLimits: ['max_completion_tokens', 'max_tokens'],

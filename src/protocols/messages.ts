@@ -17,11 +17,11 @@ export const messagesStyle: Style = {
     request_id: requestId
   }),
   errorEvents: (body) => [new SseEvent('error', body)],
-  rateHeaders: ({ limit, remaining, reset_ms: reset }, now) => ({
-    'anthropic-ratelimit-requests-limit': String(limit),
-    'anthropic-ratelimit-requests-remaining': String(remaining),
-    'anthropic-ratelimit-requests-reset': rfc3339(Math.ceil((now + reset) / 1000))
-  }),
+  addRateHeaders (headers, { limit, remaining, reset_ms: reset }, now) {
+    headers['anthropic-ratelimit-requests-limit'] = String(limit)
+    headers['anthropic-ratelimit-requests-remaining'] = String(remaining)
+    headers['anthropic-ratelimit-requests-reset'] = rfc3339(Math.ceil((now + reset) / 1000))
+  },
   conversation: 'messages',
   outputLimits: ['max_tokens'],
   // Off by default: clients ask for the ping with the cost by a header.

@@ -86,6 +86,12 @@ export class TextCount {
     this.#last = last
   }
 
+  /** Goes on from what another count has counted, which becomes its own; it has counted nothing yet. */
+  takeOver ({ counts, last }: Counts): void {
+    this.#counts = counts
+    this.#last = last
+  }
+
   /** So far; to be read at once, and not to be changed. */
   get counted (): Counts {
     this.#count()

@@ -181,3 +181,25 @@ void t.test('what was used is counted in whole numbers, of a charge and of one t
   t.throws(() => both.books.settle(settlement), RangeError)
   both.check()
 })
+
+t.test('balances and what keys have spent are each their own, however many there are', (t) => {
+  const books = new Books()
+  const count = 400
+  for (let i = 0; i < count; i++) {
+    books.load('account', `a${i}`, BigInt(10 * i))
+    books.load('key', `k${i}`, BigInt(i))
+    books.hold({ request_id: `r${i}`, account: `a${i}`, key: `k${i}`, day: '2026-11-21', nanos: BigInt(5 * i) }, 0)
+  }
+  for (let i = 0; i < count; i += 2) {
+    books.settle({ request_id: `r${i}`, nanos: BigInt(3 * i), model: 'm', usage: noUsage, usage_source: 'provider' })
+  }
+  for (let i = 0; i < count; i++) {
+    const [charged, held] = i % 2 === 0 ? [BigInt(3 * i), 0n] : [0n, BigInt(5 * i)]
+    t.strictSame(books.balance(`a${i}`), { balance: BigInt(10 * i) - charged, held, open_holds: i % 2 })
+    t.strictSame(books.keyUsage(`k${i}`), { spent: BigInt(i) + charged, held })
+    for (const period of ['2026-11-21', '2026-11']) {
+      t.strictSame(books.keyUsage(`k${i}`, period), { spent: charged, held })
+    }
+  }
+  t.end()
+})

@@ -1,7 +1,7 @@
 // The entries of the memory driver, and what they add up to.
 import { JsonBytes } from '../../base/json-bytes.ts'
 import type { EntryQuery, RollupQuery } from '../rollups.ts'
-import { dayOf, firstKept, hourOf, RollupSums, rowsOf } from '../rollup-sums.ts'
+import { dayOf, firstKept, hourOf, type Members, RollupSums, rowsOf, type Sum, type SumsAt } from '../rollup-sums.ts'
 import { addFailures, addRow, ENTRY, pushRollup, readEntry, type Cell } from './cells.ts'
 import { seqOf } from './entry-ids.ts'
 import { Pages } from './pages.ts'
@@ -10,18 +10,20 @@ import { isAbout } from '../late-entries.ts'
 
 const [SEQ, TIME] = [ENTRY.indexOf('seq'), ENTRY.indexOf('time')]
 
-export class MemoryEntries {
+export class MemoryEntries implements SumsAt {
   /** rows of `ENTRY`, as JSON, in which amounts are text, because its numbers would round them */
   readonly #rows = new Pages()
   readonly #line = new JsonBytes()
   readonly #hours = new RollupSums()
+  /** of the newest hour, by key: a few each, so that none is looked up by a name that is made for it */
+  readonly #latest = new Map<string, { readonly members: Members, readonly sum: Sum }[]>()
   readonly #days = new RollupSums(dayOf)
   #newest = 0
 
   /** @param row of `ENTRY` */
   add (row: readonly Cell[]): void {
-    addRow(row, this.#hours)
     this.#fold(row[TIME] as number)
+    addRow(row, this)
     const line = this.#line
     line.clear()
     for (let i = 0; i < row.length; i++) {
@@ -34,6 +36,21 @@ export class MemoryEntries {
     }
     line.raw(']')
     this.#rows.add(line)
+  }
+
+  /** The sum for an entry of the newest hour. */
+  at (time: number, members: Members): Sum {
+    const { account, key, model, channel } = members
+    const ofKey = this.#latest.get(key)
+    if (ofKey !== undefined) {
+      for (const { members: of, sum } of ofKey) {
+        if (of.model === model && of.channel === channel && of.account === account) return sum
+      }
+    }
+    const sum = this.#hours.at(time, members)
+    if (ofKey === undefined) this.#latest.set(key, [{ members, sum }])
+    else ofKey.push({ members, sum })
+    return sum
   }
 
   /** @param rows of `FAILURE` */
@@ -79,6 +96,7 @@ export class MemoryEntries {
   #fold (time: number): void {
     if (hourOf(time) === this.#newest) return
     this.#newest = hourOf(time)
+    this.#latest.clear()
     const first = firstKept(this.#newest)
     this.#hours.addTo(this.#days, first)
     this.#hours.forget(first)

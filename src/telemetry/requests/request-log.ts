@@ -100,7 +100,7 @@ export class RequestLog implements RequestReader {
   readonly #begun: number
   /** undefined: before the first ones */
   #settings: RequestLogConfig | undefined
-  #waiting = new WaitingLines()
+  #waiting = new WaitingLines(MOST_WAITING)
   /** of a write that is done, for what comes during the next one */
   #spare: WaitingLines | undefined
   #dropped = 0
@@ -194,7 +194,7 @@ export class RequestLog implements RequestReader {
     this.#cancelWrite()
     return this.#do(async () => {
       const lines = this.#waiting                             // what came while the write before was on its way, too
-      this.#waiting = this.#spare ?? new WaitingLines()
+      this.#waiting = this.#spare ?? new WaitingLines(MOST_WAITING)
       this.#spare = undefined
       for (let at = 0; at < lines.length && this.keep > 0;) at = await this.#append(lines, at)
       lines.clear()

@@ -9,29 +9,32 @@ const LINE_FEED = '\n'
 export class WaitingLines {
   readonly #text = new JsonBytes()
   /** by line: the bytes until its end, and its request's arrival in microseconds since the epoch */
-  readonly #ends: number[] = []
-  readonly #arrivals: number[] = []
+  readonly #ends: Uint32Array
+  readonly #arrivals: Float64Array
+  #length = 0
 
-  constructor () {
+  /** @param most lines that have space */
+  constructor (most: number) {
+    this.#ends = new Uint32Array(most)
+    this.#arrivals = new Float64Array(most)
     this.clear()
   }
 
   get length (): number {
-    return this.#ends.length
+    return this.#length
   }
 
   clear (): void {
     this.#text.clear()
     this.#text.raw(LINE_FEED)
-    this.#ends.length = 0
-    this.#arrivals.length = 0
+    this.#length = 0
   }
 
   add (record: ExchangeRecord): void {
     addLine(this.#text, record)
     this.#text.raw(LINE_FEED)
-    this.#ends.push(this.#text.length)
-    this.#arrivals.push(microsOf(record.request_id))
+    this.#arrivals[this.#length] = microsOf(record.request_id)
+    this.#ends[this.#length++] = this.#text.length
   }
 
   arrivalOf (index: number): number {
