@@ -72,9 +72,12 @@ export class Health implements TargetHealth {
    * @param tried keys of the credentials that are out of the question; Infinity where no other is left
    */
   waitOf (upstream: Upstream, model: string, tried: ReadonlySet<string> = NONE): number {
+    return this.#waitAt(this.#now(), upstream, model, tried)
+  }
+
+  #waitAt (now: number, upstream: Upstream, model: string, tried: ReadonlySet<string>): number {
     const known = this.#known.get(upstream.name)
     const target = known?.targets.get(model)
-    const now = this.#now()
     const ofTarget = target === undefined ? 0 : Math.max(target.breaker.wait(now), target.until - now)
     let soonest = Infinity
     for (const credential of upstream.credentials) {
@@ -125,9 +128,9 @@ export class Health implements TargetHealth {
     onOver?: () => void,
     isBlamed = false
   ): Permit | undefined {
-    if (this.waitOf(upstream, model, tried) > 0) return undefined
-    const { targets, accounts } = this.#of(upstream)
     const now = this.#now()
+    if (this.#waitAt(now, upstream, model, tried) > 0) return undefined
+    const { targets, accounts } = this.#of(upstream)
     const target = targets.get(model) ?? put(targets, model, { running: 0, breaker: new Breaker(), until: 0,
       cooldowns: new Map(), lastError: undefined, counts: this.#metrics?.target(upstream.name, model) })
     let destination: Destination | undefined
@@ -142,7 +145,7 @@ export class Health implements TargetHealth {
       const isAlone = upstream.credentials.length === 1
       destination = { model, target, credential, isAlone, account, cooldown, isBlamed }
     }
-    return destination && new Run(destination, this.#runs, onOver)
+    return destination && new Run(destination, this.#runs, now, onOver)
   }
 
   /** Keeps a target's last failure; a target that has never been entered has no record. */

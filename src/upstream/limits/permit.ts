@@ -109,12 +109,12 @@ export class Run implements Permit {
   readonly #refusedTerm: number
   #isOver = false
 
-  /** @param onOver called once, at its end */
-  constructor (to: Destination, parts: RunParts, onOver: (() => void) | undefined) {
+  /** @param now milliseconds since the epoch @param onOver called once, at its end */
+  constructor (to: Destination, parts: RunParts, now: number, onOver: (() => void) | undefined) {
     const { target, account, cooldown } = this.#destination = to
     this.#parts = parts
     this.#onOver = onOver
-    this.#term = target.breaker.enter(parts.now())
+    this.#term = target.breaker.enter(now)
     this.#cooldownTerm = cooldown.term
     this.#refusedTerm = account.refused.term
     target.running++

@@ -87,10 +87,11 @@ export class UpstreamCall implements LaneHandler {
     this.#request = request
     this.#listener = listener
     const options = this.#dispatchOptions()                   // may throw: before any timer
-    this.#deadline = new Deadline<UpstreamCall>(upstream.config.timeouts.total, UpstreamCall.#endTotal, this)
+    const now = performance.now()
+    this.#deadline = new Deadline<UpstreamCall>(upstream.config.timeouts.total, UpstreamCall.#endTotal, this, now)
     this.#alarm = new Alarm<UpstreamCall>(UpstreamCall.#ring, this)
     connectionsOf(upstream).dispatch(options, this)
-    if (!this.#hasStarted && !this.#over) this.#awaitStart()
+    if (!this.#hasStarted && !this.#over) this.#awaitStart(now)
   }
 
   // undici follows no redirects, so credentials never travel with one (src/README.md#allow-list).
@@ -159,9 +160,10 @@ export class UpstreamCall implements LaneHandler {
     this.#controller?.abort(new Error('the gateway ended the call'))
   }
 
-  #awaitStart (): void {
+  /** @param now `performance.now()` */
+  #awaitStart (now: number): void {
     this.#late = undefined
-    this.#alarm.set(STUCK_MS)
+    this.#alarm.set(STUCK_MS, now)
   }
 
   static #endTotal (call: UpstreamCall): void {

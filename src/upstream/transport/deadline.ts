@@ -9,11 +9,16 @@ export class Deadline<Of = unknown> extends Alarm<Of> {
   /** start of the present rest; undefined: it runs */
   #restingSince: number | undefined
 
-  /** @param ms at most @param onOver called once, unless it is switched off @param of what it is called with */
-  constructor (ms: number, onOver: (of: Of) => void, of?: Of) {
+  /**
+   * @param ms at most
+   * @param onOver called once, unless it is switched off
+   * @param of what it is called with
+   * @param now `performance.now()`
+   */
+  constructor (ms: number, onOver: (of: Of) => void, of?: Of, now = performance.now()) {
     super(onOver, of)
     this.#ms = ms
-    this.#startedAt = wholeNow()
+    this.#startedAt = Math.ceil(now)
     this.set(ms, this.#startedAt)
   }
 
