@@ -20,7 +20,7 @@ const BLOCK = 1024
 
 /**
  * A total and what is held, as integers of 64 bits in a block of many: in fields each change would make a new BigInt, a
- * dozen with every request. No check lets one pass 2^63 - 1.
+ * dozen with every request. A credit that would make one pass 2^63 - 1 is refused.
  */
 class Amounts {
   static #next = new BigInt64Array(BLOCK)

@@ -3,6 +3,7 @@
 // storm of retries hits it.
 import { Cluster, Redis, ReplyError } from 'ioredis'
 import type { Logger } from 'pino'
+import { atEndOfTurn } from '../../base/end-of-turn.ts'
 import type { Timer } from '../../base/timer.ts'
 import type { Client } from './address.ts'
 import { type Argument, defineScripts, type Script } from './scripts.ts'
@@ -81,6 +82,8 @@ export class Link implements Way {
   #state: State = 'away'
   #isMissed = false
   #isClosed = false
+  /** the commands of this turn are held back until its end */
+  #isGathering = false
   #cancel: () => void = () => {}
   #awaySince = 0
   #failures = 0
@@ -206,6 +209,7 @@ export class Link implements Way {
     if (!(this.#state === 'up' || (isEarly && this.#state === 'told'))) {
       throw new AwayError(this.#isClosed ? 'the store is closed' : 'Redis is away', { isUnasked: true })
     }
+    this.#gather()
     try {
       return await ask()
     } catch (thrown) {
@@ -215,6 +219,21 @@ export class Link implements Way {
       this.#noteTrouble(error)
       throw new AwayError(explain(error), { cause: error })
     }
+  }
+
+  /**
+   * Lets what is sent in this turn of the event loop leave in one write: with 32 clients those of a dozen requests, of
+   * which each has four commands. A write by itself takes 10 to 20 µs, and wakes Redis up.
+   */
+  #gather (): void {
+    if (this.#isGathering) return
+    this.#isGathering = true
+    const streams = this.masters().map(({ stream }) => stream)
+    for (const stream of streams) stream?.cork()
+    atEndOfTurn(() => {
+      this.#isGathering = false
+      for (const stream of streams) stream?.uncork()
+    })
   }
 
   /** Every node that takes writes. */
