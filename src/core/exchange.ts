@@ -123,10 +123,12 @@ export class Exchange<R extends Route = Route, S extends Snapshot = Snapshot> im
   #request: GatewayRequest | undefined
   /** values of facts, each at its slot */
   readonly #slots: unknown[] = new Array(allFacts().length)
-  // An array that grows has space for seventeen: one that mostly has one member is made with it.
+  // An array that grows has space for seventeen: one that mostly has a few members is made with or for these.
   #onSettle: Settle[] | undefined
   #settled = false
-  readonly #onFinish: Finish[] = []
+  readonly #onFinish: Finish[] = new Array(4)
+  /** those that are to be called */
+  #finishes = 0
   #outcome: Outcome | undefined
   #abortReason: GatewayError | undefined
   #onAbort: AbortListener[] | undefined
@@ -259,7 +261,7 @@ export class Exchange<R extends Route = Route, S extends Snapshot = Snapshot> im
    */
   onFinish (callback: Finish): void {
     if (this.#outcome !== undefined) { void this.#tell(callback, this.#outcome); return }
-    this.#onFinish.push(callback)
+    this.#onFinish[this.#finishes++] = callback
   }
 
   /** Core only: keeps an answer's share of memory until the exchange is over, or the writer has stored it elsewhere. */
@@ -293,8 +295,8 @@ export class Exchange<R extends Route = Route, S extends Snapshot = Snapshot> im
   }
 
   #tellAll (outcome: Outcome): Awaitable<void> {
-    while (this.#onFinish.length > 0) {
-      const told = this.#tell(this.#onFinish.pop()!, outcome)
+    while (this.#finishes > 0) {
+      const told = this.#tell(this.#onFinish[--this.#finishes]!, outcome)
       if (told !== undefined) return told.then(() => this.#tellAll(outcome))
     }
   }
