@@ -11,6 +11,7 @@ import type { Part } from './answer-memory.ts'
 import type { OwnEvents } from './own-events.ts'
 import { type Trace, traceOf } from './trace.ts'
 import { callSafely, isPromise, type Awaitable } from '../base/awaitable.ts'
+import type { BagItem } from '../base/bag.ts'
 import { within } from '../base/timeout.ts'
 import { guardListeners } from './guarded-signal.ts'
 
@@ -67,7 +68,7 @@ function behind (told: PromiseLike<unknown>, callback: Settle, outcome: Outcome,
 type AbortListener = (() => void) | { onAbort (): void }
 
 /** @template R the route, @template S the snapshot: more than their data, for the code that runs them (endpoint.ts) */
-export class Exchange<R extends Route = Route, S extends Snapshot = Snapshot> {
+export class Exchange<R extends Route = Route, S extends Snapshot = Snapshot> implements BagItem {
   /** the request id: `req_` and 24 characters */
   readonly id: string
   readonly route: R
@@ -85,6 +86,10 @@ export class Exchange<R extends Route = Route, S extends Snapshot = Snapshot> {
    * with the charge so far, so a callback that is still running must not charge any more.
    */
   hasSettleFailed = false
+  /** Core only: its position among those that run. */
+  place = 0
+  /** Core only: what its body has taken of the memory for bodies, which is given back at its end. */
+  bodyBytes = 0
   /** base64 that stayed bytes; see large-strings.ts */
   readonly blobs: Blobs
   /** Core only: the body, where a thread has it (large-body.ts). Undefined: it is here. */
@@ -118,10 +123,12 @@ export class Exchange<R extends Route = Route, S extends Snapshot = Snapshot> {
   #request: GatewayRequest | undefined
   /** values of facts, each at its slot */
   readonly #slots: unknown[] = new Array(allFacts().length)
-  // An array that grows has space for seventeen: one that mostly has one member is made with it.
+  // An array that grows has space for seventeen: one that mostly has a few members is made with or for these.
   #onSettle: Settle[] | undefined
   #settled = false
-  readonly #onFinish: Finish[] = []
+  readonly #onFinish: Finish[] = new Array(4)
+  /** those that are to be called */
+  #finishes = 0
   #outcome: Outcome | undefined
   #abortReason: GatewayError | undefined
   #onAbort: AbortListener[] | undefined
@@ -254,7 +261,7 @@ export class Exchange<R extends Route = Route, S extends Snapshot = Snapshot> {
    */
   onFinish (callback: Finish): void {
     if (this.#outcome !== undefined) { void this.#tell(callback, this.#outcome); return }
-    this.#onFinish.push(callback)
+    this.#onFinish[this.#finishes++] = callback
   }
 
   /** Core only: keeps an answer's share of memory until the exchange is over, or the writer has stored it elsewhere. */
@@ -288,8 +295,8 @@ export class Exchange<R extends Route = Route, S extends Snapshot = Snapshot> {
   }
 
   #tellAll (outcome: Outcome): Awaitable<void> {
-    while (this.#onFinish.length > 0) {
-      const told = this.#tell(this.#onFinish.pop()!, outcome)
+    while (this.#finishes > 0) {
+      const told = this.#tell(this.#onFinish[--this.#finishes]!, outcome)
       if (told !== undefined) return told.then(() => this.#tellAll(outcome))
     }
   }

@@ -2,7 +2,7 @@
 // body is read or discarded.
 import type { IncomingMessage, Server, ServerResponse } from 'node:http'
 import type { Socket } from 'node:net'
-import { Bag } from '../base/bag.ts'
+import { Bag, type BagItem } from '../base/bag.ts'
 import { GatewayError } from '../errors.ts'
 import type { Exchange } from '../core/exchange.ts'
 
@@ -15,7 +15,7 @@ interface Coming {
 }
 
 /** A connection while it is open; the state of a request is dropped with the request. */
-interface Connection {
+interface Connection extends BagItem {
   readonly socket: Socket
   coming: Coming | undefined
   /** start of the current span, by the monotonic clock */
@@ -46,10 +46,10 @@ export class Pace {
     if (this.#least === 0) return
     this.#timer ??= setInterval(() => { this.#look() }, this.#interval).unref()
     server.on('connection', (socket: Socket) => {
-      const connection: Connection = { socket, coming: undefined, since: 0, bytes: 0 }
-      const place = this.#connections.add(connection)
+      const connection: Connection = { socket, coming: undefined, since: 0, bytes: 0, place: 0 }
+      this.#connections.add(connection)
       this.#bySocket.set(socket, connection)
-      socket.once('close', () => { this.#connections.remove(place) })
+      socket.once('close', () => { this.#connections.remove(connection) })
     })
   }
 

@@ -16,8 +16,6 @@ export class HttpClient extends ClientWriter implements Client {
   readonly #res: ServerResponse
   readonly #limits: BodyLimits
   readonly #upgrade: Upgrade | undefined
-  /** bytes taken from the memory for bodies */
-  #taken = 0
 
   constructor (
     req: IncomingMessage,
@@ -36,11 +34,10 @@ export class HttpClient extends ClientWriter implements Client {
 
   readBody (exchange: Routed): Promise<Body> {
     const { route: { endpoint, readsInThreads }, snapshot: { bodies } } = exchange
-    const taken = (bytes: number): void => { this.#taken += bytes }
     if (endpoint.kind === 'model' && endpoint.form === true && isForm(this.#req)) {
-      return readForm(this.#req, this.#res, this.#limits, exchange, taken)
+      return readForm(this.#req, this.#res, this.#limits, exchange)
     }
-    return readBody(this.#req, this.#res, this.#limits, exchange, taken, bodies, readsInThreads)
+    return readBody(this.#req, this.#res, this.#limits, exchange, bodies, readsInThreads)
   }
 
   forward (exchange: Routed, upstream: string, own?: OwnRequest): Promise<BytesReply> {
@@ -53,10 +50,5 @@ export class HttpClient extends ClientWriter implements Client {
 
   connect (exchange: Routed, upstream: string): Promise<Tunnel | BytesReply> {
     return connectTunnel(exchange, upstream, this.#upgrade!)
-  }
-
-  /** Gives back the memory of the body, when the exchange is over. */
-  release (): void {
-    this.#limits.memory.give(this.#taken)
   }
 }

@@ -38,13 +38,12 @@ export async function readForm (
   req: IncomingMessage,
   res: ServerResponse,
   limits: BodyLimits,
-  exchange: Exchange,
-  taken: (bytes: number) => void
+  exchange: Exchange
 ): Promise<Body> {
   checkCharset(req)
   const { length, decoder } = checkSize(req, limits.limit)
   if (length !== undefined) limits.memory.check(Math.min(length, FIELD_BYTES))
-  const reader = new FormReader(req, decoder, limits, exchange, taken)
+  const reader = new FormReader(req, decoder, limits, exchange)
   sayContinue(req, res)
   await reader.read()
   exchange.record.body_at = performance.now()
@@ -60,7 +59,6 @@ class FormReader {
   readonly #parser: BusboyInstance
   readonly #limits: BodyLimits
   readonly #exchange: Exchange
-  readonly #taken: (bytes: number) => void
   readonly #end = Promise.withResolvers<void>()
   readonly #form = new Form()
   readonly #uploads: Upload[] = []
@@ -73,8 +71,6 @@ class FormReader {
   #size = 0
   /** characters of text fields and their names */
   #text = 0
-  /** bytes taken from the memory for bodies */
-  #held = 0
   #isOver = false
   #idle: NodeJS.Timeout | undefined
   /** removes the listener for the exchange's abort */
@@ -85,8 +81,7 @@ class FormReader {
     req: IncomingMessage,
     decoder: Transform | undefined,
     limits: BodyLimits,
-    exchange: Exchange,
-    taken: (bytes: number) => void
+    exchange: Exchange
   ) {
     this.#req = req
     this.#decoder = decoder
@@ -94,7 +89,6 @@ class FormReader {
     this.#parser = createParser(req)
     this.#limits = limits
     this.#exchange = exchange
-    this.#taken = taken
     exchange.onFinish(() => this.#removeFiles())
   }
 
@@ -207,10 +201,10 @@ class FormReader {
   #hold (): void {
     if (this.#isOver) return
     const bytes = this.#text + this.#uploads.reduce((sum, upload) => sum + upload.inMemory, 0)
-    if (bytes > this.#held) this.#limits.memory.take(bytes - this.#held)
-    else this.#limits.memory.give(this.#held - bytes)
-    this.#taken(bytes - this.#held)
-    this.#held = bytes
+    const held = this.#exchange.bodyBytes
+    if (bytes > held) this.#limits.memory.take(bytes - held)
+    else this.#limits.memory.give(held - bytes)
+    this.#exchange.bodyBytes = bytes
   }
 
   #succeed (): void {

@@ -93,7 +93,7 @@ export function undecodable (cause: Error & { readonly code?: string }): Gateway
 }
 
 /**
- * Reads and parses the body. The caller gives back its memory: `taken` is called with each amount.
+ * Reads and parses the body. The caller gives back its memory: `exchange.bodyBytes`.
  * @param threads of large bodies, and the memory of those; undefined: all are parsed here
  * @param readsInThreads whether threads may parse this one
  * @throws {GatewayError} request_too_large, bad_request, request_timeout, queue_full; the abort reason
@@ -103,7 +103,6 @@ export function readBody (
   res: ServerResponse,
   limits: BodyLimits,
   exchange: Exchange,
-  taken: (bytes: number) => void,
   threads?: BodyThreads,
   readsInThreads = threads !== undefined
 ): Promise<Body> {
@@ -111,12 +110,10 @@ export function readBody (
   checkCharset(req)
   const { length, decoder } = checkSize(req, limits.limit)
   // A body that does not fit is refused before it is sent; but a mere announcement takes no memory from others.
-  let reserved = 0
   const reserve = (bytes: number): void => {
-    if (bytes <= reserved) return
-    limits.memory.take(bytes - reserved)
-    taken(bytes - reserved)
-    reserved = bytes
+    if (bytes <= exchange.bodyBytes) return
+    limits.memory.take(bytes - exchange.bodyBytes)
+    exchange.bodyBytes = bytes
   }
   if (length !== undefined) limits.memory.check(length)
   sayContinue(req, res)

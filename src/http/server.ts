@@ -15,7 +15,7 @@ import { HttpClient } from './client.ts'
 import { corsHeaders, preflight } from './cors.ts'
 import { GatewayError } from '../errors.ts'
 import { shapeError } from '../protocols/error-shape.ts'
-import { type ClientRequest, Exchange } from '../core/exchange.ts'
+import { type ClientRequest, Exchange, type Outcome } from '../core/exchange.ts'
 import { nowhere, shownPath } from '../core/not-found.ts'
 import { memoryLimitOf, Overload, type WatchLoad, watchProcess } from './overload.ts'
 import { Pace } from './body-rate.ts'
@@ -77,6 +77,8 @@ export class GatewayServer {
   readonly #bodyLimits: BodyLimits
   /** exchanges that a drain's deadline aborts */
   readonly #running = new Bag<Exchange>()
+  /** of all of them */
+  readonly #onEnd = (_outcome: Outcome, exchange: Exchange): void => { this.#ended(exchange as Routed) }
   /** running upgrades to WebSockets */
   #tunnels = 0
   #idle: (() => void) | undefined
@@ -312,14 +314,16 @@ export class GatewayServer {
   }
 
   #serve (exchange: Routed, client: HttpClient | LaneClient): void {
-    const place = this.#running.add(exchange)
-    exchange.onFinish(() => {
-      client.release()
-      this.#running.remove(place)
-      exchange.snapshot.release()
-      this.#checkIdle()
-    })
+    this.#running.add(exchange)
+    exchange.onFinish(this.#onEnd)
     serve(exchange, client, this.#services.idempotency)
+  }
+
+  #ended (exchange: Routed): void {
+    this.bodyMemory.give(exchange.bodyBytes)
+    this.#running.remove(exchange)
+    exchange.snapshot.release()
+    this.#checkIdle()
   }
 
   #openLane (server: Server): Lane {

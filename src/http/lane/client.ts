@@ -15,8 +15,6 @@ export class LaneClient extends ClientWriter implements Client {
   readonly #exchange: Routed
   readonly #limits: BodyLimits
   #body: Buffer
-  /** bytes taken from the memory for bodies */
-  #taken = 0
 
   constructor (res: LaneResponse, exchange: Routed, timeouts: WriterLimits, limits: BodyLimits, body: Buffer) {
     super(undefined, res, exchange, timeouts)
@@ -31,7 +29,7 @@ export class LaneClient extends ClientWriter implements Client {
     const body = this.#body
     this.#body = NOTHING
     this.#limits.memory.take(body.length)
-    this.#taken = body.length
+    exchange.bodyBytes = body.length
     exchange.record.body_at = performance.now()
     exchange.throwIfAborted()
     const pieces = [body]
@@ -39,11 +37,6 @@ export class LaneClient extends ClientWriter implements Client {
     const guard = new JsonGuard()
     guard.push(body)
     return parseBody(pieces, base64In(pieces, guard.longStrings), exchange.blobs)
-  }
-
-  /** Gives back the memory of the body, when the exchange is over. */
-  release (): void {
-    this.#limits.memory.give(this.#taken)
   }
 
   /** The connection is gone. */

@@ -1,7 +1,7 @@
 // A connection in the lane: one request after the other, until one comes that is node's.
 import type { Socket } from 'node:net'
 import { atEndOfTurn } from '../../base/end-of-turn.ts'
-import type { Place } from '../../base/bag.ts'
+import type { BagItem } from '../../base/bag.ts'
 import { Alarm } from '../../base/wheel.ts'
 import { type LaneRequest, RequestReader } from './read-request.ts'
 import { LaneResponse, type ResponseConnection } from './response.ts'
@@ -32,10 +32,10 @@ export interface LaneHost {
   closed (connection: LaneConnection): void
 }
 
-export class LaneConnection implements ResponseConnection {
+export class LaneConnection implements ResponseConnection, BagItem {
   readonly socket: Socket
   /** among all connections; the host's */
-  place: Place<LaneConnection> | undefined
+  place = 0
   readonly #host: LaneHost
   readonly #reader: RequestReader
   readonly #address: string

@@ -53,7 +53,7 @@ export class Lane implements LaneHost {
 
   #accept (socket: Socket): void {
     const connection = new LaneConnection(socket, this)
-    connection.place = this.#connections.add(connection)
+    this.#connections.add(connection)
     this.#timer ??= setInterval(() => { this.#look() }, this.#interval).unref()
   }
 
@@ -66,7 +66,7 @@ export class Lane implements LaneHost {
   }
 
   closed (connection: LaneConnection): void {
-    this.#connections.remove(connection.place!)
+    this.#connections.remove(connection)
   }
 
   /** A look at all once a second: an alarm that is set keeps the process alive, which idle connections must not. */
