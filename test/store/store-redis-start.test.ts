@@ -1,6 +1,6 @@
 // What a start asks of a Redis that is busy with all the others that start: it is patient with silence, and with
 // nothing else.
-import type { RedisOptions } from 'ioredis'
+import type { Redis, RedisOptions } from 'ioredis'
 import t, { type Test } from 'tap'
 import { clientFor } from '../../src/store/redis/address.ts'
 import { AwayError, Link } from '../../src/store/redis/connection.ts'
@@ -19,6 +19,26 @@ async function linked (t: Test, timeout: number): Promise<Link> {
   t.teardown(() => { link.close() })
   return link
 }
+
+t.test('what is sent in one turn of the event loop leaves in one write', async (t) => {
+  const client = clientFor(redisConfig(server)) as Redis
+  const link = new Link({ client, name: 'redis:1', timeout: 60_000, log: newLog(), timer: () => () => {},
+    onBack: async () => true })
+  await link.open()
+  t.teardown(() => { link.close() })
+  let writes = 0
+  const { stream } = client
+  for (const name of ['_write', '_writev'] as const) {
+    const write = stream[name] as (...args: unknown[]) => void
+    Object.assign(stream, { [name]: (...args: unknown[]) => { writes++; write.apply(stream, args) } })
+  }
+  const names = Array.from({ length: 10 }, (_, i) => `turn ${i}`)
+  const asked = await Promise.all(names.map(async (name) => await link.call(async (one) => await one.echo(name))))
+  t.strictSame(asked, names)
+  t.equal(writes, 1)
+  await link.call(async (one) => await one.echo('later'))
+  t.equal(writes, 2, 'and nothing is held back behind the turn')
+})
 
 t.test('what is not answered in time is asked again when Redis answers', async (t) => {
   const link = await linked(t, 2000)
