@@ -3,6 +3,7 @@
 import fc from 'fast-check'
 import t from 'tap'
 import { Books, type Charge, REFUNDABLE, REMEMBERED } from '../../src/store/local/balances.ts'
+import { MOST_NANOS } from '../../src/money/nanos.ts'
 import { noUsage } from '../../src/money/usage.ts'
 
 const OPENING = 10n ** 15n
@@ -202,4 +203,35 @@ t.test('balances and what keys have spent are each their own, however many there
     }
   }
   t.end()
+})
+
+void t.test('what comes back behind a credit up to the most that can be counted is not lost', async (t) => {
+  const books = new Books()
+  const booking = (kind: 'credit' | 'debit', nanos: bigint): Parameters<Books['announce']>[0] =>
+    ({ kind, account: 'a', reference: `${kind} of ${nanos}`, nanos })
+  const book = (of: ReturnType<typeof booking>): void => { books.announce(of); books.deposit(of) }
+  const charge = (id: string): Charge => {
+    books.hold({ request_id: id, account: 'a', key: 'k', nanos: 10n }, 0)
+    return books.settle({ request_id: id, nanos: 10n, model: 'm', usage: noUsage, usage_source: 'provider' })!
+  }
+  const balance = (): bigint => books.balance('a').balance
+  book(booking('credit', MOST_NANOS))
+  const [refunded, undone] = [charge('r1'), charge('r2')]
+  const failing = booking('debit', 5n)
+  books.announce(failing)
+  const coming = booking('credit', 25n)
+  books.announce(coming)
+  books.giveBack(refunded)
+  books.deposit(coming)
+  t.equal(balance(), MOST_NANOS + 10n)
+  books.revoke(undone)
+  books.withdraw(failing)
+  t.strictSame(books.balance('a'), { balance: MOST_NANOS + 25n, held: 10n, open_holds: 1 })
+  t.equal(books.balances().get('a'), MOST_NANOS + 25n)
+  t.throws(() => books.announce(booking('credit', 1n)), /would pass/)
+  books.release('r2')
+  charge('r3')
+  book(booking('debit', 15n))
+  t.equal(balance(), MOST_NANOS)
+  t.match(books.hold({ request_id: 'r4', account: 'a', key: 'other', nanos: MOST_NANOS }, 0), { kind: 'held' })
 })

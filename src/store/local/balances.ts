@@ -20,7 +20,7 @@ const BLOCK = 1024
 
 /**
  * A total and what is held, as integers of 64 bits in a block of many: in fields each change would make a new BigInt, a
- * dozen with every request. A credit that would make one pass 2^63 - 1 is refused.
+ * dozen with every request. A credit that would make one pass 2^63 - 1 is refused; see `beyond`.
  */
 class Amounts {
   static #next = new BigInt64Array(BLOCK)
@@ -57,11 +57,24 @@ class Amounts {
   }
 }
 
-/** Its total is its balance. */
+/** Its total is its balance, as far as that can be spent. */
 class Account extends Amounts {
   /** credits announced and not yet recorded: they can't be spent */
   coming = 0n
+  /** the balance above 2^63 - 1: charges and debits that were undone behind a credit up to there */
+  beyond = 0n
   open_holds = 0
+
+  get balance (): Nanos {
+    return this.beyond === 0n ? this.total : this.total + this.beyond
+  }
+
+  change (nanos: Nanos): void {
+    if (nanos <= 0n && this.beyond === 0n) { this.total += nanos; return }
+    const balance = this.balance + nanos
+    this.total = smaller(balance, MOST_NANOS)
+    this.beyond = balance - this.total
+  }
 }
 
 /** What a key has spent in all, ever or in a period; its id is that of the key, or of the period. */
@@ -129,7 +142,7 @@ export class Books {
   }
 
   balance (id: string): Balance {
-    const { total: balance, held, open_holds } = this.#accounts.get(id) ?? { total: 0n, held: 0n, open_holds: 0 }
+    const { balance, held, open_holds } = this.#accounts.get(id) ?? { balance: 0n, held: 0n, open_holds: 0 }
     return { balance, held, open_holds }
   }
 
@@ -151,10 +164,10 @@ export class Books {
     const account = this.#account(id)
     if (kind === 'debit') {
       if (nanos > account.total - account.held) return false
-      account.total -= nanos
+      account.change(-nanos)
       return true
     }
-    if (account.total + account.coming + nanos > MOST_NANOS) {
+    if (account.balance + account.coming + nanos > MOST_NANOS) {
       throw new RangeError(`the balance of ${id} would pass ${MOST_NANOS} nano-dollars`)
     }
     account.coming += nanos
@@ -166,13 +179,13 @@ export class Books {
     if (kind === 'debit') return
     const account = this.#account(id)
     account.coming -= nanos
-    account.total += nanos
+    account.change(nanos)
   }
 
   /** Takes back an announced booking that could not be recorded. */
   withdraw ({ kind, account: id, nanos }: Booking): void {
     const account = this.#account(id)
-    if (kind === 'debit') account.total += nanos
+    if (kind === 'debit') account.change(nanos)
     else account.coming -= nanos
   }
 
@@ -394,7 +407,7 @@ export class Books {
 
   /** A copy, by account. */
   balances (): ReadonlyMap<string, Nanos> {
-    return new Map([...this.#accounts.values()].map(({ id, total }) => [id, total]))
+    return new Map([...this.#accounts.values()].map(({ id, balance }) => [id, balance]))
   }
 
   /** A copy, by key. */
@@ -526,7 +539,7 @@ function addHeld ({ account, key, day, month }: Hold, nanos: Nanos): void {
 
 /** @param nanos negative: a refund */
 function addSpent ({ account, key, day, month }: Hold, nanos: Nanos): void {
-  account.total -= nanos
+  account.change(-nanos)
   key.total += nanos
   if (day !== undefined) day.total += nanos
   if (month !== undefined) month.total += nanos
