@@ -52,6 +52,23 @@ t.test('the other example of plugins/README.md: what is asked for with exchange.
   t.strictSame(told(), ['completed', 'failed'])
 })
 
+t.test('headers that a plugin without types puts into the answer it is given', async (t) => {
+  const vendor = await upstream(t, answer('fine'))
+  const running = await gateway(t, withPlugin([vendor.url], '{ use: ./marks.js }'), { files: { 'marks.js': `
+    export default { name: 'marks', create: () => ({
+      perAttempt: () => ({ onUpstreamReply (reply) { reply.headers['x-mark'] = 'of the attempt' } }),
+      onReply (reply) { reply.headers['x-other'] = 'of the answer' }
+    }) }` } })
+  const whole = { ...messagesRequest, stream: false }
+  for (const _ of [1, 2]) {
+    const response = await running.messages(whole)
+    t.equal(response.status, 200)
+    t.equal(response.headers.get('x-mark'), 'of the attempt')
+    t.equal(response.headers.get('x-other'), 'of the answer')
+    await response.text()
+  }
+})
+
 t.test('a client that takes nothing of a plugin\'s bytes for write_stall has left, whatever the pieces', async (t) => {
   const vendor = await upstream(t, answer('fine'))
   const running = await gateway(t,
