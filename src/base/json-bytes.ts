@@ -31,6 +31,11 @@ export class JsonBytes {
     this.#length = 0
   }
 
+  /** Takes back what was written behind the first bytes. */
+  cut (length: number): void {
+    this.#length = length
+  }
+
   toString (): string {
     return this.#bytes.toString('utf8', 0, this.#length)
   }
@@ -59,7 +64,9 @@ export class JsonBytes {
     this.#length = at
   }
 
+  /** @param value of a plugin without types it may be anything */
   text (value: string): void {
+    if (typeof value !== 'string') { this.value(value); return }
     const bytes = this.#room(value.length + 2)
     let at = this.#length
     bytes[at++] = QUOTE
@@ -75,8 +82,9 @@ export class JsonBytes {
     this.#length = at
   }
 
-  /** Digit by digit, if it has at most three behind the point. */
+  /** Digit by digit, if it has at most three behind the point. @param value as of `text` */
   number (value: number): void {
+    if (typeof value !== 'number') { this.value(value); return }
     const thousandths = Math.round(value * 1000)
     if (value >= 0 && value <= MOST && Math.floor(value) === value) this.#whole(value)
     else if (value > 0 && thousandths <= MOST_SMALL && thousandths / 1000 === value) this.#decimal(thousandths)
@@ -98,9 +106,9 @@ export class JsonBytes {
     this.raw('{}')
   }
 
-  /** @param value is printed by JSON.stringify */
+  /** @param value is printed by JSON.stringify, as in a list. @throws what it throws */
   value (value: unknown): void {
-    this.#write(JSON.stringify(value))
+    this.#write((JSON.stringify(value) as string | undefined) ?? 'null')
   }
 
   #decimal (thousandths: number): void {

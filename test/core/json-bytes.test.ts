@@ -41,3 +41,19 @@ t.test('an object', (t) => {
   }), { numRuns: 100 })
   t.end()
 })
+
+t.test('what a plugin without types gives as a text or a number', (t) => {
+  const values: readonly unknown[] = [undefined, null, 5, '5', true, {}, [1]]
+  const line = new JsonBytes()
+  for (const add of [line.text, line.number] as const) {
+    line.clear()
+    line.raw('[')
+    for (const [i, value] of values.entries()) {
+      if (i > 0) line.raw(',')
+      add.call(line, value as never)
+    }
+    line.raw(']')
+    t.equal(line.toString(), JSON.stringify(values))
+  }
+  t.end()
+})

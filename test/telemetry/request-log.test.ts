@@ -458,3 +458,12 @@ t.test('in memory no more is kept than that may have', async (t) => {
   t.equal((await own.ids()).length, 50)
   t.equal(own.log.keep, 50)
 })
+
+t.test('a request that can\'t be written as JSON, by a plugin without types, costs no other its line', async (t) => {
+  const { log, clock, ids } = open(new MemoryFiles())
+  const [first, second, third] = [1, 2, 3].map((i) => clock.now() * 1000 + i) as [number, number, number]
+  log.note(record(first))
+  t.throws(() => { log.note(record(second, { key_id: 2n as never })) }, TypeError)
+  log.note(record(third, { key_id: 3 as never }))
+  t.strictSame(await ids(), [third, first].map((arrival) => beginningOfIds(arrival) + DIGITS))
+})

@@ -30,8 +30,15 @@ export class WaitingLines {
     this.#length = 0
   }
 
+  /** @throws {TypeError} a plugin without types gave it what JSON can't say: no line is added */
   add (record: ExchangeRecord): void {
-    addLine(this.#text, record)
+    const start = this.#text.length
+    try {
+      addLine(this.#text, record)
+    } catch (thrown) {
+      this.#text.cut(start)
+      throw thrown
+    }
     this.#text.raw(LINE_FEED)
     this.#arrivals[this.#length] = microsOf(record.request_id)
     this.#ends[this.#length++] = this.#text.length
