@@ -78,7 +78,7 @@ export class GatewayServer {
   /** exchanges that a drain's deadline aborts */
   readonly #running = new Bag<Exchange>()
   /** of all of them */
-  readonly #onEnd = (_outcome: Outcome, exchange: Exchange): void => { this.#ended(exchange as Routed) }
+  readonly #onEnd = this.#ended.bind(this)
   /** running upgrades to WebSockets */
   #tunnels = 0
   #idle: (() => void) | undefined
@@ -319,10 +319,11 @@ export class GatewayServer {
     serve(exchange, client, this.#services.idempotency)
   }
 
-  #ended (exchange: Routed): void {
+  #ended (_outcome: Outcome, exchange: Exchange): void {
     this.bodyMemory.give(exchange.bodyBytes)
     this.#running.remove(exchange)
-    exchange.snapshot.release()
+    const { snapshot } = exchange as Routed
+    snapshot.release()
     this.#checkIdle()
   }
 

@@ -85,7 +85,10 @@ export async function rehearse (
     ? 'failed'
     : 'refused'
   const steps = turns.map(({ who, hook, facts }, i): Step => ({
-    who, hook, verdict: i === turns.length - 1 ? last : 'passed', wrote: (turns[i + 1]?.facts ?? all).filter((name) => !facts.includes(name))
+    who,
+    hook,
+    verdict: i === turns.length - 1 ? last : 'passed',
+    wrote: (turns[i + 1]?.facts ?? all).filter((name) => !facts.includes(name))
   }))
   await end(exchange, error ?? new GatewayError('client_closed'))
   return { exchange, steps, error, reply }
