@@ -380,6 +380,40 @@ t.test('a client that asks again, ends its side and then takes its answer gets t
   t.equal(answers, 1)
 })
 
+t.test('a text is over when the system has taken all of it, or when the client has left', async (t) => {
+  const text = 'text '.repeat(6_000_000)
+  let ended: LaneResponse | undefined
+  const { url } = await alone(t, (response) => {
+    ended = response
+    response.writeHead(200, ['content-length', String(text.length)])
+    response.end(text, 'latin1')
+  })
+  const asking = async (): Promise<Socket> => {
+    ended = undefined
+    const socket = connect(Number(new URL(url).port), '127.0.0.1')
+    t.teardown(() => socket.destroy())
+    socket.pause()
+    socket.write(plain)
+    while (ended === undefined) await turn()
+    await pause(50)
+    return socket
+  }
+  const slow = await asking()
+  t.notOk(ended!.writableFinished, 'it waits for one that does not read')
+  const pieces: Buffer[] = []
+  let got = 0
+  slow.on('data', (piece: Buffer) => { pieces.push(piece); got += piece.length }).resume()
+  while (!ended!.writableFinished || got < text.length) await pause(5)
+  await pause(50)
+  const answer = Buffer.concat(pieces).toString('latin1')
+  t.ok(answer.slice(answer.indexOf('\r\n\r\n') + 4) === text, 'then all of it has come')
+  const leaving = await asking()
+  const closed = new Promise<void>((resolve) => { ended!.once('close', resolve) })
+  leaving.destroy()
+  await closed
+  t.notOk(ended!.writableFinished, 'one that has left has not got it')
+})
+
 t.test('bytes are piped, with a length and without; what breaks off ends the connection', async (t) => {
   const piped: (Promise<string>)[] = []
   const pipe = (fields: readonly string[], bytes: Iterable<unknown> | AsyncIterable<unknown>) =>
