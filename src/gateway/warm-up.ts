@@ -163,7 +163,8 @@ function configOf (
       return [names[i]!,
         { ...others, url: `http://127.0.0.1:${ports[i]!}`, headers: {}, http2: 'off', maintenance: false }]
     })),
-    models: parts.map(({ model }, i) => ({
+    // Without a family, whose limit would refuse most of it.
+    models: parts.map(({ model: { family: _family, ...model } }, i) => ({
       ...model, id: names[i]!, context: 100_000, max_output: 1000, maintenance: false,
       channels: { premium: { enabled: true, maintenance: false, sticky: false, price: { input: '1', output: '1' },
         targets: [{ upstream: names[i]!, model: NAME, weight: 1, priority: 0 }] } }

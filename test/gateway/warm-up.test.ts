@@ -8,7 +8,7 @@ import { gateway, yaml, type TestGateway } from '../support/gateway.ts'
 import { LIMIT_MS, until } from '../support/until.ts'
 import { answer, upstream } from '../support/upstream.ts'
 
-const PIPELINE = 'auth, key-policy, rate-limit: { default_rpm: 5 }, schema-validate, chat-to-messages, ' +
+const PIPELINE = 'auth, key-policy, rate-limit: { default_rpm: 5, families: { few: { rpm: 2 } } }, schema-validate, chat-to-messages, ' +
   'responses-to-messages: { keep: 1h }, channel-router, billing-meter, error-normalize'
 
 /** One model for each dialect of text, with what a warm-up must neither send nor obey. */
@@ -17,7 +17,7 @@ function everyDialect (url: string): string {
     `  ${dialect}: { url: "${url}", dialect: ${dialect}, limits: { concurrency: 1, queue: 0 }, maintenance: true,
     credentials: [{ id: a, headers: { authorization: upstream-secret-${dialect} } }] }\n`)
   const models = ['chat', 'responses'].map((dialect) =>
-    `  - { id: ${dialect}, provider: acme, created: 2025-09-29, max_output: 5, channels: { cheap: { enabled: false,
+    `  - { id: ${dialect}, provider: acme, family: few, created: 2025-09-29, max_output: 5, channels: { cheap: { enabled: false,
       price: { input: 1, output: 2 }, targets: [{ upstream: ${dialect}, model: vendor-${dialect} }] } } }\n`)
   return yaml([url], '', PIPELINE).replace('models:\n', `${upstreams.join('')}models:\n`)
     .replace('accounts:\n', `${models.join('')}accounts:\n`)
