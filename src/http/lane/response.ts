@@ -3,6 +3,7 @@ import { STATUS_CODES, validateHeaderName, validateHeaderValue } from 'node:http
 import type { Socket } from 'node:net'
 import { Writable } from 'node:stream'
 import { atEndOfTurn } from '../../base/end-of-turn.ts'
+import { KINDS, NAME, SPACE, VISIBLE } from '../../base/field-characters.ts'
 import { memoryFor, put, send } from '../../base/write-memory.ts'
 import type { Outgoing } from '../outgoing.ts'
 
@@ -117,7 +118,7 @@ export class LaneResponse implements Outgoing {
     for (let i = 0; i < fields.length; i += 2) {
       at = put(bytes, at, fields[i]!, encoding)
       bytes[at++] = COLON
-      bytes[at++] = SPACE
+      bytes[at++] = SP
       at = put(bytes, at, fields[i + 1]!, encoding)
       bytes[at++] = CR
       bytes[at++] = LF
@@ -251,7 +252,7 @@ class ResponseStream extends Writable {
 
 const CLOSED = new Error('the connection was closed')
 
-const [COLON, SPACE, CR, LF] = [0x3A, 0x20, 0x0D, 0x0A] as const
+const [COLON, SP, CR, LF] = [0x3A, 0x20, 0x0D, 0x0A] as const
 /** Bytes beside a name or a value. */
 const OF_LINE = 2
 /** Bytes of UTF-8 that a character of Latin-1 takes, as all of a head are. */
@@ -294,16 +295,9 @@ function dateLine (): string {
 /** Fields of the last head, of any response: most of the next one's are the same, and need not be looked at again. */
 let known: readonly string[] = []
 
-/** By character: of a name (RFC 9110 5.6.2), of a value (5.5). */
-const NAME = 1
-const VALUE = 2
-const KINDS = Uint8Array.from({ length: 256 }, (_, code) =>
-  (/[!#$%&'*+\-.^_`|~0-9A-Za-z]/.test(String.fromCharCode(code)) ? NAME : 0) |
-  (code === 0x09 || (code >= 0x20 && code !== 0x7F) ? VALUE : 0))
-
 /** Whether node takes them without any doubt. */
 function isField (name: string, value: unknown): value is string {
-  return name !== '' && isOf(name, NAME) && typeof value === 'string' && isOf(value, VALUE)
+  return name !== '' && isOf(name, NAME) && typeof value === 'string' && isOf(value, VISIBLE | SPACE)
 }
 
 function isOf (text: string, kind: number): boolean {

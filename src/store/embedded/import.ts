@@ -74,12 +74,7 @@ async function put (ledger: Ledger, rows: AsyncIterable<Row>): Promise<void> {
         pushEntry(entries, value, seq, time)
         if (++count === BATCH) flush()
         break
-      case 'task': {
-        const cells: Cell[] = []
-        cells.push(...taskRow(value, undefined))
-        ledger.documents.writeTasks(cells)
-        break
-      }
+      case 'task': ledger.documents.writeTasks(taskRow(value, undefined)); break
       case 'answer': ledger.documents.keepAnswer(value); break
       case 'failures': {
         const { at, account, key, model, channel = '', count: number } = value

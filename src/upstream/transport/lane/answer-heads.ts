@@ -1,8 +1,8 @@
 // Reads the heads of one origin's answers that leave nothing to interpretation. Nearly all lines of a head are those of
 // the one before, byte for byte: they are checked, and become texts, once.
 import { type IncomingHttpHeaders, maxHeaderSize } from 'node:http'
+import { KINDS, NAME, SPACE, VISIBLE } from '../../../base/field-characters.ts'
 
-const HTAB = 0x09
 const LF = 0x0A
 const CR = 0x0D
 const SP = 0x20
@@ -22,14 +22,6 @@ const IDLE_MS_AT_MOST = 600_000
 const START = Buffer.from('HTTP/1.1 ')
 /** Where the reason begins, behind the three digits and a space. */
 const REASON_AT = START.length + 4
-
-/** By character: of a name (RFC 9110 5.6.2), of a value (5.5) that is no space, a space. */
-const NAME = 1
-const VISIBLE = 2
-const SPACE = 4
-const KINDS = Uint8Array.from({ length: 256 }, (_, code) =>
-  (/[!#$%&'*+\-.^_`|~0-9A-Za-z]/.test(String.fromCharCode(code)) ? NAME : 0) |
-  ((code > SP && code < 0x7F) || code > 0x7F ? VISIBLE : 0) | (code === SP || code === HTAB ? SPACE : 0))
 
 /** In the place of what is not for the lane. */
 const FOREIGN = -1
