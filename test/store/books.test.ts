@@ -2,7 +2,8 @@
 // requests come meanwhile; a charge to be given back, or undone, while it is recent; and for long that it was charged.
 import fc from 'fast-check'
 import t from 'tap'
-import { Books, type Charge, REFUNDABLE, REMEMBERED } from '../../src/store/local/balances.ts'
+import { Books, type Charge } from '../../src/store/local/balances.ts'
+import { REFUNDABLE, REMEMBERED } from '../../src/store/local/settled.ts'
 import { MOST_NANOS } from '../../src/money/nanos.ts'
 import { noUsage } from '../../src/money/usage.ts'
 

@@ -1,7 +1,8 @@
 // Each driver of the store against the conformance suite, and what only one of them does.
 import t from 'tap'
 import { JsonBytes } from '../../src/base/json-bytes.ts'
-import { Books, REMEMBERED } from '../../src/store/local/balances.ts'
+import { Books } from '../../src/store/local/balances.ts'
+import { REMEMBERED } from '../../src/store/local/settled.ts'
 import { MemoryStore } from '../../src/store/local/memory.ts'
 import { Pages } from '../../src/store/local/pages.ts'
 import { all, conformance } from '../support/store-conformance.ts'

@@ -219,24 +219,24 @@ export function tasksConformance (t: Test, make: (t: Test) => Promise<Whole>): v
 
   test('answers are kept by account and name, dropped, and forgotten when they are old or too many',
     async (t, store) => {
-      t.equal(await store.answer('acme', 'n1'), undefined)
-      await store.credit('acme', 'c', 1000n)
-      for (const id of ['r-n1', 'r-n2', 'r-n3']) {
-        await store.hold(request(id, 5n))
+      const keep = async (one: Answer): Promise<void> => {
+        const { request_id: id, account } = one
+        await store.hold(request(id, 5n, { account, key: `${account}-dev` }))
+        await store.keepAnswer(one)
         await store.settle(settlement(id, 5n))
       }
-      await store.keepAnswer(answer('n1'))
-      await store.keepAnswer(answer('n2', { created: 2000, text: undefined }))
+      t.equal(await store.answer('acme', 'n1'), undefined)
+      await store.credit('acme', 'c', 1000n)
       await store.credit('beta', 'd', 1000n)
-      await store.hold(request('r-beta', 5n, { account: 'beta', key: 'beta-dev' }))
-      await store.settle(settlement('r-beta', 5n))
-      await store.keepAnswer(answer('n1', { account: 'beta', request_id: 'r-beta', hash: 'other', created: 3000 }))
+      await keep(answer('n1'))
+      await keep(answer('n2', { created: 2000, text: undefined }))
+      await keep(answer('n1', { account: 'beta', request_id: 'r-beta', hash: 'other', created: 3000 }))
       t.strictSame(await store.answer('acme', 'n1'), answer('n1'))
       t.strictSame(await store.answer('acme', 'n2'), answer('n2', { created: 2000, text: undefined }))
       t.equal((await store.answer('beta', 'n1'))!.hash, 'other')
       await store.dropAnswer('beta', 'n1')
       t.equal(await store.answer('beta', 'n1'), undefined)
-      await store.keepAnswer(answer('n3', { created: 3000 }))
+      await keep(answer('n3', { created: 3000 }))
       t.equal(await store.forgetAnswers(2000, 100), 1)
       t.equal(await store.answer('acme', 'n1'), undefined)
       t.equal(await store.forgetAnswers(2000, 1), 1, 'the oldest of too many')
@@ -245,10 +245,9 @@ export function tasksConformance (t: Test, make: (t: Test) => Promise<Whole>): v
       const found: Answer[] = []
       for await (const one of store.allAnswers()) found.push(one)
       t.strictSame(found, [answer('n3', { created: 3000 })])
-      const ofBeta = { account: 'beta', request_id: 'r-beta' }
-      await store.keepAnswer(answer('n4', { ...ofBeta, created: 3500 }))
-      await store.keepAnswer(answer('n5', { ...ofBeta, created: 4500 }))
-      await store.keepAnswer(answer('n6', { request_id: 'r-n3', created: 5000 }))
+      await keep(answer('n4', { account: 'beta', created: 3500 }))
+      await keep(answer('n5', { account: 'beta', created: 4500 }))
+      await keep(answer('n6', { created: 5000 }))
       t.equal(await store.forgetAnswers(2000, 2), 2, 'the oldest of all accounts')
       const left: string[] = []
       for await (const { name } of store.allAnswers()) left.push(name)

@@ -5,7 +5,7 @@ import path from 'node:path'
 import { DatabaseSync, type SQLInputValue, type StatementSync } from 'node:sqlite'
 import type { Nanos } from '../../money/nanos.ts'
 import { monthOf } from '../../money/calendar.ts'
-import { REMEMBERED } from '../local/balances.ts'
+import { REMEMBERED } from '../local/settled.ts'
 import { addFailures, addRow, cellsOf, ENTRY, PROGRESS, TASK, WINDOW, withTexts,
   type Cell } from '../local/cells.ts'
 import { type KnownEntry, type Loaded, NO_WRITE, type Opened, type Write } from '../local/writer.ts'

@@ -1,20 +1,13 @@
 // Decides holds and charges by balances and usage limits, in memory; records nothing. Shared by the drivers whose
 // decisions are made in this process. Every call runs to its end without waiting, and changes nothing before its last
 // check: each is atomic.
+import { IdTable } from '../../base/id-table.ts'
 import { MOST_NANOS, type Nanos } from '../../money/nanos.ts'
 import { isDay, monthOf } from '../../money/calendar.ts'
 import type { Usage } from '../../money/usage.ts'
 import { isOver, nameOf, oldestKept } from '../periods.ts'
 import type { Balance, Booking, HoldRequest, HoldResult, KeyUsage, Settlement } from '../store.ts'
-
-/**
- * At least so many settled requests are remembered, so that a repeated settlement changes nothing. Repetitions come
- * within minutes.
- */
-export const REMEMBERED = 50_000
-
-/** At least so many of the last charges can be given back: a refund follows its settlement at once. */
-export const REFUNDABLE = 5000
+import { SettledRequests } from './settled.ts'
 
 const BLOCK = 1024
 
@@ -83,6 +76,16 @@ class Spending extends Amounts {}
 class Key extends Spending {
   /** by id of the day or month */
   readonly periods = new Map<string, Spending>()
+  /** of its last hold */
+  purses: Purses | undefined
+}
+
+/** Whose money a request takes. */
+export interface Purses {
+  readonly account: Account
+  readonly key: Key
+  readonly day: Spending | undefined
+  readonly month: Spending | undefined
 }
 
 interface Limit {
@@ -97,48 +100,40 @@ const NO_LIMITS: never[] = []
 /** The money of a request. */
 export interface Hold {
   readonly request_id: string
-  readonly account: Account
-  readonly key: Key
-  readonly day: Spending | undefined
-  readonly month: Spending | undefined
+  readonly purses: Purses
   /** the key's limits, the longest period first */
   readonly limits: readonly Limit[]
   nanos: Nanos
   /** milliseconds of the steady clock: the last record of its progress, or the hold itself */
   recordedAt: number
   hasProgress: boolean
-  /** present: it became this entry, and holds nothing any more */
-  charge: Charge | undefined
 }
 
-/** A hold that became an entry. Thousands are kept, so of its settlement only what a refund tells again. */
-export interface Charge {
-  readonly hold: Hold
+/** What a refund tells again of the settlement. */
+export interface Terms {
+  readonly purses: Purses
   readonly model: string
   readonly channel: string | undefined
   readonly price_version: string | undefined
+}
+
+/** A hold that became an entry. */
+export interface Charge {
+  readonly hold: Hold
+  readonly terms: Terms
   nanos: Nanos
 }
 
 export class Books {
   readonly #accounts = new Map<string, Account>()
   readonly #keys = new Map<string, Key>()
-  /**
-   * By request id, what is held, what was charged lately, and the amount of what was charged before: one table in which
-   * a request stays where it is. In two generations: when one has so many charges as are remembered, the one before it
-   * is forgotten, but for its open holds.
-   */
-  #known = new Map<string, Hold | Nanos>()
-  #knownBefore = new Map<string, Hold | Nanos>()
-  /** in `#known` */
-  #charges = 0
-  #openHolds = 0
-  /** the last charges, each at its place until its turn comes again */
-  readonly #recent: Array<Charge | undefined> = []
-  #nextRecent = 0
+  readonly #holds = new IdTable<Hold>()
+  readonly #settled = new SettledRequests<Terms>()
+  /** of the last charge: those of the next one are mostly the same */
+  #terms: Terms | undefined
 
   get openHolds (): number {
-    return this.#openHolds
+    return this.#holds.size
   }
 
   balance (id: string): Balance {
@@ -208,10 +203,10 @@ export class Books {
   /** @param hold the hold to be taken, of 0 so far */
   #judge (request: HoldRequest, hold: Hold): HoldResult {
     const { request_id: id, low_balance: low = 0n, least } = request
-    const { account } = hold
+    const { account } = hold.purses
     let { nanos } = request
     refuseNegative(nanos)
-    if (this.#find(id) !== undefined) {
+    if (this.#holds.has(id) || this.#settled.has(id)) {
       throw new Error(`the request ${id} has a hold or a settlement already`)
     }
     if (least !== undefined && least > 0n) {
@@ -233,7 +228,7 @@ export class Books {
   extend (id: string, nanos: Nanos, least = nanos): HoldResult {
     refuseNegative(nanos)
     refuseNegative(least)
-    const hold = this.#open(id)
+    const hold = this.#holds.get(id)
     if (hold === undefined) throw new Error(`the request ${id} has no hold to extend`)
     const room = roomFor(hold) - hold.nanos
     const more = least <= room ? smaller(nanos, room) : nanos
@@ -241,7 +236,7 @@ export class Books {
     const refusal = refuse(hold, whole, hold.nanos, whole)
     if (refusal !== undefined) return refusal
     hold.nanos = whole
-    addHeld(hold, more)
+    addHeld(hold.purses, more)
     return { kind: 'held', nanos: whole }
   }
 
@@ -252,13 +247,13 @@ export class Books {
    */
   lower (id: string, nanos: Nanos): string | undefined {
     refuseNegative(nanos)
-    const hold = this.#open(id)
+    const hold = this.#holds.get(id)
     if (hold === undefined || hold.nanos < nanos) {
       throw new Error(`the request ${id} has no hold of ${nanos} nano-dollars`)
     }
-    addHeld(hold, nanos - hold.nanos)
+    addHeld(hold.purses, nanos - hold.nanos)
     hold.nanos = nanos
-    return hold.day?.id
+    return hold.purses.day?.id
   }
 
   /** Takes a hold of an earlier process again, unchecked: it was within the limits when it was taken. */
@@ -272,11 +267,11 @@ export class Books {
   }
 
   dayOf (id: string): string | undefined {
-    return this.#open(id)?.day?.id
+    return this.#holds.get(id)?.purses.day?.id
   }
 
   hasHold (id: string): boolean {
-    return this.#open(id) !== undefined
+    return this.#holds.has(id)
   }
 
   /**
@@ -287,28 +282,29 @@ export class Books {
     const { request_id: id, nanos, usage } = settlement
     refuseAmount(nanos)
     refuseUsage(usage)
-    const hold = this.#find(id)
-    if (hold === undefined) throw new Error(`the request ${id} has no hold to settle`)
-    if (typeof hold === 'bigint' || hold.charge !== undefined) return undefined
-    const charge = hold.charge = chargeFor(hold, settlement)
-    this.#drop(hold)
-    if (this.#known.get(id) !== hold) this.#known.set(id, hold)
-    this.#count()
-    this.#keepRecent(charge)
-    addSpent(hold, charge.nanos)
+    const hold = this.#holds.delete(id)
+    if (hold === undefined) {
+      if (this.#settled.has(id)) return undefined
+      throw new Error(`the request ${id} has no hold to settle`)
+    }
+    this.#noteEnd(hold)
+    const charge = this.#chargeFor(hold, settlement)
+    this.#settled.add(id, charge.nanos, charge.terms)
+    addSpent(hold.purses, charge.nanos)
     return charge
   }
 
   /** A recent charge that was not given back. */
   recentCharge (id: string): Charge | undefined {
-    const known = this.#find(id)
-    return typeof known === 'object' ? known.charge : undefined
+    const terms = this.#settled.termsOf(id)
+    return terms === undefined ? undefined
+      : { hold: holdOf(id, terms.purses, NO_LIMITS, 0), terms, nanos: this.#settled.nanosOf(id)! }
   }
 
   /** Refunds a charge for good: a repeated settlement changes nothing. */
-  giveBack (charge: Charge): void {
-    this.remember(charge.hold.request_id, 0n)
-    addSpent(charge.hold, -charge.nanos)
+  giveBack ({ hold, nanos }: Charge): void {
+    this.remember(hold.request_id, 0n)
+    addSpent(hold.purses, -nanos)
   }
 
   /** The charge that `settle` would make now. Undefined: there is no hold. */
@@ -316,8 +312,8 @@ export class Books {
     const { request_id: id, nanos, usage } = settlement
     refuseAmount(nanos)
     refuseUsage(usage)
-    const hold = this.#open(id)
-    return hold === undefined ? undefined : chargeFor(hold, settlement)
+    const hold = this.#holds.get(id)
+    return hold === undefined ? undefined : this.#chargeFor(hold, settlement)
   }
 
   /**
@@ -326,73 +322,32 @@ export class Books {
    * no balance may go below zero.
    */
   revoke ({ hold, nanos }: Charge): void {
-    hold.charge = undefined
-    this.#charges--
-    addSpent(hold, -nanos)
+    this.#settled.remove(hold.request_id)
+    addSpent(hold.purses, -nanos)
     hold.nanos = nanos
     this.#take(hold)
   }
 
   /** Replaces a charge by the amount that the ledger has already for this request: the first one counts. */
   correct (charge: Charge, nanos: Nanos): void {
-    addSpent(charge.hold, -charge.nanos)
+    addSpent(charge.hold.purses, -charge.nanos)
     charge.nanos = nanos
-    const { request_id: id } = charge.hold
-    if (this.recentCharge(id) !== charge) this.remember(id, nanos)
+    this.#settled.amend(charge.hold.request_id, nanos)
   }
 
   /** Undefined: there was no hold. */
   release (id: string): Hold | undefined {
-    const hold = this.#open(id)
-    if (hold === undefined) return undefined
-    this.#drop(hold)
-    this.#known.delete(id)
-    this.#knownBefore.delete(id)
+    const hold = this.#holds.delete(id)
+    if (hold !== undefined) this.#noteEnd(hold)
     return hold
   }
 
   chargeOf (id: string): Nanos | undefined {
-    const known = this.#find(id)
-    return typeof known === 'object' ? known.charge?.nanos : known
+    return this.#settled.nanosOf(id)
   }
 
   remember (id: string, charged: Nanos): void {
-    const isNew = !this.#known.has(id)
-    this.#known.set(id, charged)
-    if (isNew) this.#count()
-  }
-
-  #find (id: string): Hold | Nanos | undefined {
-    return this.#known.get(id) ?? this.#knownBefore.get(id)
-  }
-
-  #open (id: string): Hold | undefined {
-    const known = this.#find(id)
-    return typeof known === 'object' && known.charge === undefined ? known : undefined
-  }
-
-  /** Of one charge more in `#known`. */
-  #count (): void {
-    if (++this.#charges < REMEMBERED) return
-    const forgotten = this.#knownBefore
-    this.#knownBefore = this.#known
-    this.#known = new Map()
-    this.#charges = 0
-    for (const [id, known] of forgotten) {
-      if (typeof known === 'object' && known.charge === undefined) this.#known.set(id, known)
-    }
-  }
-
-  /** Of the charge whose place it takes only the amount is known from then on. */
-  #keepRecent (charge: Charge): void {
-    const last = this.#recent[this.#nextRecent]
-    this.#recent[this.#nextRecent] = charge
-    this.#nextRecent = (this.#nextRecent + 1) % REFUNDABLE
-    if (last === undefined || last.hold.charge !== last) return
-    const { hold, nanos } = last
-    const { request_id: id } = hold
-    if (this.#known.get(id) === hold) this.#known.set(id, nanos)
-    else if (this.#knownBefore.get(id) === hold) this.#knownBefore.set(id, nanos)
+    this.#settled.remember(id, charged)
   }
 
   /** Sets a balance, or what a key has spent, to the recorded sum at the start. */
@@ -425,16 +380,23 @@ export class Books {
   }
 
   #take (hold: Hold): void {
-    this.#known.set(hold.request_id, hold)
-    this.#openHolds++
-    hold.account.open_holds++
-    addHeld(hold, hold.nanos)
+    this.#holds.set(hold.request_id, hold)
+    hold.purses.account.open_holds++
+    addHeld(hold.purses, hold.nanos)
   }
 
-  #drop (hold: Hold): void {
-    this.#openHolds--
-    hold.account.open_holds--
-    addHeld(hold, -hold.nanos)
+  #noteEnd ({ purses, nanos }: Hold): void {
+    purses.account.open_holds--
+    addHeld(purses, -nanos)
+  }
+
+  /** At most what is held. */
+  #chargeFor (hold: Hold, { nanos, model, channel, price_version: version }: Settlement): Charge {
+    let terms = this.#terms
+    const isSame = terms?.purses === hold.purses && terms.model === model && terms.channel === channel &&
+      terms.price_version === version
+    if (!isSame) terms = this.#terms = { purses: hold.purses, model, channel, price_version: version }
+    return { hold, terms: terms!, nanos: smaller(nanos, hold.nanos) }
   }
 
   /**
@@ -447,19 +409,26 @@ export class Books {
     account: Account,
     at: number
   ): Hold {
-    const key = this.#key(id)
-    if (date === undefined ? ofDay !== undefined || ofMonth !== undefined : !isDay(date)) {
+    const purses = this.#pursesOf(account, this.#key(id), date)
+    if (date === undefined && (ofDay !== undefined || ofMonth !== undefined)) {
       throw new RangeError(`no calendar day: ${date}`)
     }
-    const day = date === undefined ? undefined : this.#purse(key, date)
-    const month = date === undefined ? undefined : this.#purse(key, monthOf(date))
     const isLimited = ever !== undefined || ofMonth !== undefined || ofDay !== undefined
     const limits: Limit[] = isLimited ? [] : NO_LIMITS
-    if (ever !== undefined) limits.push({ purse: key, nanos: ever })
-    if (ofMonth !== undefined) limits.push({ purse: month!, nanos: ofMonth, period: 'month' })
-    if (ofDay !== undefined) limits.push({ purse: day!, nanos: ofDay, period: 'day' })
-    return { request_id, account, key, day, month, limits, nanos: 0n, recordedAt: at, hasProgress: false,
-      charge: undefined }
+    if (ever !== undefined) limits.push({ purse: purses.key, nanos: ever })
+    if (ofMonth !== undefined) limits.push({ purse: purses.month!, nanos: ofMonth, period: 'month' })
+    if (ofDay !== undefined) limits.push({ purse: purses.day!, nanos: ofDay, period: 'day' })
+    return holdOf(request_id, purses, limits, at)
+  }
+
+  /** @throws {RangeError} the day is not a calendar day */
+  #pursesOf (account: Account, key: Key, date: string | undefined): Purses {
+    const { purses } = key
+    // A period that was forgotten as over must not come back: another day has another record.
+    if (purses?.account === account && purses.day?.id === date) return purses
+    if (date !== undefined && !isDay(date)) throw new RangeError(`no calendar day: ${date}`)
+    return key.purses = { account, key, day: date === undefined ? undefined : this.#purse(key, date),
+      month: date === undefined ? undefined : this.#purse(key, monthOf(date)) }
   }
 
   #account (id: string): Account {
@@ -491,7 +460,7 @@ export class Books {
  * @param own held by the same request already
  * @param needed amount that the refusal names
  */
-function refuse ({ account, key, limits }: Hold, nanos: Nanos, own: Nanos, needed: Nanos): HoldResult | undefined {
+function refuse ({ purses: { account, key }, limits }: Hold, nanos: Nanos, own: Nanos, needed: Nanos): HoldResult | undefined {
   const heldOfAccount = account.held - own
   if (nanos > account.total) return refusal('balance', account.total, heldOfAccount, needed)
   for (const limit of limits) {
@@ -512,7 +481,7 @@ function refuse ({ account, key, limits }: Hold, nanos: Nanos, own: Nanos, neede
 }
 
 /** Most that this hold can grow to, what it holds already included. */
-function roomFor ({ account, limits, nanos }: Hold): Nanos {
+function roomFor ({ purses: { account }, limits, nanos }: Hold): Nanos {
   let room = account.total - account.held + nanos
   for (const limit of limits) room = smaller(room, leftOf(limit) - limit.purse.held + nanos)
   return room
@@ -530,7 +499,7 @@ function periodIn ({ period }: Limit): { readonly period?: 'day' | 'month' } {
   return period === undefined ? {} : { period }
 }
 
-function addHeld ({ account, key, day, month }: Hold, nanos: Nanos): void {
+function addHeld ({ account, key, day, month }: Purses, nanos: Nanos): void {
   account.held += nanos
   key.held += nanos
   if (day !== undefined) day.held += nanos
@@ -538,7 +507,7 @@ function addHeld ({ account, key, day, month }: Hold, nanos: Nanos): void {
 }
 
 /** @param nanos negative: a refund */
-function addSpent ({ account, key, day, month }: Hold, nanos: Nanos): void {
+function addSpent ({ account, key, day, month }: Purses, nanos: Nanos): void {
   account.change(-nanos)
   key.total += nanos
   if (day !== undefined) day.total += nanos
@@ -549,9 +518,9 @@ function smaller (a: Nanos, b: Nanos): Nanos {
   return a < b ? a : b
 }
 
-/** At most what is held. */
-function chargeFor (hold: Hold, { nanos, model, channel, price_version }: Settlement): Charge {
-  return { hold, model, channel, price_version, nanos: nanos < hold.nanos ? nanos : hold.nanos }
+/** A hold of 0. */
+function holdOf (id: string, purses: Purses, limits: readonly Limit[], at: number): Hold {
+  return { request_id: id, purses, limits, nanos: 0n, recordedAt: at, hasProgress: false }
 }
 
 export function refuseNegative (nanos: Nanos): void {

@@ -147,9 +147,9 @@ export class Decisions implements Batch {
     for (const { booking } of this.#announced) {
       if (booking.kind === 'debit') sums.add(booking.account, undefined, changeOf(booking), undefined)
     }
-    for (const { charge, isWithdrawn } of this.#settled) {
+    for (const { charge: { hold: { purses }, nanos }, isWithdrawn } of this.#settled) {
       if (isWithdrawn) continue
-      sums.add(charge.hold.account.id, charge.hold.key.id, -charge.nanos, charge.hold.day?.id)
+      sums.add(purses.account.id, purses.key.id, -nanos, purses.day?.id)
     }
   }
 

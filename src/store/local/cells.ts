@@ -59,7 +59,7 @@ export function settlementRow (
   shortfall: Nanos | null,
   { request_id: id, model, channel, usage, usage_source: source, price_version: priceVersion }: Settlement
 ): Cell[] {
-  const { account, key, day } = hold
+  const { account, key, day } = hold.purses
   let extras: string | null = null
   for (const _ in usage.extras) {
     extras = JSON.stringify(usage.extras)
@@ -79,8 +79,9 @@ export function progressRow (hold: Hold, nanos: Nanos, shortfall: Nanos | null, 
 export function refundRow (
   seq: number,
   time: number,
-  { hold: { request_id: id, account, key, day }, nanos, model, channel, price_version: version }: Charge
+  { hold, terms: { purses: { account, key, day }, model, channel, price_version: version }, nanos }: Charge
 ): Cell[] {
+  const id = hold.request_id
   return [seq, time, 'adjust', account.id, key.id, id, nanos, null, model, channel ?? null, null, null, null, null,
     null, null, null, version ?? null, day?.id ?? null, null]
 }

@@ -116,8 +116,8 @@ class MemoryDocuments implements Documents {
   readonly #audit: AuditLine[] = []
   /** changes by bookings, by kind and reference */
   readonly #booked = new Map<string, Nanos>()
-  /** ids of requests that are settled and not refunded */
-  readonly #charged = new Set<string>()
+  /** by id of a request whose answer is kept: it is settled, and not refunded */
+  readonly #charged = new Map<string, boolean>()
   readonly #tasks = new Map<string, Task>()
   /** ids of the requests of the tasks */
   readonly #tasked = new Set<string>()
@@ -140,9 +140,10 @@ class MemoryDocuments implements Documents {
    * Notes an entry. @returns the change by an earlier entry of this kind and reference: then this one is not written
    */
   note (kind: string, reference: string, nanos: Nanos): Nanos | undefined {
-    if (kind === 'settle') this.#charged.add(reference)
-    else if (kind === 'adjust') this.#charged.delete(reference)
-    else if (kind !== 'shortfall') {
+    if (kind === 'settle' || kind === 'adjust') {
+      // An answer is kept before its request is settled.
+      if (this.#charged.size > 0 && this.#charged.has(reference)) this.#charged.set(reference, kind === 'settle')
+    } else if (kind !== 'shortfall') {
       const name = `${kind} ${reference}`
       const before = this.#booked.get(name)
       if (before !== undefined) return before
@@ -227,22 +228,32 @@ class MemoryDocuments implements Documents {
   }
 
   keepAnswer (answer: Answer): void {
+    this.dropAnswer(answer.account, answer.name)
     this.#answers.set(`${answer.account}\n${answer.name}`, answer)
+    this.#charged.set(answer.request_id, false)
   }
 
   dropAnswer (account: string, name: string): void {
-    this.#answers.delete(`${account}\n${name}`)
+    this.#drop(`${account}\n${name}`)
   }
 
   forgetAnswers (createdBefore: number, most: number): number {
     const before = this.#answers.size
     for (const [name, { created }] of this.#answers) {
-      if (created < createdBefore || this.#answers.size > most) this.#answers.delete(name)
+      if (created < createdBefore || this.#answers.size > most) this.#drop(name)
     }
     return before - this.#answers.size
   }
 
+  /** @param name as in `#answers` */
+  #drop (name: string): void {
+    const answer = this.#answers.get(name)
+    if (answer === undefined) return
+    this.#answers.delete(name)
+    this.#charged.delete(answer.request_id)
+  }
+
   #isGiven ({ request_id: id }: Answer): boolean {
-    return this.#charged.has(id) || this.#tasked.has(id)
+    return this.#charged.get(id) === true || this.#tasked.has(id)
   }
 }

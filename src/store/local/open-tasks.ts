@@ -17,7 +17,7 @@ export class OpenTasks {
   }
 
   owns (requestId: string): boolean {
-    return this.#claimed.has(requestId)
+    return this.#claimed.size > 0 && this.#claimed.has(requestId)
   }
 
   /** Adds or replaces a task. */

@@ -1,6 +1,7 @@
 // Rate windows and concurrency slots, in memory: no span of 60 seconds ever holds more requests than a limit. Shared by
 // the drivers that decide in memory. Every call runs to its end without waiting, and changes nothing before its last
 // check.
+import { IdTable } from '../../base/id-table.ts'
 import type { Admission, AdmissionResult, WindowLimit, WindowState } from '../store.ts'
 
 const SECOND = 1000
@@ -76,16 +77,21 @@ class Window {
   }
 }
 
+/** Those that requests have of one name. */
+interface Slots {
+  taken: number
+}
+
 export class Windows {
   readonly #given: () => number
   readonly #now: () => number
   readonly #windows = new Map<string, Window>()
-  /** size at which windows without counted requests are looked for */
+  /** windows and slots from which on those that count nothing are looked for */
   #most = 1024
-  /** slots taken, by name */
-  readonly #slots = new Map<string, number>()
-  /** name of the slot, by request id */
-  readonly #slotOf = new Map<string, string>()
+  /** by name */
+  readonly #slots = new Map<string, Slots>()
+  /** where a request has one of them, by its id */
+  readonly #slotsOf = new IdTable<Slots>()
   #fullUntil = 0
 
   /** @param now milliseconds since the epoch */
@@ -144,8 +150,9 @@ export class Windows {
     if (refused !== undefined) return refused
     const { request_id: id, windows: limits, slot } = admission
     if (slot !== undefined) {
-      this.#slots.set(slot.name, (this.#slots.get(slot.name) ?? 0) + 1)
-      this.#slotOf.set(id, slot.name)
+      const slots = this.#slotsFor(slot.name)
+      slots.taken++
+      this.#slotsOf.set(id, slots)
     }
     for (const { name } of limits) this.#of(name).add(now)
     return { kind: 'admitted', windows: this.#statesOf(limits, now) }
@@ -159,8 +166,9 @@ export class Windows {
 
   /** Undefined: the request can be admitted. */
   #refuse ({ request_id: id, windows: limits, slot }: Admission, now: number): AdmissionResult | undefined {
-    if (slot !== undefined && this.#slotOf.has(id)) throw new Error(`the request ${id} has a slot already`)
-    if (this.#windows.size >= this.#most) this.#forget(now)   // here, where none of them is about to count
+    if (slot !== undefined && this.#slotsOf.has(id)) throw new Error(`the request ${id} has a slot already`)
+    // Here, where none of them is about to count.
+    if (this.#windows.size + this.#slots.size >= this.#most) this.#forget(now)
     if (this.#isAnyFull(limits, now)) {
       const windows = this.#statesOf(limits, now)
       const { name } = windows.filter(({ remaining }) => remaining === 0)
@@ -168,18 +176,14 @@ export class Windows {
       return { kind: 'refused', by: 'window', name, windows }
     }
     if (slot === undefined) return undefined
-    const taken = this.#slots.get(slot.name) ?? 0
+    const { taken } = this.#slotsFor(slot.name)
     if (taken < slot.limit) return undefined
     return { kind: 'refused', by: 'slot', name: slot.name, taken, windows: this.#statesOf(limits, now) }
   }
 
   leave (requestId: string): void {
-    const name = this.#slotOf.get(requestId)
-    if (name === undefined) return
-    this.#slotOf.delete(requestId)
-    const taken = this.#slots.get(name)! - 1
-    if (taken === 0) this.#slots.delete(name)
-    else this.#slots.set(name, taken)
+    const slots = this.#slotsOf.delete(requestId)
+    if (slots !== undefined) slots.taken--
   }
 
   #isAnyFull (limits: readonly WindowLimit[], now: number): boolean {
@@ -208,9 +212,16 @@ export class Windows {
     return window
   }
 
+  #slotsFor (name: string): Slots {
+    let slots = this.#slots.get(name)
+    if (slots === undefined) this.#slots.set(name, slots = { taken: 0 })
+    return slots
+  }
+
   #forget (now: number): void {
     for (const [name, window] of this.#windows) if (window.countAt(now) === 0) this.#windows.delete(name)
-    this.#most = Math.max(1024, this.#windows.size * 2)
+    for (const [name, { taken }] of this.#slots) if (taken === 0) this.#slots.delete(name)
+    this.#most = Math.max(1024, (this.#windows.size + this.#slots.size) * 2)
   }
 }
 
