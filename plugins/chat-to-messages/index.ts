@@ -11,6 +11,7 @@ import { definePlugin } from '../../src/core/plugin.ts'
 import type { JsonReply } from '../../src/core/reply.ts'
 import { replyChange } from '../../src/core/reply-step.ts'
 import { isRecord } from '../../src/base/json.ts'
+import { likeRequestId } from '../../src/base/request-id.ts'
 import type { AnswerShape as AskedFor } from './chat.ts'
 import { type Frame, toCompletion } from './reply.ts'
 import { includesUsage, toMessages } from './request.ts'
@@ -53,7 +54,7 @@ export const chatToMessages = definePlugin({
   create (_options, _config, { now }) {
     const frame = (exchange: Exchange): Frame => ({
       // The same 24 characters as in the request id: an answer's id leads to its line in the log.
-      id: `chatcmpl-${exchange.id.slice(exchange.id.indexOf('_') + 1)}`,
+      id: likeRequestId('chatcmpl-', exchange.id),
       created: Math.floor(now() / 1000),
       model: exchange.request.body.model
     })

@@ -10,6 +10,10 @@ const called: unknown[] = []
 let count = 0
 /** The turn ends: steps are taken, and what waited for them goes on. */
 let isEnding = false
+/** A step is being taken. */
+let isStepping = false
+/** the clocks in it; 0: not read yet */
+let [time, date] = [0, 0]
 
 /**
  * Calls it when this turn's input was read, behind those that wait already; timers have no chance before.
@@ -37,11 +41,29 @@ function take (): void {
       const of = called[taken]
       steps[taken] = called[taken] = undefined
       taken++
+      time = date = 0
+      isStepping = true
       step(of as never)
     }
   } finally {
+    isStepping = false
     keepFrom(taken)
   }
+}
+
+/**
+ * `performance.now()`; within a step it is read once, for what is counted in whole milliseconds: a reading takes 36 ns
+ * (measured), and a request would have thirty.
+ */
+export function timeOfStep (): number {
+  if (!isStepping) return performance.now()
+  return time === 0 ? time = performance.now() : time
+}
+
+/** The same with `Date.now()`. */
+export function dateOfStep (): number {
+  if (!isStepping) return Date.now()
+  return date === 0 ? date = Date.now() : date
 }
 
 /** A tick comes behind all promises that can be fulfilled now. */

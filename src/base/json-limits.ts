@@ -29,9 +29,23 @@ export const MAX_KEYS = 10_000
 /** Most keys of all objects together: 100,000 messages, each of one content block, have 400,000. */
 export const MAX_MEMBERS = 500_000
 
+const BRACKETS = [91, 123] as const
+/** Brackets that are looked for with memchr: where there are more of them, reading all bytes is quicker (measured). */
+const FEW = 8
+
 /** Whether a whole text is so short and flat that it can't break any limit: most need no guard. */
 export function isHarmless (json: Buffer): boolean {
   if (json.length > MAX_KEYS) return false
+  let opened = 0
+  for (const bracket of BRACKETS) {
+    for (let at = json.indexOf(bracket); at !== -1; at = json.indexOf(bracket, at + 1)) {
+      if (++opened > FEW) return isFlat(json)
+    }
+  }
+  return true
+}
+
+function isFlat (json: Buffer): boolean {
   let opened = 0
   for (let i = 0; i < json.length; i++) {
     if ((json[i]! | 32) === 123) opened++                     // [ {

@@ -32,6 +32,7 @@ import { creditOpenings, openingOf } from './opening-balances.ts'
 import { type OpenServices, openServices } from './open-services.ts'
 import { WarmUp } from './warm-up.ts'
 import { startSimulatorThread, type SimulatorThread } from '../simulator/thread.ts'
+import { dateOfStep } from '../base/end-of-turn.ts'
 import { startTimer, type Timer } from '../base/timer.ts'
 import { Upstreams } from '../upstream/pool.ts'
 import { mergedView, viewOf } from '../upstream/limits/status.ts'
@@ -96,7 +97,7 @@ export interface Gateway {
  * @throws {Error} an address or the data folder can't be
  */
 export async function startGateway (options: GatewayOptions): Promise<Gateway> {
-  const { file, plugins, log, now = Date.now, timer = startTimer, base = path.dirname(file), output, seat } = options
+  const { file, plugins, log, now = dateOfStep, timer = startTimer, base = path.dirname(file), output, seat } = options
   const metrics = createMetrics(now)
   const upstreams = new Upstreams(undefined, now, timer, log, metrics)
   const shipped = new Map(plugins.map((plugin) => [plugin.name, plugin]))

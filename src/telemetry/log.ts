@@ -1,6 +1,7 @@
 // The log: JSON lines, one per request at its end; never bodies (except the beginning of an upstream's error), never
 // secrets. And the one place that observes exchanges.
 import { type DestinationStream, type Logger, pino, stdSerializers, symbols } from 'pino'
+import { dateOfStep } from '../base/end-of-turn.ts'
 import { JsonBytes } from '../base/json-bytes.ts'
 import type { ChannelName, LogLevel } from '../config/config.ts'
 import type { GatewayError } from '../errors.ts'
@@ -26,7 +27,7 @@ let lastStamp = ''
 
 /** As pino's own, but memoized, because many lines fall into one millisecond. */
 function isoTime (): string {
-  const now = Date.now()
+  const now = dateOfStep()
   if (now !== lastTime) {
     lastTime = now
     lastStamp = `,"time":"${new Date(now).toISOString()}"`

@@ -5,7 +5,7 @@ import { once } from 'node:events'
 import { connect, createServer, type Socket } from 'node:net'
 import { join } from 'node:path'
 import t from 'tap'
-import { atEndOfTurn } from '../../src/base/end-of-turn.ts'
+import { atEndOfTurn, dateOfStep, timeOfStep } from '../../src/base/end-of-turn.ts'
 import { packageRoot } from '../../src/base/package.ts'
 
 void t.test('behind all that was read in the turn, in their order; what a step adds belongs to the turn', async (t) => {
@@ -84,4 +84,28 @@ void t.test('an error of one is uncaught, the steps behind it are taken, and the
   child.stdout.setEncoding('utf8').on('data', (text: string) => { said += text })
   t.strictSame(await once(child, 'close'), [0, null])
   t.strictSame(said.trim().split('\n'), ['one', 'two', 'three', 'four', 'five'])
+})
+
+void t.test('the clocks stand within a step, and go on with the next one and outside', async (t) => {
+  const wait = (): void => { for (const until = performance.now() + 3; performance.now() < until;); }
+  const read = (): number[] => [timeOfStep(), dateOfStep()]
+  const seen: number[][] = []
+  const over = Promise.withResolvers<void>()
+  const step = (): void => {
+    seen.push(read())
+    wait()
+    seen.push(read())
+  }
+  step()
+  atEndOfTurn(step)
+  atEndOfTurn(step)
+  atEndOfTurn(() => { over.resolve() })
+  await over.promise
+  step()
+  t.strictSame([seen[3], seen[5]], [seen[2], seen[4]], 'they stand')
+  for (const clock of [0, 1] as const) {
+    const times = [0, 1, 2, 4, 6, 7].map((i) => seen[i]![clock]!)
+    for (let i = 1; i < times.length; i++) t.ok(times[i]! - times[i - 1]! >= (i === 2 ? 0 : 2))
+  }
+  t.ok(Math.abs(Date.now() - dateOfStep()) < 1000 && Math.abs(performance.now() - timeOfStep()) < 1000)
 })

@@ -225,9 +225,9 @@ void t.test('an answer too large to be kept is not given again, nor charged agai
   const hash = createHash('sha256').update('POST /v1/videos\n').update(canonical).digest('hex')
   const { services } = s.gw
   await services.store.hold(request('req_before', 5n))
-  await services.store.settle(settlement('req_before', 5n))
   await (services.tasks as unknown as { keepAnswer(answer: object): Promise<void> }).keepAnswer({ account: 'acme',
     name: 'large', hash, request_id: 'req_before', created: s.clock.now(), text: undefined })
+  await services.store.settle(settlement('req_before', 5n))
   t.match(errorIn(await create(s, {}, { 'idempotency-key': 'large' })),
     /^400 invalid_state: This Idempotency-Key was answered and charged before, by the request req_before/)
   t.equal(creations(s), 0)
@@ -265,7 +265,6 @@ void t.test('what can be compared is bounded in its values, and not in its lengt
     const hash = createHash('sha256').update(`POST /v1/videos\n${JSON.stringify(body)}`).digest('hex')
     const id = `req_${shift}before`
     await s.gw.services.store.hold(request(id, 5n))
-    await s.gw.services.store.settle(settlement(id, 5n))
     await (s.gw.services.tasks as unknown as { keepAnswer(answer: object): Promise<void> }).keepAnswer({
       account: 'acme',
       name: id,
@@ -274,6 +273,7 @@ void t.test('what can be compared is bounded in its values, and not in its lengt
       created: s.clock.now(),
       text: undefined
     })
+    await s.gw.services.store.settle(settlement(id, 5n))
     t.match(errorIn(await create(s, body, { 'idempotency-key': id })), /answered and charged before/)
   }
 })

@@ -2,10 +2,11 @@
 import { STATUS_CODES, validateHeaderName, validateHeaderValue } from 'node:http'
 import type { Socket } from 'node:net'
 import { Writable } from 'node:stream'
-import { atEndOfTurn } from '../../base/end-of-turn.ts'
+import { atEndOfTurn, dateOfStep } from '../../base/end-of-turn.ts'
 import { KINDS, NAME, SPACE, VISIBLE } from '../../base/field-characters.ts'
 import { memoryFor, put, send } from '../../base/write-memory.ts'
 import type { Outgoing } from '../outgoing.ts'
+import { HeadLines } from './head-lines.ts'
 
 /** The connection of a response. */
 export interface ResponseConnection {
@@ -67,8 +68,7 @@ export class LaneResponse implements Outgoing {
     for (let i = 0; i < fields.length; i += 2) {
       const name = fields[i]!
       const value = fields[i + 1]!
-      const isKnown = value === known[i + 1] && name === known[i]
-      if (!isKnown && !isField(name, value)) {
+      if (!lines.has(name, value, i) && !isField(name, value)) {
         validateHeaderName(name)
         validateHeaderValue(name, value)
         this.writeHead(status, toTexts(fields))
@@ -88,7 +88,7 @@ export class LaneResponse implements Outgoing {
           hasEncoding ||= name.toLowerCase() === 'transfer-encoding'
       }
     }
-    known = this.#fields = fields
+    this.#fields = fields
     this.#status = status
     this.#hasDate = hasDate
     const { isClosing, keepAlive } = this.#connection
@@ -114,17 +114,12 @@ export class LaneResponse implements Outgoing {
     const fields = this.#fields
     if (fields === undefined) return 0
     this.#fields = undefined
-    let at = put(bytes, 0, startLine(this.#status), encoding)
-    for (let i = 0; i < fields.length; i += 2) {
-      at = put(bytes, at, fields[i]!, encoding)
-      bytes[at++] = COLON
-      bytes[at++] = SP
-      at = put(bytes, at, fields[i + 1]!, encoding)
-      bytes[at++] = CR
-      bytes[at++] = LF
-    }
-    if (!this.#hasDate) at = put(bytes, at, dateLine(), encoding)
-    at = put(bytes, at, this.#lastLines, encoding)
+    let at = put(bytes, 0, startLine(this.#status))
+    const length = lines.write(fields)
+    if (encoding === 'latin1') at += lines.bytes.copy(bytes, at, 0, length)
+    else at += bytes.write(lines.bytes.toString('latin1', 0, length), at, encoding)
+    if (!this.#hasDate) at = put(bytes, at, dateLine())
+    at = put(bytes, at, this.#lastLines)
     bytes[at++] = CR
     bytes[at++] = LF
     return at
@@ -252,7 +247,7 @@ class ResponseStream extends Writable {
 
 const CLOSED = new Error('the connection was closed')
 
-const [COLON, SP, CR, LF] = [0x3A, 0x20, 0x0D, 0x0A] as const
+const [CR, LF] = [0x0D, 0x0A] as const
 /** Bytes beside a name or a value. */
 const OF_LINE = 2
 /** Bytes of UTF-8 that a character of Latin-1 takes, as all of a head are. */
@@ -284,7 +279,7 @@ let date = ''
 
 /** Whole seconds, as the field has it. */
 function dateLine (): string {
-  const now = Math.floor(Date.now() / 1000)
+  const now = Math.floor(dateOfStep() / 1000)
   if (now !== second) {
     second = now
     date = `Date: ${new Date(now * 1000).toUTCString()}\r\n`
@@ -292,8 +287,8 @@ function dateLine (): string {
   return date
 }
 
-/** Fields of the last head, of any response: most of the next one's are the same, and need not be looked at again. */
-let known: readonly string[] = []
+/** Of all responses: what the last head had need not be looked at again. */
+const lines = new HeadLines()
 
 /** Whether node takes them without any doubt. */
 function isField (name: string, value: unknown): value is string {

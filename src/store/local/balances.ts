@@ -460,7 +460,8 @@ export class Books {
  * @param own held by the same request already
  * @param needed amount that the refusal names
  */
-function refuse ({ purses: { account, key }, limits }: Hold, nanos: Nanos, own: Nanos, needed: Nanos): HoldResult | undefined {
+function refuse ({ purses, limits }: Hold, nanos: Nanos, own: Nanos, needed: Nanos): HoldResult | undefined {
+  const { account, key } = purses
   const heldOfAccount = account.held - own
   if (nanos > account.total) return refusal('balance', account.total, heldOfAccount, needed)
   for (const limit of limits) {

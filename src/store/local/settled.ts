@@ -1,5 +1,5 @@
-// The requests that were settled last, and the amounts: so that a repeated settlement changes nothing, and the last ones
-// can be given back. In flat arrays, because objects of 100,000 requests would be looked at by each full collection.
+// The requests that were settled last, and the amounts: so that a repeated settlement changes nothing, and the last
+// ones can be given back. In flat arrays: each full collection would look at the objects of 100,000 requests.
 import { hashOfId } from '../../base/id-table.ts'
 import type { Nanos } from '../../money/nanos.ts'
 

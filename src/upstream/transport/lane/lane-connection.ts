@@ -118,9 +118,9 @@ export class LaneConnection implements Carrier, UsedConnection {
     const length = Buffer.byteLength(body)
     const bytes = memoryFor(this.#socket!, head.length + MOST_OF_LENGTH + length)
     let at = bytes.write(head, 'latin1')
-    at = put(bytes, at, 'content-length: ', 'latin1')
-    at = put(bytes, at, String(length), 'latin1')
-    at = put(bytes, at, '\r\n\r\n', 'latin1')
+    at = put(bytes, at, 'content-length: ')
+    at = put(bytes, at, String(length))
+    at = put(bytes, at, '\r\n\r\n')
     send(this.#socket!, bytes, at + bytes.write(body, at, length === body.length ? 'latin1' : 'utf8'))
   }
 

@@ -1,6 +1,7 @@
 // Requests to one origin over plain HTTP/1.1, without undici: those that are whole texts, and of which undici would
 // neither refuse nor change anything. Connections are used again, one request at a time.
 import { type Dispatcher, errors } from 'undici'
+import { timeOfStep } from '../../../base/end-of-turn.ts'
 import type { Dial } from '../connect.ts'
 import { AnswerHeads } from './answer-heads.ts'
 import { LaneCall, type LaneHandler } from './lane-call.ts'
@@ -81,7 +82,7 @@ export class Lane implements ConnectionOwner {
   rest (connection: LaneConnection, ms: number): void {
     if (this.#isClosed) { connection.destroy(new errors.ClientClosedError()); return }
     this.#swap(connection.place, this.#resting++)
-    const until = connection.restsUntil = performance.now() + ms
+    const until = connection.restsUntil = timeOfStep() + ms
     if (until < this.#ringsAt) this.#ringAt(until)
   }
 
@@ -120,7 +121,7 @@ export class Lane implements ConnectionOwner {
 
   #take (): LaneConnection | undefined {
     if (this.#resting === 0) return undefined
-    const now = performance.now()
+    const now = timeOfStep()
     while (this.#resting > 0) {
       const last = this.#connections[--this.#resting]!
       if (last.restsUntil > now && (this.#maxAge <= 0 || now - last.bornAt <= this.#maxAge)) return last
