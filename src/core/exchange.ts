@@ -25,6 +25,11 @@ export interface ClientRequest {
   readonly headers: Readonly<Record<string, string | readonly string[] | undefined>>
   /** the peer of the socket, never a header's claim */
   readonly address: string
+  /**
+   * What is the same object for all requests of a connection whose heads are the same but for `content-length`: what
+   * was found out about one of them need not be found out again. Absent: nothing is known of the head.
+   */
+  readonly head?: object
 }
 
 /**

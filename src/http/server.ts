@@ -304,11 +304,12 @@ export class GatewayServer {
   /** Makes the exchange of a request that is admitted. It holds a lease of the snapshot. */
   #open (
     route: CompiledRoute, snapshot: LeasedSnapshot, method: string, path: string, query: string,
-    headers: ClientRequest['headers'], address: string
+    headers: ClientRequest['headers'], address: string, head?: object
   ): Routed {
     this.#isAsked = true
-    const exchange = new Exchange(createRequestId(), route, { method, path, query, headers, address },
-      snapshot.lease(), snapshot.ledger)
+    const received: ClientRequest = head === undefined ? { method, path, query, headers, address }
+      : { method, path, query, headers, address, head }
+    const exchange = new Exchange(createRequestId(), route, received, snapshot.lease(), snapshot.ledger)
     this.#observe(exchange)
     return exchange
   }
@@ -358,7 +359,7 @@ export class GatewayServer {
     const route = snapshot.routes.find('POST', path)
     const isLarge = snapshot.bodies !== undefined && body.length >= snapshot.bodies.least
     if (route?.endpoint.kind !== 'model' || isLarge) return undefined
-    const exchange = this.#open(route, snapshot, 'POST', path, query, request.headers, address)
+    const exchange = this.#open(route, snapshot, 'POST', path, query, request.headers, address, request.head)
     const client = new LaneClient(response, exchange, this.#config.api.timeouts, this.#bodyLimits, body)
     this.#serve(exchange, client)
     return client

@@ -11,6 +11,8 @@ export interface LaneRequest {
   readonly target: string
   /** as node has them: names in lower case, values without white space around them */
   readonly headers: Readonly<Record<string, string>>
+  /** the same for all requests of the connection with the same head, but for its length */
+  readonly head: object
   /** where the body begins in the bytes; it ends where they do */
   readonly bodyAt: number
 }
@@ -83,7 +85,7 @@ export class RequestReader {
   ): LaneRequest | NoRequest {
     const length = Number(headers[LENGTH_NAME])
     if (length > this.#mostBody || bytes.length > bodyAt + length) return 'foreign'
-    return bytes.length < bodyAt + length ? 'more' : { target, headers, bodyAt }
+    return bytes.length < bodyAt + length ? 'more' : { target, headers, head: this.#known!, bodyAt }
   }
 
   #anew (bytes: Buffer, head: string): Record<string, string> | undefined {

@@ -82,8 +82,14 @@ export class SettledRequests<Terms> {
   /** those of the last charges, each at its place until its turn comes again */
   readonly #terms: Array<Terms | undefined> = []
   #turn = 0
+  /** the last of the ids: those of requests grow */
+  #last = ''
 
   has (id: string): boolean {
+    return id <= this.#last && this.#isKnown(id)
+  }
+
+  #isKnown (id: string): boolean {
     return this.#now.find(id) !== NONE || this.#before.find(id) !== NONE
   }
 
@@ -132,6 +138,7 @@ export class SettledRequests<Terms> {
   }
 
   #put (id: string, nanos: Nanos, turn: number): void {
+    if (id > this.#last) this.#last = id
     const index = this.#now.find(id)
     if (index !== NONE) { this.#now.put(index, nanos, turn); return }
     this.#now.add(id, nanos, turn)
