@@ -138,9 +138,9 @@ export class SettledRequests<Terms> {
   }
 
   #put (id: string, nanos: Nanos, turn: number): void {
-    if (id > this.#last) this.#last = id
-    const index = this.#now.find(id)
+    const index = id > this.#last ? NONE : this.#now.find(id)
     if (index !== NONE) { this.#now.put(index, nanos, turn); return }
+    if (id > this.#last) this.#last = id
     this.#now.add(id, nanos, turn)
     if (this.#now.ids.length < REMEMBERED) return
     this.#before = this.#now
