@@ -5,6 +5,7 @@ import { isRecord, type Json } from '../../src/base/json.ts'
 import { type Bytes, flag, type Milliseconds, size, typed } from '../../src/config/sections/schema.ts'
 import { after, type Awaitable, afterWith } from '../../src/base/awaitable.ts'
 import { bufferOf } from '../../src/base/pieces.ts'
+import { likeRequestId } from '../../src/base/request-id.ts'
 import { bodyStep } from '../../src/core/body-step.ts'
 import type { Exchange } from '../../src/core/exchange.ts'
 import { ApiKey, fact, Model } from '../../src/core/facts.ts'
@@ -106,7 +107,7 @@ export const responsesToMessages = definePlugin<Options>({
   ) {
     const frameOf = ({ id, request }: Exchange): Frame => ({
       // The same 24 characters as in the request id: an answer's id leads to its line in the log.
-      id: `resp_${id.slice(id.indexOf('_') + 1)}`,
+      id: likeRequestId('resp_', id),
       created: Math.floor(now() / 1000),
       model: request.body.model,
       now
