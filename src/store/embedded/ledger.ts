@@ -152,6 +152,7 @@ export class Ledger {
           if (day !== null && day > today) today = day
           sums.add(account, key, nanos, day)
           addRow(row, used)
+          this.#index.note(row)
           continue
         }
         const before = this.#find.get(reference, kind) as { readonly seq: number, readonly nanos: string } | undefined
@@ -221,7 +222,7 @@ export class Ledger {
       await work()
       this.#db.exec('COMMIT')
     } catch (thrown) {
-      if (this.#db.isTransaction) this.#db.exec('ROLLBACK')
+      this.#rollBack()
       throw thrown
     }
   }
@@ -424,6 +425,11 @@ export class Ledger {
     }
   }
 
+  #rollBack (): void {
+    if (this.#db.isTransaction) this.#db.exec('ROLLBACK')
+    this.#index.forget()
+  }
+
   /** Runs `body` in a transaction, or in the open one. */
   #transact (body: () => void): void {
     if (this.#db.isTransaction) {
@@ -435,7 +441,7 @@ export class Ledger {
       body()
       this.#db.exec('COMMIT')
     } catch (thrown) {
-      if (this.#db.isTransaction) this.#db.exec('ROLLBACK')
+      this.#rollBack()
       throw thrown
     }
   }
