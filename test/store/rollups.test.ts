@@ -507,6 +507,18 @@ void t.test('entries come into the index a thousand at a time, also behind a bat
   t.strictSame([found('rare'), found('dev')], [209, 1881])
   for (let i = 2200; i < 4300; i += 7) write(i, i + 7)
   t.strictSame([found('rare'), found('dev')], [419, 3771])
+  for (let i = 4300; i < 5000; i += 10) write(i, i + 10)
+  t.throws(() => { write(5000, 6100, true) }, 'it would have taken those before it into the index')
+  for (let i = 5000; i < 8000; i += 10) write(i, i + 10)
+  t.strictSame([found('rare'), found('dev')], [789, 7101])
+  const db = new DatabaseSync(join(copied(t, folder), 'gateway.db'))
+  const lists = db.prepare("SELECT seqs FROM entry_index WHERE member IN ('rare', 'dev')").all()
+    .map(({ seqs }) => JSON.parse(String(seqs)) as number[])
+  const { seq } = db.prepare('SELECT seq FROM indexed').get() as { readonly seq: number }
+  db.close()
+  const written = Array.from({ length: seq + 1 }, (_, i) => i).filter((i) => i < 990 || i >= 1100)
+  t.strictSame(lists.flat().toSorted((a, b) => a - b), written, 'each once, and none that was not recorded')
+  t.ok(lists.every((list) => list.length <= 1000))
 })
 
 void t.test('where an index has many that are not meant, a page is short, and the next one goes on', async (t) => {

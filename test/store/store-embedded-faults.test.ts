@@ -189,6 +189,29 @@ void t.test('a thread that dies is replaced, and what it was about is recorded o
   t.equal(await store.settle(settlement('running', 5n)), 5n)
 })
 
+void t.test('a batch of many whose thread dies is recorded once, and what was known already stays what it was', async (t) => {
+  const folder = folderFor(t)
+  const store = await open(t, folder, { worker: faulty })
+  await store.credit('acme', 'c', 1000n)
+  await store.credit('acme', 'repeated 30', 5n)
+  for (const death of ['die-before', 'die-after']) {
+    const settled = Array.from({ length: 40 }, (_, i) => `${death} ${i}`)
+    for (const id of settled) store.hold(request(id, 9n))
+    begin(folder, death)
+    const crediting = store.credit('acme', 'repeated 30', 7n)
+    t.strictSame(await Promise.all(settled.map(async (id) => await store.settle(settlement(id, 3n)))),
+      settled.map(() => 3n), death)
+    t.equal(await crediting, false)
+  }
+  t.strictSame(
+    (await all(store)).map(({ reference }) => reference),
+    ['c', 'repeated 30', ...['die-before', 'die-after']
+      .flatMap((death) => Array.from({ length: 40 }, (_, i) => `${death} ${i}`))]
+  )
+  t.equal(store.balance('acme').balance, 1005n - 80n * 3n)
+  t.strictSame((await store.verify()).differences, [])
+})
+
 void t.test('a thread that dies while it reads says so, and what was asked can be asked again', async (t) => {
   const folder = folderFor(t)
   const store = await open(t, folder, { worker: faulty })

@@ -13,6 +13,7 @@ import { Ledger } from '../../src/store/embedded/ledger.ts'
 import { migrate, STEPS } from '../../src/store/embedded/schema.ts'
 import { ENTRY, settlementRow } from '../../src/store/local/cells.ts'
 import { MemoryStore } from '../../src/store/local/memory.ts'
+import { NO_WRITE } from '../../src/store/local/writer.ts'
 import type { Entry, Settlement, Store } from '../../src/store/store.ts'
 import { copied, newLog, open, request, settlement } from '../support/embedded-store.ts'
 import { folderFor } from '../support/spawned.ts'
@@ -137,6 +138,64 @@ void t.test('a settlement that memory has forgotten and the ledger has not count
   t.equal(ledger.read(-1, 9).length, ENTRY.length, 'nor has it a shortfall')
 })
 
+void t.test('property: entries that one statement writes are those that a statement for each would write', async (t) => {
+  const kinds = ['settle', 'shortfall', 'credit', 'adjust'] as const
+  const row = fc.record({ seq: fc.nat(120), kind: fc.constantFrom(...kinds), reference: fc.nat(90),
+    nanos: fc.bigInt(1n, 9n), isNew: fc.boolean() })
+  await fc.assert(
+    fc.asyncProperty(fc.array(fc.record({ rows: fc.array(row, { maxLength: 40 }), isRepeated: fc.boolean() }),
+      { minLength: 1, maxLength: 5 }), async (batches) => {
+      const ledger = new Ledger(folderFor(t), false)
+      try {
+        let next = 1000
+        let entries = new Map<string, { readonly seq: number, readonly nanos: bigint }>()
+        for (const { rows, isRepeated } of batches) {
+          const cells = rows.flatMap(({ seq, kind, reference, nanos, isNew }) => {
+            const number = isNew ? next++ : seq
+            return [number, number, kind, `a${reference % 3}`, 'k', isNew ? `new ${number}` : `r${reference}`, nanos,
+              ...ENTRY.slice(7).map(() => null)]
+          })
+          for (let times = isRepeated ? 2 : 1; times > 0; times--) {
+            const wanted = new Map(entries)
+            const known: [number, bigint][] = []
+            let isRefused = false
+            let skipped: string | undefined
+            for (let i = 0; i < cells.length; i += ENTRY.length) {
+              const [seq, , kind, , , reference, nanos] = cells.slice(i) as [number, number, string, string, string,
+                string, bigint]
+              if (kind === 'shortfall' && reference === skipped) continue
+              const before = wanted.get(`${kind} ${reference}`)
+              if (before === undefined) {
+                isRefused ||= [...wanted.values()].some((other) => other.seq === seq)
+                wanted.set(`${kind} ${reference}`, { seq, nanos })
+              } else if (before.seq !== seq) {
+                known.push([seq, before.nanos])
+                skipped = reference
+              }
+            }
+            const write = { ...NO_WRITE, entries: cells }
+            if (isRefused) {
+              t.throws(() => ledger.write(write), /was used for another entry/)
+            } else {
+              t.strictSame(ledger.write(write), known)
+              entries = wanted
+            }
+            const found = ledger.read(-1, Infinity)
+            t.strictSame(found.filter((_, i) => i % ENTRY.length === 0),
+              [...entries.values()].map(({ seq }) => seq).toSorted((a, b) => a - b))
+          }
+        }
+        for (const { cells } of [...ledger.verify('')].filter((step) => step !== undefined)) {
+          for (let i = 0; i < cells.length; i += 3) t.equal(cells[i + 1], cells[i + 2], String(cells[i]))
+        }
+      } finally {
+        ledger.close([])
+      }
+    }),
+    { numRuns: 150 }
+  )
+})
+
 void t.test('money that is not recorded yet can\'t be spent, and what is charged is gone at once', async (t) => {
   const store = await open(t, folderFor(t))
   const crediting = store.credit('acme', 'c', 100n)
@@ -184,8 +243,9 @@ void t.test('verify adds everything up while others write, and they do not distu
     }
   }
   const verified = store.verify().finally(() => { isOver = true })
-  // Sent right behind the question: they are recorded while it is worked on, and others are always on their way.
-  await Promise.all([verified, ...Array.from({ length: 30 }, async (_, spender) => { await spend(spender) })])
+  // As many as wait for no more, so sent right behind the question: they are recorded while it is worked on, and others
+  // are always on their way.
+  await Promise.all([verified, ...Array.from({ length: 40 }, async (_, spender) => { await spend(spender) })])
   const { entries, accounts, keys, differences } = await verified
   t.strictSame({ accounts, keys, differences }, { accounts: 7, keys: 1, differences: [] })
   t.ok(entries >= 6000, `${entries} were added up, those that came meanwhile too`)

@@ -30,6 +30,12 @@ const [TIME, ACCOUNT, KEY, NANOS, DAY] = [ENTRY.indexOf('time'), ENTRY.indexOf('
 /** Stored sums that memory has too. */
 type KeptSum = Exclude<Difference['of'], 'rollup'>
 
+/**
+ * Numbers of entries that one statement inserts, the largest first: a third less time for each than with a statement
+ * for each (measured).
+ */
+const TOGETHER = [16, 4] as const
+
 /** Tables of these sums, with the columns that identify a row. */
 const KEPT: Readonly<Record<KeptSum, { readonly table: string, readonly id: readonly string[] }>> = {
   account: { table: 'balances', id: ['account'] },
@@ -47,6 +53,8 @@ export class Ledger {
   readonly #mark: Mark | undefined
   readonly #db: DatabaseSync
   readonly #insert: StatementSync
+  /** of `TOGETHER`, each with its cells */
+  readonly #inserts: readonly { readonly cells: number, readonly statement: StatementSync }[]
   readonly #find: StatementSync
   readonly #addBalance: StatementSync
   readonly #addUsage: StatementSync
@@ -92,7 +100,10 @@ export class Ledger {
     )
 
     const prepare = (sql: string): StatementSync => this.#db.prepare(sql)
-    this.#insert = prepare(`INSERT INTO entries (${ENTRY.join()}) VALUES (${marks(ENTRY)}) ON CONFLICT DO NOTHING`)
+    const insert = `INSERT INTO entries (${ENTRY.join()}) VALUES (${marks(ENTRY)})`
+    this.#insert = prepare(`${insert} ON CONFLICT DO NOTHING`)
+    this.#inserts = TOGETHER.map((rows) => ({ cells: rows * ENTRY.length,
+      statement: prepare(`${insert}${`,(${marks(ENTRY)})`.repeat(rows - 1)}`) }))
     this.#find = prepare('SELECT seq, CAST(nanos AS TEXT) AS nanos FROM entries WHERE reference = ? AND kind = ?')
     this.#addBalance = prepare(
       'INSERT INTO balances VALUES (?, ?) ON CONFLICT DO UPDATE SET nanos = nanos + excluded.nanos'
@@ -128,16 +139,20 @@ export class Ledger {
     let today = this.#today
     this.#transact(() => {
       let skipped: Cell | undefined
+      /** The cells before it are inserted; it falls behind for good where an entry is not new. */
+      let inserted = 0
       for (let i = 0; i < entries.length; i += ENTRY.length) {
+        if (i === inserted) inserted += this.#insertTogether(entries, i)
         const row = entries.slice(i, i + ENTRY.length)
         const [seq, , kind, account, key, reference, nanos] = row as [number, number, string, string, string | null,
           string, Nanos]
         if (kind === 'shortfall' && reference === skipped) continue
-        if (this.#insert.run(...row as SQLInputValue[]).changes === 1) {
+        if (i < inserted || this.#insert.run(...row as SQLInputValue[]).changes === 1) {
           const day = row[DAY] as string | null
           if (day !== null && day > today) today = day
           sums.add(account, key, nanos, day)
           addRow(row, used)
+          this.#index.note(row)
           continue
         }
         const before = this.#find.get(reference, kind) as { readonly seq: number, readonly nanos: string } | undefined
@@ -174,6 +189,23 @@ export class Ledger {
   }
 
   /**
+   * Inserts the next entries by one statement, if they are many enough and all of them are new.
+   * @returns number of cells; 0: nothing is inserted
+   */
+  #insertTogether (entries: readonly Cell[], from: number): number {
+    const insert = this.#inserts.find(({ cells }) => from + cells <= entries.length)
+    if (insert === undefined) return 0
+    try {
+      insert.statement.run(...entries.slice(from, from + insert.cells) as SQLInputValue[])
+      return insert.cells
+    } catch (thrown) {
+      // Such a statement takes back what it has done, and leaves the transaction open.
+      if (codeOf(thrown) % 256 === CONSTRAINT) return 0
+      throw thrown
+    }
+  }
+
+  /**
    * Runs `work` in one transaction.
    * @throws {Error} the ledger is not empty, or an error of `work`: then nothing is changed
    */
@@ -190,7 +222,7 @@ export class Ledger {
       await work()
       this.#db.exec('COMMIT')
     } catch (thrown) {
-      if (this.#db.isTransaction) this.#db.exec('ROLLBACK')
+      this.#rollBack()
       throw thrown
     }
   }
@@ -393,6 +425,11 @@ export class Ledger {
     }
   }
 
+  #rollBack (): void {
+    if (this.#db.isTransaction) this.#db.exec('ROLLBACK')
+    this.#index.forget()
+  }
+
   /** Runs `body` in a transaction, or in the open one. */
   #transact (body: () => void): void {
     if (this.#db.isTransaction) {
@@ -404,7 +441,7 @@ export class Ledger {
       body()
       this.#db.exec('COMMIT')
     } catch (thrown) {
-      if (this.#db.isTransaction) this.#db.exec('ROLLBACK')
+      this.#rollBack()
       throw thrown
     }
   }
@@ -432,15 +469,22 @@ function create (folder: string, file: string): void {
 }
 
 const BUSY = 5
+/** In the last byte: what constraint it was is before it. */
+const CONSTRAINT = 19
 const NOT_A_DATABASE = 26
 
+/** SQLite's number of an error; NaN: it is none of SQLite's. */
+function codeOf (thrown: unknown): number {
+  return (thrown as { readonly errcode?: number }).errcode ?? NaN
+}
+
 function explain (thrown: unknown, folder: string, file: string): string {
-  const { message, errcode } = thrown as Error & { readonly errcode?: number }
-  if (errcode === BUSY) {
+  const code = codeOf(thrown)
+  if (code === BUSY) {
     return `the data folder ${folder} is in use by another gateway${pidIn(folder)}. Stop that one first, or name ` +
       'another folder in store.path.'
   }
-  const why = errcode === NOT_A_DATABASE ? FOREIGN : message
+  const why = code === NOT_A_DATABASE ? FOREIGN : (thrown as Error).message
   return `the ledger ${file} can't be opened: ${why}. Another folder can be named in store.path.`
 }
 

@@ -18,6 +18,9 @@ const STEP = 500
 
 /** What is in the index; of several, the one that has the fewest entries of a member leads. */
 const INDEXED = ['key', 'account', 'model'] as const
+/** What is noted of an entry: its number, and then its members. */
+const WIDTH = 1 + INDEXED.length
+const [KEY, ACCOUNT, MODEL] = [ENTRY.indexOf('key'), ENTRY.indexOf('account'), ENTRY.indexOf('model')]
 
 const ROW = withTexts(ENTRY)
 
@@ -49,6 +52,8 @@ export class EntryIndex {
   readonly #lists: StatementSync
   /** entries up to it were in the index; it may be too much after a transaction that failed */
   #nearly: number
+  /** of the entries that are not in the index, each with `WIDTH` cells; undefined: they have to be read */
+  #noted: Cell[] | undefined
 
   constructor (db: DatabaseSync) {
     this.#db = db
@@ -62,6 +67,24 @@ export class EntryIndex {
   }
 
   /**
+   * Notes an entry that is inserted, as part of a transaction: with the next many it is added to the index, and not
+   * read again for that. @param row of `ENTRY`
+   */
+  note (row: readonly Cell[]): void {
+    const noted = this.#noted
+    if (noted === undefined) return
+    const [seq] = row as [number]
+    if (noted.length === 0 ? seq > this.#nearly : seq > (noted.at(-WIDTH) as number)) {
+      noted.push(seq, row[KEY]!, row[ACCOUNT]!, row[MODEL]!)
+    } else this.forget()
+  }
+
+  /** A transaction has failed: what is noted may not be there. */
+  forget (): void {
+    this.#noted = undefined
+  }
+
+  /**
    * Adds entries to the index, if many are not in it, as part of a transaction.
    * @param last a number that an entry was to have: one that was known already has left it free, and the next process
    * gives it to another
@@ -69,9 +92,15 @@ export class EntryIndex {
   add (last: number): void {
     if (last - this.#nearly < BEHIND) return
     const newest = newestIn(this.#db)
-    for (let after = this.#last; after < newest; after += BEHIND) this.#addSome(after, Math.min(after + BEHIND, newest))
+    const noted = this.#noted ?? this.#read(newest)
+    for (let i = 0; i < noted.length; i += BEHIND * WIDTH) this.#addSome(noted.slice(i, i + BEHIND * WIDTH))
     this.#mark.run(newest)
     this.#nearly = newest
+    this.#noted = []
+  }
+
+  #read (upTo: number): Cell[] {
+    return cellsOf(this.#some.all(this.#last, upTo) as unknown as Cell[][])
   }
 
   /** Takes back a mark beyond the newest entry, as earlier releases left it: entries to come would not be found. */
@@ -82,18 +111,17 @@ export class EntryIndex {
     this.#mark.run(this.#nearly)
   }
 
-  #addSome (after: number, upTo: number): void {
-    const lists = INDEXED.map(() => new Map<string, number[]>())
-    for (const [seq, ...members] of this.#some.all(after, upTo) as unknown as [number, ...(string | null)[]][]) {
-      for (const [i, member] of members.entries()) {
+  #addSome (noted: readonly Cell[]): void {
+    for (const [i, of] of INDEXED.entries()) {
+      const lists = new Map<string, number[]>()
+      for (let at = 0; at < noted.length; at += WIDTH) {
+        const member = noted[at + 1 + i] as string | null
         if (member === null) continue
-        const list = lists[i]!.get(member)
-        if (list === undefined) lists[i]!.set(member, [seq])
-        else list.push(seq)
+        const list = lists.get(member)
+        if (list === undefined) lists.set(member, [noted[at] as number])
+        else list.push(noted[at] as number)
       }
-    }
-    for (const [i, of] of lists.entries()) {
-      for (const [member, list] of of) this.#add.run(INDEXED[i]!, member, list[0]!, JSON.stringify(list))
+      for (const [member, list] of lists) this.#add.run(of, member, list[0]!, JSON.stringify(list))
     }
   }
 
