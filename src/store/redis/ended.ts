@@ -2,7 +2,7 @@
 // Otherwise a key would be at its limit, and money held, until their leases end, without a running request.
 import { AwayError } from './connection.ts'
 import { eachOf, type Space } from './keyspace.ts'
-import type { Argument } from './scripts.ts'
+import type { Argument } from './script-call.ts'
 
 export class Ended {
   readonly #early: Space

@@ -3,7 +3,8 @@ import { randomUUID } from 'node:crypto'
 import { GatewayError } from '../../errors.ts'
 import type { Client } from './address.ts'
 import { AwayError, type Link, type Way } from './connection.ts'
-import type { Argument, Script } from './scripts.ts'
+import type { Argument } from './script-call.ts'
+import type { Script } from './scripts.ts'
 
 export class Space {
   readonly link: Link
@@ -56,17 +57,17 @@ export class Space {
   }
 
   /** Runs a script about an account. @throws {AwayError} it is unknown whether it was done */
-  async ask (script: Script, account: string, ...args: readonly Argument[]): Promise<unknown> {
-    return await this.#way.run(script, this.of(account), this.time, ...args)
+  ask (script: Script, account: string, ...args: readonly Argument[]): Promise<unknown> {
+    return this.#way.run(script, this.of(account), this.time, ...args)
   }
 
   /**
    * Runs a decision, and repeats it after a broken connection, within the time of a command: Redis knows it by its
    * number, the first argument. @throws {AwayError} it is unknown whether it was made
    */
-  async decide (script: Script, account: string, ...args: readonly Argument[]): Promise<unknown> {
+  decide (script: Script, account: string, ...args: readonly Argument[]): Promise<unknown> {
     const decision = `${this.#who}:${++this.#decisions}`
-    return await this.link.repeated(async () => await this.ask(script, account, decision, ...args))
+    return this.link.repeated(() => this.ask(script, account, decision, ...args))
   }
 
   /** Turns an outage into an error for clients. @throws {GatewayError} service_unavailable */

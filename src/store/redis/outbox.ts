@@ -149,10 +149,10 @@ export class Outbox {
    * @returns its number
    * @throws {GatewayError} service_unavailable: it can't be written, and is not in the journal
    */
-  async append (text: string): Promise<number> {
-    if (this.#closing !== undefined) throw new Error('the outbox is closed')
-    if (this.#waitingLength > MOST_WAITING) throw new GatewayError('service_unavailable', { cause: this.trouble })
-    return await new Promise<number>((resolve, reject) => {
+  append (text: string): Promise<number> {
+    return new Promise<number>((resolve, reject) => {
+      if (this.#closing !== undefined) throw new Error('the outbox is closed')
+      if (this.#waitingLength > MOST_WAITING) throw new GatewayError('service_unavailable', { cause: this.trouble })
       this.#waiting.push({ text, resolve, reject })
       this.#waitingLength += text.length
       this.#wake()

@@ -9,7 +9,8 @@ import type { Life, ResponseStore } from '../responses.ts'
 import { clientFor, nameOf } from './address.ts'
 import { Link } from './connection.ts'
 import { Space } from './keyspace.ts'
-import type { Argument, Script } from './scripts.ts'
+import type { Argument } from './script-call.ts'
+import type { Script } from './scripts.ts'
 
 /** Milliseconds that a transfer may take at least. */
 const TRANSFER_MS = 2000

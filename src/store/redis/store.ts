@@ -266,9 +266,10 @@ export class RedisStore implements Store, Records, Tasks, Answers, Movable, Roll
     const hold: Hold = { account, key, day, oldest: oldestOf(day), nanos: 0n, notedAt: this.#steady(),
       renewedAt: this.#steady() }
     const ask = async (): Promise<HoldResult> => {
+      const asked = this.#askForHold('hold', request)
       // Side by side, to save a round trip.
-      const [result] = await Promise.all([this.#askForHold('hold', request), this.#list(account, key)])
-      return result
+      if (!this.#isListed(account, key)) await Promise.all([asked, this.#list(account, key)])
+      return await asked
     }
     let result: HoldResult
     try {
@@ -695,9 +696,10 @@ export class RedisStore implements Store, Records, Tasks, Answers, Movable, Roll
     } else {
       const { id, key, day, oldest, nanos, shortfall, what, at, aside = '' } = message
       if (this.#space.nearly - at > OLD_MS && await this.#isSettled(account, id, at)) return
+      const asked = this.#early.ask('settle', account, id, nanos, shortfall, key, day, oldest, what, aside)
       // In the same round trip: a reader that comes next must find the account listed.
-      await Promise.all([this.#early.ask('settle', account, id, nanos, shortfall, key, day, oldest, what, aside),
-        this.#list(account, key)])
+      if (!this.#isListed(account, key)) await Promise.all([asked, this.#list(account, key)])
+      await asked
     }
   }
 
@@ -717,13 +719,16 @@ export class RedisStore implements Store, Records, Tasks, Answers, Movable, Roll
 
   /** Puts account and key on the lists that Redis keeps for reads over all accounts. */
   async #list (account: string, key?: string): Promise<void> {
-    const name = key === undefined ? account : `${account} ${key}`
-    if (this.#listed.has(name)) return
+    if (this.#isListed(account, key)) return
     await this.#link.early.call(async (client) => await Promise.all([
       client.sadd(this.#space.single('accounts'), account),
       ...(key === undefined ? [] : [client.sadd(this.#space.single(`accounts_of:${key}`), account)])
     ]))
-    this.#listed.add(name)
+    this.#listed.add(listedName(account, key))
+  }
+
+  #isListed (account: string, key?: string): boolean {
+    return this.#listed.has(listedName(account, key))
   }
 
   #refused (thrown: unknown, message: string): unknown {
@@ -828,6 +833,10 @@ export class RedisStore implements Store, Records, Tasks, Answers, Movable, Roll
   #refuseClosed (): void {
     if (this.#closing !== undefined) throw new Error('the store is closed')
   }
+}
+
+function listedName (account: string, key?: string): string {
+  return key === undefined ? account : `${account} ${key}`
 }
 
 function oldestOf (day: string): string {
