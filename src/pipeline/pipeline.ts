@@ -313,16 +313,22 @@ function runDown (
   tell: Turn | undefined
 ): Awaitable<Reply | void> {
   const { hooks } = exchange.route
+  const { length } = listOf(hooks, name)
   let chain: Chain = hooks
-  for (let place = from; place < hooks[name].length; place++) {
+  for (let place = from; place < length; place++) {
     if (chain === hooks) chain = chainOf(exchange, exchange.find(ApiKey))
-    const hook = chain[name][place]
+    const hook = listOf(chain, name)[place]
     if (hook === undefined) continue
     tell?.(hook.plugin, name)
     const answered = callHook(hook.call(exchange), hook.plugin, exchange)
     if (answered instanceof Promise) return goOnDown(answered, exchange, name, place + 1, tell)
     if (answered !== undefined) return answered
   }
+}
+
+/** By its name: a property that is chosen when it is read is looked for in a table of the engine (measured). */
+function listOf (chain: Chain, name: 'onHead' | 'onRequest'): Chain['onHead' | 'onRequest'] {
+  return name === 'onHead' ? chain.onHead : chain.onRequest
 }
 
 /** A function of its own: what a closure uses takes memory in each turn of a loop. */
