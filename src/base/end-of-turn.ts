@@ -66,6 +66,11 @@ export function dateOfStep (): number {
   return date === 0 ? date = Date.now() : date
 }
 
+/** Whether it is the machine's clock, and no test's. */
+export function isMachineClock (now: () => number): boolean {
+  return now === Date.now || now === dateOfStep
+}
+
 /** A tick comes behind all promises that can be fulfilled now. */
 function takeNext (): void {
   process.nextTick(take)

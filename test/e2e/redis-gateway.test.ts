@@ -61,6 +61,24 @@ void t.test('one key has one limit, one balance and one ledger, whichever gatewa
   }
 })
 
+void t.test('what counts is the time of Redis: the clocks of gateways need not agree', async (t) => {
+  const server = await redisServer(t, { settings: { 'slowlog-log-slower-than': 0, 'slowlog-max-len': 10_000 } })
+  const up = await upstream(t, answer('Hello'))
+  const gateways = await two(t, server, up.url, { key: ', rate_limit: 7, concurrency: 2' })
+  const ask = async (): Promise<void> => {
+    for (const gw of gateways) t.equal((await read(await gw.messages(messagesRequest))).status, 200)
+  }
+  await ask()                                                 // scripts are sent whole the first time
+  await server.ask('SLOWLOG', 'RESET')
+  await ask()
+  const lines = (await server.ask('SLOWLOG', 'GET', '10000')).split('\n')
+  // As below: the time is behind the key.
+  const times = lines.flatMap((line, i) =>
+    /^eval(?:sha)?$/.test(line) && lines[i + 3]!.includes(':acme}') ? [lines[i + 4]] : [])
+  t.ok(times.length >= 4, `${times.length} scripts`)
+  t.strictSame(times.filter((time) => time !== ''), [])
+})
+
 void t.test('a request asks Redis twice before its upstream is called, and twice afterwards', async (t) => {
   const server = await redisServer(t, { settings: { 'slowlog-log-slower-than': 0, 'slowlog-max-len': 10_000 } })
   // What scripts do inside is logged too. Behind the name of the command come the script, the number of keys, the key,

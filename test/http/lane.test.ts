@@ -478,6 +478,8 @@ t.test('the reader knows the head before, and takes nothing for it that it is no
     Buffer.from(`POST /a HTTP/1.1\r\nhost: x\r\ncontent-length: ${length}\r\nx-y: z${rest}\r\n\r\n{}`)
   const read = (bytes: Buffer): unknown => {
     const [known, anew] = [reader.read(bytes), new RequestReader().read(bytes)]
+    // It goes to threads with a large answer: bytes of it would take those of others along.
+    if (typeof known === 'object') t.strictSame(Reflect.ownKeys(known.head), [])
     t.strictSame(known, anew)
     return known
   }

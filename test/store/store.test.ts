@@ -1,6 +1,7 @@
 // Each driver of the store against the conformance suite, and what only one of them does.
 import t from 'tap'
 import { JsonBytes } from '../../src/base/json-bytes.ts'
+import { noUsage } from '../../src/money/usage.ts'
 import { Books } from '../../src/store/local/balances.ts'
 import { REMEMBERED } from '../../src/store/local/settled.ts'
 import { MemoryStore } from '../../src/store/local/memory.ts'
@@ -53,6 +54,20 @@ void t.test('pages give back every line, one that is longer than a page too', (t
   }
   t.ok([...pages.lines()].every((line, i) => line === lines[i]))
   t.equal([...pages.lines()].length, lines.length)
+  t.end()
+})
+
+void t.test('settlements that are undone make no others forgotten', (t) => {
+  const books = new Books()
+  books.load('account', 'a', 1000n)
+  const settle = (id: string): ReturnType<Books['settle']> =>
+    books.settle({ request_id: id, nanos: 5n, model: 'm', usage: noUsage, usage_source: 'provider' })
+  for (const id of ['req_1', 'req_2']) books.hold({ request_id: id, account: 'a', key: 'k', nanos: 5n }, 0)
+  settle('req_1')
+  for (let i = 0; i < REMEMBERED + 10; i++) books.revoke(settle('req_2')!)
+  t.equal(books.chargeOf('req_1'), 5n)
+  t.equal(settle('req_1'), undefined)
+  t.strictSame(books.balance('a'), { balance: 995n, held: 5n, open_holds: 1 })
   t.end()
 })
 

@@ -26,6 +26,8 @@ interface KnownHead {
   readonly after: Buffer
   readonly target: string
   readonly headers: Readonly<Record<string, string>>
+  /** stands for it: without its bytes, which are among those of others (Buffer's pool) */
+  readonly token: object
 }
 
 const METHOD = Buffer.from('POST /')
@@ -85,7 +87,7 @@ export class RequestReader {
   ): LaneRequest | NoRequest {
     const length = Number(headers[LENGTH_NAME])
     if (length > this.#mostBody || bytes.length > bodyAt + length) return 'foreign'
-    return bytes.length < bodyAt + length ? 'more' : { target, headers, head: this.#known!, bodyAt }
+    return bytes.length < bodyAt + length ? 'more' : { target, headers, head: this.#known!.token, bodyAt }
   }
 
   #anew (bytes: Buffer, head: string): Record<string, string> | undefined {
@@ -115,7 +117,7 @@ export class RequestReader {
     if (!isPlain(headers)) return undefined
     const text = Buffer.from(`${head}\r\n`, 'latin1')
     this.#known = { before: text.subarray(0, lengthAt), after: text.subarray(lengthAt + headers[LENGTH_NAME]!.length),
-      target: bytes.toString('latin1', METHOD.length - 1, METHOD.length - 1 + target.length), headers }
+      target: bytes.toString('latin1', METHOD.length - 1, METHOD.length - 1 + target.length), headers, token: {} }
     return { ...headers }
   }
 }

@@ -426,8 +426,8 @@ export class Ledger {
   }
 
   #rollBack (): void {
-    if (this.#db.isTransaction) this.#db.exec('ROLLBACK')
     this.#index.forget()
+    if (this.#db.isTransaction) this.#db.exec('ROLLBACK')
   }
 
   /** Runs `body` in a transaction, or in the open one. */

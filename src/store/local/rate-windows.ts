@@ -1,7 +1,7 @@
 // Rate windows and concurrency slots, in memory: no span of 60 seconds ever holds more requests than a limit. Shared by
 // the drivers that decide in memory. Every call runs to its end without waiting, and changes nothing before its last
 // check.
-import { dateOfStep, timeOfStep } from '../../base/end-of-turn.ts'
+import { isMachineClock, timeOfStep } from '../../base/end-of-turn.ts'
 import { IdTable } from '../../base/id-table.ts'
 import type { Admission, AdmissionResult, WindowLimit, WindowState } from '../store.ts'
 
@@ -232,7 +232,7 @@ export class Windows {
  * goes forward, and stands while it goes back: windows would not open for an hour otherwise.
  */
 export function steady (now: () => number): () => number {
-  if (now === Date.now || now === dateOfStep) {
+  if (isMachineClock(now)) {
     const start = Date.now() - performance.now()
     return () => Math.floor(start + timeOfStep())
   }

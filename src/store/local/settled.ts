@@ -19,6 +19,7 @@ const NONE = -1
 class Generation {
   /** undefined: it was removed */
   readonly ids: Array<string | undefined> = []
+  #removed = 0
   #nanos = new BigInt64Array(FIRST_REQUESTS)
   /** by request: the number of its terms, or `NONE` */
   #turns = new Float64Array(FIRST_REQUESTS)
@@ -33,6 +34,16 @@ class Generation {
       if (this.ids[places[at]! - 1] === id) return places[at]! - 1
     }
     return NONE
+  }
+
+  /** It has as many requests as are remembered, or twice the places. */
+  get isFull (): boolean {
+    return this.ids.length - this.#removed >= REMEMBERED || this.ids.length >= 2 * REMEMBERED
+  }
+
+  remove (index: number): void {
+    this.ids[index] = undefined
+    this.#removed++
   }
 
   nanosOf (index: number): Nanos {
@@ -129,7 +140,7 @@ export class SettledRequests<Terms> {
   remove (id: string): void {
     for (const generation of [this.#now, this.#before]) {
       const index = generation.find(id)
-      if (index !== NONE) generation.ids[index] = undefined
+      if (index !== NONE) generation.remove(index)
     }
   }
 
@@ -142,7 +153,7 @@ export class SettledRequests<Terms> {
     if (index !== NONE) { this.#now.put(index, nanos, turn); return }
     if (id > this.#last) this.#last = id
     this.#now.add(id, nanos, turn)
-    if (this.#now.ids.length < REMEMBERED) return
+    if (!this.#now.isFull) return
     this.#before = this.#now
     this.#now = new Generation()
   }

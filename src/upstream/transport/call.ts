@@ -4,7 +4,6 @@ import type { IncomingHttpHeaders } from 'node:http'
 import { getDefaultHighWaterMark, type Readable } from 'node:stream'
 import { setImmediate } from 'node:timers/promises'
 import type { Dispatcher } from 'undici'
-import { timeOfStep } from '../../base/end-of-turn.ts'
 import type { BodyPieces } from '../../core/body-memory.ts'
 import type { UpstreamFailure } from '../../core/plugin.ts'
 import { RACE_MS } from './connections.ts'
@@ -88,7 +87,7 @@ export class UpstreamCall implements LaneHandler {
     this.#request = request
     this.#listener = listener
     const options = this.#dispatchOptions()                   // may throw: before any timer
-    const now = timeOfStep()
+    const now = performance.now()
     this.#deadline = new Deadline<UpstreamCall>(upstream.config.timeouts.total, UpstreamCall.#endTotal, this, now)
     this.#alarm = new Alarm<UpstreamCall>(UpstreamCall.#ring, this)
     connectionsOf(upstream).dispatch(options, this)
