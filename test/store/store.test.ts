@@ -62,9 +62,15 @@ void t.test('settlements that are undone make no others forgotten', (t) => {
   books.load('account', 'a', 1000n)
   const settle = (id: string): ReturnType<Books['settle']> =>
     books.settle({ request_id: id, nanos: 5n, model: 'm', usage: noUsage, usage_source: 'provider' })
-  for (const id of ['req_1', 'req_2']) books.hold({ request_id: id, account: 'a', key: 'k', nanos: 5n }, 0)
+  const hold = (id: string): void => { books.hold({ request_id: id, account: 'a', key: 'k', nanos: 5n }, 0) }
+  for (const id of ['req_1', 'req_2']) hold(id)
   settle('req_1')
   for (let i = 0; i < 2 * REMEMBERED + 10; i++) books.revoke(settle('req_2')!)
+  for (let i = 0; i < REMEMBERED + 10; i++) {
+    hold(`req_3${i}`)
+    books.revoke(settle(`req_3${i}`)!)
+    books.release(`req_3${i}`)
+  }
   t.equal(books.chargeOf('req_1'), 5n)
   t.equal(settle('req_1'), undefined)
   t.strictSame(books.balance('a'), { balance: 995n, held: 5n, open_holds: 1 })

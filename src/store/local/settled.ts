@@ -15,35 +15,28 @@ export const REFUNDABLE = 5000
 const FIRST_REQUESTS = 64
 const NONE = -1
 
+/** In the place of the number of a request's terms: the request was removed. */
+const REMOVED = -2
+
 /** Requests in the order in which they came. */
 class Generation {
-  /** undefined: it was removed */
-  readonly ids: Array<string | undefined> = []
+  readonly #ids: string[] = []
   #removed = 0
   #nanos = new BigInt64Array(FIRST_REQUESTS)
-  /** by request: the number of its terms, or `NONE` */
+  /** by request: the number of its terms, `NONE` or `REMOVED` */
   #turns = new Float64Array(FIRST_REQUESTS)
   /** by hash, or behind it where that is taken: the index of a request, plus one; 0: free */
   #places = new Int32Array(4 * FIRST_REQUESTS)
 
+  /** It has as many requests as are remembered, or twice as many with those that were removed. */
+  get isFull (): boolean {
+    return this.#ids.length - this.#removed >= REMEMBERED || this.#ids.length >= 2 * REMEMBERED
+  }
+
   /** The index of a request, or `NONE`. */
   find (id: string): number {
-    const places = this.#places
-    const last = places.length - 1
-    for (let at = hashOfId(id) & last; places[at] !== 0; at = (at + 1) & last) {
-      if (this.ids[places[at]! - 1] === id) return places[at]! - 1
-    }
-    return NONE
-  }
-
-  /** It has as many requests as are remembered, or twice the places. */
-  get isFull (): boolean {
-    return this.ids.length - this.#removed >= REMEMBERED || this.ids.length >= 2 * REMEMBERED
-  }
-
-  remove (index: number): void {
-    this.ids[index] = undefined
-    this.#removed++
+    const index = this.#places[this.#placeOf(id)]! - 1
+    return index === NONE || this.#turns[index] === REMOVED ? NONE : index
   }
 
   nanosOf (index: number): Nanos {
@@ -59,19 +52,27 @@ class Generation {
     this.#turns[index] = turn
   }
 
-  /** @param id of a request that is not in it */
+  /** @param id of a request that is not in it, or was removed */
   add (id: string, nanos: Nanos, turn: number): void {
-    if (this.ids.length === this.#nanos.length) this.#grow()
-    this.put(this.ids.push(id) - 1, nanos, turn)
-    this.#place(this.ids.length - 1)
+    if (this.#ids.length === this.#nanos.length) this.#grow()
+    const place = this.#placeOf(id)
+    if (this.#places[place] === 0) this.#places[place] = this.#ids.push(id)
+    else this.#removed--
+    this.put(this.#places[place]! - 1, nanos, turn)
   }
 
-  #place (index: number): void {
+  remove (index: number): void {
+    this.#turns[index] = REMOVED
+    this.#removed++
+  }
+
+  /** Where its index is, or would be. */
+  #placeOf (id: string): number {
     const places = this.#places
     const last = places.length - 1
-    let at = hashOfId(this.ids[index]!) & last
-    while (places[at] !== 0) at = (at + 1) & last
-    places[at] = index + 1
+    let at = hashOfId(id) & last
+    while (places[at] !== 0 && this.#ids[places[at]! - 1] !== id) at = (at + 1) & last
+    return at
   }
 
   #grow (): void {
@@ -81,7 +82,7 @@ class Generation {
     this.#nanos.set(nanos)
     this.#turns.set(turns)
     this.#places = new Int32Array(8 * nanos.length)
-    for (let i = 0; i < this.ids.length; i++) if (this.ids[i] !== undefined) this.#place(i)
+    for (const [i, id] of this.#ids.entries()) this.#places[this.#placeOf(id)] = i + 1
   }
 }
 
