@@ -424,7 +424,7 @@ export class Books {
   /** @throws {RangeError} the day is not a calendar day */
   #pursesOf (account: Account, key: Key, date: string | undefined): Purses {
     const { purses } = key
-    // A period that was forgotten as over must not come back: another day has another record.
+    // Those of the last hold are not forgotten: only a hold of another day forgets some, and its own take their place.
     if (purses?.account === account && purses.day?.id === date) return purses
     if (date !== undefined && !isDay(date)) throw new RangeError(`no calendar day: ${date}`)
     return key.purses = { account, key, day: date === undefined ? undefined : this.#purse(key, date),

@@ -79,9 +79,9 @@ export function progressRow (hold: Hold, nanos: Nanos, shortfall: Nanos | null, 
 export function refundRow (
   seq: number,
   time: number,
-  { hold, terms: { purses: { account, key, day }, model, channel, price_version: version }, nanos }: Charge
+  { hold: { request_id: id, purses }, terms: { model, channel, price_version: version }, nanos }: Charge
 ): Cell[] {
-  const id = hold.request_id
+  const { account, key, day } = purses
   return [seq, time, 'adjust', account.id, key.id, id, nanos, null, model, channel ?? null, null, null, null, null,
     null, null, null, version ?? null, day?.id ?? null, null]
 }

@@ -177,7 +177,7 @@ export class Windows {
       return { kind: 'refused', by: 'window', name, windows }
     }
     if (slot === undefined) return undefined
-    const { taken } = this.#slotsFor(slot.name)
+    const taken = this.#slots.get(slot.name)?.taken ?? 0
     if (taken < slot.limit) return undefined
     return { kind: 'refused', by: 'slot', name: slot.name, taken, windows: this.#statesOf(limits, now) }
   }

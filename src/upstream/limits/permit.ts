@@ -1,7 +1,6 @@
 // An attempt in progress at its target: counts as running until its end, whose result counts for the target and for the
 // credential.
 import type { Logger } from 'pino'
-import { timeOfStep } from '../../base/end-of-turn.ts'
 import type { GatewayError } from '../../errors.ts'
 import type { UpstreamFailure } from '../../core/plugin.ts'
 import type { Cooldown } from './cooldown.ts'
@@ -101,8 +100,8 @@ export class Run implements Permit {
   readonly #destination: Destination
   readonly #parts: RunParts
   readonly #onOver: (() => void) | undefined
-  /** by `timeOfStep` */
-  readonly #began = timeOfStep()
+  /** by `performance.now()` */
+  readonly #began = performance.now()
   #hasAnswered = false
   /** term of the breaker, and of the cooldowns, at the beginning of the attempt */
   #term: number
@@ -164,7 +163,7 @@ export class Run implements Permit {
   #noteAnswer (): void {
     if (this.#hasAnswered) return
     this.#hasAnswered = true
-    this.#destination.target.counts?.answered(timeOfStep() - this.#began)
+    this.#destination.target.counts?.answered(performance.now() - this.#began)
   }
 
   /** @returns false: it had ended before */
