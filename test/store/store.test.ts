@@ -57,6 +57,24 @@ void t.test('pages give back every line, one that is longer than a page too', (t
   t.end()
 })
 
+void t.test('a refund tells the model, channel and price of its own settlement, whatever was settled since', async (t) => {
+  const store = new MemoryStore()
+  await store.credit('acme', 'c', 1000n)
+  const bills = [['m1', 'premium', 'v1'], ['m2', 'premium', 'v1'], ['m2', 'value', 'v1'], ['m2', 'value', 'v2']] as const
+  for (const [i, [model, channel, version]] of bills.entries()) {
+    await store.hold({ request_id: `r${i}`, account: 'acme', key: 'k', nanos: 5n })
+    await store.settle({ request_id: `r${i}`, nanos: 5n, model, channel, usage: noUsage, usage_source: 'provider',
+      price_version: version })
+  }
+  for (const i of bills.keys()) await store.refund(`r${i}`)
+  const told: unknown[] = []
+  for await (const { kind, model, channel, price_version: version } of store.entries()) {
+    if (kind === 'adjust') told.push([model, channel, version])
+  }
+  t.strictSame(told, bills)
+  t.equal((await store.balance('acme')).balance, 1000n)
+})
+
 void t.test('settlements that are undone make no others forgotten', (t) => {
   const books = new Books()
   books.load('account', 'a', 1000n)
