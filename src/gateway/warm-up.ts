@@ -36,7 +36,7 @@ import { Snapshot } from './snapshot.ts'
  */
 const MOST = 1000
 const MOST_MS = 2000
-const CONNECTIONS = 8
+const CONNECTIONS = 24
 const NAME = 'warm-up'
 
 export interface WarmUpOptions {
