@@ -14,6 +14,7 @@ let isEnding = false
 let isStepping = false
 /** the clocks in it; 0: not read yet */
 let [time, date] = [0, 0]
+let turns = 0
 
 /**
  * Calls it when this turn's input was read, behind those that wait already; timers have no chance before.
@@ -23,7 +24,20 @@ let [time, date] = [0, 0]
 export function atEndOfTurn<Of> (step: (of: Of) => void, of?: Of): void {
   steps[count] = step
   called[count++] = of
-  if (count === 1 && !isEnding) setImmediate(take)
+  if (count === 1 && !isEnding) setImmediate(endTurn)
+}
+
+/**
+ * How many turns have ended with steps. Once two have since something was read, the sockets were asked again: the first
+ * of them may be the turn in which it was read.
+ */
+export function turnsEnded (): number {
+  return turns
+}
+
+function endTurn (): void {
+  turns++
+  take()
 }
 
 /**

@@ -1,11 +1,14 @@
 // The fast lane of upstreams on real sockets: whatever an upstream does, a call ends as it does with undici alone.
 import { spawn } from 'node:child_process'
 import { once } from 'node:events'
-import { createServer, type Socket } from 'node:net'
+import { connect, createServer, type Socket } from 'node:net'
 import { setImmediate, setTimeout } from 'node:timers/promises'
 import t, { type Test } from 'tap'
 import { collectGarbage } from '../../src/base/collect-garbage.ts'
+import { atEndOfTurn } from '../../src/base/end-of-turn.ts'
 import type { CallRequest } from '../../src/upstream/transport/call.ts'
+import { Lane } from '../../src/upstream/transport/lane/lane.ts'
+import { onread } from '../../src/upstream/transport/lane/lane-connection.ts'
 import { RequestHeads } from '../../src/upstream/transport/lane/request-heads.ts'
 import { type Answer, caller, closedBut, type Fate, POST, rawUpstream, said } from '../support/raw-upstream.ts'
 import { piecesOf } from '../fuzz/lane-answers.ts'
@@ -318,6 +321,52 @@ t.test('a connection that waits', async (t) => {
       if (name !== 'is reset') t.strictSame(await course(false), ['hello', 'end', [1, 1]])
     })
   }
+  await t.test('gets such an answer in the turn of its last one: it is not taken for that of the next call', async (t) => {
+    const upstream = await rawUpstream(t, (socket) => { socket.write(PLAIN) })
+    const { call, ask } = caller(t, upstream.port, true)
+    const { promise, resolve } = Promise.withResolvers<Fate>()
+    call(POST, {
+      onEnd () {
+        atEndOfTurn(() => {
+          upstream.sockets[0]!.write(PLAIN.replace('hello', 'other'))
+          resolve(ask())
+        })
+      }
+    })
+    t.equal((await promise).body, 'hello')
+    t.equal(upstream.sockets.length, 2)
+  })
+  await t.test('is written to at once, if it was read since its last answer', async (t) => {
+    const upstream = await rawUpstream(t, (socket) => { socket.write(PLAIN) })
+    const lane = new Lane(`http://127.0.0.1:${upstream.port}`, (_asked, callback) => {
+      const socket = connect({ host: '127.0.0.1', port: upstream.port, onread })
+      socket.once('connect', () => { callback(null, socket) })
+    }, 0)
+    t.teardown(() => { lane.destroy() })
+    const course: string[] = []
+    const send = (ended: () => void = () => {}): void => {
+      const { path, headers } = POST
+      lane.dispatch({ method: 'POST', path, headers, body: '{}' }, {
+        onRequestStart () { course.push('written') },
+        onResponseError (_, error) { course.push(String(error)) },
+        onResponseEnd: ended,
+        takeConnection () {}, onResponseStart () {}, onResponseData () {}, onResponseRead () {}
+      })
+    }
+    await new Promise<void>((resolve) => { send(resolve) })
+    for (let turn = 0; turn < 3; turn++) {
+      atEndOfTurn(() => {})
+      await setImmediate()
+    }
+    const next = Promise.withResolvers<void>()
+    atEndOfTurn(() => {
+      void setImmediate().then(() => { course.push('next turn') })
+      send(next.resolve)
+    })
+    await next.promise
+    t.strictSame(course, ['written', 'written', 'next turn'])
+    t.equal(upstream.sockets.length, 1)
+  })
   await t.test('is closed after the time that the upstream says', async (t) => {
     const upstream = await rawUpstream(t, (socket) => { socket.write(sized('keep-alive: timeout=3\r\n')) })
     const { ask, connections } = caller(t, upstream.port, true)

@@ -1,7 +1,7 @@
 // Requests to one origin over plain HTTP/1.1, without undici: those that are whole texts, and of which undici would
 // neither refuse nor change anything. Connections are used again, one request at a time.
 import { type Dispatcher, errors } from 'undici'
-import { timeOfStep } from '../../../base/end-of-turn.ts'
+import { atEndOfTurn, timeOfStep, turnsEnded } from '../../../base/end-of-turn.ts'
 import type { Dial } from '../connect.ts'
 import { AnswerHeads } from './answer-heads.ts'
 import { LaneCall, type LaneHandler } from './lane-call.ts'
@@ -25,7 +25,7 @@ export class Lane implements ConnectionOwner {
   /** first those that rest, the one that was used last at their end, then those that have a request */
   readonly #connections: LaneConnection[] = []
   #resting = 0
-  /** connections whose request is written when the sockets were read once more */
+  /** connections whose request is written when the sockets have been asked once more */
   #ready: LaneConnection[] = []
   #written: LaneConnection[] = []
   #isClosed = false
@@ -82,6 +82,7 @@ export class Lane implements ConnectionOwner {
   rest (connection: LaneConnection, ms: number): void {
     if (this.#isClosed) { connection.destroy(new errors.ClientClosedError()); return }
     this.#swap(connection.place, this.#resting++)
+    connection.restedIn = turnsEnded()
     const until = connection.restsUntil = timeOfStep() + ms
     if (until < this.#ringsAt) this.#ringAt(until)
   }
@@ -114,9 +115,10 @@ export class Lane implements ConnectionOwner {
       return
     }
     resting.take(call)
-    // As undici does, the socket is read once more before: bytes that nobody has asked for would be taken for the
-    // answer, and a connection that the upstream has closed costs nothing here.
-    if (this.#ready.push(resting) === 1) setImmediate(Lane.#writeReady, this)
+    // As undici does, the socket is read once more behind its last answer: bytes that nobody has asked for would be
+    // taken for this one, and a connection that the upstream has closed costs nothing here.
+    if (turnsEnded() - resting.restedIn > 1) atEndOfTurn(Lane.#write, resting)
+    else if (this.#ready.push(resting) === 1) setImmediate(Lane.#writeReady, this)
   }
 
   #take (): LaneConnection | undefined {
@@ -128,6 +130,10 @@ export class Lane implements ConnectionOwner {
       last.destroy(new errors.InformationalError('socket idle timeout'))
     }
     return undefined
+  }
+
+  static #write (connection: LaneConnection): void {
+    connection.write()
   }
 
   static #writeReady (lane: Lane): void {
