@@ -11,6 +11,8 @@ export interface Child {
   readonly pid: number
   /** CPU of all its threads and processes so far, in ns; NaN where /proc is missing */
   cpuNs (): number
+  /** calls of the system that read, of its first process so far; NaN where /proc is missing */
+  reads (): number
   /** of one that was started to be asked */
   ask<Q extends Question> (question: Q): Promise<Answers[Q]>
   hasExited (): boolean
@@ -110,6 +112,7 @@ export function startChild (options: ChildOptions): Child {
   return {
     pid,
     cpuNs: () => cpuNs(pid),
+    reads: () => reads(pid),
     ask,
     hasExited,
     state: () =>
@@ -176,6 +179,14 @@ function cpuNs (pid: number): number {
     } catch {
       return NaN
     }
+  }
+}
+
+function reads (pid: number): number {
+  try {
+    return Number(/^syscr: (\d+)$/m.exec(readFileSync(`/proc/${pid}/io`, 'utf8'))?.[1])
+  } catch {
+    return NaN
   }
 }
 

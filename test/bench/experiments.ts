@@ -114,14 +114,15 @@ async function measureEvents (instance: Instance, streams: ClientStreams, ms: nu
   await sleep(rampMs)
   streams.takeDelays()
   const stop = startMeter(instance)
-  const before = streams.delivered()
+  const [before, readsBefore] = [streams.delivered(), instance.child?.reads() ?? NaN]
   await sleep(ms)
   const events = streams.delivered() - before
   const { seconds, cpuUs, loadBusy } = stop()
+  const perRead = events / ((instance.child?.reads() ?? NaN) - readsBefore)
   const delays = streams.takeDelays()
   if (events === 0) throw new Error(`no event within ${ms} ms`)
   return { perSecond: events / seconds, cpuUs: cpuUs / events, p50: quantile(delays, 0.5), p99: quantile(delays, 0.99),
-    loadBusy }
+    perRead, loadBusy }
 }
 
 const format = (value: number, digits: number): string => value.toFixed(digits)
@@ -213,16 +214,16 @@ const paced: Experiment = {
 const flatOut: Experiment = {
   name: 'sse-flat',
   skips: ['embedded'],
-  title: 'SSE, 20 streams flat out, 4 events per write',
-  columns: [...eventColumns, busy],
+  title: 'SSE, 20 streams flat out, 4 events per write: who reads seldom, because it is slow, reads more at once',
+  columns: [...eventColumns, { key: 'perRead', title: 'events a read', digits: 1 }, busy],
   ratio: { key: 'cpuUs', to: 'undici' },
   rounds: ({ isQuick }) => isQuick ? 3 : 10,
   lasts: ({ isQuick }) => isQuick ? 300 : 500,
   burst: async (bench, instance, ms) => await withStreams(bench, instance, 20, async (streams) => {
     const stop = flood(bench.upstream, streams.delivered, { perWrite: 4, inFlight: 20 * 32 })
     try {
-      const { perSecond = NaN, cpuUs = NaN, loadBusy = NaN } = await measureEvents(instance, streams, ms)
-      return { perSecond, cpuUs, loadBusy }    // the delay is that of the queue which we fill ourselves
+      const { p50: _p50, p99: _p99, ...sample } = await measureEvents(instance, streams, ms)
+      return sample                             // the delay is that of the queue which we fill ourselves
     } finally {
       stop()
     }
@@ -371,10 +372,11 @@ const bystanders: Experiment = {
   }),
   goals (of) {
     const p99 = median(of('gateway', 'p99With'))
+    const bare = of('http-proxy-3', 'p99With').length > 0 ? median(of('http-proxy-3', 'p99With')) : NaN
     return [{
-      text: "other streams while 5 MB bodies arrive: an event's p99 delay at most 30 ms",
-      isMet: p99 <= 30,
-      found: `${format(p99, 1)} ms (without ${format(median(of('gateway', 'p99Without')), 2)} ms)`
+      text: "other streams while 5 MB bodies arrive: an event's p99 delay at most 30 ms, or 0.8 of bare http-proxy-3's",
+      isMet: p99 <= 30 || p99 <= 0.8 * bare,
+      found: `${format(p99, 1)} ms (${format(p99 / bare, 2)} of it; without bodies ${format(median(of('gateway', 'p99Without')), 2)} ms)`
     }]
   }
 }
