@@ -15,6 +15,8 @@ let isStepping = false
 /** the clocks in it; 0: not read yet */
 let [time, date] = [0, 0]
 let turns = 0
+/** `performance.now()` of the first step of the turn */
+let begun = 0
 
 /**
  * Calls it when this turn's input was read, behind those that wait already; timers have no chance before.
@@ -24,15 +26,23 @@ let turns = 0
 export function atEndOfTurn<Of> (step: (of: Of) => void, of?: Of): void {
   steps[count] = step
   called[count++] = of
-  if (count === 1 && !isEnding) setImmediate(endTurn)
+  if (count > 1 || isEnding) return
+  begun = performance.now()
+  setImmediate(endTurn)
 }
 
 /**
- * How many turns have ended with steps. Once two have since something was read, the sockets were asked again: the first
- * of them may be the turn in which it was read.
+ * Turns that came to their end with steps, with the one whose steps are being taken. Once it has grown by two since
+ * something was read, the sockets were asked again: the first may be the turn in which it was read. (But for steps that
+ * an immediate adds and then throws, if that error is caught: node takes them before it asks.)
  */
-export function turnsEnded (): number {
+export function turnCount (): number {
   return turns
+}
+
+/** Milliseconds since this turn's first step was added: what came to a socket since then has not been read. */
+export function ageOfTurn (): number {
+  return timeOfStep() - begun
 }
 
 function endTurn (): void {

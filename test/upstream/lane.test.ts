@@ -24,6 +24,14 @@ const CHUNKED = `${OK}Content-Type: text/event-stream\r\nTransfer-Encoding: chun
 const sized = (fields: string, body = 'hello'): string => `${OK}${fields}content-length: ${body.length}\r\n\r\n${body}`
 const chunked = (body: string, fields = ''): string => `${OK}${fields}transfer-encoding: chunked\r\n\r\n${body}`
 
+/** As many turns of the event loop as it takes until a connection that rests was read since. */
+async function turnsWithSteps (): Promise<void> {
+  for (let turn = 0; turn < 3; turn++) {
+    atEndOfTurn(() => {})
+    await setImmediate()
+  }
+}
+
 interface Course {
   readonly fates: readonly Fate[]
   /** connections that were made */
@@ -321,7 +329,8 @@ t.test('a connection that waits', async (t) => {
       if (name !== 'is reset') t.strictSame(await course(false), ['hello', 'end', [1, 1]])
     })
   }
-  await t.test('gets such an answer in the turn of its last one: it is not taken for that of the next call', async (t) => {
+  await t.test('gets such an answer in the turn of its last one: it is not taken for the next', async (t) => {
+    await turnsWithSteps()
     const upstream = await rawUpstream(t, (socket) => { socket.write(PLAIN) })
     const { call, ask } = caller(t, upstream.port, true)
     const { promise, resolve } = Promise.withResolvers<Fate>()
@@ -336,35 +345,41 @@ t.test('a connection that waits', async (t) => {
     t.equal((await promise).body, 'hello')
     t.equal(upstream.sockets.length, 2)
   })
-  await t.test('is written to at once, if it was read since its last answer', async (t) => {
+  await t.test('has been read since its last answer: the turn that brings its next call writes that', async (t) => {
     const upstream = await rawUpstream(t, (socket) => { socket.write(PLAIN) })
     const lane = new Lane(`http://127.0.0.1:${upstream.port}`, (_asked, callback) => {
       const socket = connect({ host: '127.0.0.1', port: upstream.port, onread })
       socket.once('connect', () => { callback(null, socket) })
     }, 0)
     t.teardown(() => { lane.destroy() })
-    const course: string[] = []
-    const send = (ended: () => void = () => {}): void => {
-      const { path, headers } = POST
-      lane.dispatch({ method: 'POST', path, headers, body: '{}' }, {
-        onRequestStart () { course.push('written') },
-        onResponseError (_, error) { course.push(String(error)) },
-        onResponseEnd: ended,
-        takeConnection () {}, onResponseStart () {}, onResponseData () {}, onResponseRead () {}
+    /** @returns whether the request was written before the next turn */
+    const isWrittenInTurn = async (isOnce: boolean, before: () => void): Promise<boolean> => {
+      const course: string[] = []
+      const { promise, resolve, reject } = Promise.withResolvers<void>()
+      atEndOfTurn(before)
+      atEndOfTurn(() => {
+        void setImmediate().then(() => { course.push('next turn') })
+        const { path, headers } = POST
+        lane.dispatch({ method: 'POST', path, headers, body: '{}' }, {
+          onRequestStart () { course.push('written') },
+          onResponseError (_, error) { reject(error) },
+          onResponseEnd () { resolve() },
+          isOnce, takeConnection () {}, onResponseStart () {}, onResponseData () {}, onResponseRead () {}
+        })
       })
+      await promise
+      await turnsWithSteps()
+      return course[0] === 'written'
     }
-    await new Promise<void>((resolve) => { send(resolve) })
-    for (let turn = 0; turn < 3; turn++) {
-      atEndOfTurn(() => {})
-      await setImmediate()
-    }
-    const next = Promise.withResolvers<void>()
-    atEndOfTurn(() => {
-      void setImmediate().then(() => { course.push('next turn') })
-      send(next.resolve)
-    })
-    await next.promise
-    t.strictSame(course, ['written', 'written', 'next turn'])
+    await isWrittenInTurn(false, () => {})                      // connects
+    // A machine may be busy elsewhere for so long that the turn is not a short one.
+    let tries = 0
+    while (tries < 100 && !await isWrittenInTurn(false, () => {})) tries++
+    t.ok(tries < 100, 'such a turn was seen')
+    t.notOk(await isWrittenInTurn(true, () => {}), 'but not what must not be sent twice')
+    t.notOk(await isWrittenInTurn(false, () => {
+      for (const until = performance.now() + 5; performance.now() < until;);
+    }), 'nor behind a long turn, in which more may have come')
     t.equal(upstream.sockets.length, 1)
   })
   await t.test('is closed after the time that the upstream says', async (t) => {

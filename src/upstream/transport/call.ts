@@ -107,6 +107,10 @@ export class UpstreamCall implements LaneHandler {
     }
   }
 
+  get isOnce (): boolean {
+    return this.#request.once === true
+  }
+
   get #timeouts (): Upstream['config']['timeouts'] {
     return this.#upstream.config.timeouts
   }
@@ -305,7 +309,7 @@ export class UpstreamCall implements LaneHandler {
    * that it gets.
    */
   #isLostRace (error: Error): boolean {
-    return this.#request.once !== true && !this.#isAgain && !this.#hasHead && !(error instanceof NotConnected) &&
+    return !this.isOnce && !this.#isAgain && !this.#hasHead && !(error instanceof NotConnected) &&
       this.#isReused && this.#connection!.bytesRead === this.#bytesBefore &&
       performance.now() - this.#writtenAt < RACE_MS
   }

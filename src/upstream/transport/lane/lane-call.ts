@@ -18,6 +18,8 @@ export interface ConnectionUser {
 /** As undici's handlers, but that the lane knows what came with one read. */
 export interface LaneHandler extends Required<Pick<Dispatcher.DispatchHandler,
   'onRequestStart' | 'onResponseStart' | 'onResponseData' | 'onResponseEnd' | 'onResponseError'>>, ConnectionUser {
+  /** the request must not reach the upstream twice */
+  readonly isOnce: boolean
   /** @param bytes all that came of the body with one read of the socket; they are the handler's */
   onResponseRead (controller: Dispatcher.DispatchController, bytes: Buffer): void
 }

@@ -50,7 +50,7 @@ export class LaneConnection implements Carrier, UsedConnection {
   place = 0
   /** `performance.now()` until which it may wait; as long as it does */
   restsUntil = 0
-  /** `turnsEnded()` when its last answer was over */
+  /** `turnCount()` when its last answer was over */
   restedIn = 0
   /** `performance.now()` */
   readonly bornAt = performance.now()

@@ -1,7 +1,7 @@
 // Requests to one origin over plain HTTP/1.1, without undici: those that are whole texts, and of which undici would
 // neither refuse nor change anything. Connections are used again, one request at a time.
 import { type Dispatcher, errors } from 'undici'
-import { atEndOfTurn, timeOfStep, turnsEnded } from '../../../base/end-of-turn.ts'
+import { ageOfTurn, atEndOfTurn, timeOfStep, turnCount } from '../../../base/end-of-turn.ts'
 import type { Dial } from '../connect.ts'
 import { AnswerHeads } from './answer-heads.ts'
 import { LaneCall, type LaneHandler } from './lane-call.ts'
@@ -15,6 +15,8 @@ import { RequestHeads } from './request-heads.ts'
 const STRANGE_WEIGHT = 4
 const STRANGE_AT_MOST = 4 * STRANGE_WEIGHT
 const ASIDE_MS = 60_000
+/** Milliseconds for which it counts that a turn of the event loop has asked the sockets: that is 30 requests' time. */
+const FRESH_MS = 2
 
 export class Lane implements ConnectionOwner {
   readonly answerHeads = new AnswerHeads()
@@ -25,7 +27,7 @@ export class Lane implements ConnectionOwner {
   /** first those that rest, the one that was used last at their end, then those that have a request */
   readonly #connections: LaneConnection[] = []
   #resting = 0
-  /** connections whose request is written when the sockets have been asked once more */
+  /** connections whose request is written when the sockets have been asked again */
   #ready: LaneConnection[] = []
   #written: LaneConnection[] = []
   #isClosed = false
@@ -82,7 +84,7 @@ export class Lane implements ConnectionOwner {
   rest (connection: LaneConnection, ms: number): void {
     if (this.#isClosed) { connection.destroy(new errors.ClientClosedError()); return }
     this.#swap(connection.place, this.#resting++)
-    connection.restedIn = turnsEnded()
+    connection.restedIn = turnCount()
     const until = connection.restsUntil = timeOfStep() + ms
     if (until < this.#ringsAt) this.#ringAt(until)
   }
@@ -115,9 +117,10 @@ export class Lane implements ConnectionOwner {
       return
     }
     resting.take(call)
-    // As undici does, the socket is read once more behind its last answer: bytes that nobody has asked for would be
-    // taken for this one, and a connection that the upstream has closed costs nothing here.
-    if (turnsEnded() - resting.restedIn > 1) atEndOfTurn(Lane.#write, resting)
+    // Bytes that nobody has asked for would be taken for the answer, and a connection that the upstream has closed
+    // loses the request. So its socket is asked before, as undici does; that this turn has done it is enough, but not
+    // behind an answer of this turn, nor for a request that can't be sent once more.
+    if (turnCount() - resting.restedIn > 1 && !call.handler.isOnce) atEndOfTurn(Lane.#writeInTurn, resting)
     else if (this.#ready.push(resting) === 1) setImmediate(Lane.#writeReady, this)
   }
 
@@ -130,6 +133,11 @@ export class Lane implements ConnectionOwner {
       last.destroy(new errors.InformationalError('socket idle timeout'))
     }
     return undefined
+  }
+
+  static #writeInTurn (connection: LaneConnection): void {
+    if (ageOfTurn() <= FRESH_MS) connection.write()
+    else setImmediate(Lane.#write, connection)
   }
 
   static #write (connection: LaneConnection): void {
@@ -150,7 +158,7 @@ export class Lane implements ConnectionOwner {
   #ringAt (at: number): void {
     clearTimeout(this.#timer)
     this.#ringsAt = at
-    this.#timer = setTimeout(() => { this.#closeOld() }, at - performance.now()).unref()
+    this.#timer = setTimeout(() => { this.#closeOld() }, Math.max(0, at - performance.now())).unref()
   }
 
   #closeOld (): void {
