@@ -103,3 +103,64 @@ t.test('a large request is not read whole', (t) => {
   t.ok(read <= 16, `${read} messages`)
   t.end()
 })
+
+t.test('N1: what stands in place of a quote is not searched for others', (t) => {
+  const pieces = ['reda', 'redact', 'dact', 'cted', 'acted]', '[red', '[redacted]', 'edac']
+  const request = { messages: Array.from({ length: 16 }, () => ({ role: 'user',
+    content: Array.from({ length: 2000 }, (_, i) => ({ type: 'text', text: pieces[i % pieces.length] })) })) }
+  t.equal(withoutQuotes('no reda, no cted', request), 'no [redacted], no [redacted]')
+  t.equal(withoutQuotes('reda'.repeat(300), request), '[redacted]', 'spans that touch are one')
+  const said = withoutQuotes('reda.'.repeat(240), request)
+  t.equal(said.length, 240 * '[redacted].'.length)
+  t.end()
+})
+
+t.test('N1: a short text is found wherever it stands, and the longest one at each place', (t) => {
+  const alphabet = fc.stringMatching(/^[red[\]]{1,8}$/)
+  fc.assert(fc.property(fc.array(alphabet, { maxLength: 12 }), fc.array(alphabet, { maxLength: 30 }), (texts, said) => {
+    const message = said.join('')
+    const clean = withoutQuotes(message, { messages: texts.map((content) => ({ role: 'user', content })) })
+    const spans: Array<[number, number]> = []
+    for (let at = 0; at < message.length; at++) {
+      const found = texts.filter((text) => text.length >= 4 && message.startsWith(text, at))
+      if (found.length === 0) continue
+      const end = at + Math.max(...found.map(({ length }) => length))
+      const last = spans.at(-1)
+      if (last !== undefined && last[1] === at) last[1] = end
+      else spans.push([at, end])
+      at = end - 1
+    }
+    let [expected, done] = ['', 0]
+    for (const [start, end] of spans) {
+      expected += message.slice(done, start) + '[redacted]'
+      done = end
+    }
+    t.equal(clean, spans.length === 0 ? message : expected + message.slice(done))
+  }), { numRuns: 1000 })
+  t.end()
+})
+
+t.test('N1, N3: hostile texts cost about what ordinary ones of their length do', (t) => {
+  const shapes: Readonly<Record<string, (length: number) => string>> = {
+    backslashes: (length) => '\\'.repeat(length),
+    escapes: (length) => '\\n'.repeat(length / 2),
+    'one letter': (length) => 'a'.repeat(length),
+    'one letter, and another at the end': (length) => `${'a'.repeat(length - 1)}b`,
+    spaces: (length) => `x${' '.repeat(length - 2)}x`,
+    'quotation marks': (length) => '"'.repeat(length),
+    'prefixes of the replacement': (length) => 'reda cted '.repeat(length / 10)
+  }
+  /** CPU time in µs: the least of five runs. */
+  const cost = (text: (length: number) => string): number => Math.min(...Array.from({ length: 5 }, () => {
+    const short = Array.from({ length: 2000 }, (_, i) => ({ type: 'text', text: text(40).slice(0, 4 + i % 9) }))
+    const request = { messages: [{ role: 'user', content: Array.from({ length: 8 }, () => text(8000)) },
+      ...Array.from({ length: 7 }, () => ({ role: 'user', content: short }))] }
+    const before = process.threadCpuUsage()
+    withoutQuotes(text(1200), request)
+    const { user, system } = process.threadCpuUsage(before)
+    return user + system
+  }))
+  const ordinary = cost((length) => 'some words of a letter, '.repeat(Math.ceil(length / 24)).slice(0, length))
+  for (const [name, shape] of Object.entries(shapes)) t.ok(cost(shape) < 40 * Math.max(ordinary, 1000), name)
+  t.end()
+})
