@@ -88,18 +88,22 @@ export class Turns<Job extends Waiting> {
   }
 
   #bestOf (queue: Queue<Job>, canRun: (job: Job) => boolean): Candidate<Job> | undefined {
-    let best: Candidate<Job> | undefined
+    let best: Entry<Job> | undefined
     for (const entry of queue.entries) {
-      const tag = this.#begun.get(entry.job.id) ?? Math.max(queue.used, entry.since) + entry.job.bytes
-      // Of a key's own jobs too, a long one is passed only until as many bytes have run as it has.
-      if (best !== undefined && this.#place(entry) >= this.#place(best.entry)) continue
-      if (canRun(entry.job)) best = { queue, entry, tag }
+      if ((best === undefined || this.#isBefore(entry, best)) && canRun(entry.job)) best = entry
     }
-    return best
+    if (best === undefined) return undefined
+    const { since, job: { id, bytes } } = best
+    return { queue, entry: best, tag: this.#begun.get(id) ?? Math.max(queue.used, since) + bytes }
   }
 
-  #place ({ job, since }: Entry<Job>): number {
-    return this.#begun.get(job.id) ?? since + job.bytes
+  /** Of one key's jobs. A long one is passed only until as many bytes have run as it has. */
+  #isBefore (one: Entry<Job>, other: Entry<Job>): boolean {
+    const [begun, otherBegun] = [this.#begun.get(one.job.id), this.#begun.get(other.job.id)]
+    if (begun === undefined && otherBegun === undefined) {
+      return one.since + one.job.bytes < other.since + other.job.bytes
+    }
+    return (begun ?? Infinity) < (otherBegun ?? Infinity)
   }
 
   #take ({ queue, entry, tag }: Candidate<Job>): void {
@@ -108,7 +112,8 @@ export class Turns<Job extends Waiting> {
     this.#size--
     queue.used = Math.max(queue.used, entry.since) + bytes
     this.#clock = Math.max(this.#clock, tag)
-    if (!this.#begun.has(id)) this.#begun.set(id, tag)
+    // Where it began, so that no body comes before it that is still to be parsed.
+    if (!this.#begun.has(id)) this.#begun.set(id, tag - bytes)
   }
 
   /** @returns all jobs, which wait no longer */
