@@ -67,8 +67,8 @@ export class BodyThread {
   /** @returns whether there is a thread, or one could be started */
   start (): boolean {
     if (this.#worker !== undefined) return true
-    const { pluginsUrl, sealSecrets, worker: url = file, log } = this.#options
-    const input: ThreadInput = { pluginsUrl, sealSecrets }
+    const { pluginsUrl, sealSecrets, isForLong, worker: url = file, log } = this.#options
+    const input: ThreadInput = { pluginsUrl, sealSecrets, isForLong }
     let worker: Worker
     try {
       // Without the flags of the process: `--input-type` alone would stop the thread.

@@ -9,7 +9,7 @@ import { Turns } from './turns.ts'
  */
 export const LONG = 2 * 1024 * 1024
 
-export interface PoolOptions extends ThreadOptions {
+export interface PoolOptions extends Omit<ThreadOptions, 'isForLong'> {
   readonly threads: number
 }
 
@@ -22,9 +22,9 @@ export class ThreadPool {
   #isClosed = false
 
   constructor ({ threads, ...options }: PoolOptions) {
-    this.#threads = Array.from({ length: threads }, () =>
-      new BodyThread(options, (job, died) => { this.#onFree(job, died) }))
     this.#share = Math.max(1, threads - 1)
+    this.#threads = Array.from({ length: threads }, (_, i) =>
+      new BodyThread({ ...options, isForLong: i < this.#share }, (job, died) => { this.#onFree(job, died) }))
   }
 
   /** jobs that wait */
