@@ -14,12 +14,13 @@ import type { LargeBody } from '../../src/core/large-body.ts'
 import type { JsonReply } from '../../src/core/reply.ts'
 import { LargeReply, printed, replyChange, replyRead } from '../../src/core/reply-step.ts'
 import type { Seals } from '../../src/core/services.ts'
+import { GatewayError } from '../../src/errors.ts'
 import { styleOfBody } from '../../src/protocols/index.ts'
 import { ResponsesOwn, responsesStyle, ResponsesWords } from '../../src/protocols/responses.ts'
 import { invalid } from '../../src/translation/reads.ts'
 import type { Seal } from './items.ts'
 import { mayBeLong } from './echo.ts'
-import { Keeper, wantsToKeep } from './keeper.ts'
+import { Keeper, MOST_KEPT_BYTES, wantsToKeep } from './keeper.ts'
 import { toResponse } from './reply.ts'
 import { toMessages } from './request.ts'
 import type { Frame } from './response.ts'
@@ -62,10 +63,18 @@ const read = bodyStep('responses-to-messages', (exchange, account: string, recal
   return shape
 })
 
-/** Whether the request refers to what is kept, or is to be kept itself. @param mayKeep of its key */
+/**
+ * Whether the request refers to what is kept, or is to be kept itself. @param mayKeep of its key
+ * @throws {GatewayError} request_too_large: it refers, and is too large to be read on the event loop
+ */
 const needsKept = bodyStep('responses-kept', (exchange, mayKeep: boolean) => {
   const { body } = exchange.request
-  return refersToKept(body) || (mayKeep && wantsToKeep(exchange, body))
+  if (!refersToKept(body)) return mayKeep && wantsToKeep(exchange, body)
+  if (exchange.bodyBytes <= MOST_KEPT_BYTES) return true
+  throw new GatewayError('request_too_large', {
+    message: `A request that refers to stored responses may have ${MOST_KEPT_BYTES} bytes. Send the whole ` +
+      'conversation as "input", without previous_response_id and references.'
+  })
 }, { isRead: true })
 
 /** The client's answer. @param now milliseconds since the epoch */

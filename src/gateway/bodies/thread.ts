@@ -166,11 +166,14 @@ function isElsewhere (): never {
 function copyOf ({ exchange: id, route, received, pieces }: Opened<Asked>): Exchange {
   const style = styles.find(({ name }) => name === route.style)!
   const { modality, isModels, schema, compacts } = route
-  read += pieces.reduce((sum, { length }) => sum + length, 0)
+  const bytes = pieces.reduce((sum, { length }) => sum + length, 0)
+  read += bytes
   const endpoint: EndpointKind = { style, ...(schema !== undefined && { schema }),
     ...(isModels ? { kind: 'model', modality: modality!, ...(compacts && { compacts }) }
       : { kind: 'local', reads: modality === undefined ? 'json' : 'body' }) }
-  return new Exchange(id, { ...route, style, endpoint }, received, snapshot, undefined as unknown as Ledger)
+  const exchange = new Exchange(id, { ...route, style, endpoint }, received, snapshot, undefined as unknown as Ledger)
+  exchange.bodyBytes = bytes
+  return exchange
 }
 
 /** What the pipeline does where the body is read, and what came before. */
