@@ -138,10 +138,9 @@ class Search {
         const kept = await this.#find(response)
         if (kept === undefined) return
         const output = new Map(outputIn(await this.#parsed(kept.response)).map((item) => [item['id'] as unknown, item]))
-        const items = [...ids].every((id) => output.has(id)) ? output
-          : new Map([...namedInput(kept, await this.#parsed(kept.input)).map((item) => [item['id'] as unknown, item] as const),
-            ...output])
-        this.#items.set(response, items)
+        const isInOutput = [...ids].every((id) => output.has(id))
+        const input = isInOutput ? [] : namedInput(kept, await this.#parsed(kept.input))
+        this.#items.set(response, new Map([...input.map((item) => [item['id'] as unknown, item] as const), ...output]))
       }))
     }
   }

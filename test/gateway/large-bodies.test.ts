@@ -341,7 +341,8 @@ t.test('a thread that dies or hangs fails one body; the others are opened again 
   stayAlive(t)
   const logged: unknown[] = []
   const log = { error (what: unknown) { logged.push(what) } }
-  const pool = new ThreadPool({ threads: 1, pluginsUrl: '', sealSecrets: ['x'], log: log as never, patience: 5000, worker: wild })
+  const pool = new ThreadPool({ threads: 1, pluginsUrl: '', sealSecrets: ['x'], log: log as never, patience: 5000,
+    worker: wild })
   t.equal(await ask(pool, 'a'), 'opened')
   t.equal(await ask(pool, 'a'), 'had')
   for (const id of ['die', 'throw', 'hang']) {
@@ -361,8 +362,8 @@ t.test('a thread that dies or hangs fails one body; the others are opened again 
 t.test('what a thread says too late is nobody\'s answer', async (t) => {
   stayAlive(t)
   const patience = 5000
-  const pool = new ThreadPool({ threads: 1, pluginsUrl: '', sealSecrets: ['x'], log: { error () {} } as never, patience,
-    worker: wild })
+  const pool = new ThreadPool({ threads: 1, pluginsUrl: '', sealSecrets: ['x'], log: { error () {} } as never,
+    patience, worker: wild })
   t.teardown(async () => { await pool.close(1000) })
   t.equal(await ask(pool, 'a'), 'opened')
   await setImmediate()                                        // the loop looks at its timers before it hears threads
@@ -392,12 +393,12 @@ t.test('a hook is not blamed for the time of its step, nor for a moment behind i
 
 t.test('what waits for a thread can be given up', async (t) => {
   stayAlive(t)
-  const pool = new ThreadPool({ threads: 1, pluginsUrl: '', sealSecrets: ['x'], log: { error () {} } as never, patience: 60_000,
-    worker: wild })
+  const pool = new ThreadPool({ threads: 1, pluginsUrl: '', sealSecrets: ['x'], log: { error () {} } as never,
+    patience: 60_000, worker: wild })
   t.teardown(async () => { await pool.close(1000) })
   const first = ask(pool, 'a')
-  const given: Job = { requestId: 'b', id: 'b', key: 'k', account: 'a', bytes: 5, lives: 1, ask: () => { throw new Error('asked') },
-    resolve () {}, reject () {} }
+  const given: Job = { requestId: 'b', id: 'b', key: 'k', account: 'a', bytes: 5, lives: 1,
+    ask: () => { throw new Error('asked') }, resolve () {}, reject () {} }
   pool.add(given)
   t.equal(pool.waiting, 1)
   t.equal(pool.remove(given), true)
