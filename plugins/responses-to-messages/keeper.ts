@@ -5,11 +5,8 @@ import type { Exchange } from '../../src/core/exchange.ts'
 import type { JsonPieces, KeptResponses, Life } from '../../src/store/responses.ts'
 import { itemsOf } from './state.ts'
 
-/**
- * Most bytes of a request's body, after decompression, that refers to what is kept or is kept itself: the event loop
- * reads it, and the store takes no more.
- */
-export const MOST_KEPT_BYTES = 8 * 1024 * 1024
+/** Bytes of a request's body, after decompression, that are not worth a try: more than the store takes. */
+const TOO_LONG = 8 * 1024 * 1024
 
 export interface KeeperOptions {
   readonly responses: KeptResponses
@@ -26,7 +23,7 @@ export interface KeeperOptions {
 
 /** Whether the answer is one that its client wants to be kept, which is the default of the API. */
 export function wantsToKeep ({ bodyBytes, dry, route }: Exchange, { store }: Json): boolean {
-  return dry === undefined && route.endpoint.kind === 'model' && store !== false && bodyBytes <= MOST_KEPT_BYTES
+  return dry === undefined && route.endpoint.kind === 'model' && store !== false && bodyBytes <= TOO_LONG
 }
 
 export class Keeper {

@@ -96,12 +96,12 @@ class InThread {
   #isOver = false
 
   /** @param lives threads that may die of it before it is given up */
-  constructor (exchange: Exchange, { pieces, memory }: Received, pool: ThreadPool, lives: number) {
+  constructor (exchange: Exchange, received: Received, pool: ThreadPool, lives: number) {
     this.#exchange = exchange
     this.#pool = pool
-    this.#giveBack = memory.lend()
+    this.#giveBack = received.memory.lend()
     this.#lives = lives
-    this.#bytes = pieces.reduce((sum, { length }) => sum + length, 0)
+    this.#bytes = sizeOf(received)
     exchange.onFinish(() => { this.end() })
   }
 
@@ -175,12 +175,14 @@ class ThreadedBody implements LargeBody {
   #inner: BodyHead | undefined
   /** steps that changed it */
   readonly #done: Call[] = []
+  readonly parsedBytes: number
   inputEstimate: number | undefined
 
   constructor (exchange: Exchange, received: ReceivedBody, pool: ThreadPool) {
     this.#exchange = exchange
     this.#received = received
     this.#thread = new InThread(exchange, received, pool, 1)
+    this.parsedBytes = sizeOf(received) - received.base64.reduce((sum, { start, end }) => sum + end - start, 0)
   }
 
   async read (): Promise<Body> {
@@ -296,6 +298,10 @@ class ThreadedReply extends LargeReply {
     this.type = type
     return result
   }
+}
+
+function sizeOf ({ pieces }: Received): number {
+  return pieces.reduce((sum, { length }) => sum + length, 0)
 }
 
 /** Whose turn the work takes; where there are no keys, the address's. */

@@ -154,7 +154,7 @@ function openReply (opened: Opened<AskedOfReply>): Reply {
   if (known.model !== undefined) exchange.set(Model, known.model)
   if (words !== undefined) exchange.set(ResponsesWords, words)
   exchange.request = { body: bodyOf(head, 'text'), stream: false }
-  exchange.large = { inputEstimate, run: isElsewhere, bringHere: isElsewhere }
+  exchange.large = { inputEstimate, parsedBytes: 0, run: isElsewhere, bringHere: isElsewhere }
   const body: unknown = JSON.parse(Buffer.concat(pieces.map(bufferOf)).toString())
   return { exchange, body: dialectOf(upstream).decodeReply(body, exchange, upstream) }
 }
