@@ -12,9 +12,9 @@ const TEXT: Json = Object.freeze({ format: Object.freeze({ type: 'text' }) })
 /** Bytes of another field: with it the answer would be as large as a large body. */
 const LONGEST_FIELD = 256 * 1024
 
-/** Whether a body may have such a field, by its head. */
-export function mayBeLong ({ received: { headers } }: Exchange): boolean {
-  return !(Number(headers['content-length']) <= LONGEST_FIELD) || headers['content-encoding'] !== undefined
+/** Whether a body may have such a field, by its size. */
+export function mayBeLong ({ bodyBytes }: Exchange): boolean {
+  return bodyBytes > LONGEST_FIELD
 }
 
 /** @param isLong whether a field may be too long to be repeated */

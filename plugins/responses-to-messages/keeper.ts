@@ -5,7 +5,7 @@ import type { Exchange } from '../../src/core/exchange.ts'
 import type { JsonPieces, KeptResponses, Life } from '../../src/store/responses.ts'
 import { itemsOf } from './state.ts'
 
-/** Bytes of a request's body that are not worth a try: more than the store takes. */
+/** Bytes of a request's body, after decompression, that are not worth a try: more than the store takes. */
 const TOO_LONG = 8 * 1024 * 1024
 
 export interface KeeperOptions {
@@ -22,9 +22,8 @@ export interface KeeperOptions {
 }
 
 /** Whether the answer is one that its client wants to be kept, which is the default of the API. */
-export function wantsToKeep ({ dry, received, route }: Exchange, { store }: Json): boolean {
-  return dry === undefined && route.endpoint.kind === 'model' && store !== false &&
-    !(Number(received.headers['content-length']) > TOO_LONG)
+export function wantsToKeep ({ bodyBytes, dry, route }: Exchange, { store }: Json): boolean {
+  return dry === undefined && route.endpoint.kind === 'model' && store !== false && bodyBytes <= TOO_LONG
 }
 
 export class Keeper {

@@ -1,12 +1,14 @@
 // What a request leaves to the gateway: the response that it goes on from (`previous_response_id`), and items that it
 // only names (`item_reference`). Both become items of its input before that is read, so that one translation serves
 // all. And what is kept of its own answer.
+import { setImmediate } from 'node:timers/promises'
 import { JsonGuard } from '../../src/base/json-limits.ts'
 import { isGiven, isRecord, type Json } from '../../src/base/json.ts'
 import type { Exchange } from '../../src/core/exchange.ts'
 import { kindOf, isResponseId, namedInput, outputIn, parseKept, responseOfItem } from '../../src/core/kept-items.ts'
 import { GatewayError } from '../../src/errors.ts'
 import type { KeptResponse, KeptResponses } from '../../src/store/responses.ts'
+import { boundValue } from '../../src/tokens/bound.ts'
 import { invalid } from '../../src/translation/reads.ts'
 
 /** The input as it is translated. */
@@ -16,9 +18,15 @@ export interface Recalled {
   readonly input: unknown
 }
 
-/** Most responses that one request may lead to, and bytes of them together. */
+/**
+ * Most responses that one request may lead to, references in it and in what it goes on from, and bytes: of those
+ * responses together, and of the items that take the place of references.
+ */
 const MOST_RESPONSES = 1000
+const MOST_REFERENCES = 10_000
 const MOST_BYTES = 32 * 1024 * 1024
+/** Bytes that are parsed in one turn of the event loop. */
+const TURN_BYTES = 256 * 1024
 /** Responses read at a time. */
 const AT_ONCE = 8
 
@@ -65,8 +73,13 @@ class Search {
   readonly #found = new Map<string, Promise<KeptResponse | undefined>>()
   /** items of a response by their ids, of those that were looked into */
   readonly #items = new Map<string, ReadonlyMap<unknown, Json>>()
+  /** bytes of items, and of all that took the place of references */
+  readonly #sizes = new Map<Json, number>()
   readonly #guard = new JsonGuard()
   #bytes = 0
+  #referenceBytes = 0
+  /** bytes parsed in this turn of the event loop, at most */
+  #unturned = 0
 
   constructor (exchange: Exchange, means: RecallMeans) {
     this.#exchange = exchange
@@ -76,13 +89,22 @@ class Search {
 
   async all (input: unknown, previous: string | undefined): Promise<Recalled> {
     const chain = previous === undefined ? [] : await this.#chain(previous)
-    const inputs = chain.map((kept) => this.#parsed(kept.input))
-    await this.#load([...inputs, input].flatMap((items) => Array.isArray(items) ? items.filter(isReference) : []))
+    const inputs: unknown[] = []
+    for (const kept of chain) inputs.push(await this.#parsed(kept.input))
+    const references = [...inputs, input].flatMap((items) => Array.isArray(items) ? items.filter(isReference) : [])
+    if (references.length > MOST_REFERENCES) {
+      throw invalid('input', `has ${references.length} references to items, with those of the conversation that it ` +
+        `goes on from; at most ${MOST_REFERENCES} are allowed`)
+    }
+    await this.#load(references)
     const lost = (): never => { throw unknownResponse(previous!) }
-    const history = chain.flatMap((kept, i) => [
-      ...(inputs[i] as readonly Json[]).map((item) => isReference(item) ? this.#item(item) ?? lost() : item),
-      ...outputIn(this.#parsed(kept.response))
-    ])
+    const history: Json[] = []
+    for (const [i, kept] of chain.entries()) {
+      for (const item of inputs[i] as readonly Json[]) {
+        history.push(isReference(item) ? this.#item(item) ?? lost() : item)
+      }
+      for (const item of outputIn(await this.#parsed(kept.response))) history.push(item)
+    }
     // What is not found stays as it is: the translation refuses it, with its place.
     return { history, input: Array.isArray(input)
       ? input.map((item: unknown) => isReference(item) ? this.#item(item) ?? item : item)
@@ -102,22 +124,36 @@ class Search {
   }
 
   async #load (references: readonly Json[]): Promise<void> {
-    const ids = [...new Set(references.map(({ id }) => responseOfItem(id)))].filter((id) => id !== undefined)
-    for (let i = 0; i < ids.length; i += AT_ONCE) {
-      await Promise.all(ids.slice(i, i + AT_ONCE).map(async (id) => {
-        const kept = await this.#find(id)
+    const itemIds = new Map<string, Set<unknown>>()           // by their responses
+    for (const { id } of references) {
+      const response = responseOfItem(id)
+      if (response === undefined) continue
+      const ids = itemIds.get(response)
+      if (ids === undefined) itemIds.set(response, new Set([id]))
+      else ids.add(id)
+    }
+    const responses = [...itemIds]
+    for (let i = 0; i < responses.length; i += AT_ONCE) {
+      await Promise.all(responses.slice(i, i + AT_ONCE).map(async ([response, ids]) => {
+        const kept = await this.#find(response)
         if (kept === undefined) return
-        const output = outputIn(this.#parsed(kept.response))
-        const hasAll = references.every((one) => responseOfItem(one.id) !== id ||
-          output.some((item) => item.id === one.id))
-        const items = hasAll ? output : [...namedInput(kept, this.#parsed(kept.input)), ...output]
-        this.#items.set(id, new Map(items.map((item) => [item.id, item])))
+        const output = new Map(outputIn(await this.#parsed(kept.response)).map((item) => [item['id'] as unknown, item]))
+        const isInOutput = [...ids].every((id) => output.has(id))
+        const input = isInOutput ? [] : namedInput(kept, await this.#parsed(kept.input))
+        this.#items.set(response, new Map([...input.map((item) => [item['id'] as unknown, item] as const), ...output]))
       }))
     }
   }
 
+  /** @throws {GatewayError} context_length_exceeded: one item may be referred to often */
   #item ({ id }: Json): Json | undefined {
-    return this.#items.get(responseOfItem(id) ?? '')?.get(id)
+    const item = this.#items.get(responseOfItem(id) ?? '')?.get(id)
+    if (item === undefined) return undefined
+    let size = this.#sizes.get(item)
+    if (size === undefined) this.#sizes.set(item, size = boundValue(item, MOST_BYTES, this.#exchange.blobs))
+    this.#referenceBytes += size
+    if (this.#referenceBytes > MOST_BYTES) throw tooLong()
+    return item
   }
 
   async #find (id: string): Promise<KeptResponse | undefined> {
@@ -141,7 +177,14 @@ class Search {
     if (this.#bytes > MOST_BYTES) throw tooLong()
   }
 
-  #parsed (json: Buffer): unknown {
+  /** In a turn of the event loop of its own, if it takes long: the store may have all of them in memory. */
+  async #parsed (json: Buffer): Promise<unknown> {
+    this.#unturned += json.length
+    if (this.#unturned > TURN_BYTES) {
+      this.#unturned = json.length
+      await setImmediate()
+      this.#exchange.throwIfAborted()
+    }
     return parseKept(json, this.#exchange.blobs, this.#guard)
   }
 }

@@ -31,7 +31,7 @@ export const schemaValidate = definePlugin<Record<never, never>>({
 
 /** @param canWarmUp whether every target of the model knows `max_tokens: 0` */
 const check = bodyStep('schema-validate', (exchange, usual: string, canWarmUp: boolean) => {
-  const { route: { endpoint }, received: { headers } } = exchange
+  const { route: { endpoint } } = exchange
   const { body } = exchange.request
   const style = styleOfBody(exchange.route, body)
   const schema = style === exchange.route.style ? usual : style.endpoint.schema!
@@ -42,7 +42,7 @@ const check = bodyStep('schema-validate', (exchange, usual: string, canWarmUp: b
   checkImages(request, style, model)
   if (endpoint.kind !== 'model') return
   checkOutput(request, style, exchange, model, canWarmUp)
-  checkLength(request, style, model, headers)
+  checkLength(request, style, model, exchange)
   style.mend?.(body)
 })
 

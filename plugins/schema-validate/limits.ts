@@ -144,11 +144,11 @@ export function checkLength (
   request: Request,
   { conversation }: Style,
   { context }: Model,
-  headers: ClientRequest['headers']
+  { bodyBytes }: Exchange
 ): void {
   if (context === undefined) return
   // A token for each 4 bytes is more than `leastTokens` can find: nearly every request ends here.
-  if (headers['content-encoding'] === undefined && Number(headers['content-length'] ?? Infinity) <= 4 * context) return
+  if (bodyBytes <= 4 * context) return
   // Context edits may shorten the conversation at the vendor, before the model sees it.
   if (request.context_management != null) return
   const tokens = leastTokens(turnsOf(request, conversation), context)

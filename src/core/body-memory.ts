@@ -3,17 +3,20 @@ import { setImmediate as turn } from 'node:timers/promises'
 import type { Awaitable } from '../base/awaitable.ts'
 import { collectGarbage, collectYoungGarbage } from '../base/collect-garbage.ts'
 import { GatewayError } from '../errors.ts'
+import { BodyShares } from './body-shares.ts'
 
 /**
  * Bytes of bodies in flight, over all requests: beyond the limit new bodies are refused, so that the process is not
  * killed.
  */
 export class BodyMemory {
+  readonly shares: BodyShares
   readonly #limit: number
   #used = 0
 
   constructor (limit: number) {
     this.#limit = limit
+    this.shares = new BodyShares(limit / 2)
   }
 
   get used (): number {

@@ -93,7 +93,10 @@ export class Exchange<R extends Route = Route, S extends Snapshot = Snapshot> im
   hasSettleFailed = false
   /** Core only: its position among those that run. */
   place = 0
-  /** Core only: what its body has taken of the memory for bodies, which is given back at its end. */
+  /**
+   * Bytes of its body after decompression, whatever its head announces; of a dry run, an upper bound. It has taken them
+   * of the memory for bodies, which gets them back at its end. To be written by the core alone.
+   */
   bodyBytes = 0
   /** base64 that stayed bytes; see large-strings.ts */
   readonly blobs: Blobs

@@ -9,6 +9,8 @@ export interface LargeBody {
   run (step: string, args: readonly unknown[]): Promise<unknown>
   /** tokens (tokens/bound.ts); known once the request has been encoded for an upstream */
   readonly inputEstimate: number | undefined
+  /** bytes that are parsed: those that were received and decompressed, without base64 */
+  readonly parsedBytes: number
   /** Reads the body on the loop after all, for what no step does. To be called before a step has written a fact. */
   bringHere (): void
 }

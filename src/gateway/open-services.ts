@@ -27,6 +27,9 @@ import { openSeals } from './open-seals.ts'
 import type { GatewayServices } from './services.ts'
 import { verifyRegularly } from './verifying.ts'
 
+/** Milliseconds that a thread of large bodies has to end by itself when the gateway closes. */
+const THREADS_MS = 2000
+
 /** Requests that are kept where nothing outlives the process. */
 const MOST_IN_MEMORY = 10_000
 
@@ -133,7 +136,7 @@ export async function openServices (
       stopVerifying()
       await fleet.close()
       await services.videos.close()
-      await bodies.close()
+      await bodies.close(THREADS_MS)
     },
     close
   }

@@ -6,7 +6,8 @@ import zlib from 'node:zlib'
 import { GatewayError } from '../errors.ts'
 import type { Exchange } from '../core/exchange.ts'
 import type { BodyThreads } from '../core/body-step.ts'
-import type { Body } from '../core/facts.ts'
+import { ApiKey, type Body } from '../core/facts.ts'
+import { SHARED_FROM, type Share } from '../core/body-shares.ts'
 import { type BodyLimits, Chunks, SharedChunks, tooLarge } from '../core/body-memory.ts'
 import { sayContinue } from '../base/expect-continue.ts'
 import { atEndOfTurn } from '../base/end-of-turn.ts'
@@ -116,103 +117,138 @@ export function readBody (
     exchange.bodyBytes = bytes
   }
   if (length !== undefined) limits.memory.check(length)
-  sayContinue(req, res)
-
-  const guard = new JsonGuard()
-  const small = new Chunks()
-  let large: SharedChunks | undefined
-  /** a thread is */
-  let isPrepared = false
-  let size = 0
-  let received = 0
-  return new Promise((resolve, reject) => {
-    const source = decoder === undefined ? req : req.pipe(decoder)
-    const idle = new Alarm(() => {
-      fail(new GatewayError('request_timeout', { headers: { connection: 'close' } }))
+  const { shares } = limits.memory
+  let share: Share | undefined
+  const keep = (own: Share | undefined): Share => {
+    if (own === undefined) throw tooMany()
+    exchange.onFinish(() => { own.end() })
+    return share = own
+  }
+  /** One that announces no length is known to be large only when it is, so it does not wait. */
+  const takeShare = (bytes: number): void => {
+    if (bytes < SHARED_FROM) return
+    share ??= keep(shares.take(payerOf(exchange), bytes))
+    if (!share.grow(bytes)) throw tooMany()
+  }
+  if (length !== undefined && length >= SHARED_FROM) {
+    return shares.wait(payerOf(exchange), length, limits.idle, exchange).then((own) => {
+      keep(own)
+      exchange.throwIfAborted()
+      return receive()
     })
-    idle.set(limits.idle)
-    const fail = (error: unknown): void => {
-      stop()
-      if (decoder !== undefined) { req.unpipe(decoder); decoder.destroy() }
-      req.resume()                                            // discards the rest
-      reject(error)
-    }
-    /** Before the decoder. */
-    const onReceived = (chunk: Buffer): void => {
+  }
+  return receive()
+
+  function receive (): Promise<Body> {
+    sayContinue(req, res)
+    const guard = new JsonGuard()
+    const small = new Chunks()
+    let large: SharedChunks | undefined
+    /** a thread is */
+    let isPrepared = false
+    let size = 0
+    let received = 0
+    return new Promise((resolve, reject) => {
+      const source = decoder === undefined ? req : req.pipe(decoder)
+      const idle = new Alarm(() => {
+        fail(new GatewayError('request_timeout', { headers: { connection: 'close' } }))
+      })
       idle.set(limits.idle)
-      received += chunk.length
-      if (received > limits.limit) fail(tooLarge(limits.limit))
-    }
-    const onData = (chunk: Buffer): void => {
-      if (decoder === undefined) idle.set(limits.idle)
-      try {
-        size += chunk.length
-        if (size > limits.limit) throw tooLarge(limits.limit)
-        reserve(size)
-        guard.push(chunk)
-        ;(large ?? small).add(chunk)
-        if (threads === undefined || size < threads.least) return
-        large ??= share(threads)
-        if (isPrepared || !isForThread(guard.longBytes)) return
-        isPrepared = true
-        threads.prepare()
-      } catch (error) {
-        fail(error)
+      const fail = (error: unknown): void => {
+        stop()
+        if (decoder !== undefined) { req.unpipe(decoder); decoder.destroy() }
+        req.resume()                                            // discards the rest
+        reject(error)
       }
-    }
-    const onEnd = (): void => {
-      stop()
-      exchange.record.body_at = performance.now()
-      atEndOfTurn(() => {
+      /** Before the decoder. */
+      const onReceived = (chunk: Buffer): void => {
+        idle.set(limits.idle)
+        received += chunk.length
+        if (received > limits.limit) fail(tooLarge(limits.limit))
+      }
+      const onData = (chunk: Buffer): void => {
+        if (decoder === undefined) idle.set(limits.idle)
         try {
-          exchange.throwIfAborted()
-          resolve(parsed())
+          size += chunk.length
+          if (size > limits.limit) throw tooLarge(limits.limit)
+          takeShare(size)
+          reserve(size)
+          guard.push(chunk)
+          ;(large ?? small).add(chunk)
+          if (threads === undefined || size < threads.least) return
+          large ??= share(threads)
+          if (isPrepared || !isForThread(guard.longBytes)) return
+          isPrepared = true
+          threads.prepare()
         } catch (error) {
-          reject(error)
+          fail(error)
         }
-      })
-    }
-    /** Its memory is used again when the exchange is over, whether or not the rest of the body comes. */
-    const share = ({ memory }: BodyThreads): SharedChunks => {
-      const chunks = new SharedChunks(memory, small.take())
-      exchange.onFinish(() => { chunks.end() })
-      return chunks
-    }
-    /** What is in a body besides its base64 takes time. */
-    const isForThread = (base64: number): boolean => readsInThreads && size - base64 >= threads!.least
-    const parsed = (): Awaitable<Body> => {
-      if (large === undefined) {
-        const pieces = small.all()
-        return parseBody(pieces, base64In(pieces, guard.longStrings), exchange.blobs)
       }
-      const memory = large
-      return after(memory.all(), (pieces) => {
-        exchange.throwIfAborted()
-        const base64 = base64In(pieces, guard.longStrings)
-        const parse = (): Body => {
-          exchange.blobs.memory = memory
-          return parseBody(pieces, base64, exchange.blobs)
+      const onEnd = (): void => {
+        stop()
+        exchange.record.body_at = performance.now()
+        atEndOfTurn(() => {
+          try {
+            exchange.throwIfAborted()
+            resolve(parsed())
+          } catch (error) {
+            reject(error)
+          }
+        })
+      }
+      /** Its memory is used again when the exchange is over, whether or not the rest of the body comes. */
+      const share = ({ memory }: BodyThreads): SharedChunks => {
+        const chunks = new SharedChunks(memory, small.take())
+        exchange.onFinish(() => { chunks.end() })
+        return chunks
+      }
+      /** What is in a body besides its base64 takes time. */
+      const isForThread = (base64: number): boolean => readsInThreads && size - base64 >= threads!.least
+      const parsed = (): Awaitable<Body> => {
+        if (large === undefined) {
+          const pieces = small.all()
+          return parseBody(pieces, base64In(pieces, guard.longStrings), exchange.blobs)
         }
-        return isForThread(base64.reduce((sum, { start, end }) => sum + end - start, 0))
-          ? after(threads!.open(exchange, { pieces, memory, base64 }), (body) => body ?? parse())
-          : parse()
-      })
-    }
-    const onBroken = (cause: Error): void => { fail(undecodable(cause)) }
-    const onLeft = (): void => {
-      fail(exchange.abortReason)
-    }
-    const stop = (): void => {
-      idle.off()
-      if (decoder !== undefined) req.off('data', onReceived)
-      source.off('data', onData).off('end', onEnd)
-      decoder?.off('error', onBroken).on('error', () => {})   // zlib may report once more after destroy
-      exchange.offAbort(onLeft)
-    }
-    if (decoder !== undefined) req.on('data', onReceived)
-    source.on('data', onData).on('end', onEnd)
-    decoder?.on('error', onBroken)
-    exchange.onAbort(onLeft)
-    if (exchange.abortReason !== undefined) onLeft()
+        const memory = large
+        return after(memory.all(), (pieces) => {
+          exchange.throwIfAborted()
+          const base64 = base64In(pieces, guard.longStrings)
+          const parse = (): Body => {
+            exchange.blobs.memory = memory
+            return parseBody(pieces, base64, exchange.blobs)
+          }
+          return isForThread(base64.reduce((sum, { start, end }) => sum + end - start, 0))
+            ? after(threads!.open(exchange, { pieces, memory, base64 }), (body) => body ?? parse())
+            : parse()
+        })
+      }
+      const onBroken = (cause: Error): void => { fail(undecodable(cause)) }
+      const onLeft = (): void => {
+        fail(exchange.abortReason)
+      }
+      const stop = (): void => {
+        idle.off()
+        if (decoder !== undefined) req.off('data', onReceived)
+        source.off('data', onData).off('end', onEnd)
+        decoder?.off('error', onBroken).on('error', () => {})   // zlib may report once more after destroy
+        exchange.offAbort(onLeft)
+      }
+      if (decoder !== undefined) req.on('data', onReceived)
+      source.on('data', onData).on('end', onEnd)
+      decoder?.on('error', onBroken)
+      exchange.onAbort(onLeft)
+      if (exchange.abortReason !== undefined) onLeft()
+    })
+  }
+}
+
+/** Where there are no keys, it is an address. */
+function payerOf (exchange: Exchange): string {
+  return exchange.find(ApiKey)?.account.id ?? exchange.received.address
+}
+
+function tooMany (): GatewayError {
+  return new GatewayError('queue_full', {
+    message: 'The bodies of your requests that run take as much memory as one account may have. Try again in {wait}.'
   })
 }

@@ -61,6 +61,7 @@ export async function rehearse (
   const exchange = new Exchange(within?.id ?? createRequestId(), route, { ...received, method, path,
     query: mark === -1 ? '' : address.slice(mark) }, snapshot, new DryLedger(snapshot.ledger),
   { owner, ...(within !== undefined && { within }) })
+  exchange.bodyBytes = within?.bodyBytes ?? Infinity
   const turns: { readonly who: string, readonly hook: Step['hook'], readonly facts: readonly string[] }[] = []
   let reply: Reply | undefined
   let error: GatewayError | undefined

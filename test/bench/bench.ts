@@ -8,7 +8,7 @@
 //
 //   --quick              3 short bursts, 500 open streams: to try, not to quote
 //   --only a,b           these experiments: json, warm, budget, sse, sse-flat, latency, memory, bodies, delay, stalls,
-//                        gaps, outage, fairness, redis, cores, starts, pages
+//                        gaps, outage, fairness, neighbours, redis, cores, starts, pages
 //   --contenders a,b     these contenders: direct, http-proxy-3, undici, gateway, embedded (the gateway with the
 //                        embedded store), redis (with Redis), workers (two of those)
 //   --dialect NAME       what the client speaks: chat (default) or responses, translated to messages, or messages

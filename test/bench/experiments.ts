@@ -608,6 +608,62 @@ const fairness: Experiment = {
   }
 }
 
+/** Text of bodies that a thread reads: a long one, and a neighbour's that is just large. */
+const longText = 'a word and another '.repeat(30 * 1024 * 1024 / 19)
+const neighboursText = 'a word and another '.repeat(300 * 1024 / 19)
+
+const neighbours: Experiment = {
+  name: 'neighbours',
+  title: 'A key sends bodies of 30 MB without a break, 4 at a time; others send bodies of 300 KB, and of 1 KB, one ' +
+    'after the other',
+  columns: [
+    { key: 'largeWithout', title: '300 KB: p50 ms without', digits: 1 },
+    { key: 'largeWith', title: 'with', digits: 1 },
+    { key: 'largeRatio', title: 'with ÷ without', digits: 2 },
+    { key: 'smallWithout', title: '1 KB: p50 ms without', digits: 2 },
+    { key: 'smallWith', title: 'with', digits: 2 },
+    { key: 'smallMax', title: 'max ms with', digits: 0 },
+    { key: 'perSecond', title: '30 MB bodies/s', digits: 1 }
+  ],
+  skips: ['direct', 'http-proxy-3', 'undici', 'embedded'],
+  rounds: ({ isQuick }) => isQuick ? 2 : 5,
+  lasts: ({ isQuick }) => isQuick ? 3000 : 6000,
+  async burst ({ dialect }, { port }, ms) {
+    const [pusher, large, small] = [longText, neighboursText, prompt].map((content, i) =>
+      toWire(dialect.path, dialect.request({ stream: false, content }), sharers[i])) as [Buffer, Buffer, Buffer]
+    const waits = async (): Promise<readonly [readonly number[], readonly number[]]> =>
+      [await inTurn(port, large, ms), await inTurn(port, small, ms / 3)]
+    await inTurn(port, large, ms / 3)                         // a thread begins
+    const [largeWithout, smallWithout] = await waits()
+    const pushing = startClosedLoop(port, pusher, 4)
+    await sleep(1000)
+    const [before, begun] = [pushing.completed(), performance.now()]
+    const [largeWith, smallWith] = await waits()
+    const perSecond = (pushing.completed() - before) / (performance.now() - begun) * 1000
+    await pushing.stop()
+    return { largeWithout: median(largeWithout), largeWith: median(largeWith),
+      largeRatio: median(largeWith) / median(largeWithout), smallWithout: median(smallWithout),
+      smallWith: median(smallWith), smallMax: Math.max(...smallWith), perSecond }
+  },
+  goals (of) {
+    const ratio = median(of('gateway', 'largeRatio'))
+    return [{ text: 'a key that sends 30 MB bodies without a break: a neighbour\'s median at most 2x that of quiet',
+      isMet: ratio <= 2, found: `${format(ratio, 2)}x` }]
+  }
+}
+
+/** Milliseconds that each of the requests took, sent one after the other for so long. */
+async function inTurn (port: number, request: Buffer, ms: number): Promise<readonly number[]> {
+  const took: number[] = []
+  const end = performance.now() + ms
+  while (performance.now() < end) {
+    const from = performance.now()
+    await ask(port, request)
+    took.push(performance.now() - from)
+  }
+  return took
+}
+
 /**
  * By CPU, since Redis has the core of the load generator, and two workers have one core: what sharing costs, not what
  * it gains.
@@ -656,4 +712,4 @@ const cores: Experiment = {
 }
 
 export const experiments: readonly Experiment[] = [json, warm, budget, paced, flatOut, latency, memory, bodies,
-  bystanders, stalls, settling, outage, fairness, shared, cores, starts, dashboard]
+  bystanders, stalls, settling, outage, fairness, neighbours, shared, cores, starts, dashboard]

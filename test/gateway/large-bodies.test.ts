@@ -11,7 +11,8 @@ import type { Exchange } from '../../src/core/exchange.ts'
 import { callHook } from '../../src/core/hooks.ts'
 import { bodyOf, headOf } from '../../src/core/large-body.ts'
 import type { Answer, Asked } from '../../src/gateway/bodies/messages.ts'
-import { ThreadQueue, type Job } from '../../src/gateway/bodies/thread-queue.ts'
+import type { Job } from '../../src/gateway/bodies/body-thread.ts'
+import { ThreadPool } from '../../src/gateway/bodies/thread-pool.ts'
 import { ResponsesOwn, ResponsesWords } from '../../src/protocols/responses.ts'
 import { config as configOf, exchange, snapshot } from '../support/exchange.ts'
 import { finished, gateway, KEY } from '../support/gateway.ts'
@@ -325,14 +326,14 @@ const wild = new URL(`data:text/javascript,${encodeURIComponent(`
   })`)}`)
 
 /** Resolves with whether the thread had the body already, or with the code and cause of the error. */
-function ask (queue: ThreadQueue, id: string, more: object = {}): Promise<unknown> {
+function ask (pool: ThreadPool, id: string, more: object = {}): Promise<unknown> {
   return new Promise((resolve) => {
-    const job: Job = { requestId: id, id, bytes: 1, lives: 1,
+    const job: Job = { requestId: id, id, key: 'k', account: 'a', bytes: 1, lives: 1,
       ask: (has) =>
         ({ id, opened: !has, known: {}, replay: [], call: undefined, isLast: false, ...more }) as unknown as Asked,
       resolve: ({ result }: Answer) => { resolve(result === true ? 'opened' : 'had') },
       reject: (error) => { resolve((error as { readonly row?: string }).row) } }
-    queue.add(job)
+    pool.add(job)
   })
 }
 
@@ -340,33 +341,34 @@ t.test('a thread that dies or hangs fails one body; the others are opened again 
   stayAlive(t)
   const logged: unknown[] = []
   const log = { error (what: unknown) { logged.push(what) } }
-  const queue = new ThreadQueue({ pluginsUrl: '', sealSecrets: ['x'], log: log as never, patience: 5000, worker: wild })
-  t.equal(await ask(queue, 'a'), 'opened')
-  t.equal(await ask(queue, 'a'), 'had')
+  const pool = new ThreadPool({ threads: 1, pluginsUrl: '', sealSecrets: ['x'], log: log as never, patience: 5000,
+    worker: wild })
+  t.equal(await ask(pool, 'a'), 'opened')
+  t.equal(await ask(pool, 'a'), 'had')
   for (const id of ['die', 'throw', 'hang']) {
-    t.strictSame(await Promise.all([ask(queue, id), ask(queue, 'b'), ask(queue, 'a'), ask(queue, 'a')]),
+    t.strictSame(await Promise.all([ask(pool, id), ask(pool, 'b'), ask(pool, 'a'), ask(pool, 'a')]),
       ['server_error', 'opened', 'opened', 'had'], id)
   }
   t.equal(logged.length, 3)
   t.match(logged[0], { request_id: 'die' })
-  t.equal(await ask(queue, 'a', { isLast: true }), 'had')
-  t.equal(await ask(queue, 'a'), 'opened', 'it was the last time')
-  queue.forget('a')
-  t.equal(await ask(queue, 'a'), 'opened', 'forgotten')
-  await queue.close()
-  t.equal(await ask(queue, 'a'), 'server_error', 'closed')
+  t.equal(await ask(pool, 'a', { isLast: true }), 'had')
+  t.equal(await ask(pool, 'a'), 'opened', 'it was the last time')
+  pool.forget('a')
+  t.equal(await ask(pool, 'a'), 'opened', 'forgotten')
+  await pool.close(1000)
+  t.equal(await ask(pool, 'a'), 'server_error', 'closed')
 })
 
 t.test('what a thread says too late is nobody\'s answer', async (t) => {
   stayAlive(t)
   const patience = 5000
-  const queue = new ThreadQueue({ pluginsUrl: '', sealSecrets: ['x'], log: { error () {} } as never, patience,
-    worker: wild })
-  t.teardown(async () => { await queue.close() })
-  t.equal(await ask(queue, 'a'), 'opened')
+  const pool = new ThreadPool({ threads: 1, pluginsUrl: '', sealSecrets: ['x'], log: { error () {} } as never,
+    patience, worker: wild })
+  t.teardown(async () => { await pool.close(1000) })
+  t.equal(await ask(pool, 'a'), 'opened')
   await setImmediate()                                        // the loop looks at its timers before it hears threads
   const said = new Int32Array(new SharedArrayBuffer(4))
-  const outcomes = Promise.all([ask(queue, 'late', { args: [said] }), ask(queue, 'b')])
+  const outcomes = Promise.all([ask(pool, 'late', { args: [said] }), ask(pool, 'b')])
   const begun = performance.now()
   Atomics.wait(said, 0, 0)
   while (performance.now() - begun <= patience) Atomics.wait(said, 0, 1, 100)
@@ -391,16 +393,16 @@ t.test('a hook is not blamed for the time of its step, nor for a moment behind i
 
 t.test('what waits for a thread can be given up', async (t) => {
   stayAlive(t)
-  const queue = new ThreadQueue({ pluginsUrl: '', sealSecrets: ['x'], log: { error () {} } as never, patience: 60_000,
-    worker: wild })
-  t.teardown(async () => { await queue.close() })
-  const first = ask(queue, 'a')
-  const given: Job = { requestId: 'b', id: 'b', bytes: 5, lives: 1, ask: () => { throw new Error('asked') },
-    resolve () {}, reject () {} }
-  queue.add(given)
-  t.equal(queue.load, 6)
-  t.equal(queue.remove(given), true)
+  const pool = new ThreadPool({ threads: 1, pluginsUrl: '', sealSecrets: ['x'], log: { error () {} } as never,
+    patience: 60_000, worker: wild })
+  t.teardown(async () => { await pool.close(1000) })
+  const first = ask(pool, 'a')
+  const given: Job = { requestId: 'b', id: 'b', key: 'k', account: 'a', bytes: 5, lives: 1,
+    ask: () => { throw new Error('asked') }, resolve () {}, reject () {} }
+  pool.add(given)
+  t.equal(pool.waiting, 1)
+  t.equal(pool.remove(given), true)
   t.equal(await first, 'opened')
-  t.equal(queue.remove(given), false)
-  t.equal(queue.load, 0)
+  t.equal(pool.remove(given), false)
+  t.equal(pool.waiting, 0)
 })

@@ -2,6 +2,7 @@
 // long as it is there; and a conversation that is named reaches the model as one that is sent.
 import { readdirSync, readFileSync, renameSync, rmSync, writeFileSync } from 'node:fs'
 import path from 'node:path'
+import { brotliCompressSync, deflateSync, gzipSync, zstdCompressSync } from 'node:zlib'
 import fc from 'fast-check'
 import t, { type Test } from 'tap'
 import { SseDecoder } from '../../src/core/sse.ts'
@@ -346,6 +347,44 @@ t.test('what is too large is not kept, and images stay what they are', async (t)
   t.strictSame(other![0], one![0])
   t.strictSame((other![2]!['content'] as Json[])[0], (one![0]!['content'] as Json[])[0])
   t.equal((await answered({ input: 'long '.repeat(1_700_000) }))['store'], false)
+})
+
+/** Counts bodies that threads have read, and that were read on the event loop after all. */
+function watchLoop ({ services: { bodies } }: TestGateway): { opened: number, brought: number } {
+  const seen = { opened: 0, brought: 0 }
+  const open = bodies!.open.bind(bodies)
+  Object.assign(bodies!, { async open (...args: Parameters<typeof open>) {
+    const body = await open(...args)
+    const { large } = args[0]
+    seen.opened++
+    const bringHere = large!.bringHere.bind(large)
+    large!.bringHere = () => { seen.brought++; bringHere() }
+    return body
+  } })
+  return seen
+}
+
+t.test('N7: the bytes of a body decide whether the loop reads it, and not those that its head announces', async (t) => {
+  const { own } = await session(t, hello)
+  const seen = watchLoop(own)
+  const send = async (more: Json, encoding?: string, encode = (text: Buffer) => text): Promise<Response> =>
+    await fetch(`${own.url}/v1/responses`, { method: 'POST',
+      headers: { authorization: `Bearer ${KEY}`, 'content-type': 'application/json',
+        ...(encoding !== undefined && { 'content-encoding': encoding }) },
+      body: encode(Buffer.from(JSON.stringify({ model: 'm1', ...more }))) })
+  const long = 'long '.repeat(900_000)
+  for (const [encoding, encode] of [['gzip', gzipSync], ['deflate', deflateSync], ['br', brotliCompressSync],
+    ['zstd', zstdCompressSync], [undefined, undefined]] as const) {
+    const answer = await send({ input: long }, encoding, encode)
+    t.match(await answer.json(), { status: 'completed', store: false }, encoding ?? 'plain')
+    const refused = await send({ input: long, previous_response_id: 'resp_x' }, encoding, encode)
+    t.equal(refused.status, 413, encoding ?? 'plain')
+    t.match(await refused.json(), { error: { message: /stored responses may have 4194304 bytes/ } })
+  }
+  t.strictSame(seen, { opened: 10, brought: 0 })
+  const kept = await send({ input: 'long '.repeat(100_000) }, 'gzip', gzipSync)
+  t.match(await kept.json(), { store: true })
+  t.strictSame(seen, { opened: 11, brought: 1 })
 })
 
 t.test('a conversation that is named reaches the model as one that is sent', async (t) => {

@@ -71,7 +71,10 @@ export const server = map('Where the gateway listens, and its limits. A change n
   }, { default: [] }),
   body_limit: size('Largest request body, after decompression.', '32MB', { min: '1KB', max: '1GB' }),
   body_memory: size(
-    'All request bodies in flight; beyond it requests are refused with queue_full.', '512MB', { min: '1MB' }
+    'All request bodies in flight; beyond it requests are refused with queue_full. Bodies of 1 MB or more of one ' +
+    'account take half of it at most: its next one waits before it is read, for timeouts.body_idle, and is then ' +
+    'refused with queue_full.',
+    '512MB', { min: '1MB' }
   ),
   body_disk: size(
     'What waits on disk: files of forms of more than 1 MB, beyond which requests are refused with queue_full, and ' +

@@ -16,19 +16,24 @@ import { inputEstimate } from '../../tokens/bound.ts'
 import { ENCODE, type Encoded } from '../../upstream/transport/encode-body.ts'
 import { parseReceived } from '../../http/parse-body.ts'
 import { type Answer, type Asked, type Call, type KnownFacts, receiveError, type SentRoute } from './messages.ts'
-import { type Job, type QueueOptions, ThreadQueue } from './thread-queue.ts'
+import type { Job } from './body-thread.ts'
+import { type PoolOptions, ThreadPool } from './thread-pool.ts'
 
 /**
  * Bytes from which a body or an answer is large: smaller ones keep the loop for 20 ms at most, whatever is in them, and
  * 5 ms where they are text (measured).
  */
 const LARGE = 256 * 1024
-/** Most threads of a process: each may have a body of 32 MB as objects, or an answer of 64. */
+/**
+ * Threads of a process, which start when they are needed: with fewer than two, one long body would be in the way of all
+ * others. Each may have a body of 32 MB as objects, or an answer of 64.
+ */
+const LEAST_THREADS = 2
 const MOST_THREADS = 4
 /** Milliseconds for one step: the worst bodies take half a second of a quiet core, the worst answers six. */
 const PATIENCE_MS = 60_000
 
-export interface BodyThreadsOptions extends Omit<QueueOptions, 'patience'> {
+export interface BodyThreadsOptions extends Omit<PoolOptions, 'patience' | 'threads'> {
   /** processes of this gateway on the same cores */
   readonly processes: number
   /** bytes from which a body is large; for tests */
@@ -39,22 +44,21 @@ export interface BodyThreadsOptions extends Omit<QueueOptions, 'patience'> {
 export class LargeBodies implements BodyThreads {
   readonly least: number
   readonly memory = new SharedPages()
-  readonly #queues: readonly ThreadQueue[]
+  readonly #pool: ThreadPool
 
   constructor ({ processes, least = LARGE, patience = PATIENCE_MS, ...options }: BodyThreadsOptions) {
     this.least = least
     const cores = Math.floor((availableParallelism() - 1) / processes)
-    this.#queues = Array.from({ length: Math.max(1, Math.min(MOST_THREADS, cores)) },
-      () => new ThreadQueue({ ...options, patience }))
+    this.#pool = new ThreadPool({ ...options, patience,
+      threads: Math.max(LEAST_THREADS, Math.min(MOST_THREADS, cores)) })
   }
 
   prepare (): void {
-    this.#idlest().prepare()
+    this.#pool.prepare()
   }
 
   async open (exchange: Exchange, received: ReceivedBody): Promise<Body | undefined> {
-    const queue = this.#idlest()
-    return queue.prepare() ? await new ThreadedBody(exchange, received, queue).read() : undefined
+    return this.#pool.prepare() ? await new ThreadedBody(exchange, received, this.#pool).read() : undefined
   }
 
   async openField (name: string, asked: Exchange, readsInThreads: boolean): Promise<Body> {
@@ -66,17 +70,12 @@ export class LargeBodies implements BodyThreads {
   }
 
   async openReply (exchange: Exchange, upstream: Upstream, received: Received): Promise<OpenedReply | undefined> {
-    const queue = this.#idlest()
-    if (!queue.prepare()) return undefined
-    return await new ThreadedReply(exchange, upstream, received, queue).read()
+    if (!this.#pool.prepare()) return undefined
+    return await new ThreadedReply(exchange, upstream, received, this.#pool).read()
   }
 
-  async close (): Promise<void> {
-    await Promise.all(this.#queues.map(async (queue) => { await queue.close() }))
-  }
-
-  #idlest (): ThreadQueue {
-    return this.#queues.reduce((best, queue) => queue.load < best.load ? queue : best)
+  async close (ms: number): Promise<void> {
+    await this.#pool.close(ms)
   }
 }
 
@@ -86,7 +85,7 @@ let given = 0
 /** What a thread has of an exchange: received bytes, and what it has made of them. */
 class InThread {
   readonly #exchange: Exchange
-  readonly #queue: ThreadQueue
+  readonly #pool: ThreadPool
   /** The received bytes are read no longer. */
   readonly #giveBack: () => void
   readonly #id = `${++given}`
@@ -97,12 +96,12 @@ class InThread {
   #isOver = false
 
   /** @param lives threads that may die of it before it is given up */
-  constructor (exchange: Exchange, { pieces, memory }: Received, queue: ThreadQueue, lives: number) {
+  constructor (exchange: Exchange, received: Received, pool: ThreadPool, lives: number) {
     this.#exchange = exchange
-    this.#queue = queue
-    this.#giveBack = memory.lend()
+    this.#pool = pool
+    this.#giveBack = received.memory.lend()
     this.#lives = lives
-    this.#bytes = pieces.reduce((sum, { length }) => sum + length, 0)
+    this.#bytes = sizeOf(received)
     exchange.onFinish(() => { this.end() })
   }
 
@@ -120,6 +119,7 @@ class InThread {
     const job: Job = {
       requestId: exchange.id,
       id: this.#id,
+      ...payerOf(outer),
       bytes: this.#bytes,
       lives: this.#lives,
       ask: (has) => {
@@ -135,13 +135,13 @@ class InThread {
     }
     const onAbort = (): void => {
       job.lives = 0
-      this.#queue.remove(job)
+      this.#pool.remove(job)
       reject(outer.abortReason)
     }
     const waiting = new Set([exchange, outer])
     for (const one of waiting) one.inThreads++
     outer.onAbort(onAbort)
-    this.#queue.add(job)
+    this.#pool.add(job)
     try {
       return await promise
     } finally {
@@ -161,7 +161,7 @@ class InThread {
   end (): void {
     if (this.#isOver) return
     this.#isOver = true
-    this.#queue.forget(this.#id)
+    this.#pool.forget(this.#id)
     if (!this.#isRunning) this.#giveBack()                    // a step of a client that has left may run on
   }
 }
@@ -175,12 +175,14 @@ class ThreadedBody implements LargeBody {
   #inner: BodyHead | undefined
   /** steps that changed it */
   readonly #done: Call[] = []
+  readonly parsedBytes: number
   inputEstimate: number | undefined
 
-  constructor (exchange: Exchange, received: ReceivedBody, queue: ThreadQueue) {
+  constructor (exchange: Exchange, received: ReceivedBody, pool: ThreadPool) {
     this.#exchange = exchange
     this.#received = received
-    this.#thread = new InThread(exchange, received, queue, 1)
+    this.#thread = new InThread(exchange, received, pool, 1)
+    this.parsedBytes = sizeOf(received) - received.base64.reduce((sum, { start, end }) => sum + end - start, 0)
   }
 
   async read (): Promise<Body> {
@@ -255,12 +257,12 @@ class ThreadedReply extends LargeReply {
   readonly #done: Call[] = []
   type: unknown
 
-  constructor (exchange: Exchange, upstream: Upstream, received: Received, queue: ThreadQueue) {
+  constructor (exchange: Exchange, upstream: Upstream, received: Received, pool: ThreadPool) {
     super()
     this.#exchange = exchange
     this.#upstream = upstream
     this.#received = received
-    this.#thread = new InThread(exchange, received, queue, LIVES)
+    this.#thread = new InThread(exchange, received, pool, LIVES)
     this.#inputEstimate = inputEstimate(exchange)
   }
 
@@ -296,6 +298,18 @@ class ThreadedReply extends LargeReply {
     this.type = type
     return result
   }
+}
+
+function sizeOf ({ pieces }: Received): number {
+  return pieces.reduce((sum, { length }) => sum + length, 0)
+}
+
+/** Whose turn the work takes; where there are no keys, the address's. */
+function payerOf (exchange: Exchange): Pick<Job, 'key' | 'account'> {
+  const owner = exchange.find(ApiKey)
+  const { address } = exchange.received
+  return owner === undefined ? { key: address, account: address }
+    : { key: `${owner.account.id} ${owner.key.id}`, account: owner.account.id }
 }
 
 function knownFacts (exchange: Exchange): KnownFacts {

@@ -16,6 +16,8 @@ export interface ThreadInput {
   readonly pluginsUrl: string
   /** of `Seals`, in their order */
   readonly sealSecrets: readonly [string, ...string[]]
+  /** The thread takes long jobs, so it leaves the processor to the event loop and to threads with short ones. */
+  readonly isForLong: boolean
 }
 
 export type ToThread =

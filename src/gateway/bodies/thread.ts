@@ -1,5 +1,8 @@
 // A thread that has large bodies and answers: parses them, and runs steps on them, each with a copy of its exchange. It
 // has no services but seals, and no configuration: what a step needs comes with it.
+import { readlinkSync } from 'node:fs'
+import os from 'node:os'
+import path from 'node:path'
 import { parentPort, workerData } from 'node:worker_threads'
 import { bufferOf } from '../../base/pieces.ts'
 import { collectGarbage } from '../../base/collect-garbage.ts'
@@ -27,7 +30,8 @@ import { ENCODE } from '../../upstream/transport/encode-body.ts'
 import { type Answer, type Asked, type AskedOfBody, type AskedOfReply, type Call, sendError, type ThreadInput,
   type ToThread } from './messages.ts'
 
-const { pluginsUrl, sealSecrets } = workerData as ThreadInput
+const { pluginsUrl, sealSecrets, isForLong } = workerData as ThreadInput
+if (isForLong) yieldProcessor()
 const loaded = import(pluginsUrl)
 for (const step of [COUNT, ENCODE, HASH, QUESTION, SAID]) stepNamed(step)           // the plugins bring theirs
 replyStepNamed(PRINT)
@@ -76,6 +80,18 @@ parentPort!.on('message', (message: ToThread) => {
     tidy()
   })
 })
+
+/**
+ * Lowers this thread's priority where the system has priorities of threads: Linux takes a thread's id for that of a
+ * process (setpriority(2), NOTES). Nice 5 is a third of the loop's share of a core that both want.
+ */
+function yieldProcessor (): void {
+  try {
+    os.setPriority(Number(path.basename(readlinkSync('/proc/thread-self'))), 5)
+  } catch {
+    // Without it the loop is as fast as the system is fair.
+  }
+}
 
 function answerTo ({ id, opened, known, replay, call, isLast }: AskedOfBody): Answer {
   let copy = copies.get(id)
@@ -138,7 +154,7 @@ function openReply (opened: Opened<AskedOfReply>): Reply {
   if (known.model !== undefined) exchange.set(Model, known.model)
   if (words !== undefined) exchange.set(ResponsesWords, words)
   exchange.request = { body: bodyOf(head, 'text'), stream: false }
-  exchange.large = { inputEstimate, run: isElsewhere, bringHere: isElsewhere }
+  exchange.large = { inputEstimate, parsedBytes: 0, run: isElsewhere, bringHere: isElsewhere }
   const body: unknown = JSON.parse(Buffer.concat(pieces.map(bufferOf)).toString())
   return { exchange, body: dialectOf(upstream).decodeReply(body, exchange, upstream) }
 }
@@ -150,11 +166,14 @@ function isElsewhere (): never {
 function copyOf ({ exchange: id, route, received, pieces }: Opened<Asked>): Exchange {
   const style = styles.find(({ name }) => name === route.style)!
   const { modality, isModels, schema, compacts } = route
-  read += pieces.reduce((sum, { length }) => sum + length, 0)
+  const bytes = pieces.reduce((sum, { length }) => sum + length, 0)
+  read += bytes
   const endpoint: EndpointKind = { style, ...(schema !== undefined && { schema }),
     ...(isModels ? { kind: 'model', modality: modality!, ...(compacts && { compacts }) }
       : { kind: 'local', reads: modality === undefined ? 'json' : 'body' }) }
-  return new Exchange(id, { ...route, style, endpoint }, received, snapshot, undefined as unknown as Ledger)
+  const exchange = new Exchange(id, { ...route, style, endpoint }, received, snapshot, undefined as unknown as Ledger)
+  exchange.bodyBytes = bytes
+  return exchange
 }
 
 /** What the pipeline does where the body is read, and what came before. */
