@@ -21,9 +21,10 @@ import { type Answer, asJson, type Follow } from './answer.ts'
 import { readJson } from './body.ts'
 import { begin, writeBytes } from './byte-answer.ts'
 import { EventStream } from './event-stream.ts'
+import { isMachineName } from './web/hosts.ts'
 import { Sessions } from './web/sessions.ts'
 import { type SignedIn, Web } from './web/web.ts'
-import { Strangers } from './wrong-tokens.ts'
+import { Strangers, tooManyGuesses } from './wrong-tokens.ts'
 
 export interface AdminParts {
   readonly services: Services & {
@@ -80,13 +81,25 @@ export function adminHandler (
     sessions,
     hosts,
     async check (given, req, path) {
-      const person = /^\S+$/.test(given) ? find(digestOf(given)) : undefined
-      if (person === undefined) await strangers.note(addressOf(req), path)
+      const address = addressOf(req)
+      const digest = digestOf(given)
+      strangers.check(address, path, digest)
+      const person = /^\S+$/.test(given) ? find(digest) : undefined
+      if (person === undefined) await noteGuess(address, path)
+      else strangers.noteRight(address, digest)
       return person && (person.token ?? null)
     },
-    async noteWrong (req, path) { await strangers.note(addressOf(req), path) },
+    checkGuesses (req, path, code) {
+      strangers.check(addressOf(req), path, code === undefined ? undefined : digestOf(code))
+    },
+    async noteWrong (req, path) { await noteGuess(addressOf(req), path) },
     person: (id) => id === null ? owner : personOf(services.directory.activeToken(id))
   })
+
+  /** Resolves when the guess may be answered. @throws {Refusal} too many wait */
+  async function noteGuess (address: string, path: string): Promise<void> {
+    if (!await strangers.note(address, path)) throw tooManyGuesses()
+  }
 
   async function answer (req: IncomingMessage, signal: AbortSignal): Promise<Answer> {
     const path = pathOf(req)
@@ -99,6 +112,7 @@ export function adminHandler (
     if (!METHODS.includes(req.method ?? '')) {
       throw new GatewayError('method_not_allowed', { headers: { allow: METHODS.join(', ') } })
     }
+    if (path === '/metrics' && !isMachineName(req.headers.host, hosts)) throw unknownHost()
     return await address()
   }
 
@@ -125,23 +139,27 @@ export function adminHandler (
 
   /** @throws {GatewayError} nobody whose token is known */
   async function identify (req: IncomingMessage, path: string): Promise<Asker> {
-    const { authorization } = req.headers
     const address = addressOf(req)
-    const found = askerOf(req)
-    if (found !== undefined) return { by: { ...found.person, address }, isProved: found.isProved }
     // A request without a token is no guess.
-    const isPatient = authorization === undefined || await strangers.note(address, path)
+    const isGuess = req.headers.authorization !== undefined
+    const given = bearerOf(req)
+    const digest = digestOf(given ?? '')
+    if (isGuess) strangers.check(address, path, digest)
+    const found = askerOf(req)
+    if (found !== undefined) {
+      if (given !== undefined) strangers.noteRight(address, digest)
+      return { by: { ...found.person, address }, isProved: found.isProved }
+    }
+    if (isGuess) await noteGuess(address, path)
     throw new GatewayError('authentication_error', {
-      message: 'The admin token is missing, wrong, expired or revoked. Send one as "Authorization: Bearer TOKEN".',
-      ...(!isPatient && { headers: { connection: 'close' } })
+      message: 'The admin token is missing, wrong, expired or revoked. Send one as "Authorization: Bearer TOKEN".'
     })
   }
 
   /** By its token, or its session. @param isUse false: the session is no younger for it */
   function askerOf (req: IncomingMessage, isUse?: boolean): SignedIn | undefined {
-    const { authorization } = req.headers
-    if (authorization === undefined) return web.identify(req, isUse)
-    const given = /^bearer[ \t]+(\S+)$/i.exec(authorization.trim())?.[1]
+    if (req.headers.authorization === undefined) return web.identify(req, isUse)
+    const given = bearerOf(req)
     const person = given === undefined ? undefined : find(digestOf(given))
     return person && { person, isProved: true }
   }
@@ -180,8 +198,17 @@ export function adminHandler (
   }
 }
 
+function bearerOf ({ headers: { authorization = '' } }: IncomingMessage): string | undefined {
+  return /^bearer[ \t]+(\S+)$/i.exec(authorization.trim())?.[1]
+}
+
 function pathOf ({ url = '' }: IncomingMessage): string {
   return url.split('?', 1)[0]!
+}
+
+function unknownHost (): Refusal {
+  return new Refusal('misdirected', 'Metrics are not answered under this name: a web site could have it led here. Use ' +
+    'an IP address, or add the name to server.admin.hosts in gateway.yaml.')
 }
 
 function shape (thrown: unknown, id: string, { log }: Services): Answer {
