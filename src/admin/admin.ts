@@ -2,6 +2,7 @@
 // whatever the state of the parts that it asks.
 import { timingSafeEqual } from 'node:crypto'
 import type { IncomingMessage, ServerResponse } from 'node:http'
+import { setImmediate } from 'node:timers/promises'
 import { GatewayError, toGatewayError } from '../errors.ts'
 import { shapeError } from '../protocols/error-shape.ts'
 import { commonStyle } from '../protocols/index.ts'
@@ -14,11 +15,12 @@ import type { Services } from '../core/services.ts'
 import type { Metrics } from '../telemetry/metrics.ts'
 import type { AdminApi } from './api/api.ts'
 import { EVENTS } from './api/openapi.ts'
-import type { Person } from './api/operation.ts'
+import type { ApiAnswer, Person } from './api/operation.ts'
 import { Refusal, refusalBody } from './api/refusal.ts'
 import type { Timer } from '../base/timer.ts'
 import { type Answer, asJson, type Follow } from './answer.ts'
-import { readJson } from './body.ts'
+import { parseJson, readBytes } from './body.ts'
+import { BodyTurns, LARGE } from './body-turns.ts'
 import { begin, writeBytes } from './byte-answer.ts'
 import { EventStream } from './event-stream.ts'
 import { isMachineName } from './web/hosts.ts'
@@ -39,7 +41,7 @@ export interface AdminParts {
   readonly token: string
   /** whose X-Forwarded-For is believed; absent: nobody's */
   readonly trusted?: Networks
-  readonly api: Pick<AdminApi, 'knows' | 'bodyLimit' | 'answer'>
+  readonly api: Pick<AdminApi, 'knows' | 'bodyLimit' | 'waits' | 'answer'>
   /** who is signed in to the pages; absent: nobody yet */
   readonly sessions?: Sessions
   /** server.admin.hosts */
@@ -73,6 +75,7 @@ export function adminHandler (
     ['/metrics', async () => ({ status: 200, type: services.metrics.contentType, text: await metrics() })]
   ])
   const strangers = new Strangers(services, timer)
+  const turns = new BodyTurns()
   const expected = digestOf(token)
   /** in the audit log: identifies the token, and does not help to guess it */
   const owner = { who: `admin-token ${expected.toString('hex').slice(0, 8)}`, role: 'owner' } as const
@@ -119,12 +122,13 @@ export function adminHandler (
   async function askApi (
     path: string, req: IncomingMessage, { by, isProved }: Asker, signal: AbortSignal
   ): Promise<Answer> {
+    const method = req.method ?? ''
     const query = new URLSearchParams((req.url ?? '').slice(path.length + 1))
-    const body = METHODS.includes(req.method ?? '')
-      ? undefined
-      : await readJson(req, api.bodyLimit(path, req.method ?? ''))
-    const { status, body: answered, type, version, place } = await api.answer({ method: req.method ?? '', path, query,
+    const ask = async (body: unknown): Promise<ApiAnswer> => await api.answer({ method, path, query,
       ifMatch: req.headers['if-match'], accept: req.headers.accept, body, by, isProved, signal })
+    const { status, body: answered, type, version, place } = METHODS.includes(method)
+      ? await ask(undefined)
+      : await askWithBody(req, api.bodyLimit(path, method), by.token ?? '', ask, api.waits(path, method))
     if (type !== undefined) {
       if (typeof answered === 'string') return { status, type, text: answered }
       const bytes = answered as AsyncGenerator<Uint8Array>
@@ -135,6 +139,31 @@ export function adminHandler (
       return { status, type: EVENTS, text: '', follow: { place, isKnown: () => askerOf(req, false) !== undefined } }
     }
     return { ...asJson(answered, status), ...(version !== undefined && { headers: { etag: `"${version}"` } }) }
+  }
+
+  async function askWithBody (
+    req: IncomingMessage, limit: number, token: string, ask: (body: unknown) => Promise<ApiAnswer>,
+    waits: boolean
+  ): Promise<ApiAnswer> {
+    const length = req.headers['content-length']
+    // A body of unknown length may become a large one.
+    const mayBeLarge = limit > LARGE && (length === undefined ? req.headers['transfer-encoding'] !== undefined
+      : Number(length) > LARGE)
+    const leave = mayBeLarge ? turns.enter(token) : undefined
+    try {
+      const chunks = await readBytes(req, limit)
+      const size = chunks.reduce((sum, chunk) => sum + chunk.length, 0)
+      if (size === 0) return await ask(undefined)
+      if (size <= LARGE) return await ask(await parseJson(chunks))
+      if (waits) return await ask(await turns.run(token, size, async () => await parseJson(chunks)))
+      return await turns.run(token, size, async () => {
+        const body = await parseJson(chunks)
+        await setImmediate()
+        return await ask(body)
+      })
+    } finally {
+      leave?.()
+    }
   }
 
   /** @throws {GatewayError} nobody whose token is known */
