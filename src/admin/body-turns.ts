@@ -1,5 +1,5 @@
-// Large bodies of the admin API are worked on one at a time, so that requests of API clients run in between. Tokens take
-// turns; of one token the smallest body is first.
+// Large bodies of the admin API are worked on one at a time, so that requests of API clients run in between. Tokens
+// take turns; of one token the smallest body is first.
 import { setImmediate } from 'node:timers/promises'
 import { Refusal } from './api/refusal.ts'
 
@@ -31,9 +31,9 @@ export class BodyTurns {
     const own = this.#places.get(token) ?? 0
     const all = [...this.#places.values()].reduce((sum, count) => sum + count, 0)
     if (own >= MOST_OF_TOKEN || all >= MOST) {
-      throw new Refusal('busy', `${own >= MOST_OF_TOKEN ? `${own} large bodies of this token` : `${all} large bodies`} ` +
-        'are being worked on already. Try again when one has ended.',
-      { headers: { 'retry-after': '2', connection: 'close' } })
+      const count = own >= MOST_OF_TOKEN ? `${own} large bodies of this token` : `${all} large bodies`
+      throw new Refusal('busy', `${count} are being worked on already. Try again when one has ended.`,
+        { headers: { 'retry-after': '2', connection: 'close' } })
     }
     this.#places.set(token, own + 1)
     return () => {
