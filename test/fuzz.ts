@@ -21,8 +21,11 @@ if (values.help) {
 
   --minutes N   how long (1)
   --seed S      of all chance: the same seed makes the same inputs (another one each time)
-  --only KIND   forms, bodies, heads, upstreams, admin, yaml or reloads; more than once (all)
-  --number I    only the input of this number, of each kind`)
+  --only KIND   forms, bodies, heads, upstreams, stalls, admin, yaml or reloads; more than once (all)
+  --number I    only the input of this number, of each kind
+
+The run prints the longest stall of the gateway's event loop. Inputs that ran during a stall of more than 100 ms are
+saved as SEED-stall-…; with --number, where nothing else runs, such a stall is an error.`)
   process.exit(0)
 }
 
@@ -32,6 +35,7 @@ console.log(`seed ${seed}; inputs that do wrong are saved in ${folder}`)
 const { counts, wrong } = await fuzz({
   seed,
   folder,
+  stalls: folder,
   ...(values.number === undefined
     ? { ms: Number(values.minutes) * 60_000 }
     : { from: Number(values.number), count: 1 }),

@@ -2,6 +2,7 @@
 // whatever the state of the parts that it asks.
 import { timingSafeEqual } from 'node:crypto'
 import type { IncomingMessage, ServerResponse } from 'node:http'
+import { setImmediate } from 'node:timers/promises'
 import { GatewayError, toGatewayError } from '../errors.ts'
 import { shapeError } from '../protocols/error-shape.ts'
 import { commonStyle } from '../protocols/index.ts'
@@ -14,16 +15,18 @@ import type { Services } from '../core/services.ts'
 import type { Metrics } from '../telemetry/metrics.ts'
 import type { AdminApi } from './api/api.ts'
 import { EVENTS } from './api/openapi.ts'
-import type { Person } from './api/operation.ts'
+import type { ApiAnswer, Person } from './api/operation.ts'
 import { Refusal, refusalBody } from './api/refusal.ts'
 import type { Timer } from '../base/timer.ts'
 import { type Answer, asJson, type Follow } from './answer.ts'
-import { readJson } from './body.ts'
+import { parseJson, readBytes } from './body.ts'
+import { BodyTurns, LARGE } from './body-turns.ts'
 import { begin, writeBytes } from './byte-answer.ts'
 import { EventStream } from './event-stream.ts'
+import { isMachineName } from './web/hosts.ts'
 import { Sessions } from './web/sessions.ts'
 import { type SignedIn, Web } from './web/web.ts'
-import { Strangers } from './wrong-tokens.ts'
+import { Strangers, tooManyGuesses } from './wrong-tokens.ts'
 
 export interface AdminParts {
   readonly services: Services & {
@@ -38,7 +41,7 @@ export interface AdminParts {
   readonly token: string
   /** whose X-Forwarded-For is believed; absent: nobody's */
   readonly trusted?: Networks
-  readonly api: Pick<AdminApi, 'knows' | 'bodyLimit' | 'answer'>
+  readonly api: Pick<AdminApi, 'knows' | 'bodyLimit' | 'waits' | 'answer'>
   /** who is signed in to the pages; absent: nobody yet */
   readonly sessions?: Sessions
   /** server.admin.hosts */
@@ -72,6 +75,7 @@ export function adminHandler (
     ['/metrics', async () => ({ status: 200, type: services.metrics.contentType, text: await metrics() })]
   ])
   const strangers = new Strangers(services, timer)
+  const turns = new BodyTurns()
   const expected = digestOf(token)
   /** in the audit log: identifies the token, and does not help to guess it */
   const owner = { who: `admin-token ${expected.toString('hex').slice(0, 8)}`, role: 'owner' } as const
@@ -80,13 +84,25 @@ export function adminHandler (
     sessions,
     hosts,
     async check (given, req, path) {
-      const person = /^\S+$/.test(given) ? find(digestOf(given)) : undefined
-      if (person === undefined) await strangers.note(addressOf(req), path)
+      const address = addressOf(req)
+      const digest = digestOf(given)
+      strangers.check(address, path, digest)
+      const person = /^\S+$/.test(given) ? find(digest) : undefined
+      if (person === undefined) await noteGuess(address, path)
+      else strangers.noteRight(address, digest)
       return person && (person.token ?? null)
     },
-    async noteWrong (req, path) { await strangers.note(addressOf(req), path) },
+    checkGuesses (req, path, code) {
+      strangers.check(addressOf(req), path, code === undefined ? undefined : digestOf(code))
+    },
+    async noteWrong (req, path) { await noteGuess(addressOf(req), path) },
     person: (id) => id === null ? owner : personOf(services.directory.activeToken(id))
   })
+
+  /** Resolves when the guess may be answered. @throws {Refusal} too many wait */
+  async function noteGuess (address: string, path: string): Promise<void> {
+    if (!await strangers.note(address, path)) throw tooManyGuesses()
+  }
 
   async function answer (req: IncomingMessage, signal: AbortSignal): Promise<Answer> {
     const path = pathOf(req)
@@ -99,18 +115,20 @@ export function adminHandler (
     if (!METHODS.includes(req.method ?? '')) {
       throw new GatewayError('method_not_allowed', { headers: { allow: METHODS.join(', ') } })
     }
+    if (path === '/metrics' && !isMachineName(req.headers.host, hosts)) throw unknownHost()
     return await address()
   }
 
   async function askApi (
     path: string, req: IncomingMessage, { by, isProved }: Asker, signal: AbortSignal
   ): Promise<Answer> {
+    const method = req.method ?? ''
     const query = new URLSearchParams((req.url ?? '').slice(path.length + 1))
-    const body = METHODS.includes(req.method ?? '')
-      ? undefined
-      : await readJson(req, api.bodyLimit(path, req.method ?? ''))
-    const { status, body: answered, type, version, place } = await api.answer({ method: req.method ?? '', path, query,
+    const ask = async (body: unknown): Promise<ApiAnswer> => await api.answer({ method, path, query,
       ifMatch: req.headers['if-match'], accept: req.headers.accept, body, by, isProved, signal })
+    const { status, body: answered, type, version, place } = METHODS.includes(method)
+      ? await ask(undefined)
+      : await askWithBody(req, api.bodyLimit(path, method), by.token ?? '', ask, api.waits(path, method))
     if (type !== undefined) {
       if (typeof answered === 'string') return { status, type, text: answered }
       const bytes = answered as AsyncGenerator<Uint8Array>
@@ -123,25 +141,54 @@ export function adminHandler (
     return { ...asJson(answered, status), ...(version !== undefined && { headers: { etag: `"${version}"` } }) }
   }
 
+  async function askWithBody (
+    req: IncomingMessage, limit: number, token: string, ask: (body: unknown) => Promise<ApiAnswer>,
+    waits: boolean
+  ): Promise<ApiAnswer> {
+    const length = req.headers['content-length']
+    // A body of unknown length may become a large one.
+    const mayBeLarge = limit > LARGE && (length === undefined ? req.headers['transfer-encoding'] !== undefined
+      : Number(length) > LARGE)
+    const leave = mayBeLarge ? turns.enter(token) : undefined
+    try {
+      const chunks = await readBytes(req, limit)
+      const size = chunks.reduce((sum, chunk) => sum + chunk.length, 0)
+      if (size === 0) return await ask(undefined)
+      if (size <= LARGE) return await ask(await parseJson(chunks))
+      if (waits) return await ask(await turns.run(token, size, async () => await parseJson(chunks)))
+      return await turns.run(token, size, async () => {
+        const body = await parseJson(chunks)
+        await setImmediate()
+        return await ask(body)
+      })
+    } finally {
+      leave?.()
+    }
+  }
+
   /** @throws {GatewayError} nobody whose token is known */
   async function identify (req: IncomingMessage, path: string): Promise<Asker> {
-    const { authorization } = req.headers
     const address = addressOf(req)
-    const found = askerOf(req)
-    if (found !== undefined) return { by: { ...found.person, address }, isProved: found.isProved }
     // A request without a token is no guess.
-    const isPatient = authorization === undefined || await strangers.note(address, path)
+    const isGuess = req.headers.authorization !== undefined
+    const given = bearerOf(req)
+    const digest = digestOf(given ?? '')
+    if (isGuess) strangers.check(address, path, digest)
+    const found = askerOf(req)
+    if (found !== undefined) {
+      if (given !== undefined) strangers.noteRight(address, digest)
+      return { by: { ...found.person, address }, isProved: found.isProved }
+    }
+    if (isGuess) await noteGuess(address, path)
     throw new GatewayError('authentication_error', {
-      message: 'The admin token is missing, wrong, expired or revoked. Send one as "Authorization: Bearer TOKEN".',
-      ...(!isPatient && { headers: { connection: 'close' } })
+      message: 'The admin token is missing, wrong, expired or revoked. Send one as "Authorization: Bearer TOKEN".'
     })
   }
 
   /** By its token, or its session. @param isUse false: the session is no younger for it */
   function askerOf (req: IncomingMessage, isUse?: boolean): SignedIn | undefined {
-    const { authorization } = req.headers
-    if (authorization === undefined) return web.identify(req, isUse)
-    const given = /^bearer[ \t]+(\S+)$/i.exec(authorization.trim())?.[1]
+    if (req.headers.authorization === undefined) return web.identify(req, isUse)
+    const given = bearerOf(req)
     const person = given === undefined ? undefined : find(digestOf(given))
     return person && { person, isProved: true }
   }
@@ -180,8 +227,17 @@ export function adminHandler (
   }
 }
 
+function bearerOf ({ headers: { authorization = '' } }: IncomingMessage): string | undefined {
+  return /^bearer[ \t]+(\S+)$/i.exec(authorization.trim())?.[1]
+}
+
 function pathOf ({ url = '' }: IncomingMessage): string {
   return url.split('?', 1)[0]!
+}
+
+function unknownHost (): Refusal {
+  return new Refusal('misdirected', 'Metrics are not answered under this name: a web site could have it led here. Use ' +
+    'an IP address, or add the name to server.admin.hosts in gateway.yaml.')
 }
 
 function shape (thrown: unknown, id: string, { log }: Services): Answer {

@@ -1,12 +1,19 @@
 // The JSON body of a request to the admin listener, read within limits.
 import type { IncomingMessage } from 'node:http'
+import { setImmediate } from 'node:timers/promises'
 import { isGatewayError } from '../errors.ts'
 import { JsonGuard } from '../base/json-limits.ts'
-import { repeatedKey } from '../base/repeated-key.ts'
+import { repeatedKeyInPieces } from '../base/repeated-key.ts'
 import { Refusal } from './api/refusal.ts'
 
 /** @throws {Refusal} the body is too large, or no JSON. Undefined: no body. */
 export async function readJson (req: IncomingMessage, limit: number): Promise<unknown> {
+  const chunks = await readBytes(req, limit)
+  return chunks.length === 0 ? undefined : await parseJson(chunks)
+}
+
+/** @throws {Refusal} the body is too large, or breaks the limits of JSON */
+export async function readBytes (req: IncomingMessage, limit: number): Promise<readonly Buffer[]> {
   const chunks: Buffer[] = []
   const guard = new JsonGuard()
   let size = 0
@@ -18,7 +25,11 @@ export async function readJson (req: IncomingMessage, limit: number): Promise<un
     look(guard, chunk)
     chunks.push(chunk)
   }
-  if (size === 0) return undefined
+  return chunks
+}
+
+/** Leaves the loop to others between its steps. @throws {Refusal} it is no JSON */
+export async function parseJson (chunks: readonly Buffer[]): Promise<unknown> {
   let text: string
   let body: unknown
   try {
@@ -27,7 +38,10 @@ export async function readJson (req: IncomingMessage, limit: number): Promise<un
   } catch (cause) {
     throw new Refusal('invalid_request', 'The body is not JSON in UTF-8. Send a JSON object.', { cause })
   }
-  const twice = repeatedKey(text)
+  const pieces = repeatedKeyInPieces(text)
+  let piece = pieces.next()
+  for (; piece.done !== true; piece = pieces.next()) await setImmediate()
+  const twice = piece.value
   if (twice !== undefined) {
     throw new Refusal('invalid_request',
       `The body has the key ${JSON.stringify(twice.slice(0, 80))} twice. Send it once.`)

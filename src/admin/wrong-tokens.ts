@@ -1,12 +1,13 @@
 // Requests to the admin listener with a wrong token: counted, logged, and answered late. Each guess from an address
 // (of IPv6, from a network of 64 bits, which is what one subscriber has) makes the next one wait for twice as long, up
-// to half a minute. Answers that wait hold a connection, so there is a bound to them; those beyond are given at once
-// and cost the guesser a connection. A right token never waits, whoever guesses beside it: so what protects in the end
-// is the length of the token.
+// to half a minute. Answers that wait hold a connection, so there is a bound to them. Beyond it tokens of that address
+// are refused without being looked at, except those that were right from there before: an operator shares an address
+// with a guesser where both are behind one NAT. A right token never waits.
 import { hash, randomBytes } from 'node:crypto'
 import { canonical, lowestOf } from '../base/ip-address.ts'
 import { startTimer, type Timer } from '../base/timer.ts'
 import type { Services } from '../core/services.ts'
+import { Refusal } from './api/refusal.ts'
 
 const FIRST_WAIT_MS = 500
 const LONGEST_WAIT_MS = 32_000
@@ -21,6 +22,11 @@ const LOG_EVERY_MS = 1000
  * shares one with a guesser waits longer, and only for a wrong token.
  */
 const COUNTERS = 4096
+/** How long a token that was right from an address passes there while others guess. */
+const USED_MS = 24 * 60 * 60_000
+/** Most networks that are kept for it, and most tokens of each; the oldest go first. */
+const MOST_NETWORKS = 1024
+const MOST_TOKENS = 16
 /** As many double the first wait to the longest one. */
 const MOST_GUESSES = 1 + Math.ceil(Math.log2(LONGEST_WAIT_MS / FIRST_WAIT_MS))
 
@@ -32,6 +38,8 @@ export class Strangers {
   /** milliseconds since the epoch */
   readonly #last = new Float64Array(COUNTERS)
   readonly #waitingHere = new Uint8Array(COUNTERS)
+  /** Digests of tokens that were right, with the time of their last use, by network; oldest first. */
+  readonly #used = new Map<string, Map<string, number>>()
   #waiting = 0
   #loggedAt = -Infinity
   #unlogged = 0
@@ -41,7 +49,7 @@ export class Strangers {
     this.#timer = timer
   }
 
-  /** Resolves when the request may be answered. @returns false: at once, because too many wait */
+  /** Resolves when the guess may be answered. @returns false: at once, because too many wait */
   async note (address: string, path: string): Promise<boolean> {
     this.#services.metrics.rejected('admin_token')
     const at = this.#counterOf(address)
@@ -58,10 +66,49 @@ export class Strangers {
     return true
   }
 
+  /** A token was right. @param digest of the token */
+  noteRight (address: string, digest: Buffer): void {
+    const network = networkOf(address)
+    const tokens = this.#used.get(network) ?? new Map<string, number>()
+    renew(this.#used, network, tokens, MOST_NETWORKS)
+    renew(tokens, digest.toString('base64'), this.#services.now(), MOST_TOKENS)
+  }
+
+  /**
+   * To be called before a token is looked at.
+   * @param digest of the token; undefined: not read yet
+   * @throws {Refusal} too many guesses came from this address
+   */
+  check (address: string, path: string, digest: Buffer | undefined): void {
+    const at = this.#counterOf(address)
+    if (!this.#isBlocked(at) || this.#wasRight(address, digest)) return
+    this.#services.metrics.rejected('admin_token')
+    this.#log({ address, path, wait_ms: 0 })
+    throw tooManyGuesses()
+  }
+
+  #isBlocked (at: number): boolean {
+    if (this.#waitingHere[at]! >= MOST_HERE) return true
+    // While others fill the room, an address has a few guesses: it may be an operator's.
+    return this.#waiting >= MOST_WAITING && this.#guesses[at]! >= MOST_GUESSES && !this.#isForgotten(at)
+  }
+
+  #wasRight (address: string, digest: Buffer | undefined): boolean {
+    const tokens = this.#used.get(networkOf(address))
+    if (tokens === undefined) return false
+    const since = this.#services.now() - USED_MS
+    return digest === undefined
+      ? [...tokens.values()].some((at) => at > since)
+      : (tokens.get(digest.toString('base64')) ?? -Infinity) > since
+  }
+
+  #isForgotten (at: number): boolean {
+    return this.#services.now() - this.#last[at]! >= FORGOTTEN_MS
+  }
+
   #count (at: number): number {
-    const now = this.#services.now()
-    const before = now - this.#last[at]! >= FORGOTTEN_MS ? 0 : this.#guesses[at]!
-    this.#last[at] = now
+    const before = this.#isForgotten(at) ? 0 : this.#guesses[at]!
+    this.#last[at] = this.#services.now()
     return this.#guesses[at] = Math.min(before + 1, MOST_GUESSES)
   }
 
@@ -79,6 +126,18 @@ export class Strangers {
     this.#loggedAt = now()
     this.#unlogged = 0
   }
+}
+
+export function tooManyGuesses (): Refusal {
+  return new Refusal('busy', 'Too many wrong tokens came from this address, so this one was not checked. Try again ' +
+    'later, or from another address.', { headers: { 'retry-after': `${LONGEST_WAIT_MS / 1000}`, connection: 'close' } })
+}
+
+/** Puts an entry at the end of a map of limited size. */
+function renew<Value> (kept: Map<string, Value>, key: string, value: Value, most: number): void {
+  kept.delete(key)
+  kept.set(key, value)
+  if (kept.size > most) kept.delete(kept.keys().next().value!)
 }
 
 /** An address of IPv4, or the first 64 bits of one of IPv6. */

@@ -3,12 +3,26 @@
 
 const TOKEN = /"(?:[^"\\]|\\.)*"|[{}[\],:]/g
 
+/** Tokens of a text that are read in one piece: two milliseconds. */
+const PIECE = 20_000
+
 /** @param text valid JSON. @returns the first repeated key; undefined: none */
 export function repeatedKey (text: string): string | undefined {
+  const pieces = repeatedKeyInPieces(text)
+  for (;;) {
+    const { done, value } = pieces.next()
+    if (done === true) return value
+  }
+}
+
+/** The same, in pieces of few milliseconds: other work may be done between them. */
+export function * repeatedKeyInPieces (text: string): Generator<undefined, string | undefined, void> {
   /** keys so far of each open object; null: an array */
   const open: (Set<string> | null)[] = []
   let mayBeKey = false
+  let tokens = 0
   for (const [token] of text.matchAll(TOKEN)) {
+    if (++tokens % PIECE === 0) yield
     switch (token) {
       case '{': open.push(new Set()); mayBeKey = true; break
       case '[': open.push(null); mayBeKey = false; break

@@ -115,15 +115,42 @@ t.test('at most one a second, for however much happens; comments while nothing d
   t.equal(ear.events().length, 2)
 })
 
-t.test('32 listen, and no more; who leaves makes room', async (t) => {
+t.test('N16: where all 32 places are taken, a newcomer gets the newest of the token with the most', async (t) => {
   const own = await serving(t)
-  const ears = Array.from({ length: 32 }, () => listen(t, own))
+  const secrets: string[] = []
+  for (const name of ['a', 'b', 'c', 'd', 'e']) {
+    secrets.push((await ask(own, 'POST', '/tokens', { name, role: 'viewer' }))['secret'] as string)
+  }
+  const newcomer = secrets.pop()!
+  const ears: Ear[] = []
+  for (const secret of secrets) {
+    for (let i = 0; i < 8; i++) {
+      const ear = listen(t, own, secret)
+      await until(() => ear.events().length > 0)
+      ears.push(ear)
+    }
+  }
+  const others: Ear[] = []
+  for (let i = 0; i < 7; i++) {
+    const ear = listen(t, own, newcomer)
+    await until(() => ear.status() !== 0)
+    others.push(ear)
+  }
+  t.strictSame(others.map((ear) => ear.status()), [200, 200, 200, 200, 200, 200, 429], 'until its share is as large')
+  await until(() => ears.filter((ear) => ear.isOver()).length === 6)
+  t.strictSame(ears.map((ear) => ear.isOver()), Array.from({ length: 32 }, (_, i) => i % 8 >= (i < 16 ? 6 : 7)))
+  t.match(others.at(-1)!.text(), /32 listen already/)
+})
+
+t.test('8 listen with one token, and no more; who leaves makes room', async (t) => {
+  const own = await serving(t)
+  const ears = Array.from({ length: 8 }, () => listen(t, own))
   await until(() => ears.every((ear) => ear.status() === 200))
   const late = listen(t, own)
   await until(() => late.status() !== 0)
   t.equal(late.status(), 429)
   t.match(late.text(), /retry-after: 30/i)
-  t.match(late.text(), /32 listen already/)
+  t.match(late.text(), /8 pages listen with this token already/)
   ears[0]!.socket.destroy()
   ears[1]!.socket.resetAndDestroy()
   await until(async () => {

@@ -2,12 +2,13 @@
 // of somebody who is signed in.
 import { once } from 'node:events'
 import { type IncomingHttpHeaders, request } from 'node:http'
+import { hostname } from 'node:os'
 import { buffer } from 'node:stream/consumers'
 import { brotliDecompressSync, gunzipSync } from 'node:zlib'
 import fc from 'fast-check'
 import t, { type Test } from 'tap'
 import { preparePages } from '../../src/admin/web/files.ts'
-import { siteOf } from '../../src/admin/web/hosts.ts'
+import { isMachineName, siteOf } from '../../src/admin/web/hosts.ts'
 import { Sessions } from '../../src/admin/web/sessions.ts'
 import { gateway, yaml, type TestGateway } from '../support/gateway.ts'
 
@@ -304,4 +305,30 @@ void t.test('sessions and links are bounded, and whoever makes many pushes out o
   t.match(sessions.take(link.code), { token: null })
   for (let i = 0; i < 2000; i++) sessions.open(`token ${i}`)
   t.equal(sessions.find(owner, false), undefined, 'of all the oldest goes, in the end')
+})
+
+t.test('N17: metrics are answered under names that no web site can have, and no others', async (t) => {
+  const own = await gateway(t, yaml(['simulator:']))
+  const { port } = new URL(own.urls.admin)
+  const ask = async (host: string, path = '/metrics'): Promise<{ readonly status: number, readonly text: string }> =>
+    await new Promise((resolve, reject) => {
+      request({ port, host: '127.0.0.1', path, headers: { host } }, (res) => {
+        let text = ''
+        res.setEncoding('utf8').on('data', (chunk: string) => { text += chunk })
+          .on('end', () => { resolve({ status: res.statusCode!, text }) })
+      }).on('error', reject).end()
+    })
+  for (const host of ['evil.example', 'evil.example:9090', 'gateway.internal.evil.example', 'a.svc.example', '..', '@']) {
+    const { status, text } = await ask(host)
+    t.equal(status, 421, host)
+    t.match(text, /server\.admin\.hosts/)
+    t.equal((await ask(host, '/healthz')).status, 200)
+    t.equal((await ask(host, '/readyz')).status, 200)
+  }
+  for (const host of ['127.0.0.1:9090', '10.1.2.3', '[::1]:9090', 'localhost', 'gateway:9090', 'gateway.prod.svc:9090',
+    'gateway.prod.svc.cluster.local', 'gateway.local', 'gw.internal', 'GW.Internal', hostname()]) {
+    t.equal((await ask(host)).status, 200, host)
+  }
+  t.ok(isMachineName('gw.example.org', ['gw.example.org']))
+  t.notOk(isMachineName('gw.example.org', ['other.example.org']))
 })

@@ -5,6 +5,7 @@ import { createServer } from 'node:http'
 import type { AddressInfo } from 'node:net'
 import fc from 'fast-check'
 import t from 'tap'
+import { digestOf } from '../../src/accounts/digests.ts'
 import { adminHandler } from '../../src/admin/admin.ts'
 import { Strangers } from '../../src/admin/wrong-tokens.ts'
 import { compileNetworks } from '../../src/base/ip-address.ts'
@@ -130,6 +131,54 @@ t.test('from one address 16 wait at a time, from all 256; the others are answere
   await Promise.all(again)
 })
 
+t.test('N13: beyond the bound no token of an address is looked at, except one that was right there before', async (t) => {
+  const own = services(() => 0)
+  const waits: (() => void)[] = []
+  const [token, known] = ['admin-token-of-the-test', 'a-token-that-is-looked-up']
+  let looks = 0
+  own.directory.findToken = (digest) => {
+    looks++
+    return digest.equals(digestOf(known)) ? { id: 'one', record: { name: 'one', role: 'viewer' } } as never : undefined
+  }
+  own.directory.activeToken = () => ({ id: 'one', record: { name: 'one', role: 'viewer' } }) as never
+  own.directory.noteUse = () => {}
+  const server = createServer(adminHandler({
+    services: own, metrics: async () => await own.metrics.print(), reasons: () => [], token,
+    api: { knows: (path) => path.startsWith('/admin'), bodyLimit: () => 0, waits: () => false,
+      answer: async () => ({ status: 200, body: {} }) },
+    trusted: compileNetworks(['127.0.0.1']),
+    timer: (_ms, callback) => { waits.push(callback); return () => {} }
+  }))
+  server.listen(0, '127.0.0.1')
+  await once(server, 'listening')
+  t.teardown(() => new Promise((resolve) => { server.close(resolve); server.closeAllConnections() }))
+  const base = `http://127.0.0.1:${(server.address() as AddressInfo).port}`
+  const ask = async (said: string, from = '10.0.0.1'): Promise<Response> => await fetch(`${base}/admin/v1/config`,
+    { headers: { authorization: `Bearer ${said}`, 'x-forwarded-for': from } })
+  const signIn = async (body: object): Promise<number> => (await fetch(`${base}/ui/session`, { method: 'POST',
+    body: JSON.stringify(body), headers: { 'sec-fetch-site': 'same-origin', 'x-gateway-ui': '1',
+      'x-forwarded-for': '10.0.0.1' } })).status
+  t.equal((await ask(known)).status, 200)
+  const guesses = Array.from({ length: HERE }, async (_, i) => await ask(`guess-${i}`))
+  await until(() => waits.length === HERE)
+  const before = looks
+  for (let i = 0; i < 50; i++) {
+    const refused = await ask(`more-${i}`)
+    t.equal(refused.status, 429)
+    t.equal(refused.headers.get('connection'), 'close')
+    t.match(await refused.json(), { error: { code: 'busy' } })
+  }
+  t.equal((await ask(token)).status, 429, 'it was never right from there')
+  t.equal(await signIn({ token: 'more' }), 429)
+  t.equal(await signIn({ code: 'more' }), 429, 'a link is a guess too')
+  t.equal(looks, before, 'none was looked at')
+  t.equal((await ask(known)).status, 200, 'an operator at the same address goes on')
+  t.equal(await signIn({ token: known }), 200)
+  t.equal(own.lines.filter(({ msg }) => msg === 'a wrong admin token').length, 1)
+  for (const end of waits) end()
+  t.ok((await Promise.all(guesses)).every(({ status }) => status === 401))
+})
+
 t.test('brute force over real sockets, by 40 addresses behind a proxy that is trusted: counted, told of once a second, and who knows is answered while all of them wait', async (t) => {
   let now = 0
   const own = services(() => now)
@@ -137,7 +186,7 @@ t.test('brute force over real sockets, by 40 addresses behind a proxy that is tr
   const token = 'admin-token-of-the-test'
   const server = createServer(adminHandler({
     services: own, metrics: async () => await own.metrics.print(), reasons: () => [], token,
-    api: { knows: () => true, bodyLimit: () => 0, answer: async () => ({ status: 200, body: {} }) },
+    api: { knows: () => true, bodyLimit: () => 0, waits: () => false, answer: async () => ({ status: 200, body: {} }) },
     trusted: compileNetworks(['127.0.0.1']),
     timer: (_ms, callback) => { waits.push(callback); return () => {} }
   }))
@@ -148,6 +197,7 @@ t.test('brute force over real sockets, by 40 addresses behind a proxy that is tr
   const ask = async (said: string, from: string): Promise<Response> =>
     await fetch(url, { headers: { authorization: `Bearer ${said}`, 'x-forwarded-for': from } })
   const addresses = fc.sample(fc.ipV4(), { numRuns: 40, ...SEEDED })
+  for (const from of addresses) t.equal((await ask(token, from)).status, 200)
   let answered = 0
   const guesses = Array.from({ length: 400 }, async (_, i) => {
     const response = await ask(`guess-${i}`, addresses[i % addresses.length]!)
@@ -157,21 +207,25 @@ t.test('brute force over real sockets, by 40 addresses behind a proxy that is tr
   await until(() => waits.length + answered >= 400)
   t.ok(waits.length > ALL / 2 && waits.length <= ALL, `${waits.length} wait`)
   for (const from of addresses) t.equal((await ask(token, from)).status, 200, 'from the same address too')
+  t.equal((await ask('guess', addresses[0]!)).status, 429)
   t.equal(answered, 400 - waits.length)
   for (const end of waits) end()
   const responses = await Promise.all(guesses)
-  t.ok(responses.every(({ status }) => status === 401))
+  t.ok(responses.every(({ status }) => status === 401 || status === 429))
+  const refused = responses.filter(({ status }) => status === 429)
+  t.ok(refused.every(({ headers }) => headers.get('retry-after') === '32'))
+  t.equal(refused.length, 400 - waits.length)
   t.equal(responses.filter((response) => response.headers.get('connection') === 'close').length, 400 - waits.length)
-  t.match(await own.metrics.print(), /^gateway_rejected_total\{reason="admin_token"\} 400$/m)
+  t.match(await own.metrics.print(), /^gateway_rejected_total\{reason="admin_token"\} 401$/m)
   const lines = (): readonly unknown[] => own.lines.filter(({ msg }) => msg === 'a wrong admin token')
   t.match(lines(), [{ level: 'warn', address: String, path: '/admin/v1/config', wait_ms: FIRST }])
   now = 1000
   const last = ask('one more', '10.0.0.1')
   await until(() => lines().length === 2)
-  t.match(lines(), [{}, { more: 399, address: '10.0.0.1' }])
+  t.match(lines(), [{}, { more: 400, address: '10.0.0.1' }])
   for (const end of waits) end()
   await last
   t.equal((await fetch(url)).status, 401)
-  t.match(await own.metrics.print(), /reason="admin_token"\} 401$/m, 'who sent none has not guessed')
+  t.match(await own.metrics.print(), /reason="admin_token"\} 402$/m, 'who sent none has not guessed')
   t.notMatch(JSON.stringify(own.lines), /guess-|admin-token-of/, 'no token is in the log')
 })

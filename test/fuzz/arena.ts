@@ -25,6 +25,8 @@ export interface Arena {
   readonly answers: Map<string, readonly Buffer[]>
   /** lines of the log, and deaths, that should not be */
   readonly wrong: readonly string[]
+  /** milliseconds that the loop of the first gateway stood still at most, since the last call */
+  worstStall (): Promise<number>
   /** one of the two has ended by itself */
   readonly isDead: () => boolean
   /** Gives the second gateway this configuration. @returns what it thinks of it */
@@ -179,6 +181,13 @@ export async function startArena (): Promise<Arena> {
 
   return {
     api: first.api, admin: first.admin, answers, wrong, reload,
+    async worstStall () {
+      const { child } = first
+      if (!child.connected) return 0
+      child.send('delay')
+      const [answer] = await once(child, 'message', { signal: AbortSignal.timeout(PATIENCE_MS) })
+      return (answer as { readonly max: number }).max
+    },
     isDead: () => dead().length > 0,
     async end () {
       const found = await lookAtBooks(first).catch((error: Error) => [`the books could not be read: ${error.message}`])

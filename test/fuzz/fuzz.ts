@@ -4,7 +4,9 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { startArena, type Arena } from './arena.ts'
 import { Chance } from './chance.ts'
-import { kinds, type Input, type Kind } from './kinds.ts'
+import { until } from '../support/until.ts'
+import { kinds, type Kind } from './kinds.ts'
+import type { Input } from './request.ts'
 
 export interface FuzzOptions {
   readonly seed: number
@@ -18,6 +20,8 @@ export interface FuzzOptions {
   readonly from?: number
   /** where inputs that did wrong are saved; made when there is one */
   readonly folder: string
+  /** where inputs of a stall are saved; absent: nowhere */
+  readonly stalls?: string
   readonly say?: (line: string) => void
 }
 
@@ -25,8 +29,13 @@ export interface Told {
   /** of each kind, what its inputs came to, and how often */
   readonly counts: ReadonlyMap<string, ReadonlyMap<string, number>>
   readonly wrong: readonly string[]
+  /** how long the loop of the gateway stood still at most, and the inputs that ran then */
+  readonly worst: { readonly ms: number, readonly inputs: readonly string[] }
 }
 
+/** A loaded machine stops a process for longer now and then, so one input that runs alone must repeat it. */
+const STALL_MS = 100
+const LOOK_EVERY_MS = 100
 const SAY_EVERY_MS = 10_000
 /** Enough to look at. */
 const MOST_WRONG = 50
@@ -39,7 +48,7 @@ function chanceOf (seed: number, kind: string, number: number): Chance {
 }
 
 export async function fuzz (
-  { seed, ms = Infinity, count = Infinity, only, from = 0, folder, say = () => {} }: FuzzOptions
+  { seed, ms = Infinity, count = Infinity, only, from = 0, folder, stalls, say = () => {} }: FuzzOptions
 ): Promise<Told> {
   const scratch = mkdtempSync(join(tmpdir(), 'gateway-fuzz-'))
   const chosen = kinds(scratch).filter(({ name }) => only === undefined || only.includes(name))
@@ -61,6 +70,7 @@ export async function fuzz (
       const name = `${kind.name} ${number}`
       const input = kind.make(chanceOf(seed, kind.name, number), number)
       running.set(name, input)
+      recent.set(name, input)
       const verdict = await tryIt(kind, input, number, arena)
       running.delete(name)
       const counted = counts.get(kind.name)!
@@ -81,6 +91,32 @@ export async function fuzz (
   }
   let seen = 0
 
+  let worst: Told['worst'] = { ms: 0, inputs: [] }
+  /** Inputs that have run since the last look. */
+  const recent = new Map<string, Input>()
+  async function lookForStall (isCounted = true): Promise<void> {
+    const inputs = [...recent]
+    recent.clear()
+    for (const [name, input] of running) recent.set(name, input)
+    const ms = arena.isDead() ? 0 : await arena.worstStall()
+    if (!isCounted || inputs.length === 0) return
+    if (ms > worst.ms) worst = { ms, inputs: inputs.map(([name]) => name) }
+    if (ms <= STALL_MS) return
+    if (stalls !== undefined) {
+      for (const [name, input] of inputs) save(stalls, seed, `stall ${name}`, input)
+    }
+    const line = `the loop stood still for ${Math.round(ms)} ms during ${inputs.map(([name]) => name).join(', ')}, seed ${seed}`
+    if (count === 1) wrong.push(line)
+    say(line)
+  }
+  let isLooking = false
+  const looks = setInterval(() => {
+    if (isLooking) return
+    isLooking = true
+    lookForStall().catch(() => {}).finally(() => { isLooking = false })
+  }, LOOK_EVERY_MS)
+  await lookForStall(false)
+
   const timer = setInterval(() => {
     say(`${Math.round((Date.now() - started) / 1000)} s  ${progress(counts)}`)
   }, SAY_EVERY_MS)
@@ -93,6 +129,9 @@ export async function fuzz (
     }))
   } finally {
     clearInterval(timer)
+    clearInterval(looks)
+    await until(() => !isLooking)
+    await lookForStall().catch(() => {})
     rmSync(scratch, { recursive: true, force: true })
   }
   const atEnd = await arena.end()
@@ -100,7 +139,8 @@ export async function fuzz (
     wrong.push(`at the end, seed ${seed}: ${line}`)
   }
   say(`${Math.round((Date.now() - started) / 1000)} s  ${progress(counts)}`)
-  return { counts, wrong }
+  say(`the loop stood still for ${Math.round(worst.ms)} ms at most, during ${worst.inputs.join(', ')}`)
+  return { counts, wrong, worst }
 }
 
 async function tryIt (

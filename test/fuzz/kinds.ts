@@ -3,19 +3,12 @@ import { writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { loadConfig } from '../../src/config/load/load.ts'
 import { KEY, PATIENCE_MS, PLAIN_YAML, TOKEN, type Arena } from './arena.ts'
+import { request, type Input } from './request.ts'
 import { pieces, spoilJson, wound, type Chance } from './chance.ts'
 import { formOf } from './forms.ts'
 import { answerOf, type Asked } from './upstreams.ts'
+import { stallOf } from './stalls.ts'
 import { judge, talk, type Verdict } from './wire.ts'
-
-export interface Input {
-  /** bytes on a connection to the gateway, piece by piece; of a configuration, the file */
-  readonly send: readonly Buffer[]
-  /** the connection ends behind the last piece */
-  readonly isTorn?: boolean
-  /** what the upstream says to it */
-  readonly answer?: readonly Buffer[]
-}
 
 export interface Kind {
   readonly name: string
@@ -27,20 +20,6 @@ export interface Kind {
   make (chance: Chance, number: number): Input
   /** Rejects where the arena can't be reached any more. */
   run (input: Input, number: number, arena: Arena): Promise<Verdict>
-}
-
-/** A request as a client would send it. */
-export function request (line: string, headers: Readonly<Record<string, string>>, body: Buffer | string = ''): Buffer {
-  const bytes = Buffer.from(body)
-  const all = { host: 'gateway', authorization: `Bearer ${KEY}`, ...headers, connection: 'close',
-    ...(bytes.length > 0 && { 'content-length': String(bytes.length) }) }
-  return Buffer.concat([
-    Buffer.from(
-      `${line} HTTP/1.1\r\n${Object.entries(all).map(([name, value]) => `${name}: ${value}\r\n`).join('')}\r\n`,
-      'latin1'
-    ),
-    bytes
-  ])
 }
 
 async function toApi ({ send, isTorn }: Input, arena: Arena, isOurs = true): Promise<Verdict> {
@@ -312,6 +291,24 @@ const upstreams: Kind = {
   }
 }
 
+const stalls: Kind = {
+  name: 'stalls',
+  lanes: 2,
+  share: 0.5,
+  // Its numbers begin far behind those of `upstreams`, which the hostile upstream knows too.
+  make: (chance, number) => stallOf(chance, `fuzz-${STALLS_FROM + number}`),
+  async run (input, number, arena) {
+    const id = String(STALLS_FROM + number)
+    if (input.answer !== undefined) arena.answers.set(id, input.answer)
+    try {
+      return await toApi(input, arena)
+    } finally {
+      arena.answers.delete(id)
+    }
+  }
+}
+const STALLS_FROM = 1_000_000_000
+
 const CHANGES: readonly (readonly [line: string, body?: object])[] = [
   ['POST /admin/v1/accounts', { id: 'victim', name: 'Victim', suspended: false, allow_fallback: true }],
   ['PATCH /admin/v1/accounts/victim', { name: 'Victim', suspended: false }],
@@ -456,5 +453,5 @@ const reloads: Kind = {
 
 /** @param folder for files that pass */
 export function kinds (folder: string): readonly Kind[] {
-  return [forms, bodies, heads, upstreams, admin, yaml(folder), reloads]
+  return [forms, bodies, heads, upstreams, stalls, admin, yaml(folder), reloads]
 }

@@ -71,6 +71,11 @@ export class AdminApi {
     return this.#find(path)?.route.byMethod.get(method)?.bodyLimit ?? BODY_LIMIT
   }
 
+  /** Whether its answer waits for an upstream. */
+  waits (path: string, method: string): boolean {
+    return this.#find(path)?.route.byMethod.get(method)?.isStream === true
+  }
+
   /** @throws {Refusal} what is wrong, and what to do */
   async answer (request: ApiRequest): Promise<ApiAnswer> {
     const found = this.#find(request.path)

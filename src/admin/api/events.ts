@@ -10,6 +10,8 @@ import { liveAnswer, liveView } from './summary.ts'
 const TICK_MS = 1000
 /** Most who listen at a time: each has a connection, and one that is dead may look alive for minutes. */
 const MOST_LISTENERS = 32
+/** Most of one token: a few people with a few tabs each. */
+const MOST_OF_TOKEN = 8
 /** After so many looks a listener is sent away, to come again: so the place of a dead one is free some day. */
 const LONGEST_TICKS = 600
 
@@ -37,12 +39,14 @@ export function eventOperations (parts: ApiParts, running: RunningParts): readon
     gives: event,
     isStream: true,
     refuses: ['busy'],
-    answer: async () => ({ status: 200, body: undefined, place: await changes.place() })
+    answer: async ({ by }) => ({ status: 200, body: undefined, place: await changes.place(by.token ?? '') })
   }]
 }
 
 interface Seat {
   readonly listener: Listener
+  readonly token: string
+  leave (): void
   /** looks since it came */
   ticks: number
 }
@@ -51,8 +55,8 @@ class Changes {
   readonly #parts: ApiParts
   readonly #running: RunningParts
   readonly #seats = new Set<Seat>()
-  /** places that are given, those too whose listener is still to come */
-  #taken = 0
+  /** Places by token, including those whose listener is still to come. */
+  readonly #taken = new Map<string, number>()
   #isLooking = false
   #seq = 0
   /** what was seen last; undefined: nobody listened then */
@@ -63,30 +67,47 @@ class Changes {
     this.#running = running
   }
 
-  /** @throws {Refusal} too many listen @throws {GatewayError} the gateway is ending */
-  async place (): Promise<Place> {
+  /**
+   * When all places are taken, a token with fewer of them gets the newest of the token with the most: a refused tab
+   * that asks again can then not displace another in turn.
+   * @param token '': that of gateway.yaml
+   * @throws {Refusal} too many listen @throws {GatewayError} the gateway is ending
+   */
+  async place (token: string): Promise<Place> {
     if (isEnding(await this.#running.reasons())) {
       throw new GatewayError('service_unavailable', { message: 'The gateway is ending. Ask the next one.' })
     }
-    if (this.#taken >= MOST_LISTENERS) {
-      throw new Refusal('busy', `${MOST_LISTENERS} listen already. Close one of them, or try again later.`,
-        { headers: { 'retry-after': '30' } })
-    }
-    this.#taken++
+    const own = this.#taken.get(token) ?? 0
+    if (own >= MOST_OF_TOKEN) throw busy(`${MOST_OF_TOKEN} pages listen with this token already`)
+    const all = [...this.#taken.values()].reduce((sum, count) => sum + count, 0)
+    if (all >= MOST_LISTENERS && !this.#displace(own)) throw busy(`${MOST_LISTENERS} listen already`)
+    this.#taken.set(token, own + 1)
     let seat: Seat | undefined
     let isLeft = false
+    const leave = (): void => {
+      if (isLeft) return
+      isLeft = true
+      const left = this.#taken.get(token)! - 1
+      if (left === 0) this.#taken.delete(token)
+      else this.#taken.set(token, left)
+      if (seat !== undefined) this.#seats.delete(seat)
+    }
     return {
       listen: (listener) => {
-        this.#seats.add(seat = { listener, ticks: 0 })
+        this.#seats.add(seat = { listener, token, leave, ticks: 0 })
         this.#lookAgain()
       },
-      leave: () => {
-        if (isLeft) return
-        isLeft = true
-        this.#taken--
-        if (seat !== undefined) this.#seats.delete(seat)
-      }
+      leave
     }
+  }
+
+  /** Ends the newest listener of the token with the most. @returns false: none has two more than `own` */
+  #displace (own: number): boolean {
+    const [most, count] = [...this.#taken].reduce((best, one) => one[1] > best[1] ? one : best)
+    const newest = count > own + 1 ? [...this.#seats].findLast(({ token }) => token === most) : undefined
+    newest?.leave()
+    newest?.listener.end()
+    return newest !== undefined
   }
 
   /** Looks in a second, and every second from then on while somebody listens. */
@@ -147,6 +168,10 @@ class Changes {
       generation: state.generation, live: liveView(lately, processes) })
     return { data, isNew: changed.length > 0, isOver: isEnding(reasons) }
   }
+}
+
+function busy (why: string): Refusal {
+  return new Refusal('busy', `${why}. Close one of them, or try again later.`, { headers: { 'retry-after': '30' } })
 }
 
 function isEnding (reasons: readonly string[]): boolean {

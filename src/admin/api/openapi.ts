@@ -180,7 +180,7 @@ function errorsOf (operation: Operation): readonly number[] {
     ...(method === 'GET' ? [] : ['request_too_large' as const]),
     ...(neededFor(operation) === 'viewer' ? [] : ['forbidden' as const]),
     ...(takesVersion === true ? ['changed_meanwhile' as const] : []), ...refuses]
-  return [...new Set([401, 500, 503, ...codes.map((code) => STATUS[code])])].toSorted((a, b) => a - b)
+  return [...new Set([401, STATUS.busy, 500, 503, ...codes.map((code) => STATUS[code])])].toSorted((a, b) => a - b)
 }
 
 /** What the document names once and refers to: gathered while it is written, so that nothing in it is unused. */

@@ -14,6 +14,7 @@ export const STATUS = {
   read_only: 409,
   changed_meanwhile: 412,
   request_too_large: 413,
+  misdirected: 421,
   busy: 429,
   backup_failed: 503,
   outcome_unknown: 503

@@ -16,6 +16,11 @@ export interface WebParts {
   readonly hosts: readonly string[]
   /** by the text of a token; waits, and undefined, where it is wrong */
   readonly check: (token: string, req: IncomingMessage, path: string) => Promise<TokenId | undefined>
+  /**
+   * @param code of a link; absent: the body is not read yet, so a token that was right from here may be in it
+   * @throws {Refusal} too many wrong tokens came from this address
+   */
+  readonly checkGuesses: (req: IncomingMessage, path: string, code?: string) => void
   /** A wrong code of a link: as a wrong token. */
   readonly noteWrong: (req: IncomingMessage, path: string) => Promise<void>
   /** Who has the token now; undefined: it was revoked, or has ended. */
@@ -144,11 +149,13 @@ export class Web {
 
   /** @throws {Refusal} the body is neither of both */
   async #given (req: IncomingMessage): Promise<TokenId | undefined> {
+    this.#parts.checkGuesses(req, SESSION)
     const body = await readJson(req, BODY_LIMIT) as Partial<Record<'token' | 'code', unknown>> | undefined
     if (typeof body?.token === 'string') return await this.#parts.check(body.token, req, SESSION)
     if (typeof body?.code !== 'string') {
       throw new Refusal('invalid_request', 'Send {"token": "…"}, or {"code": "…"} of a link.')
     }
+    this.#parts.checkGuesses(req, SESSION, body.code)
     const link = this.#parts.sessions.take(body.code)
     if (link === undefined) await this.#parts.noteWrong(req, SESSION)
     return link?.token

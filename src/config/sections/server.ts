@@ -48,8 +48,8 @@ export const server = map('Where the gateway listens, and its limits. A change n
       type: 'string', default: '', secret: true
     },
     hosts: list(
-      'Names under which browsers may ask for the pages at /ui/, such as gateway.internal; addresses and loopback ' +
-      'names always may.',
+      'Names under which browsers may open the pages at /ui/, such as gateway.internal, and under which /metrics ' +
+      'answers. IP addresses and loopback names always work.',
       {
         description: 'A name, without port.', type: 'string', pattern: '^[a-z0-9]([a-z0-9.-]*[a-z0-9])?$',
         expected: 'a host name in small letters, without port'

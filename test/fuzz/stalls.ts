@@ -1,0 +1,78 @@
+// Inputs whose shape has stopped a loop once: repeated pieces, long runs, many references, compression, cut images.
+import zlib from 'node:zlib'
+import type { Chance } from './chance.ts'
+import { request, type Input } from './request.ts'
+
+const RUNS = ['reda', '[redacted]', '[redacted', '\\', '\\"', '[', ']', '{', '<!---->', '<!--', '-->', '0', ' ', '\n', '&', '<a ',
+  'data:', '..', '\u00e9', '\u{1F600}', '${', '/*']
+
+const HEADS: readonly Buffer[] = [
+  Buffer.from('89504e470d0a1a0a0000000d49484452000004000000040008060000001f15c489', 'hex'),
+  Buffer.from('ffd8ffe000104a46494600010100000100010000ffc00011080400040003012200021101031101', 'hex'),
+  Buffer.from('47494638396100040004f70000ffffff', 'hex'),
+  Buffer.from('52494646240000005745425056503820180000003001009d012a0004000400', 'hex'),
+  Buffer.from('000000206674797061766966000000006176696661766973', 'hex'),
+  Buffer.from('<?xml version="1.0"?><!-- x --><svg xmlns="http://www.w3.org/2000/svg" width="1" height="1"/>')
+]
+
+const ENCODERS: Readonly<Record<string, (bytes: Buffer) => Buffer>> = {
+  gzip: zlib.gzipSync, deflate: zlib.deflateSync, br: (bytes) => zlib.brotliCompressSync(bytes,
+    { params: { [zlib.constants.BROTLI_PARAM_QUALITY]: 5 } }), zstd: zlib.zstdCompressSync
+}
+
+function run (chance: Chance): string {
+  const piece = chance.of(RUNS)
+  return piece.repeat(Math.ceil(2 ** chance.between(4, 18) / piece.length))
+}
+
+function image (chance: Chance): string {
+  const whole = Buffer.concat([chance.of(HEADS), Buffer.from(chance.is(0.3) ? run(chance) : '')])
+  return whole.subarray(0, chance.below(whole.length + 1)).toString('base64')
+}
+
+function answer (status: string, body: string): readonly Buffer[] {
+  return [Buffer.from(`HTTP/1.1 ${status}\r\ncontent-type: application/json\r\nconnection: close\r\n` +
+    `content-length: ${Buffer.byteLength(body)}\r\n\r\n${body}`)]
+}
+
+function post (path: string, body: string | Buffer, headers: Readonly<Record<string, string>> = {}): Buffer {
+  return request(`POST ${path}`, { 'content-type': 'application/json', ...headers }, body)
+}
+
+/** @param words by which the hostile upstream knows the input */
+export function stallOf (chance: Chance, words: string): Input {
+  const text = `${words} ${run(chance)}`
+  const messages = { model: 'bad-text', max_tokens: 100, messages: [{ role: 'user', content: text }] }
+  const makes: readonly (() => Input)[] = [
+    // An upstream that refuses, and quotes what it got.
+    () => ({ send: [post('/v1/messages', JSON.stringify({ ...messages, system: run(chance).slice(0, 50_000),
+      metadata: { user_id: 'reda' }, stop_sequences: chance.times(4, () => chance.of(RUNS)) }))],
+    answer: answer('400 Bad Request', JSON.stringify({ type: 'error', error: { type: 'invalid_request_error',
+      message: `wrong: ${text}${chance.is(0.5) ? '[redacted] reda' : ''}` } })) }),
+    // Numbers with many digits, in a body and in an amount.
+    () => ({ send: [post('/v1/messages', `{"model":"good-text","max_tokens":${chance.of(['1', '0.', '1e', '-'])}` +
+      `${'0'.repeat(2 ** chance.between(1, 18))}1,"messages":[{"role":"user","content":"x"}]}`)] }),
+    // References, wide and deep.
+    () => ({ send: [post('/v1/responses', JSON.stringify({ model: 'good-responses',
+      ...(chance.is(0.5) && { previous_response_id: `resp_${run(chance)}` }),
+      input: chance.times(2 ** chance.between(1, 14), (i) => ({ type: 'item_reference', id: `msg_${i % 7}` })) }))] }),
+    () => ({ send: [post('/v1/messages', `{"model":"good-text","max_tokens":5,"messages":` +
+      `${'[{"a":'.repeat(2 ** chance.between(1, 12))}1${chance.of(['', '}]'])}`)] }),
+    // Compressed: any ratio and any encoding, whole, cut or of another encoding.
+    () => {
+      const name = chance.of(Object.keys(ENCODERS))
+      const plain = Buffer.from(JSON.stringify({ ...messages, model: 'good-text',
+        messages: [{ role: 'user', content: chance.is(0.5) ? text : 'x'.repeat(2 ** chance.between(8, 24)) }] }))
+      const bytes = ENCODERS[name]!(plain)
+      const cut = chance.is(0.3) ? bytes.subarray(0, chance.below(bytes.length + 1)) : bytes
+      return { send: [post('/v1/messages', cut, { 'content-encoding': chance.mostly(0.9, name, ['gzip', 'br']) })] }
+    },
+    // Images cut at any byte: of an upstream, and in a data: URL.
+    () => ({ send: [post('/v1/images/generations', JSON.stringify({ model: 'bad-image', prompt: words }))],
+      answer: answer('200 OK', JSON.stringify({ created: 1, data: [{ b64_json: image(chance) }] })) }),
+    () => ({ send: [post('/v1/chat/completions', JSON.stringify({ model: 'good-chat', max_tokens: 5,
+      messages: [{ role: 'user', content: [{ type: 'text', text: 'x' }, { type: 'image_url', image_url: {
+        url: `data:image/${chance.of(['png', 'jpeg', 'svg+xml', 'x'])};base64,${image(chance)}` } }] }] }))] })
+  ]
+  return chance.of(makes)()
+}
