@@ -89,6 +89,8 @@ export interface Gateway {
   drain (isUrgent?: boolean): Promise<void>
   /** Stops at once: running requests are cut in-band. */
   stop (): Promise<void>
+  /** the part whose end a shutdown waits for, in words for operators; undefined: none */
+  waitsFor (): string | undefined
 }
 
 /**
@@ -105,13 +107,19 @@ export async function startGateway (options: GatewayOptions): Promise<Gateway> {
   const parts: Parts = { options, base, metrics, upstreams, shipped, simulator, now, timer }
   const { live, opened } = liveConfig(parts)
   let warmUp: WarmUp | undefined
+  let waitsFor: string | undefined
+  const waitFor = async (part: string, ending: Promise<void> | undefined): Promise<void> => {
+    waitsFor = part
+    await ending
+    waitsFor = undefined
+  }
   const end = async (): Promise<void> => {
-    await warmUp?.end()
+    await waitFor('the warm-up', warmUp?.end())
     live.close()
-    await opened()?.quiesce()
-    await upstreams.destroy()
-    await simulator.close()
-    await opened()?.close()
+    await waitFor('background work and the threads of large bodies', opened()?.quiesce())
+    await waitFor('connections to upstreams', upstreams.destroy())
+    await waitFor('the simulator', simulator.close())
+    await waitFor('the store', opened()?.close())
   }
   try {
     await live.start()
@@ -159,6 +167,7 @@ export async function startGateway (options: GatewayOptions): Promise<Gateway> {
   if (crew === undefined) fleet.start(async () => await heartbeatOf({ live, server, services, reasons }))
   return {
     urls, services, live, server, reasons,
+    waitsFor: () => waitsFor,
     reload () {
       void live.reload('sighup')
       crew?.reload()
@@ -167,8 +176,8 @@ export async function startGateway (options: GatewayOptions): Promise<Gateway> {
     demoOff: () => live.current().config.demo_off?.why,
     adminTokenFile: serverConfig.admin.token === '' ? path.join(folder, 'admin-token') : undefined,
     async drain (isUrgent = false) {
-      await crew?.drain(isUrgent)
-      await (crew === undefined ? server.drain(isUrgent) : server.stop())
+      await waitFor('the workers', crew?.drain(isUrgent))
+      await waitFor('running requests', crew === undefined ? server.drain(isUrgent) : server.stop())
       await end()
     },
     async stop () {

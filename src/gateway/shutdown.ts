@@ -7,18 +7,27 @@ import type { Gateway } from './gateway.ts'
 const SAME_SIGNAL_MS = 500
 /** Milliseconds that an uncaught error leaves at least, to end the running requests. */
 const LEAST_MS = 1000
+/**
+ * Milliseconds behind `drain_delay` and `drain_timeout` after which the process ends, whatever it still waits for: the
+ * last error frames take 5 s at most, threads 2 s, and an outbox a few more.
+ */
+const LAST_MS = 12_000
 
 export class Ending {
   readonly #log: Logger
   readonly #output: LogOutput
   readonly #over = Promise.withResolvers<void>()
   #gateway: Gateway | undefined
+  readonly #lastMs: number
   #isDraining = false
+  #hasGivenUp = false
   #code = 0
 
-  constructor (log: Logger, output: LogOutput) {
+  /** @param lastMs for tests */
+  constructor (log: Logger, output: LogOutput, lastMs = LAST_MS) {
     this.#log = log
     this.#output = output
+    this.#lastMs = lastMs
     // Standard error may be closed.
     process.stderr.on('error', () => {})
     // Rejections of promises without a handler, too.
@@ -51,17 +60,30 @@ export class Ending {
   drain (isUrgent = false): void {
     if (this.#isDraining) return
     this.#isDraining = true
-    this.#gateway?.drain(isUrgent).then(this.#over.resolve, (err: unknown) => {
+    const gateway = this.#gateway
+    if (gateway === undefined) return
+    const { drain_delay: delay, drain_timeout: timeout } = gateway.live.current().config.server
+    setTimeout(() => { this.#giveUp(gateway) }, delay + timeout + this.#lastMs).unref()
+    gateway.drain(isUrgent).then(this.#over.resolve, (err: unknown) => {
       this.#log.error({ err }, 'the drain failed')
       this.#code = 1
       this.#over.resolve()
     })
   }
 
+  /** What is recorded is on the disk or in the outbox by then: the next start goes on from there, as after a kill. */
+  #giveUp (gateway: Gateway): void {
+    this.#log.fatal({ waits_for: gateway.waitsFor() },
+      'the drain did not end in time: the process ends without the part that does not answer')
+    this.#code = 1
+    this.#hasGivenUp = true
+    this.#over.resolve()
+  }
+
   /** Waits for the end, and for the log as far as its reader takes it. @returns the exit code */
   async wait (): Promise<number> {
     await this.#over.promise
-    await this.#output.end(this.#patience)
+    await this.#output.end(this.#hasGivenUp ? LEAST_MS : this.#patience)
     return this.#code
   }
 
