@@ -40,7 +40,7 @@ const isHandedOut = compileNetworks(['2000::/3'])
  * @param address from a resolver, or from a URL: without brackets
  */
 export function isPublicAddress (address: string): boolean {
-  const plain = address.replace(/%.*$/, '')                   // the zone of a link-local address
+  const plain = address.split('%', 1)[0]!                     // the zone of a link-local address
   switch (isIP(plain)) {
     case 4: return !isSpecial(plain)
     case 6: return isHandedOut(plain) && !isSpecial(plain)

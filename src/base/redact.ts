@@ -63,7 +63,7 @@ function clip (text: string, length: number): string {
 
 /** `std::` alone would be an IPv6 address too. */
 function isAddress (token: string): boolean {
-  const bare = token.replace(/[.:]+$/, '')
+  const bare = token.replace(/(?<![.:])[.:]+$/, '')
   return /\d/.test(token) && [token, bare, bare.replace(/:\d{1,5}$/, '')].some((address) => isIP(address) !== 0)
 }
 

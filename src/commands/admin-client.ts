@@ -85,7 +85,7 @@ export async function findPlace (
     if (!URL.canParse(url) || !/^https?:/.test(url)) {
       throw new CommandError('--url must be the address of an admin listener, such as http://127.0.0.1:9090.')
     }
-    return { url: url.replace(/\/+$/, ''), token }
+    return { url: url.replace(/(?<!\/)\/+$/, ''), token }
   }
   const loaded = await load(file, { pluginsUrl })
   if (loaded.kind === 'invalid') {

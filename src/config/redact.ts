@@ -40,7 +40,7 @@ export function redact (config: Config, secrets: readonly string[] = []): Config
         }),
       ...(upstream.tls?.key !== undefined && { tls: { ...upstream.tls, key: hide(upstream.tls.key) as string } }),
       // the address stays visible, the credentials do not
-      ...(upstream.proxy !== undefined && { proxy: upstream.proxy.replace(/\/\/.*@/, `//${HIDDEN}@`) })
+      ...(upstream.proxy !== undefined && { proxy: upstream.proxy.replace(/^([a-z]+:\/\/).*@/, `$1${HIDDEN}@`) })
     }])),
     keys: config.keys.map((key) => ({ ...key, secret: hide(key.secret) as string }))
   }

@@ -86,7 +86,28 @@ export function saidIn (failure: UpstreamFailure, secrets: readonly string[], as
 /** The visible text of a page. */
 function textOf (said: string): string {
   const head = said.slice(0, READ)
-  return /^\s*</.test(head)
-    ? head.replace(/<(style|script)\b[^]*?<\/\1>|<[^>]*>/gi, ' ').replace(/\s+/g, ' ').trim()
-    : head
+  return head.trimStart().startsWith('<') ? withoutTags(head).replace(/\s+/g, ' ').trim() : head
+}
+
+/** Without tags, and without what stands in scripts and styles. Looks for each kind of end once where there is none. */
+function withoutTags (page: string): string {
+  const lower = page.toLowerCase()
+  const missing = new Set<string>()
+  /** the first character behind the next such end; -1: there is none */
+  const behind = (end: string, from: number): number => {
+    if (missing.has(end)) return -1
+    const at = lower.indexOf(end, from)
+    if (at === -1) missing.add(end)
+    return at === -1 ? -1 : at + end.length
+  }
+  let [text, done] = ['', 0]
+  for (let at = page.indexOf('<'); at !== -1; at = page.indexOf('<', done)) {
+    const name = /^<(style|script)\b/.exec(lower.slice(at, at + 8))?.[1]
+    const whole = name === undefined ? -1 : behind(`</${name}>`, at)
+    const next = whole === -1 ? behind('>', at) : whole
+    if (next === -1) break
+    text += `${page.slice(done, at)} `
+    done = next
+  }
+  return text + page.slice(done)
 }

@@ -25,7 +25,7 @@ const MOST_SAFE = BigInt(Number.MAX_SAFE_INTEGER)
 export function parsePrice (text: string): Price {
   const match = /^(\d{1,15})(?:\.(\d+))?$/.exec(text)
   if (match === null) throw new RangeError(`not a plain decimal of US dollars: ${JSON.stringify(text)}`)
-  const fraction = (match[2] ?? '').replace(/0+$/, '')
+  const fraction = (match[2] ?? '').replace(/(?<!0)0+$/, '')
   if (fraction.length > PRICE_DECIMALS) throw new RangeError(`more than ${PRICE_DECIMALS} decimals: ${text}`)
   return BigInt(match[1]! + fraction.padEnd(PRICE_DECIMALS, '0'))
 }

@@ -35,7 +35,7 @@ const fields = new Set([
 
 /** @throws {VendorError} */
 export function checkKey (headers: Fields, key: string | undefined): void {
-  const given = /^Bearer +(.+)$/i.exec(String(headers['authorization'] ?? ''))?.[1] ?? headers['x-api-key']
+  const given = /^Bearer +([^ ].*)$/i.exec(String(headers['authorization'] ?? ''))?.[1] ?? headers['x-api-key']
   if (given === undefined || given === '') throw new VendorError(401, 'You didn\'t provide an API key.')
   if (key !== undefined && given !== key) throw new VendorError(401, `Incorrect API key provided: ${String(given)}.`)
 }

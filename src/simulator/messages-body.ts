@@ -77,7 +77,7 @@ export function checkHeaders (
   betas: readonly string[] | undefined
 ): void {
   // With both headers the vendor looks at x-api-key only.
-  const given = headers['x-api-key'] ?? /^Bearer +(.+)$/i.exec(String(headers['authorization'] ?? ''))?.[1]
+  const given = headers['x-api-key'] ?? /^Bearer +([^ ].*)$/i.exec(String(headers['authorization'] ?? ''))?.[1]
   if (given === undefined || given === '') throw new VendorError(401, 'x-api-key header is required')
   if (key !== undefined && given !== key) throw new VendorError(401, 'invalid x-api-key')
 

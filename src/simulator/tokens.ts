@@ -2,7 +2,7 @@
 
 // A word with the white space before it; a word of more than 8 characters is cut into pieces of 8, as real tokenizers
 // cut long words. `u`: a piece never ends inside a surrogate pair.
-const piece = /\s*\S{1,8}|\s+$/gu
+const piece = /\s+\S{0,8}|\S{1,8}/gu
 
 /** The tokens of a text; joined they are the text again. The simulator streams one per event. */
 export function tokensOf (text: string): string[] {

@@ -48,15 +48,21 @@ export function readRow (text: string): Row {
   const [of, value] = pair
   switch (of) {
     case 'record': case 'audit': case 'answer': case 'failures': return { of, value } as unknown as Row
-    case 'task': return { of, value: { ...value, nanos: BigInt(value['nanos'] as string) } } as unknown as Row
+    case 'task': return { of, value: { ...value, nanos: amount(value['nanos']) } } as unknown as Row
     case 'entry': {
-      const shortfall = value['shortfall'] as string | undefined
+      const { shortfall } = value
       return { of,
-        value: { ...value, nanos: BigInt(value['nanos'] as string),
-          ...(shortfall !== undefined && { shortfall: BigInt(shortfall) }) } } as unknown as Row
+        value: { ...value, nanos: amount(value['nanos']),
+          ...(shortfall !== undefined && { shortfall: amount(shortfall) }) } } as unknown as Row
     }
     default: throw new Error(`nobody knows what "${of}" is`)
   }
+}
+
+/** @throws {Error} no amount of at most 19 digits, the most in 64 bits: the time of a longer one is its square */
+function amount (text: unknown): bigint {
+  if (typeof text !== 'string' || !/^-?\d{1,19}$/.test(text)) throw new Error(`no amount: ${String(text).slice(0, 40)}`)
+  return BigInt(text)
 }
 
 /** Totals of all rows: stores with equal totals have equal contents. */

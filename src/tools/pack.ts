@@ -11,7 +11,7 @@ const sources = ['src', 'plugins']
 const pages = 'src/admin/web/ui'
 
 // An address that the compiler does not rewrite: a worker's file, or an import in a declaration.
-const leftAddress = /((?:new URL|import\.meta\.resolve|import|from)\s*\(?\s*)(['"])(\.{1,2}\/[^'"\n]*)\.ts\2/g
+const leftAddress = /((?:new URL|import\.meta\.resolve|import|from)\s*(?:\(\s*)?)(['"])(\.{1,2}\/[^'"\n]*)\.ts\2/g
 
 clear()
 if (process.argv[2] !== 'clear') {

@@ -27,10 +27,17 @@ export function addSampling (
   if (isGiven(topK) && !thinks) messages.top_k = topK
 }
 
-const E_MAIL = /\S@\S+\.\S/
 const PHONE = /^\+?[\d\s().-]{7,}$/
 
 /** A user's id that may be sent to the vendor: it wants no e-mail addresses and phone numbers, and has a limit. */
 export function opaqueId (id: unknown): string | undefined {
-  return typeof id === 'string' && id !== '' && id.length <= 256 && !E_MAIL.test(id) && !PHONE.test(id) ? id : undefined
+  return typeof id === 'string' && id !== '' && id.length <= 256 && !hasEmail(id) && !PHONE.test(id) ? id : undefined
+}
+
+/** Whether a word of it is an e-mail address, or looks like one. */
+function hasEmail (text: string): boolean {
+  return text.split(/\s/).some((word) => {
+    const at = word.indexOf('@', 1)
+    return at !== -1 && word.slice(at + 2, -1).includes('.')
+  })
 }

@@ -105,8 +105,8 @@ export class Upstreams implements UpstreamServices {
     const shared = this.#connect(url.origin, config)
     shared.users++
     const credentials: Credential[] = []
-    const upstream = new OpenUpstream({ name, config, basePath: url.pathname.replace(/\/+$/, ''), origin: url.origin,
-      credentials }, shared.connections)
+    const basePath = url.pathname.replace(/(?<!\/)\/+$/, '')
+    const upstream = new OpenUpstream({ name, config, basePath, origin: url.origin, credentials }, shared.connections)
     if (config.credentials === undefined) {
       credentials.push({ id: undefined, key: keyOf(undefined, config.headers), upstream })
     } else {

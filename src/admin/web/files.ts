@@ -84,13 +84,14 @@ export async function preparePages (): Promise<PageFiles> {
 
 /** Without comments and indentation, which here stand on lines of their own, and are a third of what browsers load. */
 function bare (code: string): string {
-  return code.replace(/^\s*(?:\/\/ |\/\*\*|\* |\*\/).*$/gm, '').replace(/[ \t]+/g, ' ').replace(/\s*\n\s*/g, '\n')
+  return code.split('\n').map((line) => line.trim().replace(/[ \t]+/g, ' '))
+    .filter((line) => line !== '' && !/^(?:\/\/ |\/\*\*|\* |\*\/)/.test(line)).join('\n')
 }
 
 /** Imports by the addresses of this folder, and no maps, which are not here. */
 function forBrowsers (code: string): string {
   return code.replace(/\/\/# sourceMappingURL=\S*/g, '')
-    .replace(/(\b(?:from|import)\s*\(?\s*)(['"])([^'"\n]+)\2/g, (all, before: string, quote: string, to: string) => {
+    .replace(/(\b(?:from|import)\s*(?:\(\s*)?)(['"])([^'"\n]+)\2/g, (all, before: string, quote: string, to: string) => {
       const name = LIBRARIES.get(to)?.name ?? (/^\.\/[\w-]+\.[tj]s$/.test(to) ? `${basename(to).slice(0, -3)}.js` : undefined)
       return name === undefined ? all : `${before}${quote}./${name}${quote}`
     })

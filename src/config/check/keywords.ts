@@ -32,7 +32,8 @@ export function explainUsd (text: string, decimals: number): string | undefined 
       : 'must be a plain decimal of US dollars such as 0.0125'
   }
   if (match[1]!.length > 15) return 'must have at most 15 digits before the point'
-  return (match[2] ?? '').replace(/0+$/, '').length > decimals ? `must have at most ${decimals} decimals` : undefined
+  const digits = (match[2] ?? '').replace(/(?<!0)0+$/, '').length
+  return digits > decimals ? `must have at most ${decimals} decimals` : undefined
 }
 
 interface Limits { readonly min?: string, readonly max?: string }

@@ -215,7 +215,7 @@ async function explain (thrown: unknown, path: string, url: URL): Promise<Plugin
     const missing = /^Cannot find (?:module|package) '([^']+)' imported from (\S+)/.exec(error.message)
     if (missing === null || missing[1] === path) return new PluginError('the plugin file does not exist')
     return new PluginError(`cannot find ${JSON.stringify(missing[1])}, which it imports`, {
-      file: missing[2] === undefined ? path : missing[2].replace(/\?.*$/, '')
+      file: missing[2] === undefined ? path : missing[2].split('?', 1)[0]!
     }, thrown)
   }
   if (error instanceof SyntaxError) {
@@ -228,19 +228,23 @@ async function explain (thrown: unknown, path: string, url: URL): Promise<Plugin
     thrown)
 }
 
+/** Characters that are read of a stack, in which a message of any length stands first. */
+const LONGEST_STACK = 10_000
+
 /**
  * The first place in a stack that lies below a plugin: "file:///x.ts?v=1:3", "...:3:7", or "/x.ts:3" as its whole first
  * line.
  */
 export function placeIn (
-  stack: string
+  whole: string
 ): { readonly file: string, readonly line: number, readonly column?: number } | undefined {
+  const stack = whole.slice(0, LONGEST_STACK)
   // where no package.json says what a .ts file is, it is parsed to find out, and the error names it by its path
   const parsed = /^([^\n]+):(\d+)\n[^\n]*\n( *)\^/.exec(stack)
   if (parsed !== null && isAbsolute(parsed[1]!)) {
     return { file: parsed[1]!, line: Number(parsed[2]), column: parsed[3]!.length + 1 }
   }
-  const match = /(file:\/\/[^\s()]+?\?[^\s():]*v=[^\s():]*):(\d+)(?::(\d+))?/.exec(stack)
+  const match = /(file:\/\/[^\s()?]+\?v=[^\s():]*):(\d+)(?::(\d+))?/.exec(stack)
   if (match === null) return undefined
   // below the line of a syntax error stands a caret
   const caret = match[3] === undefined ? /^( *)\^/m.exec(stack)?.[1]?.length : undefined

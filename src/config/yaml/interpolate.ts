@@ -43,7 +43,7 @@ export function interpolate (
       if (env === undefined) { isUnread = true; return match }
       isSecret = true
       const read = readText(resolve(dirname(yamlPath), inner.slice('file:'.length)))
-      if (read.kind === 'text') return read.text.replace(/(\r?\n)+$/, '')
+      if (read.kind === 'text') return withoutLineEnds(read.text)
       problems.push({ message: `the secret file of ${match} ${read.message}` })
       return match
     }
@@ -76,4 +76,11 @@ export function resolveCore (text: string): unknown {
     /^0o[0-7]+$/.test(text) || /^0x[\da-fA-F]+$/.test(text)
   ) return Number(text)
   return text
+}
+
+/** Without the ends of lines at the end. */
+function withoutLineEnds (text: string): string {
+  let end = text.length
+  while (text[end - 1] === '\n') end -= text[end - 2] === '\r' ? 2 : 1
+  return text.slice(0, end)
 }

@@ -35,7 +35,7 @@ export function Problem ({ error, again }: {
 }): VNode | null {
   if (error === undefined) return null
   const id = error instanceof ApiError ? error.requestId : null
-  const text = error.message.replace(/\s*Request ID: \S+$/, '')
+  const text = error.message.replace(/ Request ID: \S+$/, '')
   return html`<div class="problem" role="alert"><p>${text}</p>
     ${id !== null && html`<p class="quiet">Request <code>${id}</code></p>`}
     ${again !== undefined && html`<p><button type="button" onClick=${again}>Read again</button></p>`}</div>`

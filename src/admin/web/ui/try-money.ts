@@ -43,7 +43,7 @@ export function Explained ({ of: found }: { readonly of: Explanation }): VNode {
   const { allowed, then, refusal, targets, in_maintenance: left, prices, limits } = found
   return html`<p role="status">${allowed ? html`<${State} is="active" words="would be ${then}" />`
     : html`<${State} is="failed" words="would be refused: ${refusal!.status} ${refusal!.code}" />`}</p>
-    ${refusal !== null && html`<p>${refusal.message.replace(/\s*Request ID: \S+$/, '')}</p>`}
+    ${refusal !== null && html`<p>${refusal.message.replace(/ Request ID: \S+$/, '')}</p>`}
     <${Pairs} of=${[['Quoted, at most', html`<span class="quoted">$${found.max_cost_usd}</span>`],
       ['Held at first', `$${found.held_at_start_usd}`],
       ...found.max_output_tokens === 0 ? [] : [['Tokens, at most', `${found.max_input_tokens.toLocaleString()} in, ${

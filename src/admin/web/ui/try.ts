@@ -208,7 +208,7 @@ function Quote ({ question, isReady }: { readonly question: object, readonly isR
   const { is, error } = found.asked === asked ? found : {}
   return html`<section aria-label="The quote"><h2>What it would cost, and where it would go</h2>
     ${!isReady ? html`<p class="quiet">Name a key and write a prompt: what the request would cost is told before it is
-      sent.</p>` : error !== undefined ? html`<p class="wrong">${error.message.replace(/\s*Request ID: \S+$/, '')}</p>`
+      sent.</p>` : error !== undefined ? html`<p class="wrong">${error.message.replace(/ Request ID: \S+$/, '')}</p>`
       : is === undefined ? html`<p class="quiet">Asking for a quote …</p>` : html`<${Explained} of=${is} />`}</section>`
 }
 
@@ -221,7 +221,7 @@ function Outcome ({ of: { answer, quoted, kind } }: { readonly of: Run }): VNode
       [answer.isStream ? 'First token' : 'First byte', answer.firstMs === undefined ? 'none yet' : `${answer.firstMs} ms`],
       ['Whole', end === undefined ? 'not over' : answer.ms === undefined ? 'none' : `${answer.ms} ms`]]} />
     ${error !== undefined && html`<div class="problem" role="alert"><p><code>${error.code}</code>:
-      ${' '}${error.message.replace(/\s*Request ID: \S+$/, '')}</p>${id !== undefined && html`<p class="quiet">Request
+      ${' '}${error.message.replace(/ Request ID: \S+$/, '')}</p>${id !== undefined && html`<p class="quiet">Request
       ${' '}<a href=${to('requests', id)}><code>${id}</code></a> has what every upstream said.</p>`}</div>`}
     ${end === 'cut' && html`<div class="problem" role="alert"><p>The answer was cut: what came is shown, and what was
       charged stands below.</p></div>`}
@@ -256,7 +256,7 @@ function Copies ({ base, way, wish }: { readonly base: string, readonly way: Way
   const [address, setAddress] = useState(base)
   const fitting = copies.filter(({ takes }) => takes(way))
   const one = fitting.find((copied) => copied.name === name) ?? fitting[0]!
-  const program = one.text(address.replace(/\/+$/, ''), way, wish)
+  const program = one.text(address.replace(/(?<!\/)\/+$/, ''), way, wish)
   return html`<section aria-label="As a program"><h2>The same as a program</h2><div class="filter">
     <${Field} label="Copy as">${(tied: object) => html`<select ...${tied} name="copy" value=${one.name}
       onChange=${(event: Event) => { setName(textOf(event)) }}>${fitting.map((copied) => html`<option

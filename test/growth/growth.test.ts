@@ -1,0 +1,78 @@
+// Text from outside costs at most n log n (rule growth): each row is a function with hostile input of growing size.
+import t from 'tap'
+import { imageType } from '../../src/media/image-type.ts'
+import { explainUsd } from '../../src/config/check/keywords.ts'
+import { saidIn } from '../../src/core/failed-attempt.ts'
+import { withoutQuotes } from '../../src/core/quotes.ts'
+import { SseDecoder } from '../../src/core/sse.ts'
+import { parsePrice } from '../../src/money/nanos.ts'
+import { countTokens } from '../../src/simulator/tokens.ts'
+import { readRow } from '../../src/store/transfer.ts'
+import { scrub, scrubStart } from '../../src/base/redact.ts'
+import { isPublicAddress } from '../../src/base/public-address.ts'
+import { placeIn } from '../../src/config/load/user-plugin.ts'
+import { growth, type Grown, MOST_GROWTH } from '../support/growth.ts'
+
+t.test('the measurement tells n and n log n from a square, and from what never ends', async (t) => {
+  const numbers = (size: number): readonly number[] => Array.from({ length: size }, (_, i) => (i * 7919) % size)
+  t.ok(await growth({ input: numbers, run: (of: readonly number[]) => of.toSorted((a, b) => a - b) }) <= MOST_GROWTH)
+  t.ok(await growth({ input: (size) => 'a'.repeat(size), run: (text: string) => text.replaceAll('a', 'bb') }) <=
+    MOST_GROWTH)
+  t.ok(await growth({ input: (size) => `${'0'.repeat(size)}1`, run: (text: string) => text.replace(/0+$/, ''),
+    to: 3000 }) > MOST_GROWTH, 'a square')
+  t.equal(await growth({ from: 13, to: 13, endless: 200_000, input: (size) => `${'a'.repeat(Math.min(size, 27))}b`,
+    run: (text: string) => /^(?:a|a)+$/.test(text) }), Infinity, 'an exponential function')
+})
+
+const repeated = (text: string) => (size: number): string => text.repeat(Math.ceil(size / text.length)).slice(0, size)
+const HOSTILE = ['\\', '\\n', '"', '\'', '`', ' ', '\n', '\r', '\r\n', '0', 'a', '<', '<!--', '<!---->', '<style>',
+  '<script', '[', '{', '(', '.', ':', '/', '//', '@', 'a.', 'a@', '=', '-', '%', '?', '*', 'reda ', '[redacted]', 'é',
+  '\ud83d', '\u0000', 'data:', 'data: \n', 'sk-', 'Bearer ', 'org_', '1.', '1:', 'http://', 'file://', 'file://a?v=']
+
+/** Rows that take a text: each runs on every hostile text, with another character at the end. */
+const TEXTS: Readonly<Record<string, (text: string) => unknown>> = {
+  'N1, N3: withoutQuotes, message': (text) => withoutQuotes(text.slice(0, 1200), { messages: [{ content: text }] }),
+  'N1, N3: withoutQuotes, request': (text) => withoutQuotes(text.slice(0, 1200), { messages: text.match(/[^]{1,9}/g) }),
+  'saidIn, text': (text) => saidIn({ kind: 'status', status: 400, headers: {}, body: text }, ['secret-of-ours']),
+  'saidIn, JSON': (text) =>
+    saidIn({ kind: 'status', status: 400, headers: {}, body: { error: { message: text } } }, []),
+  'saidIn, page': (text) => saidIn({ kind: 'status', status: 400, headers: {}, body: `<html>${text}` }, []),
+  'N2: imageType': (text) => imageType(Buffer.from(text)),
+  'N9: parsePrice': (text) => caught(() => parsePrice(`0.${text}1`)),
+  'N9: explainUsd': (text) => explainUsd(`0.${text}1`, 9),
+  'N9: readRow': (text) => caught(() => readRow(JSON.stringify({ entry: { nanos: `1${text}1` } }))),
+  scrub: (text) => scrub(text, ['secret-of-ours']),
+  scrubStart: (text) => scrubStart(text, ['secret-of-ours'], 1200),
+  isPublicAddress: (text) => isPublicAddress(text),
+  placeIn: (text) => placeIn(text),
+  countTokens: (text) => countTokens(text),
+  'SseDecoder, whole': (text) => new SseDecoder().push(Buffer.from(`${text}\n\n`)),
+  'SseDecoder, byte by byte': (text) => {
+    const decoder = new SseDecoder()
+    for (const byte of Buffer.from(text.slice(0, 20_000))) decoder.push(Buffer.of(byte))
+  }
+}
+
+function caught (work: () => unknown): unknown {
+  try {
+    return work()
+  } catch (thrown) {
+    return thrown
+  }
+}
+
+t.test('functions of a text', async (t) => {
+  for (const [name, run] of Object.entries(TEXTS)) {
+    const rows = HOSTILE.map((text): Grown => ({ input: (size) => `${repeated(text)(size)}x`, run }))
+    // First once at the largest size: what is quick there needs no measurement.
+    const slow: string[] = []
+    for (const [i, row] of rows.entries()) {
+      const large = row.input(200_000) as never
+      const before = process.threadCpuUsage()
+      row.run(large)
+      const { user } = process.threadCpuUsage(before)
+      if (user > 20_000 && await growth({ ...row, to: 25_000 }) > MOST_GROWTH) slow.push(JSON.stringify(HOSTILE[i]))
+    }
+    t.strictSame(slow, [], name)
+  }
+})
