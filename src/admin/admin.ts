@@ -7,6 +7,7 @@ import { GatewayError, toGatewayError } from '../errors.ts'
 import { shapeError } from '../protocols/error-shape.ts'
 import { commonStyle } from '../protocols/index.ts'
 import { createRequestId } from '../base/request-id.ts'
+import { mark } from '../base/stall-marks.ts'
 import type { Networks } from '../base/ip-address.ts'
 import type { Directory } from '../accounts/directory.ts'
 import { digestOf } from '../accounts/digests.ts'
@@ -72,7 +73,10 @@ export function adminHandler (
       const found = await reasons()
       return asJson({ ready: found.length === 0, reasons: found }, found.length === 0 ? 200 : 503)
     }],
-    ['/metrics', async () => ({ status: 200, type: services.metrics.contentType, text: await metrics() })]
+    ['/metrics', async () => {
+      mark('metrics')
+      return { status: 200, type: services.metrics.contentType, text: await metrics() }
+    }]
   ])
   const strangers = new Strangers(services, timer)
   const turns = new BodyTurns()
@@ -104,10 +108,12 @@ export function adminHandler (
     if (!await strangers.note(address, path)) throw tooManyGuesses()
   }
 
-  async function answer (req: IncomingMessage, signal: AbortSignal): Promise<Answer> {
+  async function answer (req: IncomingMessage, id: string, signal: AbortSignal): Promise<Answer> {
+    const work = { id }
+    mark('admin', work)
     const path = pathOf(req)
     if (web.knows(path)) return await web.answer(req, path)
-    if (api.knows(path)) return await askApi(path, req, await identify(req, path), signal)
+    if (api.knows(path)) return await askApi(path, req, await identify(req, path), work, signal)
     const address = addresses.get(path)
     if (address === undefined) {
       throw new GatewayError('not_found', { message: 'There is nothing at this address of the admin listener.' })
@@ -120,12 +126,15 @@ export function adminHandler (
   }
 
   async function askApi (
-    path: string, req: IncomingMessage, { by, isProved }: Asker, signal: AbortSignal
+    path: string, req: IncomingMessage, { by, isProved }: Asker, work: { readonly id: string }, signal: AbortSignal
   ): Promise<Answer> {
     const method = req.method ?? ''
     const query = new URLSearchParams((req.url ?? '').slice(path.length + 1))
-    const ask = async (body: unknown): Promise<ApiAnswer> => await api.answer({ method, path, query,
-      ifMatch: req.headers['if-match'], accept: req.headers.accept, body, by, isProved, signal })
+    const ask = async (body: unknown): Promise<ApiAnswer> => {
+      mark('admin', work)
+      return await api.answer({ method, path, query, ifMatch: req.headers['if-match'], accept: req.headers.accept, body,
+        by, isProved, signal })
+    }
     const { status, body: answered, type, version, place } = METHODS.includes(method)
       ? await ask(undefined)
       : await askWithBody(req, api.bodyLimit(path, method), by.token ?? '', ask, api.waits(path, method))
@@ -215,7 +224,7 @@ export function adminHandler (
     req.on('error', () => {})
     const gone = new AbortController()
     res.once('close', () => { gone.abort() })
-    answer(req, gone.signal).finally(() => {
+    answer(req, id, gone.signal).finally(() => {
       req.resume()
     }).catch((thrown: unknown) => shape(thrown, id, services)).then(async (answered) => {
       await write(req, res, id, web.knows(pathOf(req)) ? web.guarded(answered) : answered)

@@ -38,7 +38,7 @@ export async function startCommand (
   let gateway: Gateway | undefined
   try {
     gateway = await ending.of(startGateway({ file, base, plugins, pluginsUrl, log, output, seat,
-      warmsUp: true }))
+      warmsUp: true, watchesStalls: true }))
   } catch (error) {
     const { message } = error as Error
     // The primary reports a worker's failure, or starts it again.

@@ -8,6 +8,7 @@ import { Sessions } from '../admin/web/sessions.ts'
 import { tryKeyOn } from '../admin/api/try-key.ts'
 import { MergedMetrics } from '../telemetry/merged-metrics.ts'
 import { mergedLately } from '../telemetry/lately.ts'
+import { StallWatch } from '../telemetry/stall-watch.ts'
 import { createMetrics, type Metrics } from '../telemetry/metrics.ts'
 import type { LogOutput } from '../telemetry/log-output.ts'
 import type { Config } from '../config/config.ts'
@@ -65,6 +66,8 @@ export interface GatewayOptions {
   readonly output?: LogOutput
   /** present: this process is a worker */
   readonly seat?: Seat | undefined
+  /** true: stalls of the event loop are counted and logged; one gateway of a process alone may do so */
+  readonly watchesStalls?: boolean
   /** true: before it is ready, a process that serves clients warms up */
   readonly warmsUp?: boolean
 }
@@ -107,6 +110,7 @@ export async function startGateway (options: GatewayOptions): Promise<Gateway> {
   const parts: Parts = { options, base, metrics, upstreams, shipped, simulator, now, timer }
   const { live, opened } = liveConfig(parts)
   let warmUp: WarmUp | undefined
+  const stalls = options.watchesStalls === true ? new StallWatch({ log, metrics }) : undefined
   let waitsFor: string | undefined
   const waitFor = async (part: string, ending: Promise<void> | undefined): Promise<void> => {
     waitsFor = part
@@ -120,6 +124,7 @@ export async function startGateway (options: GatewayOptions): Promise<Gateway> {
     await waitFor('connections to upstreams', upstreams.destroy())
     await waitFor('the simulator', simulator.close())
     await waitFor('the store', opened()?.close())
+    await waitFor('the watch of the event loop', stalls?.close())
   }
   try {
     await live.start()

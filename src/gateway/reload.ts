@@ -7,6 +7,7 @@ import { formatUsd, parseUsd, type Nanos } from '../money/nanos.ts'
 import type { Plugin } from '../core/plugin.ts'
 import type { Metrics } from '../telemetry/metrics.ts'
 import { within } from '../base/timeout.ts'
+import { mark } from '../base/stall-marks.ts'
 import { type Config, restartSections } from '../config/config.ts'
 import type { Env } from '../config/yaml/interpolate.ts'
 import { loadConfig, type LoadResult, type Place, type ValidLoad, warmUp } from '../config/load/load.ts'
@@ -333,7 +334,10 @@ export class LiveConfig<Live extends Retirable = Snapshot> {
     const { promise: timeout, reject } = Promise.withResolvers<never>()
     const { compile, timeoutMs = TIMEOUT_MS } = this.#options
     const timer = setTimeout(() => { reject(notReady(timeoutMs)) }, timeoutMs)
-    const compiling = (async () => await compile(config, generation, userPlugins))()
+    const compiling = (async () => {
+      mark('reload')
+      return await compile(config, generation, userPlugins)
+    })()
     let isLate = false
     compiling.then((snapshot) => { if (isLate) retire(snapshot) }, () => {})
     try {

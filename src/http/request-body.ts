@@ -13,6 +13,7 @@ import { sayContinue } from '../base/expect-continue.ts'
 import { atEndOfTurn } from '../base/end-of-turn.ts'
 import { JsonGuard } from '../base/json-limits.ts'
 import { base64In } from '../core/large-strings.ts'
+import { mark } from '../base/stall-marks.ts'
 import { after, type Awaitable } from '../base/awaitable.ts'
 import { Alarm } from '../base/wheel.ts'
 import { parseBody } from './parse-body.ts'
@@ -205,6 +206,7 @@ export function readBody (
       /** What is in a body besides its base64 takes time. */
       const isForThread = (base64: number): boolean => readsInThreads && size - base64 >= threads!.least
       const parsed = (): Awaitable<Body> => {
+        mark('body', exchange)
         if (large === undefined) {
           const pieces = small.all()
           return parseBody(pieces, base64In(pieces, guard.longStrings), exchange.blobs)
@@ -214,6 +216,7 @@ export function readBody (
           exchange.throwIfAborted()
           const base64 = base64In(pieces, guard.longStrings)
           const parse = (): Body => {
+            mark('body', exchange)
             exchange.blobs.memory = memory
             return parseBody(pieces, base64, exchange.blobs)
           }

@@ -5,6 +5,7 @@ import { modalities } from '../config/sections/modalities.ts'
 import type { Awaitable } from '../base/awaitable.ts'
 import { atEndOfTurn } from '../base/end-of-turn.ts'
 import { parseOr } from '../base/json.ts'
+import { mark } from '../base/stall-marks.ts'
 import { GatewayError, isGatewayError, toGatewayError } from '../errors.ts'
 import type { Routed } from '../core/endpoint.ts'
 import type { Attempt } from '../core/facts.ts'
@@ -322,6 +323,7 @@ class Receiver implements CommittedStream, CallListener {
   onFailure (failure: UpstreamFailure): void {
     if (this.#isEnded) return
     this.#exchange.record.upstream_end_at = performance.now()
+    mark('answer', this.#exchange)
     try {
       if (this.#endsWhole()) return
     } catch (thrown) {
@@ -336,6 +338,7 @@ class Receiver implements CommittedStream, CallListener {
   #read (chunk: Buffer): void {
     if (this.#isEnded) return
     this.#size += chunk.length
+    mark(this.#decoder === undefined ? 'answer' : 'stream', this.#exchange)
     if (this.#decoder !== undefined) {
       this.#onEvents(this.#decoder.push(chunk))
       return

@@ -8,6 +8,7 @@ import type { Routed } from '../core/endpoint.ts'
 import type { Outcome, Served } from '../core/exchange.ts'
 import { callHook, unwaited } from '../core/hooks.ts'
 import type { Awaitable } from '../base/awaitable.ts'
+import { mark } from '../base/stall-marks.ts'
 import { SseEvent } from '../core/sse.ts'
 
 export function interrupted (
@@ -44,6 +45,7 @@ export async function fail (
 
 /** Settles an exchange. A callback that never ends counts as failed, so it can't hang a request. */
 export function settle (exchange: Routed, outcome: Outcome): Awaitable<void> {
+  mark('settle', exchange)
   try {
     const told = callHook(exchange.settle(outcome), 'onSettle', exchange)
     return told instanceof Promise ? marked(told, exchange) : told

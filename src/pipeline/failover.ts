@@ -1,6 +1,7 @@
 // Failover: the order in which targets are asked. First each attempt of the plan once, then again those that may
 // succeed soon. An attempt that failed before its commit costs nothing, so the client gets only the last error.
 import { type Awaitable, proceed } from '../base/awaitable.ts'
+import { mark } from '../base/stall-marks.ts'
 import { type Answer, type AnswerListener, tryAttempt } from './attempt.ts'
 import type { RetriesConfig } from '../config/config.ts'
 import { modalities, type Modality } from '../config/sections/modalities.ts'
@@ -61,6 +62,7 @@ const MOST_LOST_RACES = 10
  * succeed
  */
 export function walk (exchange: Routed, listener: AnswerListener): void {
+  mark('attempt', exchange)
   try {
     new Walk(exchange, listener).begin()
   } catch (thrown) {

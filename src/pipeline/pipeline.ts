@@ -16,6 +16,7 @@ import { type Chain, callHook } from '../core/hooks.ts'
 import { readsBody } from '../core/route.ts'
 import { nearestModel } from '../catalog/offers.ts'
 import { isGiven } from '../base/json.ts'
+import { mark } from '../base/stall-marks.ts'
 import { Alarm } from '../base/wheel.ts'
 import type { Tunnel } from '../upstream/passthrough/websocket.ts'
 import { walk } from './failover.ts'
@@ -60,6 +61,7 @@ class Serving implements AnswerListener, SendListener {
   }
 
   begin (): void {
+    mark('request', this.#exchange)
     this.#take(this.#request, undefined)
   }
 
@@ -119,6 +121,7 @@ class Serving implements AnswerListener, SendListener {
 
   onAnswer (answer: Answer): void {
     this.#holdHead?.off()
+    mark('answer', this.#exchange)
     this.#take(this.#answered, answer)
   }
 
@@ -225,7 +228,10 @@ class Serving implements AnswerListener, SendListener {
 
   /** A function of its own: what closures use takes memory at each call, also where they are not made. */
   #goOnLater<T> (value: Promise<T>, next: Next<T>): void {
-    value.then((there) => { this.#take(next, there) }, (thrown: unknown) => { this.#fail(thrown) })
+    value.then((there) => {
+      mark('request', this.#exchange)
+      this.#take(next, there)
+    }, (thrown: unknown) => { this.#fail(thrown) })
   }
 
   #fail (thrown: unknown): void {
@@ -280,6 +286,7 @@ function afterHead (
   if (answered !== undefined) return answered
   if (!readsBody(exchange.route.endpoint)) return runDown(exchange, 'onRequest', 0, tell)
   tell?.('core', 'body')
+  mark('body', exchange)
   const body = client.readBody(exchange)
   return body instanceof Promise ? afterBodyLater(body, exchange, idempotency, tell)
     : afterBody(exchange, idempotency, tell, body)
@@ -295,6 +302,7 @@ function afterBodyLater (
 function afterBody (
   exchange: Routed, idempotency: Recall | undefined, tell: Turn | undefined, body: Body
 ): Awaitable<Reply | void> {
+  mark('request', exchange)
   takeBody(exchange, body)
   const { endpoint } = exchange.route
   // An idempotency key counts for requests that are made and paid by the piece. Looked up before any hook that could
@@ -320,6 +328,7 @@ function runDown (
     const hook = listOf(chain, name)[place]
     if (hook === undefined) continue
     tell?.(hook.plugin, name)
+    mark('plugin', exchange, hook.plugin)
     const answered = callHook(hook.call(exchange), hook.plugin, exchange)
     if (answered instanceof Promise) return goOnDown(answered, exchange, name, place + 1, tell)
     if (answered !== undefined) return answered
@@ -344,6 +353,7 @@ function runReplyHooks (exchange: Routed, first: Reply, from: number): Awaitable
   let reply = first
   for (let place = from; place < hooks.length; place++) {
     const { plugin, call } = hooks[place]!
+    mark('plugin', exchange, plugin)
     const changed = callHook(call(reply, exchange), plugin, exchange)
     if (changed instanceof Promise) return goOnUp(changed, exchange, reply, place + 1)
     reply = changed ?? reply

@@ -7,6 +7,7 @@ import { modalities } from '../config/sections/modalities.ts'
 import { targetsIn } from '../config/targets.ts'
 import { version } from '../base/package.ts'
 import { catalogue } from '../errors.ts'
+import { PHASES, type Phase } from '../base/stall-marks.ts'
 import type { Nanos } from '../money/nanos.ts'
 import type { ExchangeRecord } from '../core/record.ts'
 import type { Metrics as CoreMetrics } from '../core/services.ts'
@@ -43,6 +44,8 @@ export interface Metrics extends CoreMetrics {
   /** An exchange began; `record` ends it. */
   begin (): void
   record (finished: Finished): void
+  /** The event loop was stopped. @param phase what was running */
+  stalled (phase: Phase, ms: number): void
   /** A worker has ended and is started again. */
   workerRestarted (): void
   /** A video task is over. */
@@ -167,6 +170,10 @@ function createFamilies () {
       ['upstream'], ['reason']),
     hookTimeouts: counters('gateway_hook_timeouts_total',
       'Hooks of plugins that took longer than hook_timeout.', ['plugin'], []),
+    stalls: counters('gateway_event_loop_stalls_total',
+      'Times that the event loop was stopped for more than 100 ms, by what was running.', [], ['phase']),
+    stallSeconds: counters('gateway_event_loop_stall_seconds_total',
+      'How long the event loop was stopped in all of them.', [], ['phase']),
     workerRestarts: counters('gateway_worker_restarts_total',
       'Workers that have ended and were started again (server.workers).', [], []),
     reloads: counters('gateway_config_reloads_total',
@@ -229,7 +236,7 @@ export function createMetrics (now: () => number = Date.now, isOfProcess = true)
 
   const families = createFamilies()
   const { tokens, attempts, targetAttempts, latencies, charged, costs, costed, shortfalls, rejections, videos, retries,
-    queueWaits, queueRefusals, hookTimeouts, workerRestarts, reloads } = families
+    queueWaits, queueRefusals, hookTimeouts, stalls, stallSeconds, workerRestarts, reloads } = families
   const all = Object.values(families)
   /** their models are those of the upstreams */
   const byTarget: ReadonlySet<unknown> = new Set([targetAttempts, latencies])
@@ -248,6 +255,7 @@ export function createMetrics (now: () => number = Date.now, isOfProcess = true)
   ]
   shortfalls.start([])
   reloads.start([['live', 'refused']])
+  for (const family of [stalls, stallSeconds]) family.start([PHASES])
   rejections.start([REJECTIONS])
 
   const bundles = new Bundles(families)
@@ -293,6 +301,10 @@ export function createMetrics (now: () => number = Date.now, isOfProcess = true)
 
     attempt (upstream, outcome) { attempts.cell(upstream, outcome).value++ },
     rejected (reason) { rejections.cell(reason).value++ },
+    stalled (phase, ms) {
+      stalls.cell(phase).value++
+      stallSeconds.cell(phase).value += ms / 1000
+    },
     hookTimeout (plugin) { hookTimeouts.cell(plugin).value++ },
     upstreamRetried (upstream, reason) { retries.cell(upstream, reason).value++ },
     queued (upstream, ms) { queueWaits.cell(upstream).observe(ms / 1000) },
