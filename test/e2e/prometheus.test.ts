@@ -26,7 +26,8 @@ const POOR = 'sk-gw-' + 'p'.repeat(32)
 /** No test lets a store fall behind. */
 const NOT_CAUSED = ['GatewayStoreBehind']
 /** What a machine that is busy with other tests may do to a gateway with which all is well. */
-const BUSY = ['GatewaySlowItself', 'GatewayFirstTokenSlow', 'GatewayOverloaded', 'GatewayDown', 'GatewayStoreAway']
+const BUSY = ['GatewaySlowItself', 'GatewayFirstTokenSlow', 'GatewayOverloaded', 'GatewayDown', 'GatewayStoreAway',
+  'GatewayEventLoopStalls']
 
 const rules = rulesIn(readFileSync(rulesFile, 'utf8'))
 const alerts = rules.flatMap(({ alert }) => alert === undefined ? [] : [alert])
@@ -106,6 +107,8 @@ async function vendors (t: Test): Promise<Vendors> {
 const PLUGIN = `export default { name: 'own', create: () => ({ async onRequest (exchange) {
   const ms = Number(exchange.received.headers['x-slow'] ?? 0)
   if (ms > 0) await new Promise((resolve) => { setTimeout(resolve, ms) })
+  const end = performance.now() + Number(exchange.received.headers['x-spin'] ?? 0)
+  while (performance.now() < end) { /* stops the event loop */ }
   for (let i = 0; i < Number(exchange.received.headers['x-leak'] ?? 0); i++) {
     await exchange.ledger.hold({ request_id: 'req_leaked' + i, account: 'rich', key: 'rich-dev', nanos: 1n })
   }
@@ -352,6 +355,10 @@ void t.test('a Prometheus reads gateways under load', async (t) => {
     drive(t, () => main.message('narrow'), 3)
     drive(t, () => main.message('good', {}, { 'x-slow': '300' }), 6)
     drive(t, () => main.message('good', {}, { 'x-slow': '60000' }))
+    drive(t, async () => {
+      await main.message('good', {}, { 'x-spin': '400' })
+      await pause(1500)
+    })
     drive(t, () => main.message('greedy', {}, { authorization: `Bearer ${POOR}` }))
     // Sixteen of them wait longer each time, the others are answered at once.
     drive(t, () => fetch(`${main.admin}/admin/v1/config`,
@@ -377,7 +384,7 @@ void t.test('a Prometheus reads gateways under load', async (t) => {
     })
     await fired(...['Shortfall', 'HoldsLeak', 'VideoUnknown', 'SoldBelowCost', 'LowBalances', 'RequestsFail',
       'FirstTokenSlow', 'QueueFull', 'SignInFailures', 'TargetOut', 'TargetFails', 'CredentialRefused',
-      'ConfigRefused', 'SlowItself', 'HookTimeouts'].map((name) => `Gateway${name} gateway`),
+      'ConfigRefused', 'SlowItself', 'HookTimeouts', 'EventLoopStalls'].map((name) => `Gateway${name} gateway`),
     'GatewayLedgerDiffers fleet', 'GatewayConfigDiffers fleet', 'GatewayRestarts fleet', 'GatewayOverloaded tired',
     'GatewayLogDropped tired')
     t.match(seen.get('GatewayTargetOut gateway')?.labels, { upstream: 'broken', model: 'vendor-broken' })

@@ -1,0 +1,211 @@
+// Requests and answers of growing size on their way through the translators: for each style of clients and each dialect
+// of upstreams, wide histories, lists and texts cost at most n log n (rule growth).
+import t from 'tap'
+import { chatToMessages } from '../../plugins/chat-to-messages/index.ts'
+import { responsesToMessages } from '../../plugins/responses-to-messages/index.ts'
+import { schemaValidate } from '../../plugins/schema-validate/index.ts'
+import { dialectsOf } from '../../src/config/sections/dialects.ts'
+import type { Routed } from '../../src/core/endpoint.ts'
+import { ApiKey, Body, Model } from '../../src/core/facts.ts'
+import { SseEvent } from '../../src/core/sse.ts'
+import { isGatewayError } from '../../src/errors.ts'
+import { dialects } from '../../src/upstream/dialects/index.ts'
+import { inputEstimate } from '../../src/tokens/bound.ts'
+import { clientStyles, type Style, styles } from '../support/client-styles.ts'
+import { account, config, exchange, key, model, snapshot, upstreamConfig, upstreamOf } from '../support/exchange.ts'
+import { growth, type Grown, MOST_GROWTH } from '../support/growth.ts'
+
+type Json = Readonly<Record<string, unknown>>
+
+/** Items of the largest input; the eighth part is the smallest one. */
+const MOST = 16_000
+/** CPU microseconds at the largest input below which nothing has to be measured. */
+const QUICK_US = 150_000
+
+const dialectNames = dialectsOf('text')
+const many = <T>(size: number, make: (i: number) => T): T[] => Array.from({ length: size }, (_, i) => make(i))
+const text = (i: number): string => `text ${i}`
+const schema = { type: 'object', properties: { a: { type: 'string' } } }
+const turn = (role: string, content: unknown): Json => ({ role, content })
+/** The user and the other role by turns. */
+const turns = (size: number, other: string): readonly Json[] =>
+  many(size, (i) => turn(i % 2 === 0 ? 'user' : other, text(i)))
+const parts = (size: number, type = 'text'): readonly Json[] => many(size, (i) => ({ type, text: text(i) }))
+const HELLO = turn('user', 'hi')
+const chatCall = (i: number): Json =>
+  ({ id: `call_${i}`, type: 'function', function: { name: 'a', arguments: '{}' } })
+const chatResult = (i: number): Json => ({ role: 'tool', tool_call_id: `call_${i}`, content: 'x' })
+const chatCalls = (calls: readonly Json[]): Json => ({ role: 'assistant', content: null, tool_calls: calls })
+const item = (i: number): Json => ({ type: 'function_call', call_id: `call_${i}`, name: 'a', arguments: '{}' })
+const output = (i: number): Json => ({ type: 'function_call_output', call_id: `call_${i}`, output: 'x' })
+const tool = (name: string): Json => ({ type: 'function', name, parameters: schema, strict: false })
+
+/** Histories and lists of a style's own shape, by number of items. */
+const WIDE: Readonly<Record<Style, Readonly<Record<string, (size: number) => Json>>>> = {
+  messages: {
+    messages: (size) => ({ messages: turns(size, 'assistant') }),
+    'messages of one role': (size) => ({ messages: turns(size, 'user') }),
+    'blocks of a message': (size) => ({ messages: [turn('user', parts(size))] }),
+    'blocks of the system': (size) => ({ system: parts(size) }),
+    'system turns': (size) => ({ messages: [HELLO, ...turns(size, 'system')] }),
+    tools: (size) => ({ tools: many(size, (i) => ({ name: `tool_${i}`, input_schema: schema })) }),
+    'calls of one turn': (size) => ({ messages: [HELLO,
+      turn('assistant', many(size, (i) => ({ type: 'tool_use', id: `toolu_${i}`, name: 'a', input: {} }))),
+      turn('user',
+        many(size, (i) => ({ type: 'tool_result', tool_use_id: `toolu_${size - i - 1}`, content: 'x' })))] }),
+    'stop sequences': (size) => ({ stop_sequences: many(size, text) })
+  },
+  chat: {
+    messages: (size) => ({ messages: turns(size, 'assistant') }),
+    'system messages': (size) => ({ messages: turns(size, 'system') }),
+    'parts of a message': (size) => ({ messages: [turn('user', parts(size))] }),
+    tools: (size) => ({ tools: many(size, (i) => ({ type: 'function', function: { name: `tool_${i}`,
+      parameters: schema } })) }),
+    'calls and results': (size) => ({ messages: [HELLO, chatCalls(many(size, chatCall)),
+      ...many(size, (i) => chatResult(size - i - 1))] }),
+    'turns with a call': (size) => ({ messages: [HELLO,
+      ...many(size, (i) => [chatCalls([chatCall(i)]), chatResult(i)]).flat()] })
+  },
+  responses: {
+    items: (size) => ({ input: turns(size, 'assistant') }),
+    'parts of an item': (size) => ({ input: [turn('user', parts(size, 'input_text'))] }),
+    tools: (size) => ({ tools: many(size, (i) => tool(`tool_${i}`)) }),
+    'tools in namespaces': (size) => ({ tools: many(size, (i) => ({ type: 'namespace', name: `space_${i}`,
+      description: 'x', tools: [tool('tool')] })) }),
+    'calls, then outputs': (size) => ({ input: [HELLO, ...many(size, item),
+      ...many(size, (i) => output(size - i - 1))] }),
+    'outputs without calls': (size) => ({ input: [HELLO, ...many(size, output)] }),
+    'calls without outputs': (size) => ({ input: [HELLO, ...many(size, item)] }),
+    'reasoning items': (size) => ({ input: [HELLO,
+      ...many(size, (i) => ({ type: 'reasoning', id: `rs_${i}`, summary: [], encrypted_content: 'x' }))] })
+  }
+}
+
+const on = (dialect: typeof dialectNames[number]): ReturnType<typeof snapshot> => snapshot(
+  config({ upstreams: { u: upstreamConfig({ dialect }) },
+    models: [model('m1', { premium: 'u/vendor-m1*1' }, { max_output: 64_000 })] }),
+  [schemaValidate, chatToMessages, responsesToMessages]
+)
+
+/** A request as it stands before an upstream is asked. */
+async function translated (live: ReturnType<typeof snapshot>, style: Style, more: Json): Promise<Routed> {
+  const made = exchange(live, { path: clientStyles[style].path })
+  const body = { ...clientStyles[style].asking({ model: 'm1', max_tokens: 100,
+    messages: [{ role: 'user', content: 'hi' }] }), ...more } as never
+  made.set(ApiKey, { key: key(), account: account() })
+  made.set(Body, body)
+  made.set(Model, live.models.get('m1')!)
+  made.request = { body, stream: false }
+  for (const { call } of made.route.hooks.onRequest) await call(made)
+  return made
+}
+
+async function isQuick (of: Grown): Promise<boolean> {
+  const input = of.input(MOST) as never
+  const before = process.threadCpuUsage()
+  await of.run(input)
+  const { user, system } = process.threadCpuUsage(before)
+  return user + system < QUICK_US
+}
+
+async function holds (name: string, of: Grown): Promise<readonly string[]> {
+  if (await isQuick(of)) return []
+  const grown = await growth({ ...of, from: MOST / 8, to: MOST / 8 })
+  return grown > MOST_GROWTH ? [`${name}: ${grown.toFixed(0)} times the cost at 8 times the size`] : []
+}
+
+t.test('requests of each style, for each dialect', async (t) => {
+  for (const style of styles) {
+    for (const dialect of dialectNames) {
+      const live = on(dialect)
+      const slow: string[] = []
+      for (const [name, input] of Object.entries(WIDE[style])) {
+        slow.push(...await holds(name, { input, run: async (more: Json) => {
+          try {
+            const made = await translated(live, style, more)
+            inputEstimate(made)
+            const sold = made.get(Model).channels.premium!
+            const attempt = { upstream: 'u', model: 'vendor-m1', channel: 'premium', sold } as const
+            JSON.stringify(dialects[dialect].encode(made, attempt, upstreamOf(made)).body)
+          } catch (thrown) {
+            if (!isGatewayError(thrown)) throw thrown         // refused, which must not take longer either
+          }
+        } }))
+      }
+      t.strictSame(slow, [], `${style} to ${dialect}`)
+    }
+  }
+})
+
+type Sent = readonly [event: string, data: unknown]
+
+/** An event whose data names its type too. */
+const typed = (type: string, data: Json): Sent => [type, { type, ...data }]
+const START = typed('message_start', { message: { id: 'm', type: 'message', role: 'assistant', content: [],
+  usage: { input_tokens: 1, output_tokens: 1 } } })
+const chunk = (delta: Json): Sent => ['', { choices: [{ index: 0, delta, finish_reason: null }] }]
+const added = (of: string, i: number, item: Json): Sent =>
+  typed(`response.output_item.${of}`, { output_index: i, item })
+const called = (i: number, more: Json): Json =>
+  ({ id: `fc_${i}`, type: 'function_call', call_id: `call_${i}`, name: 'a', ...more })
+/** Pieces of one text of JSON. */
+const piece = (i: number): string => i === 0 ? '{"a":"' : 'xxxx'
+
+/** What an upstream of a dialect sends, by number of events. */
+const STREAMS: Readonly<Record<string, Readonly<Record<string, (size: number) => readonly Sent[]>>>> = {
+  messages: {
+    blocks: (size) => [START, ...many(size, (index) => [
+      typed('content_block_start', { index, content_block: { type: 'text', text: '' } }),
+      typed('content_block_delta', { index, delta: { type: 'text_delta', text: 'x' } }),
+      typed('content_block_stop', { index })]).flat()],
+    'pieces of a call': (size) => [START,
+      typed('content_block_start', { index: 0, content_block: { type: 'tool_use', id: 't', name: 'a', input: {} } }),
+      ...many(size, (i) =>
+        typed('content_block_delta', { index: 0, delta: { type: 'input_json_delta', partial_json: piece(i) } }))]
+  },
+  chat: {
+    texts: (size) => many(size, () => chunk({ content: 'x' })),
+    calls: (size) => many(size, (i) => chunk({ tool_calls: [{ index: i, ...chatCall(i) }] })),
+    'pieces of a call': (size) => many(size, (i) => chunk({ tool_calls: [{ index: 0,
+      ...(i === 0 && { id: 'call_1', type: 'function' }),
+      function: { ...(i === 0 && { name: 'a' }), arguments: piece(i) } }] }))
+  },
+  responses: {
+    items: (size) => many(size, (i) => [added('added', i, called(i, { arguments: '' })),
+      added('done', i, called(i, { arguments: '{}', status: 'completed' }))]).flat(),
+    'pieces of a text': (size) => [
+      added('added', 0, { id: 'msg_1', type: 'message', role: 'assistant', content: [] }),
+      ...many(size, () => typed('response.output_text.delta', { item_id: 'msg_1', output_index: 0, content_index: 0,
+        delta: 'xxxx' }))]
+  }
+}
+
+t.test('streams of each dialect, for clients of each style', async (t) => {
+  t.strictSame(Object.keys(STREAMS).toSorted(), [...dialectNames].toSorted(), 'each dialect has its streams')
+  for (const dialect of dialectNames) {
+    for (const style of styles) {
+      const live = on(dialect)
+      const slow: string[] = []
+      for (const [name, stream] of Object.entries(STREAMS[dialect]!)) {
+        slow.push(...await holds(name, {
+          input: (size) => stream(size).map(([event, data]) => SseEvent.of(event, data as never)),
+          async run (events: readonly SseEvent[]) {
+            const made = await translated(live, style, {})
+            const decoder = dialects[dialect].decodeStream(made, upstreamOf(made))
+            const { onStream } = made.route.hooks
+            const transformers = onStream.map(({ call }) => call(made)).filter((one) => one !== undefined)
+            try {
+              for (const event of events) {
+                let passed = [decoder.event(event) ?? []].flat()
+                for (const one of transformers) passed = passed.flatMap((inner) => [one.event(inner) ?? []].flat())
+              }
+            } catch (thrown) {
+              if (!/more than \d+ calls/.test(String(thrown))) throw thrown // a bound ends the answer
+            }
+          }
+        }))
+      }
+      t.strictSame(slow, [], `${dialect} for ${style} clients`)
+    }
+  }
+})
