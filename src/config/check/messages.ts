@@ -64,13 +64,18 @@ export function toSentences (errors: readonly ErrorObject[], tree: Tree): Senten
   return collapse(errors.filter(({ keyword }) => !NOISE.has(keyword))).map((error) => toSentence(error, tree))
 }
 
+/** Errors of the schema that are reported. */
+const MOST_ERRORS = 2000
+
 /**
  * Reduces the errors of all branches of an anyOf or oneOf. The branch that was meant is the one whose errors lie
  * deepest; where there is no such branch, the choice itself is the one error.
  */
 function collapse (errors: readonly ErrorObject[]): ErrorObject[] {
-  let left = [...errors]
-  for (const choice of errors) {
+  // Each choice looks at all errors. Nobody reads thousands of mistakes at a time.
+  const first = errors.slice(0, MOST_ERRORS)
+  let left = first
+  for (const choice of first) {
     if ((choice.keyword !== 'anyOf' && choice.keyword !== 'oneOf') || !left.includes(choice)) continue
     const branches = new Map<string, ErrorObject[]>()
     for (const error of left) {

@@ -81,6 +81,8 @@ export type KeyConfig = Of<typeof key>
 export type RoutingMode = KeyConfig['routing_mode']
 
 const KEY_PREFIX = 'sk-gw-'
+/** Unknown accounts for which the nearest name is looked for: each is compared with all. */
+const MOST_SUGGESTED = 100
 export function checkKeys (input: RuleInput, report: Report, warn: Report): void {
   const { value, tree } = input
   const accounts = [...checkUnique(items(value.accounts, 'accounts'), 'id', 'accounts', input, report).keys()]
@@ -112,10 +114,12 @@ export function checkKeys (input: RuleInput, report: Report, warn: Report): void
   const idle = idleSettings(input)
   const identity = providerOf('identity', input)
   const secrets = new Map<string, Path>()
+  const declared = new Set(accounts)
+  let unknown = 0
   for (const { item, path } of keys) {
     const account = text(item.account, tree, [...path, 'account'])
-    if (account !== undefined && !accounts.includes(account)) {
-      const near = nearest(account, accounts)
+    if (account !== undefined && !declared.has(account)) {
+      const near = unknown++ < MOST_SUGGESTED ? nearest(account, accounts) : undefined
       report([...path, 'account'], `there is no account ${quote(account)}`,
         near === undefined ? 'add it to accounts:' : `did you mean "${near}"?`)
     }

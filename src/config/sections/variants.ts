@@ -7,6 +7,9 @@ import { suggest } from '../check/suggest.ts'
 import { at, type Report, type RuleInput, text } from './input.ts'
 
 /** Fields of a request with a meaning of their own, on which no price can depend. */
+/** Rows of a price that later ones are compared with, to find those that are never reached. */
+const MOST_COMPARED = 500
+
 const RESERVED = ['model', 'prompt', 'n', 'image', 'images', 'mask', 'response_format', 'stream', 'partial_images',
   'user', 'input_reference']
 
@@ -112,8 +115,9 @@ function checkParameters (item: Record<string, unknown>, path: Path, { tree }: R
     }
     const list = at(parameter, 'values')
     const values = (Array.isArray(list) ? list as readonly unknown[] : []).filter((value) => typeof value === 'string')
+    const seen = new Set<unknown>()
     for (const [index, value] of values.entries()) {
-      if (values.indexOf(value) < index) report([...here, 'values', index], `is in the list twice: ${quote(value)}`)
+      if (seen.size === seen.add(value).size) report([...here, 'values', index], `is in the list twice: ${quote(value)}`)
     }
     const standard = text(at(parameter, 'default'), tree, [...here, 'default'])
     if (standard !== undefined && values.length > 0 && !values.includes(standard)) {
@@ -124,7 +128,7 @@ function checkParameters (item: Record<string, unknown>, path: Path, { tree }: R
       report([...here, 'max_pixels'], 'belongs to the parameter resolution', 'remove it', true)
     }
     for (const value of Object.keys(isMap(pixels) ? pixels : {})) {
-      if (!values.includes(value)) {
+      if (!seen.has(value)) {
         report([...here, 'max_pixels', value], `${quote(value)} is none of the values`, suggest(value, values), true)
       }
     }
@@ -189,7 +193,8 @@ function checkRows (
       report([...row, otherUnit], `${article} is priced with "${unit}"`, `write "${unit}"`, true)
     } else if (value[unit] === undefined) report(row, `"${unit}" is missing: ${what}`)
     const variant = checkWhen(value['when'], row, parameters, input, report)
-    const first = before.find((other) =>
+    // All rows are compared with the first ones: a square of some thousand rows would take seconds.
+    const first = (before.length > MOST_COMPARED ? before.slice(0, MOST_COMPARED) : before).find((other) =>
       [...other.variant].every(([parameter, wanted]) => variant.get(parameter) === wanted))
     if (first !== undefined) {
       warn(

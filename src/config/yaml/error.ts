@@ -47,11 +47,12 @@ const SHAKEN: readonly YAMLError['code'][] = ['BAD_INDENT', 'MISSING_CHAR', 'MUL
   'UNEXPECTED_TOKEN', 'BLOCK_AS_IMPLICIT_KEY', 'BLOCK_IN_FLOW', 'NON_STRING_KEY']
 
 /**
- * Whether an error follows from an earlier one: a line out of place makes the parser misread all below it, ten errors
- * for one mistake.
+ * Which errors follow from an earlier one: a line out of place makes the parser misread all below it, ten errors for
+ * one mistake.
  */
-export function isConsequence (error: YAMLError, earlier: readonly YAMLError[]): boolean {
-  return SHAKEN.includes(error.code) && earlier.some(({ code }) => SHAKING.includes(code))
+export function consequences (errors: readonly YAMLError[]): ReadonlySet<YAMLError> {
+  const first = errors.findIndex(({ code }) => SHAKING.includes(code))
+  return new Set(errors.filter(({ code }, at) => first !== -1 && at > first && SHAKEN.includes(code)))
 }
 
 /** The parser says "Flow sequence in block collection must be sufficiently indented and end with a ]". */

@@ -60,7 +60,9 @@ export function openQuote (text: string): { readonly offset: number, readonly en
     if (kind !== 'quoted') continue
     const isClosed = source.length > 1 && source.endsWith(source[0]!)
     if (!isClosed) return { offset }
-    const next = all.slice(i + 1).find((token) => !/^[ \t]+$/.test(token.source))
+    let after = i + 1
+    while (after < all.length && /^[ \t]+$/.test(all[after]!.source)) after++
+    const next = all[after]
     if (next !== undefined && !/^[\r\n#,\]}:]/.test(next.source)) return { offset, end: offset + source.length - 1 }
   }
   return undefined

@@ -1,6 +1,6 @@
 // Parses the YAML of one file, and reports its mistakes: each once, where the author has made it.
 import { type Document, isScalar, type ParsedNode, parseDocument, type Scalar, visit, type YAMLError } from 'yaml'
-import { explainYaml, isConsequence, isHarmless, isRepeat, openBracket } from './error.ts'
+import { consequences, explainYaml, isHarmless, isRepeat, openBracket } from './error.ts'
 import type { Findings } from './findings.ts'
 import { oddities, openQuote } from './odd-text.ts'
 import { locate, printSpot, problemAt, type TextFile } from './position.ts'
@@ -34,10 +34,11 @@ export function parse (
   const errors = [...document.errors, ...document.warnings]
   const quote = errors.every(isHarmless) ? undefined : openQuote(text)
   const repeats = errors.some(isRepeat) ? repeatedKeys(document.contents) : undefined
+  const following = consequences(errors)
   reportErrors(errors.filter((error) => {
     // all that follows is inside the quote; repeated keys are reported together
     const isInside = quote !== undefined && error.pos[0] >= quote.offset
-    return !isInside && !isConsequence(error, errors.slice(0, errors.indexOf(error))) &&
+    return !isInside && !following.has(error) &&
       !(isRepeat(error) && repeats !== undefined)
   }), document, file, text, findings)
   if (quote !== undefined) reportQuote(quote, file, findings)
