@@ -313,6 +313,8 @@ const CHANGES: readonly (readonly [line: string, body?: object])[] = [
   ['POST /admin/v1/accounts', { id: 'victim', name: 'Victim', suspended: false, allow_fallback: true }],
   ['PATCH /admin/v1/accounts/victim', { name: 'Victim', suspended: false }],
   ['POST /admin/v1/accounts/victim/credits', { amount_usd: '12.50', reference: 'invoice-1' }],
+  ['POST /admin/v1/accounts/victim/credits', { amount_usd: `1.${'0'.repeat(200_000)}1`, reference: 'zeros' }],
+  ['POST /admin/v1/accounts/victim/debits', { amount_usd: '9'.repeat(200_000), reference: 'nines' }],
   ['POST /admin/v1/accounts/victim/refunds', { amount_usd: '1.50', reference: 'ticket-1', reason: 'cut off' }],
   ['POST /admin/v1/accounts/victim/debits', { amount_usd: '0.50', reference: 'fee-1', reason: 'a fee' }],
   ['POST /admin/v1/keys', {
@@ -374,7 +376,10 @@ const admin: Kind = {
 const PIECES = ['"', '\'', '“', ' ', '\u00a0', '\t', ':', ': ', '- ', '  ', '\n', '#', '&a ', '*a', '!!binary ',
   '!!js/function ', '<<: ', '{', '}', '[', ']', '|', '>', '?', '---\n', '...\n', '%YAML 9.9\n', '${X}',
   '${file:nothing}', '${X:-}', 'null', '~', 'yes', '0x1F', '1e999', '-1', '2026-13-45', '9'.repeat(30),
-  'include: [gateway.yaml]\n', 'a: &a [*a, *a]\n', '\0', '\uFEFF', '\u2028', '\r', 'é']
+  'include: [gateway.yaml]\n', 'a: &a [*a, *a]\n', '\0', '\uFEFF', '\u2028', '\r', 'é',
+  // what may stop a loop: long runs, and aliases of aliases
+  '0'.repeat(100_000), `1.${'0'.repeat(100_000)}1`, '['.repeat(5000), '# '.repeat(20_000), '\n# x'.repeat(5000),
+  `a0: &a0 [x]\n${Array.from({ length: 12 }, (_, i) => `a${i + 1}: &a${i + 1} [${`*a${i}, `.repeat(8)}]`).join('\n')}\n`]
 
 function configuration (chance: Chance): Buffer {
   const lines = PLAIN_YAML.split('\n')

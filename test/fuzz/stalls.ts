@@ -6,7 +6,11 @@ import { request, type Input } from './request.ts'
 const RUNS = ['reda', '[redacted]', '[redacted', '\\', '\\"', '[', ']', '{', '<!---->', '<!--', '-->', '0', ' ', '\n', '&', '<a ',
   'data:', '..', '\u00e9', '\u{1F600}', '${', '/*']
 
+/** Parts of what stands for a quote: found again in their own replacement, they would make it grow without end. */
+const REDACTED = ['reda', 'red', 'dact', 'cted', 'acted]', '[red', 'edac', '[redacted]', '[redacted']
+
 const HEADS: readonly Buffer[] = [
+  Buffer.alloc(0),
   Buffer.from('89504e470d0a1a0a0000000d49484452000004000000040008060000001f15c489', 'hex'),
   Buffer.from('ffd8ffe000104a46494600010100000100010000ffc00011080400040003012200021101031101', 'hex'),
   Buffer.from('47494638396100040004f70000ffffff', 'hex'),
@@ -26,7 +30,8 @@ function run (chance: Chance): string {
 }
 
 function image (chance: Chance): string {
-  const whole = Buffer.concat([chance.of(HEADS), Buffer.from(chance.is(0.3) ? run(chance) : '')])
+  const head = chance.of(HEADS)
+  const whole = Buffer.concat([head, Buffer.from(head.length === 0 || chance.is(0.3) ? run(chance) : '')])
   return whole.subarray(0, chance.below(whole.length + 1)).toString('base64')
 }
 
@@ -49,6 +54,11 @@ export function stallOf (chance: Chance, words: string): Input {
       metadata: { user_id: 'reda' }, stop_sequences: chance.times(4, () => chance.of(RUNS)) }))],
     answer: answer('400 Bad Request', JSON.stringify({ type: 'error', error: { type: 'invalid_request_error',
       message: `wrong: ${text}${chance.is(0.5) ? '[redacted] reda' : ''}` } })) }),
+    // The same with thousands of short texts.
+    () => ({ send: [post('/v1/messages', JSON.stringify({ ...messages, messages: [{ role: 'user',
+      content: chance.times(2 ** chance.between(1, 13), () => ({ type: 'text', text: chance.of(REDACTED) })) }] }))],
+    answer: answer('400 Bad Request', JSON.stringify({ type: 'error', error: { type: 'invalid_request_error',
+      message: `wrong: ${words} ${chance.times(100, () => chance.of(REDACTED)).join(' ')}` } })) }),
     // Numbers with many digits, in a body and in an amount.
     () => ({ send: [post('/v1/messages', `{"model":"good-text","max_tokens":${chance.of(['1', '0.', '1e', '-'])}` +
       `${'0'.repeat(2 ** chance.between(1, 18))}1,"messages":[{"role":"user","content":"x"}]}`)] }),
