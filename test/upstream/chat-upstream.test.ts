@@ -484,7 +484,7 @@ t.test('what is broken is not passed over', async (t) => {
 
 t.test('an answer has 1,000 calls at most, whatever the vendor says of them', async (t) => {
   const calls = (count: number, about: (i: number) => object): Body[] =>
-    Array.from({ length: count }, (_, i) => ({ ...about(i), function: { name: 'f', arguments: '{}' } }))
+    Array.from({ length: count }, (_, i) => ({ ...about(i), function: { name: 'f', arguments: `{"i":${i}}` } }))
   for (const [name, about] of [['an index', (i: number) => ({ index: i })], ['an id', (i: number) => ({ id: `c${i}` })],
     ['one id for all', () => ({ id: 'c', index: 0 })], ['nothing', () => ({})]] as const) {
     const stream = (count: number): readonly SseEvent[] => {

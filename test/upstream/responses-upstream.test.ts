@@ -322,7 +322,7 @@ t.test('whole answers', async (t) => {
     t.ok(isGuessed(reply({ output: [hello], usage })['usage']))
   }
   t.match(reply({ usage: { input_tokens: 5, output_tokens: 0, input_tokens_details: { cached_tokens: 9 } } })['usage'],
-    { input_tokens: 0, cache_read_input_tokens: 5, output_tokens: 0 }, 'not more from the cache than there was')
+    { input_tokens: 5, cache_read_input_tokens: 9, output_tokens: 0 }, 'V2: more from a cache than the input is beside it')
 
   for (const [response, says] of [
     [{ output: [{ ...fn, name: '' }] }, /no name/], [{ output: [{ ...fn, arguments: '{"a' }] }, /no JSON/],

@@ -63,9 +63,15 @@ export class Blocks {
     this.#advance()
   }
 
-  /** @throws {Error} the call is over: this piece would be lost */
+  /**
+   * More arguments of a call. Behind their end some vendors (vLLM) repeat the whole of them, or the last pieces.
+   * @throws {Error} other arguments behind the end: nobody knows which are meant
+   */
   input (call: Call, piece: string): void {
-    if (call.isClosed && piece.trim() !== '') throw new Error('a call goes on behind its end')
+    if ((call.isClosed || call.input.isWhole) && piece.trim() !== '') {
+      if (call.input.text.endsWith(piece)) return
+      throw new Error('a call goes on behind its end')
+    }
     // A few vendors send "null" for a call without arguments; a client would take it for the input.
     if (piece === '' || call.isClosed || (call.input.isBlank && piece.trim() === 'null')) return
     call.input.read(piece)

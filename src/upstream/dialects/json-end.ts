@@ -1,6 +1,8 @@
 // Finds the end of a JSON object that arrives in pieces, without parsing it again with each piece.
 
 export class JsonEnd {
+  /** all that was read */
+  text = ''
   isWhole = false
   /** only white space has come */
   isBlank = true
@@ -9,6 +11,7 @@ export class JsonEnd {
   #isEscaped = false
 
   read (piece: string): void {
+    this.text += piece
     if (this.isBlank) this.isBlank = piece.trim() === ''
     for (let i = 0; i < piece.length && !this.isWhole; i++) {
       const character = piece[i]

@@ -40,6 +40,8 @@ export class Calls {
     // A name after a whole input begins another call. With an index or an id of the same call it must have input of its
     // own.
     const hasMore = piece !== '' || (typeof index !== 'number' && theirs === '')
+    const isRepeated = typeof index === 'number' && piece !== '' && known.name === name && known.input.text === piece
+    if (isRepeated) return known
     const isAnother = known.name !== '' && (known.name !== name || (known.input.isWhole && hasMore))
     return isAnother ? undefined : known
   }

@@ -1,0 +1,153 @@
+// The answers of vendors as they were recorded (test/fixtures/vendors), for clients of every style, as streams and as
+// JSON: each gets the whole answer, from one upstream request, and pays what the vendor counts.
+import t, { type Test } from 'tap'
+import { noUsage } from '../../src/money/usage.ts'
+import { type VendorAnswer, vendorAnswers } from '../fixtures/vendors/answers.ts'
+import { ask, type ClientEvent, type Got } from '../support/billing-client.ts'
+import { clientStyles, type Style, styles } from '../support/client-styles.ts'
+import { gateway, KEY, type TestGateway } from '../support/gateway.ts'
+import { json, raw, type Received, type Script, upstream } from '../support/upstream.ts'
+
+type Json = Readonly<Record<string, unknown>>
+
+interface ClientAnswer {
+  readonly text: string
+  readonly call?: { readonly name: unknown, readonly input: unknown } | undefined
+  /** as the style names it */
+  readonly stop: unknown
+}
+
+const list = (value: unknown): readonly Json[] => Array.isArray(value) ? value as readonly Json[] : []
+const record = (value: unknown): Json => (value ?? {}) as Json
+
+/** Arguments as a value; text that is no JSON stays text, so that the comparison shows it. */
+function parsed (text: string): unknown {
+  try {
+    return JSON.parse(text)
+  } catch {
+    return text
+  }
+}
+
+interface Reader {
+  stream (events: readonly ClientEvent[]): ClientAnswer
+  reply (body: Json): ClientAnswer
+}
+
+/** The whole answer that a client of each style has in the end. */
+const readers: Readonly<Record<Style, Reader>> = {
+  messages: {
+    stream (events) {
+      const deltas = events.filter(({ event }) => event === 'content_block_delta').map(({ data }) => record(data.delta))
+      const call = events.map(({ data }) => record(data.content_block)).find(({ type }) => type === 'tool_use')
+      const input = deltas.map(({ partial_json: piece }) => piece ?? '').join('')
+      return { text: deltas.map(({ text }) => text ?? '').join(''),
+        call: call && { name: call.name, input: parsed(input) },
+        stop: record(events.findLast(({ event }) => event === 'message_delta')?.data.delta).stop_reason }
+    },
+    reply: ({ content, stop_reason: stop }) => ({ text: list(content).map(({ text }) => text ?? '').join(''), stop,
+      call: list(content).filter(({ type }) => type === 'tool_use').map(({ name, input }) => ({ name, input }))[0] })
+  },
+  chat: {
+    stream (events) {
+      const choices = events.flatMap(({ data }) => list(data.choices))
+      const pieces = choices.flatMap(({ delta }) => list(record(delta).tool_calls)).map((call) => record(call.function))
+      const name = pieces.find((piece) => piece.name !== undefined)?.name
+      return { text: choices.map(({ delta }) => record(delta).content ?? '').join(''),
+        call: name === undefined
+          ? undefined
+          : { name, input: parsed(pieces.map((piece) => piece.arguments ?? '').join('')) },
+        stop: choices.findLast(({ finish_reason: finish }) => finish !== null)?.finish_reason }
+    },
+    reply ({ choices }) {
+      const { message, finish_reason: stop } = list(choices)[0]!
+      const call = list(record(message).tool_calls).map((one) => record(one.function))[0]
+      return { text: String(record(message).content ?? ''), stop,
+        call: call && { name: call.name, input: parsed(String(call.arguments)) } }
+    }
+  },
+  responses: {
+    stream: (events) => readers.responses.reply(record(events.at(-1)?.data.response)),
+    reply: ({ output, status }) => ({ stop: status,
+      text: list(output).flatMap(({ content, type }) => type === 'message' ? list(content) : [])
+        .map(({ text }) => text).join(''),
+      call: list(output).filter(({ type }) => type === 'function_call')
+        .map((item) => ({ name: item.name, input: parsed(String(item.arguments)) }))[0] })
+  }
+}
+
+const STOPS: Readonly<Record<Style, Readonly<Record<VendorAnswer['stop'], string>>>> = {
+  messages: { end_turn: 'end_turn', tool_use: 'tool_use', max_tokens: 'max_tokens' },
+  chat: { end_turn: 'stop', tool_use: 'tool_calls', max_tokens: 'length' },
+  responses: { end_turn: 'completed', tool_use: 'completed', max_tokens: 'incomplete' }
+}
+
+const parameters = { type: 'object', properties: { harbour: { type: 'string' } }, required: ['harbour'] }
+const tools: Readonly<Record<Style, readonly object[]>> = {
+  messages: [{ name: 'timetable', description: 'Departures', input_schema: parameters }],
+  chat: [{ type: 'function', function: { name: 'timetable', description: 'Departures', parameters } }],
+  responses: [{ type: 'function', name: 'timetable', description: 'Departures', parameters, strict: false }]
+}
+
+function script ({ stream, reply }: VendorAnswer, { body }: Received): Script {
+  if (body?.stream !== true) return json(reply)
+  return stream.map((event) => raw(typeof event === 'string' ? event
+    : `${typeof event.type === 'string' ? `event: ${event.type}\n` : ''}data: ${JSON.stringify(event)}\n\n`))
+}
+
+async function start (test: Test): Promise<{ readonly gw: TestGateway, requests (): number }> {
+  const vendor = await upstream(test, (received) =>
+    script(vendorAnswers[Number(received.path.split('/')[1])]!, received))
+  const price = '{ input: 1, output: 10, cache_read: 0.1, cache_write: 1.25 }'
+  const models = vendorAnswers.map((_, at) => `  - id: m${at}
+    provider: acme
+    created: 2026-01-01
+    context: 200000
+    max_output: 64000
+    channels: { premium: { price: ${price}, targets: [{ upstream: u${at}, model: vendor-model }] } }`)
+  const gw = await gateway(test, `
+server:
+  api: { listen: "127.0.0.1:0" }
+  public: { listen: "127.0.0.1:0" }
+  admin: { listen: "127.0.0.1:0", token: test-admin-token }
+store: { driver: memory, path: ./data }
+pipeline: [auth, chat-to-messages, channel-router, billing-meter, error-normalize]
+upstreams:
+${vendorAnswers.map(({ dialect }, at) => `  u${at}: { url: "${vendor.url}/${at}", dialect: ${dialect} }`).join('\n')}
+models:
+${models.join('\n')}
+accounts: [{ id: acme, opening_balance_usd: 100 }]
+keys: [{ id: acme-dev, account: acme, secret: ${KEY} }]
+`)
+  return { gw, requests: () => vendor.requests.length }
+}
+
+async function entryOf (gw: TestGateway, { headers }: Got): Promise<object | undefined> {
+  for await (const entry of gw.services.store.entries()) {
+    if (entry.reference === headers['x-request-id']) return { usage: entry.usage, source: entry.usage_source }
+  }
+  return undefined
+}
+
+t.test('a client of each style gets the whole answer of each vendor, and pays what it counts', async (t) => {
+  const { gw, requests } = await start(t)
+  for (const [at, one] of vendorAnswers.entries()) {
+    for (const style of styles) {
+      for (const stream of [true, false]) {
+        const { path, asking } = clientStyles[style]
+        const name = `${one.vendor}, for a ${style} client, ${stream ? 'a stream' : 'JSON'}`
+        const before = requests()
+        const got = await ask(gw.url + path, { ...asking({ model: `m${at}`, max_tokens: 2000, stream,
+          messages: [{ role: 'user', content: 'When does the ferry leave?' }] }), tools: tools[style] },
+        { headers: { authorization: `Bearer ${KEY}` } })
+        t.equal(got.status, 200, `${name}: ${JSON.stringify(got.body ?? {}).slice(0, 300)}`)
+        const answer = stream ? readers[style].stream(got.events) : readers[style].reply(got.body ?? {})
+        t.strictSame({ ...answer, call: answer.call ?? null },
+          { text: one.text, call: one.call ?? null, stop: STOPS[style][one.stop] }, name)
+        t.equal(requests() - before, 1, `${name}: one upstream request`)
+        t.match(await entryOf(gw, got), { source: 'provider', usage: { ...noUsage, ...one.charged } },
+          `${name}: the charge`)
+      }
+    }
+  }
+})
