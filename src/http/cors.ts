@@ -5,7 +5,8 @@ import type { Headers } from '../core/reply.ts'
 
 /** Headers of an answer that a page may read. */
 const EXPOSED = [
-  'x-request-id', 'request-id', 'retry-after', 'retry-after-ms', 'ratelimit', 'ratelimit-policy',
+  'x-request-id', 'request-id', 'retry-after', 'retry-after-ms', 'x-should-retry',
+  'ratelimit', 'ratelimit-policy',
   ...['limit', 'remaining', 'reset'].map((name) => `x-ratelimit-${name}-requests`),
   ...['limit', 'remaining', 'reset'].map((name) => `anthropic-ratelimit-requests-${name}`),
   'x-gateway-cost-usd', 'x-gateway-count', 'x-gateway-max-tokens', 'x-gateway-dropped-tools',

@@ -75,8 +75,20 @@ t.test('401 says how to authenticate (RFC 9110 11.6.1), 405 keeps its Allow', as
   t.equal(shapeError(new GatewayError('unauthorized'), chatStyle, 'req_x').headers['www-authenticate'], 'Bearer')
   t.strictSame(
     shapeError(new GatewayError('method_not_allowed', { headers: { allow: 'POST' } }), chatStyle, 'req_x').headers,
-    { allow: 'POST' }
+    { allow: 'POST', 'x-should-retry': 'false' }
   )
+})
+
+t.test('F9: every error says whether the same request may succeed, because SDKs and agents obey that', async (t) => {
+  for (const code of codes) {
+    const error = new GatewayError(code)
+    const mayRetry = error.status >= 500 || [408, 409, 429].includes(error.status)
+    for (const style of [messagesStyle, chatStyle]) {
+      t.equal(shapeError(error, style, 'req_x').headers['x-should-retry'], String(mayRetry), code)
+    }
+  }
+  t.equal(shapeError(new GatewayError('authentication_error'), messagesStyle, 'req_x').headers['x-should-retry'],
+    'false', 'a wrong key stays wrong')
 })
 
 t.test('only what another target could do better is retryable', async (t) => {
