@@ -56,10 +56,19 @@ export function briefly (value: unknown): unknown {
   return shorten(value, BRIEF_DEPTH)
 }
 
+/**
+ * JSON from outside, which may begin with a byte order mark: .NET and PowerShell write one, and RFC 8259 8.1 lets a
+ * parser ignore it.
+ * @throws {SyntaxError} positions in its message count from behind the mark
+ */
+export function parseJson (text: string): unknown {
+  return JSON.parse(text.charCodeAt(0) === 0xFEFF ? text.slice(1) : text)
+}
+
 /** The parsed text, or the text itself where it is no JSON: upstreams send either with an error. */
 export function parseOr (text: string): unknown {
   try {
-    return JSON.parse(text)
+    return parseJson(text)
   } catch {
     return text
   }

@@ -1,7 +1,7 @@
 // POST /v1/messages/count_tokens, and input_tokens of the Responses API: asks the provider that would answer, where it
 // can count, and estimates everywhere else. Costs nothing.
 import type { IncomingHttpHeaders } from 'node:http'
-import { fieldOf, parseOr } from '../base/json.ts'
+import { fieldOf, parseOr, parseJson } from '../base/json.ts'
 import { GatewayError, toGatewayError } from '../errors.ts'
 import type { Routed } from '../core/endpoint.ts'
 import { type Attempt, Plan } from '../core/facts.ts'
@@ -117,7 +117,7 @@ function ask (
     if (status >= 300) { fail({ kind: 'status', status, headers, body: parseOr(text) }); return }
     let tokens: number
     try {
-      tokens = decode(JSON.parse(text))
+      tokens = decode(parseJson(text))
     } catch (cause) {
       fail({ kind: 'malformed', cause })
       return

@@ -1,4 +1,5 @@
 // One parse of a body that has arrived; its long strings of base64 stay bytes.
+import { parseJson } from '../base/json.ts'
 import { isUtf8 } from 'node:buffer'
 import type { ReceivedBody } from '../core/body-step.ts'
 import type { Body } from '../core/facts.ts'
@@ -32,7 +33,7 @@ function parse (bytes: Buffer): Body {
   if (!isUtf8(bytes)) throw new GatewayError('bad_request', { message: 'The request body is not valid UTF-8.' })
   let value: unknown
   try {
-    value = JSON.parse(bytes.toString('utf8'))
+    value = parseJson(bytes.toString('utf8'))
   } catch (cause) {
     // V8's message quotes a piece of the text; the position is enough to find it, and reveals nothing of a prompt.
     const position = /at position \d+(?: \(line \d+ column \d+\))?/.exec((cause as Error).message)

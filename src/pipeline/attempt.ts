@@ -4,7 +4,7 @@ import type { IncomingHttpHeaders } from 'node:http'
 import { modalities } from '../config/sections/modalities.ts'
 import type { Awaitable } from '../base/awaitable.ts'
 import { atEndOfTurn } from '../base/end-of-turn.ts'
-import { parseOr } from '../base/json.ts'
+import { parseOr, parseJson } from '../base/json.ts'
 import { mark } from '../base/stall-marks.ts'
 import { GatewayError, isGatewayError, toGatewayError } from '../errors.ts'
 import type { Routed } from '../core/endpoint.ts'
@@ -475,7 +475,7 @@ class Receiver implements CommittedStream, CallListener {
   }
 
   #readReply (text: string): void {
-    const body = dialectOf(this.#upstream).decodeReply(JSON.parse(text), this.#exchange, this.#upstream)
+    const body = dialectOf(this.#upstream).decodeReply(parseJson(text), this.#exchange, this.#upstream)
     if (isEmptyReply(body as Parameters<typeof isEmptyReply>[0])) this.#fail({ kind: 'empty' })
     else this.#commitReply(body)
   }

@@ -6,7 +6,7 @@ import path from 'node:path'
 import { parentPort, workerData } from 'node:worker_threads'
 import { bufferOf } from '../../base/pieces.ts'
 import { collectGarbage } from '../../base/collect-garbage.ts'
-import { asRecord } from '../../base/json.ts'
+import { asRecord, parseJson } from '../../base/json.ts'
 import { Seals } from '../../base/seals.ts'
 import { stepNamed } from '../../core/body-step.ts'
 import { Exchange } from '../../core/exchange.ts'
@@ -155,7 +155,7 @@ function openReply (opened: Opened<AskedOfReply>): Reply {
   if (words !== undefined) exchange.set(ResponsesWords, words)
   exchange.request = { body: bodyOf(head, 'text'), stream: false }
   exchange.large = { inputEstimate, parsedBytes: 0, run: isElsewhere, bringHere: isElsewhere }
-  const body: unknown = JSON.parse(Buffer.concat(pieces.map(bufferOf)).toString())
+  const body: unknown = parseJson(Buffer.concat(pieces.map(bufferOf)).toString())
   return { exchange, body: dialectOf(upstream).decodeReply(body, exchange, upstream) }
 }
 

@@ -11,7 +11,7 @@ import { requestHeaders } from '../../transport/headers.ts'
 import type { Upstream } from '../../../core/upstream.ts'
 import type { DialectModule } from '../dialect.ts'
 import { versioned } from '../versioned.ts'
-import { isRecord } from '../../../base/json.ts'
+import { isRecord, parseJson } from '../../../base/json.ts'
 
 /**
  * Fields sent beside the model's parameters. Not `response_format`: the vendor's own models refuse it, and always
@@ -94,7 +94,7 @@ function parse (chunks: readonly Buffer[], blobs: Blobs): Readonly<Record<string
   }
   const base64 = base64In(chunks, guard.longStrings)
   const text = base64.length > 0 ? blobs.lift(chunks, base64) : Buffer.concat(chunks)
-  const answer: unknown = JSON.parse(text.toString('utf8'))
+  const answer: unknown = parseJson(text.toString('utf8'))
   if (!isRecord(answer) || !Array.isArray(answer['data'])) throw new Error('the answer holds no list of images')
   return answer
 }

@@ -7,7 +7,7 @@ import type { UpstreamRequest } from '../../../core/plugin.ts'
 import { errorOf, type TaskReport } from '../../../core/task-report.ts'
 import type { Upstream } from '../../../core/upstream.ts'
 import type { DialectModule } from '../dialect.ts'
-import { asRecord, isGiven } from '../../../base/json.ts'
+import { asRecord, isGiven, parseJson } from '../../../base/json.ts'
 import { versioned } from '../versioned.ts'
 
 /** Ids go into paths: other characters could name something other than a task. */
@@ -52,7 +52,7 @@ export const dialect: DialectModule = {
   },
 
   decodeTask (chunks) {
-    const body = JSON.parse(Buffer.concat(chunks).toString('utf8')) as unknown
+    const body = parseJson(Buffer.concat(chunks).toString('utf8'))
     createdId(body)
     return body
   },
