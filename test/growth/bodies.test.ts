@@ -13,14 +13,12 @@ import { dialects } from '../../src/upstream/dialects/index.ts'
 import { inputEstimate } from '../../src/tokens/bound.ts'
 import { clientStyles, type Style, styles } from '../support/client-styles.ts'
 import { account, config, exchange, key, model, snapshot, upstreamConfig, upstreamOf } from '../support/exchange.ts'
-import { growth, type Grown, MOST_GROWTH } from '../support/growth.ts'
+import { growsTooFast, type Grown } from '../support/growth.ts'
 
 type Json = Readonly<Record<string, unknown>>
 
-/** Items of the largest input; the eighth part is the smallest one. */
-const MOST = 16_000
-/** CPU microseconds at the largest input below which nothing has to be measured. */
-const QUICK_US = 150_000
+/** Items of the smallest input; the largest one has eight times as many. */
+const LEAST = 5000
 
 const dialectNames = dialectsOf('text')
 const many = <T>(size: number, make: (i: number) => T): T[] => Array.from({ length: size }, (_, i) => make(i))
@@ -100,18 +98,9 @@ async function translated (live: ReturnType<typeof snapshot>, style: Style, more
   return made
 }
 
-async function isQuick (of: Grown): Promise<boolean> {
-  const input = of.input(MOST) as never
-  const before = process.threadCpuUsage()
-  await of.run(input)
-  const { user, system } = process.threadCpuUsage(before)
-  return user + system < QUICK_US
-}
-
 async function holds (name: string, of: Grown): Promise<readonly string[]> {
-  if (await isQuick(of)) return []
-  const grown = await growth({ ...of, from: MOST / 8, to: MOST / 8 })
-  return grown > MOST_GROWTH ? [`${name}: ${grown.toFixed(0)} times the cost at 8 times the size`] : []
+  const found = await growsTooFast({ ...of, from: LEAST })
+  return found === undefined ? [] : [`${name}: ${found}`]
 }
 
 t.test('requests of each style, for each dialect', async (t) => {

@@ -18,21 +18,35 @@ const TICK_US = 4000
 /** Cost at the eightfold size over that at the simple one: n log n has about 10, a square 64. */
 export const MOST_GROWTH = 28
 
+/** CPU microseconds of one call. */
+async function costOf ({ input, run }: Grown, size: number): Promise<number> {
+  const made = input(size) as never
+  const before = process.threadCpuUsage()
+  const result = run(made)
+  if (result instanceof Promise) await result
+  const { user, system } = process.threadCpuUsage(before)
+  return user + system
+}
+
+/**
+ * What is wrong with the growth from `from` to eight times that; undefined: nothing. Measures once, and again only
+ * where that looks like more than n log n: most rows of a table are quick.
+ */
+export async function growsTooFast (of: Grown & { readonly from: number }): Promise<string | undefined> {
+  const one = await costOf(of, of.from)
+  const eight = await costOf(of, of.from * 8)
+  if (eight <= MOST_GROWTH * Math.max(one, TICK_US)) return undefined
+  const grown = await growth({ ...of, to: of.from })
+  return grown > MOST_GROWTH ? `${grown.toFixed(0)} times the cost at 8 times the size` : undefined
+}
+
 /**
  * The cost of an eightfold input in units of the simple one: the least of several measurements by CPU time, because a
  * loaded machine only ever adds to it. `Infinity`: a call took seconds, so larger ones were not tried.
  */
 export async function growth (of: Grown): Promise<number> {
-  const { input, from = 1000, to = 100_000, endless = 4_000_000 } = of
-  const run = of.run as (input: unknown) => unknown
-  const cost = async (size: number): Promise<number> => {
-    const made = input(size)
-    const before = process.threadCpuUsage()
-    const result = run(made)
-    if (result instanceof Promise) await result
-    const { user, system } = process.threadCpuUsage(before)
-    return user + system
-  }
+  const { from = 1000, to = 100_000, endless = 4_000_000 } = of
+  const cost = async (size: number): Promise<number> => await costOf(of, size)
   let size = from
   for (let us = await cost(size); us < CLEAR_US && size < to; us = await cost(size)) size = Math.min(size * 2, to)
   let least = Infinity
