@@ -15,6 +15,8 @@ export interface Grown {
 /** CPU microseconds of the simple input that can be told from noise; and what a kernel's clock of 250 Hz shows. */
 const CLEAR_US = 40_000
 const TICK_US = 4000
+/** No call of a linear function takes so long, at the sizes here. */
+const ENDLESS_US = 4_000_000
 /** Cost at the eightfold size over that at the simple one: n log n has about 10, a square 64. */
 export const MOST_GROWTH = 28
 
@@ -34,6 +36,7 @@ async function costOf ({ input, run }: Grown, size: number): Promise<number> {
  */
 export async function growsTooFast (of: Grown & { readonly from: number }): Promise<string | undefined> {
   const one = await costOf(of, of.from)
+  if (one > ENDLESS_US) return `${Math.round(one / 1e6)} s at the simple size`
   const eight = await costOf(of, of.from * 8)
   if (eight <= MOST_GROWTH * Math.max(one, TICK_US)) return undefined
   const grown = await growth({ ...of, to: of.from })
@@ -45,7 +48,7 @@ export async function growsTooFast (of: Grown & { readonly from: number }): Prom
  * loaded machine only ever adds to it. `Infinity`: a call took seconds, so larger ones were not tried.
  */
 export async function growth (of: Grown): Promise<number> {
-  const { from = 1000, to = 100_000, endless = 4_000_000 } = of
+  const { from = 1000, to = 100_000, endless = ENDLESS_US } = of
   const cost = async (size: number): Promise<number> => await costOf(of, size)
   let size = from
   for (let us = await cost(size); us < CLEAR_US && size < to; us = await cost(size)) size = Math.min(size * 2, to)
