@@ -29,7 +29,7 @@ const HOSTILE = ['\\', '\\n', '"', '\'', '`', ' ', '\n', '\r', '\r\n', '0', 'a',
   '<script', '[', '{', '(', '.', ':', '/', '//', '@', 'a.', 'a@', '=', '-', '%', '?', '*', 'reda ', '[redacted]', 'é',
   '\ud83d', '\u0000', 'data:', 'data: \n', 'sk-', 'Bearer ', 'org_', '1.', '1:', 'http://', 'file://', 'file://a?v=']
 
-/** Rows that take a text: each runs on every hostile text of 100,000 and 800,000 characters, with another at the end. */
+/** Rows that take a text: each runs on every hostile one of 100,000 and 800,000 characters, with another at the end. */
 const TEXTS: Readonly<Record<string, (text: string) => unknown>> = {
   'N1, N3: withoutQuotes, message': (text) => withoutQuotes(text.slice(0, 1200), { messages: [{ content: text }] }),
   'N1, N3: withoutQuotes, request': (text) => withoutQuotes(text.slice(0, 1200), { messages: text.match(/[^]{1,9}/g) }),
