@@ -110,7 +110,7 @@ export async function startGateway (options: GatewayOptions): Promise<Gateway> {
   const parts: Parts = { options, base, metrics, upstreams, shipped, simulator, now, timer }
   const { live, opened } = liveConfig(parts)
   let warmUp: WarmUp | undefined
-  const stalls = options.watchesStalls === true ? new StallWatch({ log, metrics }) : undefined
+  let stalls: StallWatch | undefined
   let waitsFor: string | undefined
   const waitFor = async (part: string, ending: Promise<void> | undefined): Promise<void> => {
     waitsFor = part
@@ -169,6 +169,8 @@ export async function startGateway (options: GatewayOptions): Promise<Gateway> {
     const isWanted = (): boolean => !server.isAsked && !server.isDraining
     warmUp = new WarmUp({ config, shipped, log, isWanted })
   }
+  // From here on: to start takes long in one piece, and no client waits for it.
+  if (options.watchesStalls === true) stalls = new StallWatch({ log, metrics })
   if (crew === undefined) fleet.start(async () => await heartbeatOf({ live, server, services, reasons }))
   return {
     urls, services, live, server, reasons,

@@ -11,8 +11,8 @@ const shared = new Int32Array(workerData as SharedArrayBuffer)
 /** Milliseconds between two looks; and looks without a turn after which the loop is stalled. */
 const LOOK_MS = 20
 const LOOKS = 5
-/** Looks after which the thread writes a line itself, because the loop may never do so: 1, 10 and 60 s. */
-const LINES = new Set([50, 500, 3000])
+/** Looks after which the thread writes a line itself, because the loop may never do so: 5, 30 and 120 s. */
+const LINES = new Set([250, 1500, 6000])
 
 let beat = -1
 let looks = 0

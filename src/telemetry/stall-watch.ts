@@ -9,13 +9,11 @@ import { BEAT, current, FLAG, type Phase, shared, takeCulprit } from '../base/st
 /** Milliseconds between two turns of the timer, and of a stall that is reported. */
 const BEAT_MS = 25
 const STALL_MS = 100
-/** A stall that is an error in the log; shorter ones are a warning. */
-const LONG_MS = 1000
 /** Milliseconds between two lines in the log: stalls in between are counted in the next one. */
 const LOG_EVERY_MS = 1000
 
 interface StallParts {
-  readonly log: Pick<Logger, 'warn' | 'error'>
+  readonly log: Pick<Logger, 'warn'>
   readonly metrics: { stalled (phase: Phase, ms: number): void }
 }
 
@@ -57,7 +55,7 @@ export class StallWatch {
     this.#parts.metrics.stalled(phase, ms)
     if (now - this.#loggedAt < LOG_EVERY_MS) { this.#unlogged++; return }
     const line = { request_id: id, phase, plugin, ms, ...(this.#unlogged > 0 && { more: this.#unlogged }) }
-    this.#parts.log[ms < LONG_MS ? 'warn' : 'error'](line, 'the event loop was stopped, and all requests with it')
+    this.#parts.log.warn(line, 'the event loop was stopped, and all requests with it')
     this.#loggedAt = now
     this.#unlogged = 0
   }
