@@ -44,18 +44,21 @@ function report (ms: number): void {
     } catch {
       // Nobody reads standard error.
     }
-    try {
-      session.disconnect()
-    } catch {
-      // It was not connected.
-    }
   }
-  setTimeout(write, LOOK_MS * LOOKS)
+  setTimeout(write, LOOK_MS * LOOKS).unref()
   try {
     session.connectToMainThread()
     session.post('Runtime.evaluate', { expression: `JSON.stringify(globalThis[Symbol.for('gateway.stall')]())`,
       returnByValue: true }, (error, told) => {
-      write(error === null ? JSON.parse(String(told.result.value)) as Partial<Mark> : undefined)
+      let found: Partial<Mark> | undefined
+      try {
+        found = error === null ? JSON.parse(String(told.result.value)) as Partial<Mark> : undefined
+      } catch {
+        // There was no mark to read.
+      }
+      write(found)
+      // Here alone: the loop answers, so it does not wait for one that never does.
+      session.disconnect()
     })
   } catch {
     write()
