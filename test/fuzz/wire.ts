@@ -126,7 +126,8 @@ function oddity ({ status, fields, body }: Answer, sent: Buffer): string | undef
   ) return 'its id is not where it belongs'
   const target = /^[A-Z-]+ (\S+) HTTP\/1\.[01]\r\n/.exec(sent.toString('latin1'))?.[1]
   if (target === undefined) return undefined
-  const isBelow = /^(?:http:\/\/[^/?#]*)?\/v1\/messages(?:[/?]|$)/i.test(target) && !/\/V1|\/Messages/.test(target)
+  // A path has its case (RFC 9110 4.2.3), a scheme has none.
+  const isBelow = /^(?:[Hh][Tt][Tt][Pp]:\/\/[^/?#]*)?\/v1\/messages(?:[/?]|$)/.test(target)
   // What can't be read has no address, and the format of all others.
   const isKnown = /^(?:401|402|403|404|405|413|417|422|429|502|503)$/.test(status)
   return isMessages === isBelow || (!isMessages && !isKnown)
