@@ -177,7 +177,7 @@ export function readBody (
           guard.push(chunk)
           ;(large ?? small).add(chunk)
           if (threads === undefined || size < threads.least) return
-          large ??= share(threads)
+          large ??= moveToPages(threads)
           if (isPrepared || !isForThread(guard.longBytes)) return
           isPrepared = true
           threads.prepare()
@@ -198,7 +198,7 @@ export function readBody (
         })
       }
       /** Its memory is used again when the exchange is over, whether or not the rest of the body comes. */
-      const share = ({ memory }: BodyThreads): SharedChunks => {
+      const moveToPages = ({ memory }: BodyThreads): SharedChunks => {
         const chunks = new SharedChunks(memory, small.take())
         exchange.onFinish(() => { chunks.end() })
         return chunks
