@@ -4,7 +4,7 @@ import type { IncomingHttpHeaders } from 'node:http'
 import { modalities } from '../config/sections/modalities.ts'
 import type { Awaitable } from '../base/awaitable.ts'
 import { atEndOfTurn } from '../base/end-of-turn.ts'
-import { parseOr, parseJson } from '../base/json.ts'
+import { type Json, parseOr } from '../base/json.ts'
 import { mark } from '../base/stall-marks.ts'
 import { GatewayError, isGatewayError, toGatewayError } from '../errors.ts'
 import type { Routed } from '../core/endpoint.ts'
@@ -16,11 +16,13 @@ import { SharedChunks } from '../core/body-memory.ts'
 import { modalityOfBodies } from '../core/route.ts'
 import type { BodyThreads } from '../core/body-step.ts'
 import { json, type JsonReply } from '../core/reply.ts'
+import { DECIDING, framingOf, withoutBlanks } from '../core/framing.ts'
 import { SseDecoder, type SseEvent } from '../core/sse.ts'
 import { answerLimit, type Part, SMALL_ANSWER } from '../core/answer-memory.ts'
 import { type CallListener, type CallRequest, UpstreamCall } from '../upstream/transport/call.ts'
 import { UpstreamErrorBody } from '../upstream/dialects/error-reply.ts'
 import { dialectOf } from '../upstream/dialects/index.ts'
+import { eventsOf, readAnswer } from '../upstream/dialects/whole-answer.ts'
 import { EncodedRequest, encodeLarge, encodeRequest } from '../upstream/transport/encode-body.ts'
 import { traceFor } from '../upstream/transport/headers.ts'
 import type { Permit } from '../upstream/limits/permit.ts'
@@ -51,10 +53,14 @@ export interface CommittedStream {
 const HELD_LIMIT = 64 * 1024
 /** Most bytes of a JSON answer: no model writes more. */
 const REPLY_LIMIT = 64 * 1024 * 1024
+/** The same of one that is converted to a stream, on the loop: two million tokens. */
+const CONVERTED_LIMIT = 8 * 1024 * 1024
 /** Bytes kept of an error's body. */
 const ERROR_LIMIT = 64 * 1024
 const NO_HEADERS: IncomingHttpHeaders = {}
 const BLANK_LINE = Buffer.from('\n\n')
+/** For events that are in messages style already. */
+const AS_IT_IS: StreamTransformer = { event: (event) => event }
 /** Milliseconds that an upstream may take to end an answer behind its last event. */
 const LAST_BYTES_MS = 1000
 
@@ -210,7 +216,10 @@ class Receiver implements CommittedStream, CallListener {
   #part: Part | undefined
 
   #decoder: SseDecoder | undefined
+  /** of a streaming request */
   #decode: StreamTransformer | undefined
+  /** the answer to a streaming request is one JSON document, which is collected and converted */
+  #isWhole = false
   #held: SseEvent[] | undefined
   #heldBytes = 0
   /** an event came that is more than a ping, though maybe not content */
@@ -284,17 +293,13 @@ class Receiver implements CommittedStream, CallListener {
     this.#status = status
     this.#headers = headers
     if (status >= 300) this.#call?.finishWithin(this.#upstream.config.timeouts.idle)
-    if (
-      status < 300 && this.#exchange.request.stream &&
-      /^text\/event-stream\b/i.test(String(headers['content-type'] ?? ''))
-    ) {
+    if (status < 300 && this.#exchange.request.stream) {
       try {
         this.#decode = dialectOf(this.#upstream).decodeStream(this.#exchange, this.#upstream)
       } catch (thrown) {
         this.#broke(thrown)                                   // an image, say, is no stream
         return
       }
-      this.#decoder = new SseDecoder()
       this.#call?.awaitBegin()
     }
   }
@@ -325,7 +330,7 @@ class Receiver implements CommittedStream, CallListener {
     this.#exchange.record.upstream_end_at = performance.now()
     mark('answer', this.#exchange)
     try {
-      if (this.#endsWhole()) return
+      if (this.#endsWhole() || this.#readsWhole(failure)) return
     } catch (thrown) {
       this.#broke(thrown)
       return
@@ -348,12 +353,29 @@ class Receiver implements CommittedStream, CallListener {
       if (this.#size >= ERROR_LIMIT) this.#failWithStatus()   // the rest of an error is not worth waiting for
       return
     }
-    const limit = dialectOf(this.#upstream).replyLimit ?? REPLY_LIMIT
+    if (this.#decode !== undefined && !this.#isWhole) { this.#begin(chunk); return }
+    const limit = this.#decode !== undefined ? CONVERTED_LIMIT : dialectOf(this.#upstream).replyLimit ?? REPLY_LIMIT
     if (this.#size > limit) throw new Error(`the answer is larger than ${limit} bytes`)
     if (this.#shared !== undefined) this.#shared.add(chunk)
     else this.#keep(chunk)
     if (this.#size > SMALL_ANSWER) this.#grow()
     if (this.#shared === undefined) this.#share()
+  }
+
+  /** Decides what the answer to a streaming request is. */
+  #begin (chunk: Buffer): void {
+    const start = withoutBlanks(this.#chunks === undefined ? chunk : Buffer.concat([...this.#takeChunks(), chunk]))
+    if (start.length === 0) return
+    const framing = framingOf(start.toString('latin1', 0, DECIDING), this.#headers['content-type'])
+    if (framing === 'events') {
+      this.#decoder = new SseDecoder()
+      this.#onEvents(this.#decoder.push(start))
+      return
+    }
+    this.#keep(start)
+    if (framing === undefined) return
+    this.#isWhole = true
+    this.#call?.begun()
   }
 
   #keep (chunk: Buffer): void {
@@ -453,7 +475,7 @@ class Receiver implements CommittedStream, CallListener {
       return
     }
     this.#part?.end()
-    if (this.#exchange.request.stream) throw new Error('the answer to a streaming request is not a stream')
+    if (this.#decode !== undefined) { this.#readAsEvents(); return }
     const { decodeImages, decodeTask } = dialectOf(this.#upstream)
     const { endpoint } = this.#exchange.route
     if (decodeImages !== undefined && endpoint.kind === 'model' && endpoint.deliver !== undefined) {
@@ -466,7 +488,7 @@ class Receiver implements CommittedStream, CallListener {
       return
     }
     if (decodeTask !== undefined) { this.#commitReply(decodeTask(this.#takeChunks())); return }
-    if (this.#shared === undefined) this.#readReply(this.#text())
+    if (this.#shared === undefined) this.#readReply(this.#bytes())
     else {
       this.#readLarge(this.#threads!, this.#shared).catch((thrown: unknown) => {
         this.#broke(thrown)
@@ -474,8 +496,17 @@ class Receiver implements CommittedStream, CallListener {
     }
   }
 
-  #readReply (text: string): void {
-    const body = dialectOf(this.#upstream).decodeReply(parseJson(text), this.#exchange, this.#upstream)
+  /** Converts the JSON answer to a streaming request. */
+  #readAsEvents (): void {
+    if (!this.#isWhole && this.#chunks === undefined) { this.#fail({ kind: 'empty', isBlank: true }); return }
+    const message = readAnswer(this.#bytes(), this.#exchange, this.#upstream) as Json
+    if (this.#part !== undefined) this.#exchange.keepsAnswer(this.#part)
+    this.#decode = AS_IT_IS
+    this.#onEvents(eventsOf(message))
+  }
+
+  #readReply (bytes: Buffer): void {
+    const body = readAnswer(bytes, this.#exchange, this.#upstream)
     if (isEmptyReply(body as Parameters<typeof isEmptyReply>[0])) this.#fail({ kind: 'empty' })
     else this.#commitReply(body)
   }
@@ -484,7 +515,7 @@ class Receiver implements CommittedStream, CallListener {
     const pieces = await shared.all()
     const opened = await threads.openReply(this.#exchange, this.#upstream, { pieces, memory: shared })
     if (this.#isEnded) return                                 // aborted meanwhile
-    if (opened === undefined) { this.#readReply(Buffer.concat(pieces).toString()); return }
+    if (opened === undefined) { this.#readReply(Buffer.concat(pieces)); return }
     shared.end()                                              // its thread reads on, while it has to
     if (opened.isEmpty) { this.#fail({ kind: 'empty' }); return }
     const reply = json(opened.body)
@@ -526,6 +557,31 @@ class Receiver implements CommittedStream, CallListener {
     return this.#isEnded
   }
 
+  /**
+   * The same of an answer that is collected: one that is here is not requested again because its connection broke.
+   * @returns whether the attempt has ended with it, or will
+   */
+  #readsWhole (failure: UpstreamFailure): boolean {
+    if (this.#status >= 300) return false
+    if (this.#shared !== undefined) {
+      this.#readLarge(this.#threads!, this.#shared).catch((thrown: unknown) => {
+        if (isVerdict(thrown)) this.#broke(thrown)
+        else this.#fail(failure)
+      })
+      return true
+    }
+    const chunks = this.#chunks
+    if (chunks === undefined) return false
+    try {
+      this.#readEnd()
+      return true
+    } catch (thrown) {
+      if (isVerdict(thrown)) throw thrown
+      this.#chunks = chunks
+      return false
+    }
+  }
+
   /** Takes the chunks out, so that their memory can be freed. */
   #takeChunks (): Buffer[] {
     const chunks = this.#chunks ?? []
@@ -533,14 +589,14 @@ class Receiver implements CommittedStream, CallListener {
     return chunks
   }
 
-  #text (): string {
+  #bytes (): Buffer {
     const chunks = this.#takeChunks()
-    return (chunks.length === 1 ? chunks[0]! : Buffer.concat(chunks)).toString('utf8')
+    return chunks.length === 1 ? chunks[0]! : Buffer.concat(chunks)
   }
 
   #failWithStatus (): void {
     this.#fail({ kind: 'status', status: this.#status, headers: this.#headers,
-      body: parseOr(this.#text().slice(0, ERROR_LIMIT)) })
+      body: parseOr(this.#bytes().toString().slice(0, ERROR_LIMIT)) })
   }
 
   /** @throws {GatewayError} an error of a plugin's hook: it must not look like a malformed answer of the upstream */
@@ -612,6 +668,11 @@ class Receiver implements CommittedStream, CallListener {
     this.#permit.leave()                                      // a no-op after a verdict
     this.#exchange.offAbort(this)
   }
+}
+
+/** Whether an answer was read, and is an error. */
+function isVerdict (thrown: unknown): boolean {
+  return isGatewayError(thrown) || thrown instanceof UpstreamErrorBody
 }
 
 /** Here, since what closures use takes memory at each call, also where they are not made. */

@@ -57,8 +57,6 @@ const failures: Readonly<Record<string, Failure>> = {
   'a reset before the head': both(cut(), 'server_error', 502),
   'silence before the head': both(stall(), 'server_error', 502),
   'an empty body': both(status(200, { 'content-type': 'application/json' }), 'empty_response', 502),
-  'the other kind of answer': { stream: json(message('msg_first', { usage })), json: [start, messageEnd()],
-    code: 'server_error', status: 502 },
   'an answer without content': {
     stream: [start, messageEnd({ usage })],
     json: json({ ...message('', { id: 'msg_first', usage }), content: [] }),

@@ -5,8 +5,8 @@ import { noUsage } from '../../src/money/usage.ts'
 import { type VendorAnswer, vendorAnswers } from '../fixtures/vendors/answers.ts'
 import { ask, type ClientEvent, type Got } from '../support/billing-client.ts'
 import { clientStyles, type Style, styles } from '../support/client-styles.ts'
-import { gateway, KEY, type TestGateway } from '../support/gateway.ts'
-import { json, raw, type Received, type Script, upstream } from '../support/upstream.ts'
+import { gateway, type GatewayTestOptions, KEY, type TestGateway } from '../support/gateway.ts'
+import { json, raw, type Received, type Script, step, upstream } from '../support/upstream.ts'
 
 type Json = Readonly<Record<string, unknown>>
 
@@ -89,15 +89,22 @@ const tools: Readonly<Record<Style, readonly object[]>> = {
   responses: [{ type: 'function', name: 'timetable', description: 'Departures', parameters, strict: false }]
 }
 
-function script ({ stream, reply }: VendorAnswer, { body }: Received): Script {
-  if (body?.stream !== true) return json(reply)
-  return stream.map((event) => raw(typeof event === 'string' ? event
-    : `${typeof event.type === 'string' ? `event: ${event.type}\n` : ''}data: ${JSON.stringify(event)}\n\n`))
+function eventText (event: VendorAnswer['stream'][number]): string {
+  return typeof event === 'string' ? event
+    : `${typeof event.type === 'string' ? `event: ${event.type}\n` : ''}data: ${JSON.stringify(event)}\n\n`
 }
 
-async function start (test: Test): Promise<{ readonly gw: TestGateway, requests (): number }> {
+function script ({ stream, reply }: VendorAnswer, { body }: Received): Script {
+  return body?.stream === true ? stream.map((event) => raw(eventText(event))) : json(reply)
+}
+
+type Answering = (one: VendorAnswer, received: Received) => Script
+
+async function start (
+  test: Test, answering: Answering = script, options: GatewayTestOptions = {}, server = ''
+): Promise<{ readonly gw: TestGateway, requests (): number }> {
   const vendor = await upstream(test, (received) =>
-    script(vendorAnswers[Number(received.path.split('/')[1])]!, received))
+    answering(vendorAnswers[Number(received.path.split('/')[1])]!, received))
   const price = '{ input: 1, output: 10, cache_read: 0.1, cache_write: 1.25 }'
   const models = vendorAnswers.map((_, at) => `  - id: m${at}
     provider: acme
@@ -110,7 +117,7 @@ server:
   api: { listen: "127.0.0.1:0" }
   public: { listen: "127.0.0.1:0" }
   admin: { listen: "127.0.0.1:0", token: test-admin-token }
-store: { driver: memory, path: ./data }
+${server}store: { driver: memory, path: ./data }
 pipeline: [auth, chat-to-messages, channel-router, billing-meter, error-normalize]
 upstreams:
 ${vendorAnswers.map(({ dialect }, at) => `  u${at}: { url: "${vendor.url}/${at}", dialect: ${dialect} }`).join('\n')}
@@ -118,7 +125,7 @@ models:
 ${models.join('\n')}
 accounts: [{ id: acme, opening_balance_usd: 100 }]
 keys: [{ id: acme-dev, account: acme, secret: ${KEY} }]
-`)
+`, options)
   return { gw, requests: () => vendor.requests.length }
 }
 
@@ -129,25 +136,102 @@ async function entryOf (gw: TestGateway, { headers }: Got): Promise<object | und
   return undefined
 }
 
+interface Case {
+  readonly gw: TestGateway
+  requests (): number
+  readonly at: number
+  readonly one: VendorAnswer
+  readonly style: Style
+  readonly stream: boolean
+  readonly how?: string
+}
+
+/** The client gets the whole answer, from one upstream request, and pays what the vendor counts. */
+async function check (t: Test, { gw, requests, at, one, style, stream, how = '' }: Case): Promise<void> {
+  const { path, asking } = clientStyles[style]
+  const name = `${one.vendor}, for a ${style} client, ${stream ? 'a stream' : 'JSON'}${how}`
+  const before = requests()
+  const got = await ask(gw.url + path, { ...asking({ model: `m${at}`, max_tokens: 2000, stream,
+    messages: [{ role: 'user', content: 'When does the ferry leave?' }] }), tools: tools[style] },
+  { headers: { authorization: `Bearer ${KEY}` } })
+  t.equal(got.status, 200, `${name}: ${JSON.stringify(got.body ?? {}).slice(0, 300)}`)
+  const answer = stream ? readers[style].stream(got.events) : readers[style].reply(got.body ?? {})
+  t.strictSame({ ...answer, call: answer.call ?? null },
+    { text: one.text, call: one.call ?? null, stop: STOPS[style][one.stop] }, name)
+  t.equal(requests() - before, 1, `${name}: one upstream request`)
+  t.match(await entryOf(gw, got), { source: 'provider', usage: { ...noUsage, ...one.charged } },
+    `${name}: the charge`)
+}
+
 t.test('a client of each style gets the whole answer of each vendor, and pays what it counts', async (t) => {
   const { gw, requests } = await start(t)
   for (const [at, one] of vendorAnswers.entries()) {
     for (const style of styles) {
-      for (const stream of [true, false]) {
-        const { path, asking } = clientStyles[style]
-        const name = `${one.vendor}, for a ${style} client, ${stream ? 'a stream' : 'JSON'}`
-        const before = requests()
-        const got = await ask(gw.url + path, { ...asking({ model: `m${at}`, max_tokens: 2000, stream,
-          messages: [{ role: 'user', content: 'When does the ferry leave?' }] }), tools: tools[style] },
-        { headers: { authorization: `Bearer ${KEY}` } })
-        t.equal(got.status, 200, `${name}: ${JSON.stringify(got.body ?? {}).slice(0, 300)}`)
-        const answer = stream ? readers[style].stream(got.events) : readers[style].reply(got.body ?? {})
-        t.strictSame({ ...answer, call: answer.call ?? null },
-          { text: one.text, call: one.call ?? null, stop: STOPS[style][one.stop] }, name)
-        t.equal(requests() - before, 1, `${name}: one upstream request`)
-        t.match(await entryOf(gw, got), { source: 'provider', usage: { ...noUsage, ...one.charged } },
-          `${name}: the charge`)
-      }
+      for (const stream of [true, false]) await check(t, { gw, requests, at, one, style, stream })
     }
   }
 })
+
+const labels = [undefined, 'application/json', 'text/event-stream', 'text/plain; charset=utf-8',
+  'application/octet-stream', ''] as const
+/** Vendors send blank lines while they work, and some tools a byte order mark. */
+const beginnings = ['', '\n\n \r\n', '\uFEFF'] as const
+const endings = ['ends', 'is cut', 'stays open'] as const
+
+interface Wire {
+  readonly isStream: boolean
+  readonly label: string | undefined
+  readonly beginning: string
+  readonly ending: typeof endings[number]
+  /** bytes of a chunk */
+  readonly chunk: number
+}
+
+function wired (one: VendorAnswer, { isStream, label, beginning, ending, chunk }: Wire): Script {
+  const text = isStream ? one.stream.map(eventText).join('') : JSON.stringify(one.reply)
+  const body = Buffer.from(beginning + text)
+  return [
+    step(({ response }) => { response.writeHead(200, label === undefined ? {} : { 'content-type': label }) }),
+    ...Array.from({ length: Math.ceil(body.length / chunk) }, (_, i) => raw(body.subarray(i * chunk, (i + 1) * chunk))),
+    step(async ({ response, gone }) => {
+      if (ending === 'is cut') response.destroy()
+      else if (ending === 'stays open') await new Promise((resolve) => { gone.addEventListener('abort', resolve) })
+      else response.end()
+    })
+  ]
+}
+
+for (const [name, options, server] of [
+  ['on the loop', {}, ''],
+  ['in threads', { largeBody: 1 }, ''],
+  ['without the fast lanes', {}, '  fast_lane: off\n']
+] as const) {
+  t.test(`A0, A1, V8: the bytes decide and not the label, and an answer that is here is not requested again, ${name}`,
+    async (t) => {
+      let wire: Wire | undefined
+      const { gw, requests } = await start(t, (one) => wired(one, wire!), options, server)
+      const random = seeded(17)
+      for (const [at, one] of vendorAnswers.entries()) {
+        for (const style of styles) {
+          for (const stream of [true, false]) {
+            for (const isStream of [true, false]) {
+              wire = { isStream, label: random(labels), beginning: random(beginnings), ending: random(endings),
+                chunk: random([1, 7, 64, 100_000]) }
+              const { ending, ...others } = wire
+              if (ending === 'stays open' && !(isStream && stream)) wire = { ...others, ending: 'ends' }
+              await check(t, { gw, requests, at, one, style, stream, how: ` ${JSON.stringify(wire)}` })
+            }
+          }
+        }
+      }
+    })
+}
+
+/** Draws from lists, the same at each run. */
+function seeded (seed: number): <T>(of: readonly T[]) => T {
+  let state = seed
+  return (of) => {
+    state = (state * 1103515245 + 12345) % 2147483648
+    return of[Math.floor(state / 65536) % of.length]!
+  }
+}

@@ -6,7 +6,7 @@ import path from 'node:path'
 import { parentPort, workerData } from 'node:worker_threads'
 import { bufferOf } from '../../base/pieces.ts'
 import { collectGarbage } from '../../base/collect-garbage.ts'
-import { asRecord, parseJson } from '../../base/json.ts'
+import { asRecord } from '../../base/json.ts'
 import { Seals } from '../../base/seals.ts'
 import { stepNamed } from '../../core/body-step.ts'
 import { Exchange } from '../../core/exchange.ts'
@@ -25,7 +25,7 @@ import { HASH } from '../../pipeline/idempotency.ts'
 import { styles } from '../../protocols/index.ts'
 import { isEmptyReply } from '../../protocols/messages.ts'
 import { ResponsesWords } from '../../protocols/responses.ts'
-import { dialectOf } from '../../upstream/dialects/index.ts'
+import { readAnswer } from '../../upstream/dialects/whole-answer.ts'
 import { ENCODE } from '../../upstream/transport/encode-body.ts'
 import { type Answer, type Asked, type AskedOfBody, type AskedOfReply, type Call, sendError, type ThreadInput,
   type ToThread } from './messages.ts'
@@ -155,8 +155,7 @@ function openReply (opened: Opened<AskedOfReply>): Reply {
   if (words !== undefined) exchange.set(ResponsesWords, words)
   exchange.request = { body: bodyOf(head, 'text'), stream: false }
   exchange.large = { inputEstimate, parsedBytes: 0, run: isElsewhere, bringHere: isElsewhere }
-  const body: unknown = parseJson(Buffer.concat(pieces.map(bufferOf)).toString())
-  return { exchange, body: dialectOf(upstream).decodeReply(body, exchange, upstream) }
+  return { exchange, body: readAnswer(Buffer.concat(pieces.map(bufferOf)), exchange, upstream) }
 }
 
 function isElsewhere (): never {

@@ -1,0 +1,182 @@
+// A whole answer, read as what its bytes are: one JSON document, or a stream of events that was not requested. And the
+// reverse: a message as the events of a stream, for a client that requested one.
+import type { Exchange } from '../../core/exchange.ts'
+import { DECIDING, framingOf } from '../../core/framing.ts'
+import { SseDecoder, SseEvent } from '../../core/sse.ts'
+import type { StreamTransformer } from '../../core/plugin.ts'
+import type { Upstream } from '../../core/upstream.ts'
+import { asRecord, isRecord, type Json, parseJson } from '../../base/json.ts'
+import { guessed } from '../../money/usage.ts'
+import { CHAT_DELTA, chatFields } from '../../protocols/chat.ts'
+import { isError, isTerminal } from '../../protocols/messages.ts'
+import { UpstreamErrorBody } from './error-reply.ts'
+import { dialectOf } from './index.ts'
+import { callInput } from './json.ts'
+
+/** Characters of one delta: a client that may get only a part of the answer gets about that part. */
+const DELTA = 4096
+const BLANK_LINE = Buffer.from('\n\n')
+
+/**
+ * @returns the answer as messages style
+ * @throws {UpstreamErrorBody} an error in a 200; {Error} it is no answer of the upstream's dialect
+ */
+export function readAnswer (bytes: Buffer, exchange: Exchange, upstream: Upstream): unknown {
+  const text = bytes.toString()
+  const { decodeReply } = dialectOf(upstream)
+  return framingOf(text.trimStart().slice(0, DECIDING), undefined) === 'events'
+    ? readEvents(bytes, exchange, upstream)
+    : decodeReply(parseJson(text), exchange, upstream)
+}
+
+function readEvents (bytes: Buffer, exchange: Exchange, upstream: Upstream): Json {
+  const decode = dialectOf(upstream).decodeStream(exchange, upstream)
+  const decoder = new SseDecoder()
+  const message = new Collector()
+  const add = (made: ReturnType<StreamTransformer['event']>): boolean => {
+    if (made === undefined) return false
+    return made instanceof Array ? made.some((event) => message.add(event)) : message.add(made)
+  }
+  for (const chunk of [bytes, BLANK_LINE]) {
+    for (const event of decoder.push(chunk)) if (add(decode.event(event))) return message.end()
+  }
+  if (add(decode.end?.())) return message.end()
+  throw new Error('the stream of the answer does not end')
+}
+
+interface Block {
+  readonly start: Json
+  /** of its text, its thought or its input */
+  readonly pieces: string[]
+  signature: string
+  readonly citations: unknown[]
+}
+
+/** Makes a message of the events of its stream. */
+class Collector {
+  #message: Json = {}
+  #usage: Json = {}
+  #delta: Json = {}
+  #own: Json | undefined
+  readonly #blocks = new Map<unknown, Block>()
+
+  /** @returns whether the message is whole @throws {UpstreamErrorBody} the event is an error */
+  add (event: SseEvent): boolean {
+    if (isError(event)) throw new UpstreamErrorBody(event.json)
+    if (isTerminal(event)) return true
+    const data = asRecord(event.json)
+    switch (event.event) {
+      case 'message_start':
+        this.#message = asRecord(data.message)
+        this.#usage = asRecord(this.#message.usage)
+        break
+      case 'content_block_start':
+        this.#blocks.set(data.index, { start: asRecord(data.content_block), pieces: [], signature: '', citations: [] })
+        break
+      case 'content_block_delta':
+        this.#addDelta(this.#blocks.get(data.index), asRecord(data.delta))
+        break
+      case 'message_delta':
+        this.#delta = { ...this.#delta, ...asRecord(data.delta) }
+        if (isRecord(data.usage)) this.#usage = guessed in this.#usage ? data.usage : merged(this.#usage, data.usage)
+        break
+      case CHAT_DELTA:
+        this.#own = { ...this.#own, ...asRecord(data.delta) }
+    }
+    return false
+  }
+
+  #addDelta (block: Block | undefined, delta: Json): void {
+    const piece = delta.text ?? delta.thinking ?? delta.partial_json
+    if (typeof piece === 'string') block?.pieces.push(piece)
+    if (typeof delta.signature === 'string' && block !== undefined) block.signature += delta.signature
+    if (delta.type === 'citations_delta') block?.citations.push(delta.citation)
+  }
+
+  /** @throws {Error} half a call, although the answer was not cut short */
+  end (): Json {
+    const { stop_reason: reason } = this.#delta
+    const isShort = reason !== 'tool_use' && reason !== 'end_turn'
+    return {
+      ...this.#message,
+      ...this.#delta,
+      content: Array.from(this.#blocks.values(), (block) => whole(block, isShort)),
+      usage: this.#usage,
+      ...(this.#own !== undefined && { [chatFields]: this.#own })
+    }
+  }
+}
+
+/** The later value of each field that has one. */
+function merged (usage: Json, later: Json): Json {
+  const all: Record<string | symbol, unknown> = { ...usage, ...later }
+  for (const name in later) all[name] = later[name] ?? usage[name]
+  return all
+}
+
+function whole ({ start, pieces, signature, citations }: Block, isShort: boolean): Json {
+  const text = pieces.join('')
+  switch (start.type) {
+    case 'text': return { ...start, text: String(start.text ?? '') + text, ...(citations.length > 0 && { citations }) }
+    case 'thinking': return { ...start, thinking: String(start.thinking ?? '') + text,
+      signature: String(start.signature ?? '') + signature }
+  }
+  return text === '' ? start : { ...start, input: callInput(text, isShort) }
+}
+
+/** @param message as `decodeReply` of a dialect returns it */
+export function eventsOf (message: Json): readonly SseEvent[] {
+  const { content, stop_reason: reason, stop_sequence: sequence = null, usage, ...head } = message
+  const own = (message as { readonly [chatFields]?: Json })[chatFields]
+  const blocks = content as readonly Json[]
+  return [
+    eventOf('message_start', { message: { ...head, content: [], stop_reason: null, stop_sequence: null,
+      usage: { ...asRecord(usage), output_tokens: 0 } } }),
+    ...blocks.flatMap(eventsOfBlock),
+    ...(own === undefined ? [] : [eventOf(CHAT_DELTA, { delta: own })]),
+    eventOf('message_delta', { delta: { stop_reason: reason, stop_sequence: sequence }, usage }),
+    eventOf('message_stop', {})
+  ]
+}
+
+function eventsOfBlock (block: Json, index: number): readonly SseEvent[] {
+  const { start, deltas } = taken(block)
+  return [
+    eventOf('content_block_start', { index, content_block: start }),
+    ...deltas.map((delta) => eventOf('content_block_delta', { index, delta })),
+    eventOf('content_block_stop', { index })
+  ]
+}
+
+/** A block as it begins, and the deltas with what was taken out. Blocks of other types are whole from their start. */
+function taken (block: Json): { readonly start: Json, readonly deltas: readonly Json[] } {
+  switch (block.type) {
+    case 'text': {
+      const citations = Array.isArray(block.citations) ? block.citations as readonly unknown[] : []
+      return { start: { ...block, text: '', ...(citations.length > 0 && { citations: [] }) }, deltas: [
+        ...piecesOf(block.text).map((text) => ({ type: 'text_delta', text })),
+        ...citations.map((citation) => ({ type: 'citations_delta', citation }))
+      ] }
+    }
+    case 'thinking': return { start: { ...block, thinking: '', signature: '' }, deltas: [
+      ...piecesOf(block.thinking).map((thinking) => ({ type: 'thinking_delta', thinking })),
+      { type: 'signature_delta', signature: block.signature }
+    ] }
+    case 'tool_use':
+    case 'server_tool_use':
+    case 'mcp_tool_use': return { start: { ...block, input: {} },
+      deltas: piecesOf(JSON.stringify(block.input)).map((json) => ({ type: 'input_json_delta', partial_json: json })) }
+  }
+  return { start: block, deltas: [] }
+}
+
+/** Cuts no character in two. */
+function piecesOf (text: unknown): readonly string[] {
+  return typeof text === 'string' ? text.match(PIECE) ?? [] : []
+}
+
+const PIECE = new RegExp(`[^]{1,${DELTA}}`, 'gu')
+
+function eventOf (type: string, fields: object): SseEvent {
+  return SseEvent.of(type, { type, ...fields })
+}
