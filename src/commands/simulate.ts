@@ -2,6 +2,7 @@
 import { parseArgs } from 'node:util'
 import { print } from './stdout.ts'
 import { directiveTable, UnknownDirective } from '../simulator/faults.ts'
+import { habitTable } from '../simulator/habits.ts'
 import { startSimulator, type Simulator, type SimulatorOptions } from '../simulator/simulator.ts'
 import type { RequestRecord } from '../simulator/request-log.ts'
 
@@ -61,7 +62,11 @@ what arrived. It charges nothing. Tokens are words, long words cut into pieces o
 One request is made to fail by its prompt, "[[sim: cut_after=5 crlf]] tell me a story", by its model, sim-cut-after-5
 (sim-error-529 for a status), or by the query of its URL, ?sim=cut. The directives:
 
-${directiveTable()}`
+${directiveTable()}
+
+The habits of real vendors, one of which "habit=NAME" selects:
+
+${habitTable()}`
 }
 
 /**

@@ -69,6 +69,7 @@ export function chatDialect (options: ChatOptions): Dialect {
   }
 
   return {
+    name: 'chat',
     endpoints: { 'POST /v1/chat/completions': completions, 'GET /v1/models': models },
     errorBody: ({ status, message }) => ({
       error: { message, type: errorType(status), param: null, code: errorCode(status, message) }

@@ -1,6 +1,7 @@
 // Sends an answer: its pace, and the faults in its bytes; not those in its content.
 import type { Answer, Dialect, Emission, FileAnswer } from './dialect.ts'
 import type { Faults } from './faults.ts'
+import { type Habit, habitNamed } from './habits.ts'
 import type { Ending, RequestLog, RequestRecord } from './request-log.ts'
 import type { Wire } from './wire.ts'
 
@@ -98,7 +99,8 @@ export async function deliverEvents (
 
   await wire.wait(firstDelayMs)
   record.status = 200
-  wire.head(200, { ...headers, 'content-type': 'text/event-stream; charset=utf-8', 'cache-control': 'no-cache' })
+  const habit = await openWith(wire, faults, { ...headers, 'cache-control': 'no-cache' }, 200,
+    'text/event-stream; charset=utf-8')
   for (const [index, emission] of emissions.entries()) {
     if (index === faults.stall_after) {
       await flush()
@@ -126,7 +128,8 @@ export async function deliverEvents (
     if (faults.burst !== true) await flush()
   }
   await flush()
-  await wire.end()
+  if (habit?.staysOpen === true) await wire.silence().catch(() => {})
+  else await wire.end()
   return 'whole'
 }
 
@@ -141,14 +144,15 @@ export async function deliverJson (
   const isStalled = faults.stall_after !== undefined
   const isOversize = faults.oversize !== undefined && answer.status < 400
   const bytes = isBroken || isCut || isStalled ? half : whole
-  const length = (isBroken ? half.length : whole.length) + (isOversize ? OVERSIZE : 0)
+  const length = (isBroken ? half.length : whole.length) + (isOversize ? OVERSIZE : 0) +
+    Buffer.byteLength(habitOf(faults)?.beginning ?? '')
 
   // A model that streams a token every 20 ms needs as long for them when it sends them in one piece. An error comes at
   // once.
   if (answer.status < 400) await wire.wait(firstDelayMs + (answer.tokens ?? 0) * tokenDelayMs)
   record.status = answer.status
-  wire.head(answer.status, { ...headers, ...answer.headers, 'content-type': 'application/json',
-    'content-length': String(length) })
+  await openWith(wire, faults, { ...headers, ...answer.headers, 'content-length': String(length) }, answer.status,
+    'application/json')
   if (isOversize) await swell(wire)
   await write(bytes, wire, faults)
   if (isStalled) await wire.silence()
@@ -160,6 +164,22 @@ export async function deliverJson (
   if (!isBroken) log.sent(record, answer, 0)
   await wire.end()
   return isBroken ? 'broken' : 'whole'
+}
+
+function habitOf ({ habit }: Faults): Habit | undefined {
+  return habit === undefined ? undefined : habitNamed(habit)
+}
+
+/** The head, with what a vendor's habit puts before it, into it and behind it. */
+async function openWith (
+  wire: Wire, faults: Faults, headers: Delivery['headers'], status: number, type: string
+): Promise<Habit | undefined> {
+  const habit = habitOf(faults)
+  for (const interim of habit?.interim ?? []) wire.interim(interim)
+  const label = habit?.type === undefined ? type : habit.type
+  wire.head(status, { ...headers, ...habit?.headers, ...(label !== null && { 'content-type': label }) })
+  if (habit?.beginning !== undefined) await write(Buffer.from(habit.beginning), wire, faults)
+  return habit
 }
 
 /** Bytes that are made and written at a time. */

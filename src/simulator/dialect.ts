@@ -3,6 +3,8 @@ import type { IncomingHttpHeaders } from 'node:http'
 import type { SseEvent } from '../core/sse.ts'
 import type { Faults } from './faults.ts'
 
+export type Api = 'messages' | 'chat' | 'responses' | 'images' | 'videos' | 'plain'
+
 /** A request that was read: the head, and the body as far as the endpoint wants it. */
 export interface Asked {
   readonly requestId: string
@@ -62,6 +64,7 @@ export interface Endpoint {
 }
 
 export interface Dialect {
+  readonly name: Api
   /** by method and path: `POST /v1/messages`; `* /v1/echo` for any method */
   readonly endpoints: Readonly<Record<string, Endpoint>>
   /** endpoints with an id in their path */

@@ -99,7 +99,8 @@ export const directives = {
   crlf: { takes: 'nothing', does: 'lines of the stream end in CR LF' },
   chunk: { takes: 'number', does: 'writes so many bytes at a time' },
   trickle: { takes: 'number', does: 'milliseconds before each byte, or before each piece of `chunk`' },
-  burst: { takes: 'nothing', does: 'writes all events at once' }
+  burst: { takes: 'nothing', does: 'writes all events at once' },
+  habit: { takes: 'word', does: 'answers as vendors with this habit do; the habits are listed below' }
 } as const satisfies Record<string, Directive>
 
 export type FaultName = keyof typeof directives

@@ -86,6 +86,7 @@ export function imagesDialect ({ links, now }: ImagesOptions): Dialect {
   }
 
   return {
+    name: 'images',
     endpoints: { 'POST /v1/images/generations': generate, 'POST /v1/images/edits': generate },
     find: (method, path) => (method === 'GET' || method === 'HEAD') && path.startsWith('/images/') ? serve : undefined,
     errorBody: ({ status, message }) => ({

@@ -63,6 +63,7 @@ export function messagesDialect (options: MessagesOptions): Dialect {
   }
 
   return {
+    name: 'messages',
     endpoints: { 'POST /v1/messages': messages, 'POST /v1/messages/count_tokens': countTokens },
     errorBody: (error, requestId) => ({
       type: 'error',

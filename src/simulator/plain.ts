@@ -44,6 +44,7 @@ const echo: Endpoint = {
 }
 
 export const plainDialect: Dialect = {
+  name: 'plain',
   endpoints: { 'POST /v1/embeddings': embeddings, '* /v1/echo': echo },
   errorBody: ({ message }) => ({ error: { message, type: 'invalid_request_error', param: null, code: null } }),
   errorEvent: (type) => ({ event: SseEvent.of('error', { error: { type } }) }),

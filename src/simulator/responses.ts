@@ -64,6 +64,7 @@ export function responsesDialect (options: ResponsesOptions): Dialect {
   }
 
   return {
+    name: 'responses',
     endpoints: { 'POST /v1/responses': responses },
     errorBody: (error) => ({ error: { message: error.message, type: errorType(error.status),
       ...(error instanceof ResponsesRefusal

@@ -6,7 +6,8 @@ import { createServer, type IncomingMessage, type ServerResponse } from 'node:ht
 import type { AddressInfo } from 'node:net'
 import { chatDialect } from './chat.ts'
 import { deliverEvents, deliverFile, deliverJson, misbehave, spoil, type Delivery } from './deliver.ts'
-import { isObject, VendorError, type Answer, type Dialect, type Endpoint } from './dialect.ts'
+import { isObject, VendorError, type Answer, type Asked, type Dialect, type Endpoint } from './dialect.ts'
+import { applyHabit, habitNamed, readAs } from './habits.ts'
 import { FaultInjector, type FaultOptions } from './fault-injector.ts'
 import { UnknownDirective, type Faults } from './faults.ts'
 import { parseForm } from './form.ts'
@@ -148,7 +149,7 @@ class Vendor {
       const faults = this.#chooseFaults(endpoint, body, query, record)
       faulty = { ...healthy, faults, firstDelayMs: faults.first_delay === undefined ? healthy.firstDelayMs : 0,
         tokenDelayMs: faults.delay ?? healthy.tokenDelayMs }
-      made = await misbehave(faulty) ?? answerOf(endpoint, body, query, record, faults)
+      made = await misbehave(faulty) ?? answerOf(dialect, endpoint, body, query, record, faults)
     } catch (error) {
       if (!(error instanceof VendorError)) throw error
       await deliverJson({ kind: 'json', status: error.status, headers: error.headers,
@@ -176,7 +177,9 @@ class Vendor {
   /** @throws {VendorError} a directive is not known */
   #chooseFaults (endpoint: Endpoint | undefined, body: unknown, query: string, record: RequestRecord): Faults {
     try {
-      return record.faults = this.#injector.choose(endpoint, body, record.model, query)
+      const faults = record.faults = this.#injector.choose(endpoint, body, record.model, query)
+      if (faults.habit !== undefined) habitNamed(faults.habit)
+      return faults
     } catch (error) {
       throw error instanceof UnknownDirective ? new VendorError(400, error.message) : error
     } finally {
@@ -187,6 +190,7 @@ class Vendor {
 
 /** @throws {VendorError} */
 function answerOf (
+  dialect: Dialect,
   endpoint: Endpoint | undefined,
   body: unknown,
   query: string,
@@ -197,7 +201,10 @@ function answerOf (
   if (endpoint === undefined) throw new VendorError(404, 'Not found')
   if (bodyBytes > bodyLimit && endpoint.keepsBody) throw vendorError(413)
   if (endpoint.keepsBody && body === undefined) throw new VendorError(400, 'The request body is not valid JSON')
-  const made = endpoint.answer({ requestId, method, path, query, headers, body, bodyBytes, bodySha256, faults })
+  const asked: Asked = { requestId, method, path, query, headers, body, bodyBytes, bodySha256, faults }
+  const habit = faults.habit === undefined ? undefined : habitNamed(faults.habit)
+  const made = habit === undefined ? endpoint.answer(asked)
+    : applyHabit(habit, endpoint.answer(readAs(habit, asked)), dialect.name)
   // There is no stream whose first event could be an error.
   if (
     made.kind === 'json' && (faults.error_event_first === true || faults.error_event_after !== undefined)

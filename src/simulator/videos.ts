@@ -53,6 +53,7 @@ export function videosDialect (options: VideosOptions): Dialect {
   ]
 
   return {
+    name: 'videos',
     endpoints: { 'POST /v1/videos': create, 'GET /v1/videos': list },
     find: (method, path) => below.find(([pattern]) => pattern.test(`${method} ${path}`))?.[1],
     errorBody: ({ status, message }) => ({

@@ -28,6 +28,13 @@ export class Wire {
     this.#response.flushHeaders()
   }
 
+  /** A head before the head (RFC 9110, 15.2). */
+  interim (status: 100 | 102 | 103): void {
+    if (status === 100) this.#response.writeContinue()
+    else if (status === 102) this.#response.writeProcessing()
+    else this.#response.writeEarlyHints({ link: '</style.css>; rel=preload' })
+  }
+
   /**
    * Resolves when the operating system has the bytes.
    * @param atATime written so many bytes at a time, each as a segment of its own

@@ -9,6 +9,7 @@ import Anthropic0 from 'anthropic-sdk-0'
 import OpenAI from 'openai'
 import t, { type Test } from 'tap'
 import { parse } from 'yaml'
+import { habits } from '../../src/simulator/habits.ts'
 import { directives, faultsInModel, faultsInText, parseFaults } from '../../src/simulator/faults.ts'
 import { startSimulatorThread } from '../../src/simulator/thread.ts'
 import { simulate } from '../../src/commands/simulate.ts'
@@ -345,6 +346,9 @@ t.test('it refuses what the vendor refuses, in the vendor\'s shape', async (t) =
     }],
     ['an unknown directive', 400, /"nonsense"; it knows .*cut_after/, {
       messages: [{ role: 'user', content: '[[sim: nonsense]]' }]
+    }],
+    ['an unknown habit', 400, /"nonsense"; it knows no_label/, {
+      messages: [{ role: 'user', content: '[[sim: habit=nonsense]]' }]
     }]
   ]
   for (const [name, status, message, body, headers = good] of table) {
@@ -967,7 +971,9 @@ t.test('`simulate` prints where it listens and an upstream to paste, and a line 
   t.equal(await other, 0)
 
   t.equal(await simulate(['--help'], commandLine), 0)
-  for (const name of Object.keys(directives)) { t.ok(lines.at(-1)?.includes(`  ${name}`), name) }
+  for (const name of [...Object.keys(directives), ...Object.keys(habits)]) {
+    t.ok(lines.at(-1)?.includes(`  ${name}`), name)
+  }
   for (const wrong of [['--nonsense'], ['--listen', 'x'], ['--error-rate', '2'], ['--delay', 'soon'], ['--fault',
     'nonsense'], ['--error-status', '200'], ['--flap', '0']]) {
     t.equal(await simulate(wrong, commandLine), 2)

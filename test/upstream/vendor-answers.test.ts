@@ -3,90 +3,16 @@
 import t, { type Test } from 'tap'
 import { noUsage } from '../../src/money/usage.ts'
 import { type VendorAnswer, vendorAnswers } from '../fixtures/vendors/answers.ts'
-import { ask, type ClientEvent, type Got } from '../support/billing-client.ts'
+import { ask, type Got } from '../support/billing-client.ts'
+import { readers, tools } from '../support/client-answers.ts'
 import { clientStyles, type Style, styles } from '../support/client-styles.ts'
 import { gateway, type GatewayTestOptions, KEY, type TestGateway } from '../support/gateway.ts'
 import { json, raw, type Received, type Script, step, upstream } from '../support/upstream.ts'
-
-type Json = Readonly<Record<string, unknown>>
-
-interface ClientAnswer {
-  readonly text: string
-  readonly call?: { readonly name: unknown, readonly input: unknown } | undefined
-  /** as the style names it */
-  readonly stop: unknown
-}
-
-const list = (value: unknown): readonly Json[] => Array.isArray(value) ? value as readonly Json[] : []
-const record = (value: unknown): Json => (value ?? {}) as Json
-
-/** Arguments as a value; text that is no JSON stays text, so that the comparison shows it. */
-function parsed (text: string): unknown {
-  try {
-    return JSON.parse(text)
-  } catch {
-    return text
-  }
-}
-
-interface Reader {
-  stream (events: readonly ClientEvent[]): ClientAnswer
-  reply (body: Json): ClientAnswer
-}
-
-/** The whole answer that a client of each style has in the end. */
-const readers: Readonly<Record<Style, Reader>> = {
-  messages: {
-    stream (events) {
-      const deltas = events.filter(({ event }) => event === 'content_block_delta').map(({ data }) => record(data.delta))
-      const call = events.map(({ data }) => record(data.content_block)).find(({ type }) => type === 'tool_use')
-      const input = deltas.map(({ partial_json: piece }) => piece ?? '').join('')
-      return { text: deltas.map(({ text }) => text ?? '').join(''),
-        call: call && { name: call.name, input: parsed(input) },
-        stop: record(events.findLast(({ event }) => event === 'message_delta')?.data.delta).stop_reason }
-    },
-    reply: ({ content, stop_reason: stop }) => ({ text: list(content).map(({ text }) => text ?? '').join(''), stop,
-      call: list(content).filter(({ type }) => type === 'tool_use').map(({ name, input }) => ({ name, input }))[0] })
-  },
-  chat: {
-    stream (events) {
-      const choices = events.flatMap(({ data }) => list(data.choices))
-      const pieces = choices.flatMap(({ delta }) => list(record(delta).tool_calls)).map((call) => record(call.function))
-      const name = pieces.find((piece) => piece.name !== undefined)?.name
-      return { text: choices.map(({ delta }) => record(delta).content ?? '').join(''),
-        call: name === undefined
-          ? undefined
-          : { name, input: parsed(pieces.map((piece) => piece.arguments ?? '').join('')) },
-        stop: choices.findLast(({ finish_reason: finish }) => finish !== null)?.finish_reason }
-    },
-    reply ({ choices }) {
-      const { message, finish_reason: stop } = list(choices)[0]!
-      const call = list(record(message).tool_calls).map((one) => record(one.function))[0]
-      return { text: String(record(message).content ?? ''), stop,
-        call: call && { name: call.name, input: parsed(String(call.arguments)) } }
-    }
-  },
-  responses: {
-    stream: (events) => readers.responses.reply(record(events.at(-1)?.data.response)),
-    reply: ({ output, status }) => ({ stop: status,
-      text: list(output).flatMap(({ content, type }) => type === 'message' ? list(content) : [])
-        .map(({ text }) => text).join(''),
-      call: list(output).filter(({ type }) => type === 'function_call')
-        .map((item) => ({ name: item.name, input: parsed(String(item.arguments)) }))[0] })
-  }
-}
 
 const STOPS: Readonly<Record<Style, Readonly<Record<VendorAnswer['stop'], string>>>> = {
   messages: { end_turn: 'end_turn', tool_use: 'tool_use', max_tokens: 'max_tokens' },
   chat: { end_turn: 'stop', tool_use: 'tool_calls', max_tokens: 'length' },
   responses: { end_turn: 'completed', tool_use: 'completed', max_tokens: 'incomplete' }
-}
-
-const parameters = { type: 'object', properties: { harbour: { type: 'string' } }, required: ['harbour'] }
-const tools: Readonly<Record<Style, readonly object[]>> = {
-  messages: [{ name: 'timetable', description: 'Departures', input_schema: parameters }],
-  chat: [{ type: 'function', function: { name: 'timetable', description: 'Departures', parameters } }],
-  responses: [{ type: 'function', name: 'timetable', description: 'Departures', parameters, strict: false }]
 }
 
 function eventText (event: VendorAnswer['stream'][number]): string {
