@@ -1,6 +1,7 @@
 // Bodies that are small to send and much to read: what one client may make the gateway do before everybody else has a
 // turn. And answers, with which an upstream may.
 import { gzipSync } from 'node:zlib'
+import { dialectsOf } from '../../src/config/sections/dialects.ts'
 import { type DialectName, dialects, message, publicModel, toWire } from './payloads.ts'
 
 export interface Nasty {
@@ -128,7 +129,7 @@ function text (said: string, times: number): string {
 }
 
 /** Whole answers of models of text, in messages style. */
-export const nastyAnswers: readonly NastyAnswer[] = (['messages', 'chat', 'responses'] as const).flatMap((dialect) => [
+export const nastyAnswers: readonly NastyAnswer[] = dialectsOf('text').flatMap((dialect) => [
   { name: `5 MB of words for ${dialect}`, dialect, content: () => text('so on ', 5 * MEGABYTE / 6) },
   { name: `20 MB of \\" for ${dialect}`, dialect, content: () => text('\\"', 10 * MEGABYTE) },
   { name: `100,000 blocks for ${dialect}`, dialect, content: () => list(100_000, () => text('a', 1)) },

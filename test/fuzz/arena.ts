@@ -9,6 +9,7 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { setTimeout as pause } from 'node:timers/promises'
 import { packageRoot } from '../../src/base/package.ts'
+import { dialectNames } from '../../src/config/sections/dialects.ts'
 import { startSimulator } from '../../src/simulator/simulator.ts'
 import { openEmbedded } from '../../src/store/embedded/store.ts'
 import { newcomersEnvironment, untapped } from '../support/newcomer.ts'
@@ -36,10 +37,9 @@ export interface Arena {
 }
 
 function arenaYaml (simulator: string, hostile: string): string {
-  const dialects = ['messages', 'chat', 'responses', 'images', 'videos']
   const calm =
     'retries: { attempts: 0, max_backoff: 1ms }, breaker: { failures: 1000000 }, headers: { x-api-key: secret, authorization: "Bearer secret" }'
-  const upstreams = dialects.flatMap((dialect) => [
+  const upstreams = dialectNames.flatMap((dialect) => [
     `  good-${dialect}: { url: "${simulator}", dialect: ${dialect}, ${calm} }`,
     `  bad-${dialect}: { url: "${hostile}", dialect: ${dialect}, ${calm}, timeouts: { first_byte: 2s, idle: 2s, total: 20s } }`
   ])

@@ -2,6 +2,8 @@
 import { writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { loadConfig } from '../../src/config/load/load.ts'
+import { dialectNamed, dialectNames } from '../../src/config/sections/dialects.ts'
+import { styles } from '../support/client-styles.ts'
 import { KEY, PATIENCE_MS, PLAIN_YAML, TOKEN, type Arena } from './arena.ts'
 import { request, type Input } from './request.ts'
 import { pieces, spoilJson, wound, type Chance } from './chance.ts'
@@ -256,9 +258,9 @@ const upstreams: Kind = {
   make (chance, number) {
     const words = `fuzz-${number}`
     const isStream = chance.is(0.7)
-    const style = chance.of(['messages', 'chat', 'responses'] as const)
-    const vendor = chance.of(['messages', 'chat', 'responses', 'images', 'videos', 'raw'] as const)
-    const asked: Asked = { vendor, isStream: isStream && ['messages', 'chat', 'responses'].includes(vendor) }
+    const style = chance.of(styles)
+    const vendor = chance.of([...dialectNames, 'raw'] as const)
+    const asked: Asked = { vendor, isStream: isStream && dialectNamed(vendor)?.kind === 'text' }
     const answer = answerOf(chance, asked)
     const post = (path: string, body: object): Input => ({
       send: [request(`POST ${path}`, JSON_TYPE, JSON.stringify(body))],

@@ -1,9 +1,11 @@
 // What an upstream may say: a right answer of its style, with members left out and spoiled, events lost, doubled and
 // out of order, a head that does not fit, and bytes that are none of it.
+import type { Dialect } from '../../src/config/sections/dialects.ts'
 import { pieces, spoilJson, wound, type Chance } from './chance.ts'
 
 export interface Asked {
-  readonly vendor: 'messages' | 'chat' | 'responses' | 'images' | 'videos' | 'raw'
+  /** raw: of a forward route */
+  readonly vendor: Dialect | 'raw'
   readonly isStream: boolean
 }
 

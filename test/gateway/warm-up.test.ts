@@ -2,8 +2,10 @@
 import t from 'tap'
 import { plugins } from '../../plugins/index.ts'
 import type { Config } from '../../src/config/config.ts'
+import { dialectsOf, standardDialect } from '../../src/config/sections/dialects.ts'
 import type { Plugin } from '../../src/core/plugin.ts'
 import { WarmUp } from '../../src/gateway/warm-up.ts'
+import { styles } from '../support/client-styles.ts'
 import { gateway, yaml, type TestGateway } from '../support/gateway.ts'
 import { LIMIT_MS, until } from '../support/until.ts'
 import { answer, upstream } from '../support/upstream.ts'
@@ -11,12 +13,15 @@ import { answer, upstream } from '../support/upstream.ts'
 const PIPELINE = 'auth, key-policy, rate-limit: { default_rpm: 5, families: { few: { rpm: 2 } } }, schema-validate, chat-to-messages, ' +
   'responses-to-messages: { keep: 1h }, channel-router, billing-meter, error-normalize'
 
+/** Beside that of `yaml`. */
+const others = dialectsOf('text').filter((name) => name !== standardDialect)
+
 /** One model for each dialect of text, with what a warm-up must neither send nor obey. */
 function everyDialect (url: string): string {
-  const upstreams = ['chat', 'responses'].map((dialect) =>
+  const upstreams = others.map((dialect) =>
     `  ${dialect}: { url: "${url}", dialect: ${dialect}, limits: { concurrency: 1, queue: 0 }, maintenance: true,
     credentials: [{ id: a, headers: { authorization: upstream-secret-${dialect} } }] }\n`)
-  const models = ['chat', 'responses'].map((dialect) =>
+  const models = others.map((dialect) =>
     `  - { id: ${dialect}, provider: acme, family: few, created: 2025-09-29, max_output: 5, channels: { cheap: { enabled: false,
       price: { input: 1, output: 2 }, targets: [{ upstream: ${dialect}, model: vendor-${dialect} }] } } }\n`)
   return yaml([url], '', PIPELINE).replace('models:\n', `${upstreams.join('')}models:\n`)
@@ -88,10 +93,10 @@ t.test('it takes every style, every dialect in use, JSON and streams, and no sec
   const { config, shipped } = await withPlugin(t, up.url, spy)
   const logged: object[] = []
   const warmUp = new WarmUp({ config, shipped, log: { info (line: object) { logged.push(line) } },
-    isWanted: () => seen.size < 18, mostMs: LIMIT_MS })
+    isWanted: () => seen.size < 2 * styles.length * dialectsOf('text').length, mostMs: LIMIT_MS })
   await until(() => warmUp.isOver)
-  t.strictSame([...seen].toSorted(), ['chat', 'messages', 'responses'].flatMap((style) =>
-    ['chat', 'messages', 'responses'].flatMap((dialect) => [false, true].map((stream) =>
+  t.strictSame([...seen].toSorted(), styles.toSorted().flatMap((style) =>
+    dialectsOf('text').toSorted().flatMap((dialect) => [false, true].map((stream) =>
       `${style} to ${dialect}, ${String(stream)}`))))
   t.notMatch(JSON.stringify(sent), 'upstream-secret')
   t.equal(up.requests.length, 0)

@@ -7,6 +7,7 @@ import { plugins } from '../../plugins/index.ts'
 import { catalogue, GatewayError, type ErrorCode, type ErrorType } from '../../src/errors.ts'
 import { SseDecoder } from '../../src/core/sse.ts'
 import { formatUsd } from '../../src/money/nanos.ts'
+import { type Style, styles } from '../support/client-styles.ts'
 import { Call, events, fate, type Received } from '../support/client.ts'
 import { CALM, gateway, messagesRequest, type TestGateway } from '../support/gateway.ts'
 import { readResponse } from '../support/responses-reader.ts'
@@ -14,8 +15,6 @@ import { until } from '../support/until.ts'
 import { answer, blockStart, blockStop, cut, end, errorEvent, errorReply, messageEnd, messageStart, raw, stall,
   textDelta, upstream, wait, type Script } from '../support/upstream.ts'
 
-const styles = ['messages', 'chat', 'responses'] as const
-type Style = typeof styles[number]
 
 /** The upstream does what is said here before each request: they come one after the other. */
 let script: Script = []

@@ -3,6 +3,7 @@
 import fc from 'fast-check'
 import t, { type Test } from 'tap'
 import { startSimulator, type Simulator } from '../../src/simulator/simulator.ts'
+import { type Style, styles } from '../support/client-styles.ts'
 import { gateway, yaml, type TestGateway } from '../support/gateway.ts'
 import { until } from '../support/until.ts'
 
@@ -59,7 +60,7 @@ function config (simulators: readonly Simulator[]): string {
 interface Step {
   readonly model: ModelName
   readonly key: KeyName
-  readonly style: 'messages' | 'chat' | 'responses'
+  readonly style: Style
   readonly stream: boolean
   /** whether a chat client sends back the thoughts that it has with their signatures */
   readonly echoes: boolean
@@ -75,7 +76,7 @@ const steps = fc.array(
   fc.record<Step>({
     model: fc.constantFrom(...names),
     key: fc.constantFrom(...Object.keys(KEYS) as KeyName[]),
-    style: fc.constantFrom('messages', 'chat', 'responses'),
+    style: fc.constantFrom(...styles),
     stream: fc.boolean(),
     echoes: fc.boolean(),
     effort: fc.constantFrom('low', 'none', undefined),

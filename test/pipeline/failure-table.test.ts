@@ -2,6 +2,7 @@
 // for each failure, run as JSON and as a stream, with dialects of upstreams and styles of clients alike, with nobody
 // else to ask, with a second target, and with a second channel.
 import t, { type Test } from 'tap'
+import { type DialectOf, dialectsOf } from '../../src/config/sections/dialects.ts'
 import type { Entry } from '../../src/store/store.ts'
 import { ask, type Got } from '../support/billing-client.ts'
 import { clientStyles, codeOf, toldError } from '../support/client-styles.ts'
@@ -13,7 +14,7 @@ import { answer, cut, end, errorReply, eventBytes, json, message, messageEnd, me
   type Upstream } from '../support/upstream.ts'
 
 type Wire = 'JSON' | 'SSE'
-type Dialect = 'messages' | 'chat' | 'responses'
+type Dialect = DialectOf<'text'>
 type Json = Readonly<Record<string, unknown>>
 
 // What a failing target does. Each word is estimated as one token.
@@ -168,7 +169,7 @@ interface Case extends Side {
 }
 
 const cases: readonly Case[] = table.flatMap((row, i) =>
-  (['messages', 'chat', 'responses'] as const).flatMap((dialect) =>
+  dialectsOf('text').flatMap((dialect) =>
     (['JSON', 'SSE'] as const).filter((wire) => row[1] === 'both' || row[1] === wire)
       .flatMap((wire) =>
         others.map((other, j) => ({

@@ -4,6 +4,7 @@
 import { setTimeout } from 'node:timers/promises'
 import fc from 'fast-check'
 import t, { type Test } from 'tap'
+import { dialectNames } from '../../src/config/sections/dialects.ts'
 import { startSimulator } from '../../src/simulator/simulator.ts'
 import { fieldsOf, type JsonType, ROUTES, VALUES, withValue } from '../fuzz/fields.ts'
 import { CALM, gateway, KEY, type TestGateway, yaml } from '../support/gateway.ts'
@@ -21,7 +22,7 @@ let asked = 0
 simulator.events.on('open', ({ method }) => { if (method === 'POST') asked++ })
 
 function configuration (pipeline: string): string {
-  const upstreams = ['messages', 'chat', 'images', 'videos'].map((dialect) =>
+  const upstreams = dialectNames.map((dialect) =>
     `  ${dialect}: { url: "${simulator.url}", dialect: ${dialect}, ${CALM}, headers: { x-api-key: secret, authorization: "Bearer secret" } }\n`
   ).join('')
   const model = (id: string, upstream: string, price: string, more: string): string =>

@@ -1,4 +1,5 @@
 // Gateways that read what is large on the event loop or in threads, to be compared: nobody else can tell.
+import { dialectsOf } from '../../src/config/sections/dialects.ts'
 import { Seals } from '../../src/base/seals.ts'
 import { CALM, finished, type GatewayTestOptions, KEY, type TestGateway, yaml } from './gateway.ts'
 import type { Received } from './upstream.ts'
@@ -11,7 +12,7 @@ const seals = new Seals([SECRET])
 
 /** Three models, each at upstreams of one dialect: the first fails where the body says so, then the second answers. */
 export function stylesYaml (url: string): string {
-  const dialects = ['messages', 'chat', 'responses']
+  const dialects = dialectsOf('text')
   const upstreams = dialects.flatMap((dialect) => ['bad', 'good'].map((name) =>
     `  ${dialect}-${name}: { url: "${url}/${name}/v1", dialect: ${dialect}, ` +
     `${CALM}, count_tokens: ${dialect === 'messages'}, headers: { x-api-key: upstream-secret } }`))

@@ -35,7 +35,10 @@ export function dialectNamed (name: unknown): DialectTraits | undefined {
   return typeof name === 'string' && Object.hasOwn(dialects, name) ? dialects[name as Dialect] : undefined
 }
 
+export type DialectOf<Kind extends ModelKind> =
+  { [Name in Dialect]: (typeof table)[Name]['kind'] extends Kind ? Name : never }[Dialect]
+
 /** The dialects in which models of a kind can be called. */
-export function dialectsOf (kind: ModelKind): readonly Dialect[] {
-  return dialectNames.filter((name) => dialects[name].kind === kind)
+export function dialectsOf<Kind extends ModelKind> (kind: Kind): readonly DialectOf<Kind>[] {
+  return dialectNames.filter((name): name is DialectOf<Kind> => dialects[name].kind === kind)
 }
