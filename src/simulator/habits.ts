@@ -32,6 +32,8 @@ export interface Habit {
   readonly staysOpen?: true
   /** replaces the answer, also that of a streaming request */
   readonly instead?: Instead
+  /** it is about the credential, which the gateway does not use for a while then */
+  readonly isOfCredential?: true
   readonly of?: Readonly<Partial<Record<Api, Change>>>
 }
 
@@ -63,17 +65,19 @@ export const habits = {
     instead: { status: 200, body: { object: 'error', message: 'out of memory', type: 'ServerError', code: 500 } } },
   error_array: { does: '400 in an array (Google)',
     instead: google(400, 'INVALID_ARGUMENT', 'Request contains an invalid argument.') },
-  error_array_delay: { does: '429 in an array, with its delay in the body (Google)',
+  error_array_delay: { does: '429 in an array, with its delay in the body (Google)', isOfCredential: true,
     instead: google(429, 'RESOURCE_EXHAUSTED', 'Resource has been exhausted (e.g. check quota).',
       [{ '@type': 'type.googleapis.com/google.rpc.RetryInfo', retryDelay: '37s' }]) },
-  bad_key_400: { does: '400 for the operator\'s key (Google)',
+  bad_key_400: { does: '400 for the operator\'s key (Google)', isOfCredential: true,
     instead: google(400, 'INVALID_ARGUMENT', 'API key not valid. Please pass a valid API key.',
       [{ '@type': 'type.googleapis.com/google.rpc.ErrorInfo', reason: 'API_KEY_INVALID' }]) },
-  no_money_400: { does: '400 for an operator without credit (Anthropic)', instead: { status: 400, body: {
-    type: 'error', error: { type: 'invalid_request_error', message: 'Your credit balance is too low to access the ' +
-      'Anthropic API. Please go to Plans & Billing to upgrade or purchase credits.' } } } },
-  no_quota_429: { does: '429 insufficient_quota (OpenAI)', instead: openai(429, 'You exceeded your current quota, ' +
-    'please check your plan and billing details.', 'insufficient_quota', 'insufficient_quota') },
+  no_money_400: { does: '400 for an operator without credit (Anthropic)', isOfCredential: true,
+    instead: { status: 400, body: { type: 'error', error: { type: 'invalid_request_error',
+      message: 'Your credit balance is too low to access the Anthropic API. Please go to Plans & Billing to upgrade ' +
+        'or purchase credits.' } } } },
+  no_quota_429: { does: '429 insufficient_quota (OpenAI)', isOfCredential: true,
+    instead: openai(429, 'You exceeded your current quota, please check your plan and billing details.',
+      'insufficient_quota', 'insufficient_quota') },
   context_words: { does: '400 for a context that is too long, in xAI\'s words', instead: openai(400, 'This model\'s ' +
     'maximum prompt length is 131072 but the request contains 140000 tokens.', 'invalid_request_error', null) },
   model_unknown_400: { does: '400 for a model that the vendor does not have (OpenRouter)',

@@ -41,6 +41,7 @@ function arenaYaml (simulator: string, hostile: string): string {
     'retries: { attempts: 0, max_backoff: 1ms }, breaker: { failures: 1000000 }, headers: { x-api-key: secret, authorization: "Bearer secret" }'
   const upstreams = dialectNames.flatMap((dialect) => [
     `  good-${dialect}: { url: "${simulator}", dialect: ${dialect}, ${calm} }`,
+    `  vendor-${dialect}: { url: "${simulator}", dialect: ${dialect}, ${calm} }`,
     `  bad-${dialect}: { url: "${hostile}", dialect: ${dialect}, ${calm}, timeouts: { first_byte: 2s, idle: 2s, total: 20s } }`
   ])
   const model = (id: string, upstream: string, kind: string, price: string, more = ''): string => `
@@ -63,7 +64,7 @@ videos: { poll_interval: 500ms, lost_after: 1s, max_age: 1m }
 pipeline: [auth, key-policy, rate-limit: { default_rpm: 0, default_concurrency: 0 }, schema-validate, chat-to-messages, channel-router, billing-meter: { low_balance_usd: 0 }, error-normalize]
 upstreams:
 ${upstreams.join('\n')}
-models:${['good', 'bad'].map((who) => [
+models:${['good', 'vendor', 'bad'].map((who) => [
   model(`${who}-text`, `${who}-messages`, 'text', text, tokens), model(
     `${who}-chat`, `${who}-chat`, 'text', text, tokens
   ), model(

@@ -3,7 +3,8 @@ import { writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { loadConfig } from '../../src/config/load/load.ts'
 import { dialectNamed, dialectNames } from '../../src/config/sections/dialects.ts'
-import { styles } from '../support/client-styles.ts'
+import { type Habit, habits } from '../../src/simulator/habits.ts'
+import { clientStyles, styles } from '../support/client-styles.ts'
 import { KEY, PATIENCE_MS, PLAIN_YAML, TOKEN, type Arena } from './arena.ts'
 import { request, type Input } from './request.ts'
 import { pieces, spoilJson, wound, type Chance } from './chance.ts'
@@ -293,6 +294,31 @@ const upstreams: Kind = {
   }
 }
 
+/** Those that put a credential aside would leave nothing to the others. */
+const HABITS = Object.entries<Habit>(habits).filter(([, { isOfCredential }]) => isOfCredential !== true)
+ .map(([name]) => name)
+
+const vendorHabits: Kind = {
+  name: 'habits',
+  lanes: 8,
+  make (chance) {
+    const dialect = chance.of(dialectNames)
+    const more = [chance.is(0.3) ? 'tool_calls' : '', chance.is(0.2) ? `chunk=${1 + chance.below(20)}` : '',
+      chance.is(0.1) ? `cut_after=${chance.below(8)}` : '']
+    const prompt = `[[sim: habit=${chance.of(HABITS)} ${more.join(' ')}]] Hi`
+    const post = (path: string, body: object): Input => ({
+      send: [request(`POST ${path}`, JSON_TYPE, JSON.stringify(body))]
+    })
+    if (dialect === 'images') return post('/v1/images/generations', { model: 'vendor-image', prompt })
+    if (dialect === 'videos') return post('/v1/videos', { model: 'vendor-clip', prompt })
+    const model = { messages: 'vendor-text', chat: 'vendor-chat', responses: 'vendor-responses' }[dialect]
+    const { path, asking } = clientStyles[chance.of(styles)]
+    return post(path, asking({ model, max_tokens: 100, stream: chance.is(0.6),
+      messages: [{ role: 'user', content: prompt }] }))
+  },
+  run: (input, _, arena) => toApi(input, arena)
+}
+
 const stalls: Kind = {
   name: 'stalls',
   lanes: 2,
@@ -460,5 +486,5 @@ const reloads: Kind = {
 
 /** @param folder for files that pass */
 export function kinds (folder: string): readonly Kind[] {
-  return [forms, bodies, heads, upstreams, stalls, admin, yaml(folder), reloads]
+  return [forms, bodies, heads, upstreams, vendorHabits, stalls, admin, yaml(folder), reloads]
 }
