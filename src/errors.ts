@@ -42,7 +42,7 @@ export const catalogue = {
   model_not_found: { status: 400, type: 'invalid_request_error',
     message: 'There is no such model. GET /v1/models lists the models of your key.' },
   context_length_exceeded: { status: 400, type: 'invalid_request_error',
-    message: 'The request is too long for this model. Shorten it or choose a model with a larger context.' },
+    message: 'The prompt is too long for this model. Shorten it or choose a model with a larger context.' },
   previous_response_not_found: { status: 400, type: 'invalid_request_error',
     message: 'There is no such response here. Send the whole conversation as "input", without previous_response_id.' },
   item_not_found: { status: 400, type: 'invalid_request_error',

@@ -10,6 +10,7 @@ import type { FailedAttempt } from './upstream.ts'
 import { withoutMarked, withoutQuotes } from './quotes.ts'
 import { scrubStart } from '../base/redact.ts'
 import { secretsOf } from './upstream-secrets.ts'
+import type { ToldFailure } from './vendor-error.ts'
 
 /** Characters that are kept of a message, and in which quotes are looked for: the beginning of one looks like none. */
 const KEPT = 300
@@ -53,8 +54,6 @@ export const SAID = 'said'
 /** The same in the thread of a large body. */
 const saidAtLast = bodyStep(SAID, (exchange, failure: ToldFailure | undefined, secrets: readonly string[]) =>
   failure && saidIn(failure, secrets, exchange.get(Body)), { isRead: true })
-
-type ToldFailure = Extract<UpstreamFailure, { readonly body: unknown }>
 
 /** What can be copied of a failure, and is needed. */
 function bodyOf (failure: UpstreamFailure): ToldFailure | undefined {

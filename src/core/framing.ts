@@ -3,8 +3,8 @@
 
 export type Framing = 'events' | 'whole'
 
-/** What a stream of events may begin with (WHATWG HTML, 9.2.6): the fields, and comments. */
-const FIELDS = ['data:', 'event:', 'id:', 'retry:', ':'] as const
+/** What a stream of events may begin with (WHATWG HTML, 9.2.6): the fields, and comments; `error:` is llama.cpp's. */
+const FIELDS = ['data:', 'event:', 'id:', 'retry:', ':', 'error:'] as const
 const MARK = Buffer.from('\uFEFF')
 const UNDECIDED = [...FIELDS, MARK.toString('latin1')]
 /** Characters behind blanks that decide. */

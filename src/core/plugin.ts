@@ -7,6 +7,7 @@ import type { ErrorReply, JsonReply, Reply } from './reply.ts'
 import type { Exchange, Outcome } from './exchange.ts'
 import type { Attempt, Fact } from './facts.ts'
 import type { Upload } from './upload.ts'
+import type { ToldFailure } from './vendor-error.ts'
 import type { Route } from './route.ts'
 import type { Services } from './services.ts'
 import type { SseEvent } from './sse.ts'
@@ -109,11 +110,7 @@ export interface UpstreamRequest {
 
 /** The failures of an attempt. */
 export type UpstreamFailure =
-  /** an answer with a status of 400 or more; `body` is parsed JSON, or else the text (at most 64 KiB) */
-  | { readonly kind: 'status', readonly status: number,
-    readonly headers: Readonly<Record<string, string | string[] | undefined>>, readonly body: unknown }
-  /** an `error` event in the stream, or an error as a whole answer with a status below 300 */
-  | { readonly kind: 'error_event', readonly body: unknown }
+  | ToldFailure
   | { readonly kind: 'refused' | 'reset' | 'connect_timeout' | 'first_byte_timeout' | 'idle_timeout' | 'total_timeout',
     readonly cause: unknown }
   /** not JSON, not events, or not of the dialect */

@@ -208,8 +208,9 @@ export class SseDecoder {
       const blank = text.indexOf('\n\n', start)
       if (blank === -1) break
       const end = blank + 2
-      const event = parsePlain(text, start, blank, text, start, end) ?? parseLines(text.slice(start, end))
+      const event = parsePlain(text, start, blank, text, start, end)
       if (event !== undefined) events.push(event)
+      else events.push(...parseLines(text.slice(start, end)))
       start = end
     }
     this.#keep(bytes, bytes.length - (start === text.length ? 0 : Buffer.byteLength(text.slice(start))))
@@ -222,8 +223,9 @@ export class SseDecoder {
     for (let blank = bytes.indexOf(BLANK_LINE); blank !== -1; blank = bytes.indexOf(BLANK_LINE, start)) {
       const end = blank + BLANK_LINE.length
       const text = bytes.toString('utf8', start, end)
-      const event = parsePlain(text, 0, text.length - 2, bytes, start, end) ?? parseLines(text)
+      const event = parsePlain(text, 0, text.length - 2, bytes, start, end)
       if (event !== undefined) events.push(event)
+      else events.push(...parseLines(text))
       start = end
     }
     this.#keep(bytes, start)
@@ -281,17 +283,32 @@ function parsePlain (
   return new SseEvent(text.slice(at + 7, line), text.slice(line + 7, blank), source, start, end)
 }
 
-/** Reads one record: lines that end in LF, the last one blank. */
-function parseLines (text: string): SseEvent | undefined {
+/**
+ * Reads one record: lines that end in LF, the last one blank. Also what servers write that have failed: a field `error`
+ * (llama.cpp), and JSON without a field, in one line or in many.
+ */
+function parseLines (text: string): readonly SseEvent[] {
   let event = ''
   let data: string | undefined
+  let error: SseEvent | undefined
+  let isErrorFirst = false
+  const bare: string[] = []
   for (const line of text.split('\n')) {
     const colon = line.indexOf(':')
     if (colon === 0) continue                                  // a comment
     const field = colon === -1 ? line : line.slice(0, colon)
     const value = colon === -1 ? '' : line.slice(line[colon + 1] === ' ' ? colon + 2 : colon + 1)
+    const isBare = line[0] === '{' || line[0] === '['
     if (field === 'event') event = value
     else if (field === 'data') data = data === undefined ? value : data + '\n' + value
+    else if (field === 'error') error ??= new SseEvent('error', value)
+    else if (isBare || bare.length > 0) bare.push(line)
+    isErrorFirst ||= data === undefined && (isBare || field === 'error')
   }
-  return data === undefined ? undefined : new SseEvent(event, data)
+  if (bare.length > 0) {
+    error ??= new SseEvent('', /[\]}]$/.test(bare[0]!.trimEnd()) ? bare[0]! : bare.join('\n'))
+  }
+  if (data === undefined && event === 'error') data = ''
+  const events = data === undefined ? [] : [new SseEvent(event, data)]
+  return error === undefined ? events : isErrorFirst ? [error, ...events] : [...events, error]
 }

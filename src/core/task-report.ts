@@ -1,5 +1,6 @@
 // The state of a task that an upstream reports after the request was answered, in the client's terms.
 import { GatewayError } from '../errors.ts'
+import { errorIn } from './vendor-error.ts'
 
 /** The values that SDKs know: they give up on any other. */
 export type VideoStatus = 'queued' | 'in_progress' | 'completed' | 'failed'
@@ -15,9 +16,7 @@ export interface TaskReport {
 
 /** The part of an upstream's error that a client can act on; the upstream's message is not passed on. */
 export function errorOf (said: unknown): { readonly code: string, readonly message: string } {
-  const { code, message } = (typeof said === 'object' && said !== null ? said : {}) as Readonly<Record<string, unknown>>
-  const words = `${String(code)} ${String(message)}`
-  const row = /moderation|content[ _-]?policy|safety|blocked/i.test(words) ? 'content_policy_violation' : 'server_error'
+  const row = errorIn({ error: said }).means === 'policy' ? 'content_policy_violation' : 'server_error'
   const sentence = row === 'server_error'
     ? 'The provider could not make this video. Nothing was charged. Create it again.'
     : new GatewayError(row).message

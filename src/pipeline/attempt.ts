@@ -20,7 +20,7 @@ import { DECIDING, framingOf, withoutBlanks } from '../core/framing.ts'
 import { SseDecoder, type SseEvent } from '../core/sse.ts'
 import { answerLimit, type Part, SMALL_ANSWER } from '../core/answer-memory.ts'
 import { type CallListener, type CallRequest, UpstreamCall } from '../upstream/transport/call.ts'
-import { UpstreamErrorBody } from '../upstream/dialects/error-reply.ts'
+import { UnfinishedAnswer, UpstreamErrorBody } from '../upstream/dialects/error-reply.ts'
 import { dialectOf } from '../upstream/dialects/index.ts'
 import { eventsOf, readAnswer } from '../upstream/dialects/whole-answer.ts'
 import { EncodedRequest, encodeLarge, encodeRequest } from '../upstream/transport/encode-body.ts'
@@ -547,11 +547,12 @@ class Receiver implements CommittedStream, CallListener {
 
   /** Whether the dialect takes the events so far for a whole answer: not every vendor sends a terminal event. */
   #endsWhole (): boolean {
-    if (this.#decoder === undefined || this.#decode!.end === undefined) return false
+    if (this.#decoder === undefined) return false
     try {
       this.#onEvents(this.#decoder.push(BLANK_LINE))          // the last record may lack its blank line too
     } catch (thrown) {
-      if (isGatewayError(thrown)) throw thrown                // an incomplete record fails the dialect: no verdict
+      // An incomplete record fails the dialect: no verdict.
+      if (isGatewayError(thrown) || thrown instanceof UnfinishedAnswer) throw thrown
     }
     if (!this.#isEnded) this.#onEvents([undefined])
     return this.#isEnded
@@ -637,6 +638,7 @@ class Receiver implements CommittedStream, CallListener {
   #broke (thrown: unknown): void {
     if (isGatewayError(thrown)) this.#endWith(thrown, 'gateway')
     else if (thrown instanceof UpstreamErrorBody) this.#fail({ kind: 'error_event', body: thrown.body })
+    else if (thrown instanceof UnfinishedAnswer) this.#fail({ kind: 'incomplete' })
     else this.#fail({ kind: 'malformed', cause: thrown })
   }
 

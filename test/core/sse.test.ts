@@ -69,6 +69,21 @@ t.test('an event of ours reads back as itself', async (t) => {
   }))
 })
 
+t.test('A5: what servers write that have failed, without a field of events', async (t) => {
+  const read = (text: string, before = ''): unknown => new SseDecoder().push(Buffer.concat([
+    Buffer.from(`data: ${before}\n\n`, 'latin1'), Buffer.from(text)])).slice(1).map(({ event, data }) => [event, data])
+  for (const before of ['a', '\u00FF']) {                      // as a text, and as bytes that are no UTF-8
+    t.strictSame(read('error: {"code":500}\n\n', before), [['error', '{"code":500}']])
+    t.strictSame(read('{"error":"x"}\n\n', before), [['', '{"error":"x"}']])
+    t.strictSame(read('{"error":"x"}\ndata: [DONE]\n\n', before), [['', '{"error":"x"}'], ['', '[DONE]']])
+    t.strictSame(read('data: b\n{"error":"x"}\n{"more":1}\n\n', before), [['', 'b'], ['', '{"error":"x"}']])
+    t.strictSame(read('[{\n  "error": {\n    "code": 400\n  }\n}\n]\ndata: [DONE]\n\n', before),
+      [['', '[{\n  "error": {\n    "code": 400\n  }\n}\n]\n\n'], ['', '[DONE]']], 'with the lines behind it')
+    t.strictSame(read('event: error\n\n', before), [['error', '']])
+    t.strictSame(read('what: {"error":"x"}\nid: 1\n: {"error":"x"}\n\nevent: x\n\nerror\n\n', before), [['error', '']])
+  }
+})
+
 t.test('an unfinished event is known', async (t) => {
   const decoder = new SseDecoder()
   t.equal(decoder.push(Buffer.from('event: a\ndata: {}\n\nevent: b\nda')).length, 1)

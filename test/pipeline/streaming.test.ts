@@ -355,7 +355,7 @@ t.test('an answer that ends while its client takes nothing leaves no upstream co
   const held = Array.from({ length: 60 },
     (_, i) => sse('future_event', { type: 'future_event', i, padding: 'x'.repeat(1000) }))
   const up = await upstream(
-    t, [messageStart(), held, textDelta(0, 'x'.repeat(30_000)), wait(rest.promise), messageStop()]
+    t, [messageStart(), held, textDelta(0, 'x'.repeat(30_000)), wait(rest.promise), messageEnd()]
   )
   const own = await gateway(t, config([up.url]))
   const port = Number(new URL(own.url).port)

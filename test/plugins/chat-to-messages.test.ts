@@ -330,7 +330,7 @@ t.test('every row of the tables has a case, and every case a row', async (t) => 
 
 t.test('a chunk on the wire, to the byte', async (t) => {
   const of = translate(asked({ stream: true }))
-  const wire = 'event: message_start\ndata: {"type":"message_start","message":{}}\n\nevent: content_block_delta\ndata: {"type":"content_block_delta","index":0,"delta":{"type":"text_delta","text":"Hel\\nlo"}}\n\nevent: message_stop\ndata: {"type":"message_stop"}\n\n'
+  const wire = 'event: message_start\ndata: {"type":"message_start","message":{}}\n\nevent: content_block_delta\ndata: {"type":"content_block_delta","index":0,"delta":{"type":"text_delta","text":"Hel\\nlo"}}\n\nevent: message_delta\ndata: {"type":"message_delta","delta":{}}\n\nevent: message_stop\ndata: {"type":"message_stop"}\n\n'
   const head = `data: {"id":"${idOf(of)}","object":"chat.completion.chunk","created":${CREATED},"model":"m1","choices":[{"index":0,"delta":`
   t.equal(feed(of, [Buffer.from(wire)]),
     `${head}{"role":"assistant","content":""},"finish_reason":null}]}\n\n${head}{"content":"Hel\\nlo"},"finish_reason":null}]}\n\n${head}{},"finish_reason":"stop"}]}\n\ndata: [DONE]\n\n`)

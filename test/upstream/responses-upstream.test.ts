@@ -16,6 +16,7 @@ import { checkResponses } from '../../src/simulator/responses-body.ts'
 import { ResponsesMemory } from '../../src/simulator/responses-memory.ts'
 import { responsesDialect } from '../../src/simulator/responses.ts'
 import { seededRandom } from '../../src/simulator/random.ts'
+import { errorIn } from '../../src/core/vendor-error.ts'
 import type { UpstreamErrorBody } from '../../src/upstream/dialects/error-reply.ts'
 import { dialects } from '../../src/upstream/dialects/index.ts'
 import { sealThought } from '../../src/upstream/dialects/thoughts.ts'
@@ -335,7 +336,7 @@ t.test('whole answers', async (t) => {
       reply(failed)
       t.fail('an error is no answer')
     } catch (thrown) {
-      t.match((thrown as UpstreamErrorBody).body, { error: { code: failed.error.code ?? null,
+      t.match((thrown as UpstreamErrorBody).body, { error: { code: failed.error.code,
         message: failed.error.message } })
     }
   }
@@ -498,8 +499,9 @@ t.test('streams of the simulator', async (t) => {
   const { usage } = hear(decode(eventsFor('cached=2 tokens=2')))
   t.match(usage, { cache_read_input_tokens: 2, cache_creation_input_tokens: 0, output_tokens: 2 })
   for (const type of ['rate_limit_exceeded', 'slow_down', 'server_is_overloaded', 'server_error', 'invalid_prompt']) {
-    t.match(hear(decode(eventsFor(`failed_after=5 error_type=${type}`))), { isWhole: false, error: { code: type,
-      ...(type === 'invalid_prompt' && { type: 'invalid_request_error' }) } })
+    const failed = hear(decode(eventsFor(`failed_after=5 error_type=${type}`)))
+    t.match(failed, { isWhole: false, error: { code: type } })
+    t.equal(errorIn({ error: failed.error }).status === 400, type === 'invalid_prompt')
   }
   t.match(hear(decode(eventsFor('empty'))), { isWhole: true, stop: 'end_turn',
     names: ['message_start', 'message_delta', 'message_stop'] })

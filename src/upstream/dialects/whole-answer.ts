@@ -9,7 +9,7 @@ import { asRecord, isRecord, type Json, parseJson } from '../../base/json.ts'
 import { guessed } from '../../money/usage.ts'
 import { CHAT_DELTA, chatFields } from '../../protocols/chat.ts'
 import { isError, isTerminal } from '../../protocols/messages.ts'
-import { UpstreamErrorBody } from './error-reply.ts'
+import { errorEvent, UpstreamErrorBody } from './error-reply.ts'
 import { dialectOf } from './index.ts'
 import { callInput } from './json.ts'
 
@@ -26,7 +26,18 @@ export function readAnswer (bytes: Buffer, exchange: Exchange, upstream: Upstrea
   const { decodeReply } = dialectOf(upstream)
   return framingOf(text.trimStart().slice(0, DECIDING), undefined) === 'events'
     ? readEvents(bytes, exchange, upstream)
-    : decodeReply(parseJson(text), exchange, upstream)
+    : decodeReply(readWhole(text, bytes), exchange, upstream)
+}
+
+/** @throws {UpstreamErrorBody} a stream begins with an error that has no field of events; {SyntaxError} no JSON */
+function readWhole (text: string, bytes: Buffer): unknown {
+  try {
+    return parseJson(text)
+  } catch (broken) {
+    const [first] = new SseDecoder().push(Buffer.concat([bytes, BLANK_LINE]))
+    const error = first && errorEvent(first)
+    throw error === undefined ? broken : new UpstreamErrorBody(error.json)
+  }
 }
 
 function readEvents (bytes: Buffer, exchange: Exchange, upstream: Upstream): Json {

@@ -2,7 +2,8 @@
 import type { GatewayError } from '../../errors.ts'
 import type { UpstreamFailure } from '../../core/plugin.ts'
 import { readRetryAfter } from './retry-after.ts'
-import { asRecord, printed } from '../../base/json.ts'
+import { readError, type ToldFailure, type VendorError } from '../../core/vendor-error.ts'
+import { printed } from '../../base/json.ts'
 
 /** `pause`: milliseconds of the upstream's retry-after; undefined: it sent none. */
 export type Blame =
@@ -32,28 +33,25 @@ const READ = 8000
  * @param now milliseconds since the epoch
  */
 export function blameFor (failure: UpstreamFailure, error: GatewayError, now: () => number): Blame {
-  if (failure.kind === 'error_event') {
-    if (isRateLimit(failure.body)) return { who: 'credential', why: 'limited' }
-    return error.status >= 500 ? TARGET : NOBODY
-  }
   // A prompt can make a model answer nothing: by it one client must not close a target to all others.
   if (failure.kind === 'empty') return failure.isBlank === true ? TARGET : NOBODY
-  if (failure.kind !== 'status') return TARGET
-  const { status, headers, body } = failure
-  switch (status) {
+  if (failure.kind !== 'status' && failure.kind !== 'error_event') return TARGET
+  const said = readError(failure)
+  switch (said.status) {
     case 401:
     case 402:
       return { who: 'credential', why: 'refused' }
     case 403:
-      return !isApiError(body) || ABOUT_CONTENT.test(printed(body).slice(0, READ))
+      return !said.isOfApi || ABOUT_CONTENT.test(printed(failure.body).slice(0, READ))
         ? NOBODY
         : { who: 'credential', why: 'forbidden' }
     case 429:
-      return { who: 'credential', why: 'limited', pause: pauseIn(headers, now) }
+      return { who: 'credential', why: 'limited', pause: pauseIn(failure, said, now) }
     case 503:
-    case 529: return { who: 'target', pause: pauseIn(headers, now) }
+    case 529: return { who: 'target', pause: pauseIn(failure, said, now) }
+    case undefined: return error.status >= 500 ? TARGET : NOBODY
   }
-  return mayPass(status) ? TARGET : NOBODY
+  return mayPass(said.status) ? TARGET : NOBODY
 }
 
 /**
@@ -62,8 +60,11 @@ export function blameFor (failure: UpstreamFailure, error: GatewayError, now: ()
  */
 export function isPassing (failure: UpstreamFailure, error: GatewayError): boolean {
   switch (failure.kind) {
-    case 'status': return failure.status === 429 || mayPass(failure.status)
-    case 'error_event': return error.status >= 500
+    case 'status':
+    case 'error_event': {
+      const { status, means } = readError(failure)
+      return status === undefined ? error.status >= 500 : status === 429 || means === 'tool_use' || mayPass(status)
+    }
     case 'empty': return failure.isBlank === true
     case 'first_byte_timeout':
     case 'idle_timeout':
@@ -98,26 +99,7 @@ function mayPass (status: number): boolean {
   return status === 408 || (status >= 500 && status <= 504 && status !== 501) || (status >= 520 && status <= 529)
 }
 
-function pauseIn (headers: Parameters<typeof readRetryAfter>[0], now: () => number): number | undefined {
-  const seconds = readRetryAfter(headers, now)
+function pauseIn (failure: ToldFailure, said: VendorError, now: () => number): number | undefined {
+  const seconds = readRetryAfter(failure.kind === 'status' ? failure.headers : {}, now) ?? said.retryAfter
   return seconds === undefined || seconds <= 0 ? undefined : Math.min(LONGEST_PAUSE_MS, seconds * 1000)
-}
-
-/** Whether an error event is a rate limit, in messages style or chat style. */
-function isRateLimit (body: unknown): boolean {
-  const { error } = asRecord(body)
-  const { type, code, status } = asRecord(error ?? body)
-  return [type, code, status].some((word) =>
-    word === 429 || (typeof word === 'string' && /^(?:429|rate_limit\w*)$/.test(word))
-  )
-}
-
-/**
- * Whether a body has an error in one of the shapes of APIs. The page of a firewall has none: the text of a prompt can
- * trigger that.
- */
-function isApiError (body: unknown): boolean {
-  const { error, type, code, status } = asRecord(body)
-  return (typeof error === 'object' && error !== null) ||
-    [type, code, status].some((word) => typeof word === 'string' || typeof word === 'number')
 }

@@ -1,9 +1,9 @@
 // Translates a chat completion into a message.
 import type { Exchange } from '../../../core/exchange.ts'
-import { UpstreamErrorBody } from '../error-reply.ts'
+import { noAnswer } from '../error-reply.ts'
 import { CallIds } from '../call-ids.ts'
 import { argumentsOf, callsIn, cutsCalls, hasFailed, ownFields, readSpoken, stopOf, withOwnFields } from './answer.ts'
-import { isGiven, isRecord, type Json } from '../../../base/json.ts'
+import { isRecord, type Json } from '../../../base/json.ts'
 import { callInput, textIn } from '../json.ts'
 import { usageOf } from './usage.ts'
 import { charactersOf, guessUsage, messageId } from '../omissions.ts'
@@ -19,9 +19,7 @@ interface ToolUse {
 export function toMessage (completion: unknown, exchange: Exchange): Json {
   const choice: unknown = isRecord(completion) && Array.isArray(completion.choices) ? completion.choices[0] : undefined
   if (!isRecord(completion) || !isRecord(choice) || !isRecord(choice.message)) {
-    throw isRecord(completion) && isGiven(completion.error)
-      ? new UpstreamErrorBody(completion)
-      : new Error('the answer is no chat completion')
+    throw noAnswer(completion, 'the answer is no chat completion')
   }
   const { finish_reason: finish, stop_reason: vendors, message } = choice
   if (hasFailed(finish)) throw new Error(`the answer ends in "${String(finish)}"`)

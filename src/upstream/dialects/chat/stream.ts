@@ -5,6 +5,7 @@ import type { Exchange } from '../../../core/exchange.ts'
 import type { StreamTransformer } from '../../../core/plugin.ts'
 import { SseEvent } from '../../../core/sse.ts'
 import { argumentsOf, callsIn, cutsCalls, hasFailed, ownFields, readSpoken, stopOf } from './answer.ts'
+import { errorEvent, UnfinishedAnswer } from '../error-reply.ts'
 import { Blocks } from '../answer-blocks.ts'
 import { Calls } from './calls.ts'
 import { isGiven, isRecord, type Json } from '../../../base/json.ts'
@@ -38,12 +39,11 @@ class ChatStream implements StreamTransformer {
   event (event: SseEvent): SseEvent | readonly SseEvent[] | undefined {
     if (this.#isOver) return undefined
     const data = event.data.trim()
-    if (data === '[DONE]') return this.#end()
+    if (data === '[DONE]') return this.#endByMark()
+    const error = errorEvent(event)
+    if (error !== undefined) return error
     // Texts between the chunks ("keepalive", or nothing) are no part of the answer; a broken chunk is.
     const chunk = data.startsWith('{') ? event.json : undefined
-    if (event.event === 'error') {
-      return SseEvent.of('error', isRecord(chunk) ? chunk : { error: { type: 'api_error', message: data } })
-    }
     return isRecord(chunk) ? this.#readChunk(chunk) : undefined
   }
 
@@ -53,7 +53,6 @@ class ChatStream implements StreamTransformer {
   }
 
   #readChunk (chunk: Json): readonly SseEvent[] {
-    if (isGiven(chunk.error)) return [SseEvent.of('error', chunk)]
     if (!Array.isArray(chunk.choices)) return []
     // One answer is requested. Of a vendor that sends more the first is read.
     const choice = chunk.choices.find((one) => isRecord(one) && (one.index === 0 || !isGiven(one.index))) as
@@ -110,6 +109,13 @@ class ChatStream implements StreamTransformer {
       content: [], stop_reason: null, stop_sequence: null, usage: guessUsage(this.#exchange, 0)
     }
     return [SseEvent.of('message_start', { type: 'message_start', message })]
+  }
+
+  /** @throws {UnfinishedAnswer} no finish reason and no usage: what made the answer has failed in words unknown here */
+  #endByMark (): readonly SseEvent[] {
+    const isEmpty = this.#characters === 0 && this.#calls.isEmpty
+    if (this.#finish === undefined && this.#usage === undefined && !isEmpty) throw new UnfinishedAnswer()
+    return this.#end()
   }
 
   #end (): readonly SseEvent[] {

@@ -10,6 +10,7 @@ import type { FormFile, UpstreamRequest } from '../../../core/plugin.ts'
 import { requestHeaders } from '../../transport/headers.ts'
 import type { Upstream } from '../../../core/upstream.ts'
 import type { DialectModule } from '../dialect.ts'
+import { noAnswer } from '../error-reply.ts'
 import { versioned } from '../versioned.ts'
 import { isRecord, parseJson } from '../../../base/json.ts'
 
@@ -95,7 +96,7 @@ function parse (chunks: readonly Buffer[], blobs: Blobs): Readonly<Record<string
   const base64 = base64In(chunks, guard.longStrings)
   const text = base64.length > 0 ? blobs.lift(chunks, base64) : Buffer.concat(chunks)
   const answer: unknown = parseJson(text.toString('utf8'))
-  if (!isRecord(answer) || !Array.isArray(answer['data'])) throw new Error('the answer holds no list of images')
+  if (!isRecord(answer) || !Array.isArray(answer['data'])) throw noAnswer(answer, 'the answer holds no list of images')
   return answer
 }
 

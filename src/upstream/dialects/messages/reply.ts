@@ -3,7 +3,8 @@
 import type { Exchange } from '../../../core/exchange.ts'
 import type { Upstream } from '../../../core/upstream.ts'
 import { isRecord, type Json } from '../../../base/json.ts'
-import { UpstreamErrorBody } from '../error-reply.ts'
+import { isErrorBody } from '../../../core/vendor-error.ts'
+import { noAnswer, UpstreamErrorBody } from '../error-reply.ts'
 import { messageId } from '../omissions.ts'
 import { WholeBlocks } from './blocks.ts'
 import { sealBlock } from './thoughts.ts'
@@ -11,9 +12,9 @@ import { wholeUsage } from './usage.ts'
 
 /** @throws {UpstreamErrorBody} the vendor's error, in an answer's status; {Error} it is no message */
 export function toMessage (body: unknown, exchange: Exchange, upstream: Upstream): Json {
-  if (!isRecord(body)) throw new Error('the answer is no object')
-  const { content: said, type, error } = body
-  if (!Array.isArray(said) && (type === 'error' || isRecord(error))) throw new UpstreamErrorBody(body)
+  if (!isRecord(body)) throw noAnswer(body, 'the answer is no object')
+  const { content: said, type } = body
+  if (!Array.isArray(said) && isErrorBody(body)) throw new UpstreamErrorBody(body)
   if ((type ?? 'message') !== 'message' || (type === undefined && said === undefined)) {
     throw new Error('the answer is not a message')
   }

@@ -6,6 +6,7 @@ import { guessedOutput, isCount } from '../../../money/usage.ts'
 import type { StreamTransformer } from '../../../core/plugin.ts'
 import { SseEvent } from '../../../core/sse.ts'
 import type { Upstream } from '../../../core/upstream.ts'
+import { errorEvent, UnfinishedAnswer } from '../error-reply.ts'
 import { guessOutput } from '../omissions.ts'
 import { BLOCK_OF, deltaOf, type OpenBlock, OpenBlocks } from './open-blocks.ts'
 import { headOf, reasonFor } from './reply.ts'
@@ -53,6 +54,8 @@ class MessageStream implements StreamTransformer {
   }
 
   event (event: SseEvent): Out {
+    const error = errorEvent(event)
+    if (error !== undefined) return error
     // Before any other reader of the event: an event that is not JSON fails the attempt, or breaks the stream, whatever
     // would read it.
     const data = event.json
@@ -159,7 +162,10 @@ class MessageStream implements StreamTransformer {
     return undefined
   }
 
+  /** @throws {UnfinishedAnswer} no `message_delta` came, which every whole answer has */
   #readLast (event: SseEvent): Out {
+    const isEmpty = this.#characters === 0 && !this.#blocks.hasCalls
+    if (!this.#hasEnd && this.#unsaid === undefined && !isEmpty) throw new UnfinishedAnswer()
     const before = this.#blocks.endAll()
     if (this.#unsaid !== undefined || !this.#hasEnd) before.push(this.#wholeEnd(this.#unsaid ?? this.#join({}, {}, {})))
     return before.length === 0 ? event : [...before, event]

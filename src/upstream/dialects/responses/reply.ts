@@ -3,22 +3,21 @@ import type { Exchange } from '../../../core/exchange.ts'
 import type { Upstream } from '../../../core/upstream.ts'
 import { isGiven, isRecord, type Json } from '../../../base/json.ts'
 import { CallIds } from '../call-ids.ts'
-import { UpstreamErrorBody } from '../error-reply.ts'
+import { noAnswer, UpstreamErrorBody } from '../error-reply.ts'
 import { callInput, textIn } from '../json.ts'
 import { charactersOf, guessUsage, messageId } from '../omissions.ts'
 import { ClientTools } from './client-tools.ts'
 import { shortBy, stopOf } from './ending.ts'
-import { errorOf } from './errors.ts'
 import { shownIn, signatureOf } from './reasoning.ts'
 import { usageOf } from './usage.ts'
 
 /** @throws {UpstreamErrorBody} the vendor's error, in an answer's status; {Error} it is no response */
 export function toMessage (response: unknown, exchange: Exchange, upstream: Upstream): Json {
-  if (!isRecord(response)) throw new Error('the answer is no object')
+  if (!isRecord(response)) throw noAnswer(response, 'the answer is no object')
   const { status, error, output } = response
   const isOver = status === 'completed' || status === 'incomplete'
-  if (!isOver && (status === 'failed' || isGiven(error))) throw new UpstreamErrorBody(errorOf(error))
-  if (!Array.isArray(output)) throw new Error('the answer is no response')
+  if (!isOver && (status === 'failed' || isGiven(error))) throw new UpstreamErrorBody({ error: error ?? {} })
+  if (!Array.isArray(output)) throw noAnswer(response, 'the answer is no response')
   if (!isOver && status !== undefined) throw new Error(`the answer is ${JSON.stringify(status).slice(0, 60)}`)
   const calls: Calls = { ids: new CallIds(exchange), tools: new ClientTools(exchange, upstream),
     isShort: shortBy(response) !== undefined }

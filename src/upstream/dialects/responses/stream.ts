@@ -4,10 +4,10 @@ import type { Exchange } from '../../../core/exchange.ts'
 import type { StreamTransformer } from '../../../core/plugin.ts'
 import { SseEvent } from '../../../core/sse.ts'
 import type { Upstream } from '../../../core/upstream.ts'
-import { isRecord, type Json } from '../../../base/json.ts'
+import { fieldOf, isRecord, type Json } from '../../../base/json.ts'
+import { errorEvent } from '../error-reply.ts'
 import { guessUsage, messageId } from '../omissions.ts'
 import { shortBy, stopOf } from './ending.ts'
-import { errorOf } from './errors.ts'
 import { Items } from './items.ts'
 import { usageOf } from './usage.ts'
 
@@ -31,6 +31,8 @@ class ResponseStream implements StreamTransformer {
 
   event (event: SseEvent): readonly SseEvent[] | undefined {
     if (this.#isOver) return undefined
+    const error = errorEvent(event)
+    if (error !== undefined) return [error]
     const text = event.data.trim()
     // Texts between the events ("[DONE]", or nothing) are no part of the answer; a broken event is.
     if (!text.startsWith('{')) return undefined
@@ -38,10 +40,8 @@ class ResponseStream implements StreamTransformer {
     if (!isRecord(data)) return undefined
     const type = typeof data.type === 'string' ? data.type : event.event
     switch (type) {
-      case 'error': return [SseEvent.of('error', errorOf(data))]
       case 'response.failed':
-      case 'response.cancelled':
-        return [SseEvent.of('error', errorOf(isRecord(data.response) ? data.response.error : undefined))]
+      case 'response.cancelled': return [SseEvent.of('error', { error: fieldOf(data.response, 'error') ?? {} })]
       case 'response.completed':
       case 'response.incomplete': return this.#end(type, isRecord(data.response) ? data.response : {})
     }

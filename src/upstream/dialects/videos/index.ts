@@ -7,6 +7,7 @@ import type { UpstreamRequest } from '../../../core/plugin.ts'
 import { errorOf, type TaskReport } from '../../../core/task-report.ts'
 import type { Upstream } from '../../../core/upstream.ts'
 import type { DialectModule } from '../dialect.ts'
+import { noAnswer } from '../error-reply.ts'
 import { asRecord, isGiven, parseJson } from '../../../base/json.ts'
 import { versioned } from '../versioned.ts'
 
@@ -65,7 +66,7 @@ export const dialect: DialectModule = {
 /** The upstream's id of a task that it has just accepted. @throws {Error} it is no task, or one that failed at once */
 export function createdId (body: unknown): string {
   const { id } = asRecord(body)
-  if (typeof id !== 'string' || !ID.test(id)) throw new Error('the answer is no video task')
+  if (typeof id !== 'string' || !ID.test(id)) throw noAnswer(body, 'the answer is no video task')
   return id
 }
 
