@@ -28,7 +28,7 @@ export function rateFor ({ channel, sold }: Attempt, variant: Variant): ItemRate
   return rate
 }
 
-/** By the requested seconds, whatever length is delivered. */
+/** By the ordered seconds: the most that it is charged. */
 export function videoCost (rate: ItemRate, variant: Variant): Nanos {
   return itemCost(rate, 0, secondsIn(variant))
 }

@@ -56,13 +56,16 @@ export function briefly (value: unknown): unknown {
   return shorten(value, BRIEF_DEPTH)
 }
 
+/** @param source the text of a number, a string or another simple value; absent: `value` is a list or an object */
+export type Reviver = (name: string, value: unknown, context: { readonly source?: string }) => unknown
+
 /**
  * JSON from outside, which may begin with a byte order mark: .NET and PowerShell write one, and RFC 8259 8.1 lets a
  * parser ignore it.
  * @throws {SyntaxError} positions in its message count from behind the mark
  */
-export function parseJson (text: string): unknown {
-  return JSON.parse(text.charCodeAt(0) === 0xFEFF ? text.slice(1) : text)
+export function parseJson (text: string, revive?: Reviver): unknown {
+  return JSON.parse(text.charCodeAt(0) === 0xFEFF ? text.slice(1) : text, revive as Parameters<typeof JSON.parse>[1])
 }
 
 /** The parsed text, or the text itself where it is no JSON: upstreams send either with an error. */

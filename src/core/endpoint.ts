@@ -43,6 +43,8 @@ export interface OwnRequest {
   readonly headers: Readonly<Record<string, string>>
   /** the id of the credential to be used */
   readonly credential?: string
+  /** where the file is if the upstream knows no such path */
+  readonly link?: string
 }
 
 export interface Download {

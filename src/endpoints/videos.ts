@@ -10,12 +10,14 @@ import { createRequestId } from '../base/request-id.ts'
 import type { Download, Routed } from '../core/endpoint.ts'
 import type { Task } from '../store/tasks.ts'
 import { ask } from '../upstream/transport/fetch-json.ts'
-import { aboutTask, contentPath, createdId, readReport } from '../upstream/dialects/videos/index.ts'
+import { aboutTask, contentPath, createdId } from '../upstream/dialects/videos/index.ts'
+import { readAcceptance } from '../upstream/dialects/videos/report.ts'
 import { saidIn } from '../core/failed-attempt.ts'
 import { secretsOf } from '../core/upstream-secrets.ts'
-import type { TaskReport } from '../core/task-report.ts'
 import { describe, isOver, type Video, videoOf } from '../media/video.ts'
 import { upstreamOf } from '../media/video-poller.ts'
+import type { UpstreamFailure } from '../core/plugin.ts'
+import { readRetryAfter } from '../upstream/limits/retry-after.ts'
 import { idIn, readPage } from './paths.ts'
 
 /**
@@ -27,7 +29,7 @@ export function acceptVideo (exchange: Exchange, reply: JsonReply, attempt: Atte
   const { body } = exchange.request
   const variant = exchange.get(Variant)
   const created = services.now()
-  const version = rateOf(variant, itemPrice(attempt.sold))?.version
+  const rate = rateOf(variant, itemPrice(attempt.sold))
   const cost = costOfItems(variant, attempt.cost, 0, Number(variant['seconds'] ?? 0))
   const video: Video = {
     status: 'queued',
@@ -41,12 +43,12 @@ export function acceptVideo (exchange: Exchange, reply: JsonReply, attempt: Atte
     url: config.upstreams[attempt.upstream]!.url,
     ...(exchange.credential !== undefined && { credential: exchange.credential }),
     upstream_id: createdId(reply.body),
-    ...(version !== undefined && { price_version: version }),
+    ...(rate !== undefined && { price_version: rate.version, per_second: rate.perSecond.toString() }),
     ...(cost !== undefined && { cost: cost.toString() })
   }
   const id = `video_${createRequestId().slice('req_'.length)}`
   exchange.set(Accepted, { id, created, text: JSON.stringify(video) })
-  const report = reportIn(reply.body)
+  const report = readAcceptance(reply.body)
   // A recorded task is watched by its poller. A client that was told of a failure has no video, even if the upstream
   // makes one: that task is cancelled.
   exchange.onFinish(({ kind }) => {
@@ -54,15 +56,6 @@ export function acceptVideo (exchange: Exchange, reply: JsonReply, attempt: Atte
     else void services.videos.hear(id, report)
   })
   return json(describe({ id, created, request_id: exchange.id }, video))
-}
-
-/** The state in an upstream's acceptance, if it has more than an id: the task may be over by then. */
-function reportIn (body: unknown): TaskReport | undefined {
-  try {
-    return readReport(body)
-  } catch {
-    return undefined
-  }
 }
 
 /** The header tells pollers when to ask again (src/README.md#video-states). */
@@ -185,6 +178,7 @@ export async function locateVideo (exchange: Exchange): Promise<Download> {
   return {
     upstream: video.upstream,
     own: { path: contentPath(upstream, video.upstream_id) + (variant === 'video' ? '' : `?variant=${variant}`), headers,
+      ...(video.link !== undefined && variant === 'video' && { link: video.link }),
       ...(video.credential !== undefined && { credential: video.credential }) },
     reply: (bytes) => ({
       ...bytes,
@@ -197,7 +191,7 @@ export async function locateVideo (exchange: Exchange): Promise<Download> {
         'cache-control': 'private'
       }
     }),
-    refuse: (error) => isGone(error) ? expired() : error
+    refuse: (error) => fileError(error, snapshot.services.now)
   }
 }
 
@@ -207,11 +201,22 @@ function mediaType (said: string | undefined): string {
     : 'application/octet-stream'
 }
 
-/** Whether the upstream has deleted the file. */
-function isGone ({ cause }: GatewayError): boolean {
-  const { kind, status } = (cause ?? {}) as { readonly kind?: unknown, readonly status?: unknown }
-  return kind === 'status' && (status === 404 || status === 410)
+/** The error of a download for its client: the upstream may have deleted the file, or not be ready to give it. */
+function fileError (error: GatewayError, now: () => number): GatewayError {
+  const { kind, status, headers } = (error.cause ?? {}) as Partial<UpstreamFailure & { readonly kind: 'status' }>
+  if (kind !== 'status') return error
+  if (status === 404 || status === 410) return expired()
+  if (status !== 202) return error
+  const wait = readRetryAfter(headers ?? {}, now)
+  return new GatewayError('service_unavailable', {
+    message: 'The file of this video is not ready at its provider yet. Try again in {wait}.',
+    retryAfter: Math.min(60, Math.max(1, Math.ceil(wait ?? NOT_YET_S))),
+    cause: error.cause
+  })
 }
+
+/** Seconds until a file may be ready where the upstream does not say. */
+const NOT_YET_S = 5
 
 function expired (): GatewayError {
   return new GatewayError('not_found', { message: 'The file of this video has expired. Create it again.' })

@@ -1,16 +1,15 @@
 // Fetches an image from a link of an upstream: never from an address that is not public, and from no other address than
 // the one that was checked (src/README.md#no-fetch). Sends no credentials.
-import { lookup as resolve, type LookupAddress } from 'node:dns'
-import { isIP, type LookupFunction } from 'node:net'
+import { lookup as resolve } from 'node:dns'
 import { Agent, type Dispatcher } from 'undici'
 import { version } from '../base/package.ts'
-import { isPublicAddress } from '../base/public-address.ts'
+import { BadLink, checkHost, guardedLookup, MOST_REDIRECTS, readLink,
+  redirectOf } from '../upstream/transport/public-link.ts'
 
 /** Most bytes of an image. */
 const IMAGE_LIMIT = 32 * 1024 * 1024
 const TIMEOUT_MS = 60_000
 const CONNECT_MS = 5000
-const MOST_REDIRECTS = 3
 
 export interface FetchOptions {
   /** origins that are fetched from any address: the upstreams that the operator has configured */
@@ -18,11 +17,6 @@ export interface FetchOptions {
   readonly signal: AbortSignal
   /** for tests */
   readonly resolve?: typeof resolve
-}
-
-/** The link can't be used: a failure of the upstream that gave it. */
-export class BadLink extends Error {
-  override readonly name = 'BadLink'
 }
 
 /**
@@ -73,48 +67,9 @@ async function follow (
     })
     if (statusCode === 200) return { body, length: Number(headers['content-length'] ?? 0) }
     body.on('error', () => {}).destroy()
-    const { location } = headers
-    if (![301, 302, 303, 307, 308].includes(statusCode) || typeof location !== 'string') {
-      throw new BadLink(`the link answers with status ${statusCode}`)
-    }
+    const location = redirectOf(statusCode, headers.location)
+    if (location === undefined) throw new BadLink(`the link answers with status ${statusCode}`)
     url = readLink(location, url)
   }
   throw new BadLink('the link redirects too often')
-}
-
-function readLink (link: string, base?: URL): URL {
-  const url = URL.parse(link, base?.href)
-  if (url === null) throw new BadLink('the link is no URL')
-  if (url.protocol !== 'https:' && url.protocol !== 'http:') {
-    throw new BadLink(`the link is not of the web: ${url.protocol}`)
-  }
-  if (url.username !== '' || url.password !== '') throw new BadLink('the link holds credentials')
-  return url
-}
-
-/**
- * Checks an address in the URL itself, for which no lookup is made. The parser has normalized forms such as 0x7f.1 and
- * 2130706433.
- */
-function checkHost ({ hostname }: URL): void {
-  const host = hostname.replace(/^\[|\]$/g, '')
-  if (isIP(host) !== 0 && !isPublicAddress(host)) throw new BadLink(`the link leads to ${host}, which is not public`)
-}
-
-/**
- * A DNS lookup that returns public addresses only. The connection uses its result, so no second lookup could differ.
- */
-export function guardedLookup (resolver: typeof resolve): LookupFunction {
-  return (hostname, options, callback) => {
-    resolver(hostname, { ...options, all: true }, (error, found: readonly LookupAddress[]) => {
-      if (error !== null) { callback(error, []); return }
-      const refused = found.find(({ address }) => !isPublicAddress(address))
-      if (refused !== undefined || found.length === 0) {
-        callback(new BadLink(`the link leads to ${refused?.address ?? 'nowhere'}, which is not public`), [])
-        return
-      }
-      if (options.all === true) callback(null, [...found])
-      else callback(null, found[0]!.address, found[0]!.family)
-    })
-  }
 }

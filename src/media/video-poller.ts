@@ -17,12 +17,14 @@ import type { Rollups } from '../store/rollups.ts'
 import type { Task, Tasks } from '../store/tasks.ts'
 import type { Timer } from '../base/timer.ts'
 import { ask } from '../upstream/transport/fetch-json.ts'
-import { aboutTask, readReport } from '../upstream/dialects/videos/index.ts'
+import { aboutTask } from '../upstream/dialects/videos/index.ts'
+import { readPoll } from '../upstream/dialects/videos/report.ts'
+import { scrub } from '../base/redact.ts'
 import { saidIn } from '../core/failed-attempt.ts'
 import { secretsOf } from '../core/upstream-secrets.ts'
 import { credentialOf } from '../upstream/pool.ts'
 import type { Upstream } from '../core/upstream.ts'
-import { advance, isOver, type Video, videoOf } from './video.ts'
+import { advance, deliveryOf, isOver, type Video, videoOf } from './video.ts'
 import type { TaskReport } from '../core/task-report.ts'
 
 export interface WatcherOptions {
@@ -143,7 +145,7 @@ export class VideoWatcher implements VideoTasks {
     try {
       const video = videoOf(task)
       if (report.status === 'completed') await this.#complete(task, video, report)
-      else if (report.status === 'failed') await this.#fail(task, video, report.error!, 'failed')
+      else if (report.status === 'failed') await this.#fail(task, video, report.error!, 'failed', report.word)
       else this.watch(id)
     } catch (err) {
       this.#options.log.error({ err, task: id, request_id: task.request_id },
@@ -283,7 +285,7 @@ export class VideoWatcher implements VideoTasks {
     if (finding.kind === 'report') {
       const { report } = finding
       if (report.status === 'completed') return await this.#complete(task, video, report)
-      if (report.status === 'failed') return await this.#fail(task, video, report.error!, 'failed')
+      if (report.status === 'failed') return await this.#fail(task, video, report.error!, 'failed', report.word)
       const next = advance(video, report)
       if (next !== video) tasks.noteTask(task.id, JSON.stringify(next))
     }
@@ -313,24 +315,27 @@ export class VideoWatcher implements VideoTasks {
     const { tasks, now, log, metrics } = this.#options
     const ended = now()
     const expires = Math.min(ended + this.#config.file_life, report.expires ?? Infinity)
-    const text = JSON.stringify({ ...video, status: 'completed', progress: 100, ended, expires } satisfies Video)
+    const { seconds, nanos, cost } = deliveryOf(video, task.nanos, report.seconds)
+    const text = JSON.stringify({ ...video, status: 'completed', progress: 100, seconds, ended, expires,
+      ...(report.link !== undefined && { link: report.link }) } satisfies Video)
     const charged = await tasks.endTask(task.id, text, {
-      nanos: task.nanos,
+      nanos,
       model: video.model,
       channel: video.channel,
-      usage: { ...noUsage, ...(video.seconds !== '' && { extras: { video_second: Number(video.seconds) } }) },
+      usage: { ...noUsage, ...(seconds !== '' && { extras: { video_second: Number(seconds) } }) },
       usage_source: 'provider',
       ...(video.price_version !== undefined && { price_version: video.price_version })
     })
     if (charged === undefined) return true
-    const cost = video.cost === undefined ? undefined : BigInt(video.cost)
     metrics.videoEnded('completed', { ...video, nanos: charged, cost })
-    log.info({ ...about(task, video), charged_usd: formatUsd(charged), took_ms: ended - task.created },
-      'a video is completed')
+    log.info({ ...about(task, video), charged_usd: formatUsd(charged), seconds, ordered_seconds: video.seconds,
+      unknown_status: report.word, took_ms: ended - task.created }, 'a video is completed')
     return true
   }
 
-  async #fail (task: Task, video: Video, error: NonNullable<Video['error']>, end: VideoEnd): Promise<true> {
+  async #fail (
+    task: Task, video: Video, error: NonNullable<Video['error']>, end: VideoEnd, unknownStatus?: string
+  ): Promise<true> {
     const { tasks, now, log, metrics } = this.#options
     const ended = now()
     const charged = await tasks.endTask(task.id,
@@ -339,7 +344,8 @@ export class VideoWatcher implements VideoTasks {
     const { account, key } = task
     tasks.failed({ account, key, model: video.model, channel: video.channel })
     metrics.videoEnded(end, { ...video, nanos: 0n, cost: undefined })
-    log.info({ ...about(task, video), code: error.code, end, took_ms: ended - task.created }, 'a video has failed')
+    log.info({ ...about(task, video), code: error.code, end, unknown_status: unknownStatus,
+      took_ms: ended - task.created }, 'a video has failed')
     return true
   }
 
@@ -354,17 +360,15 @@ export class VideoWatcher implements VideoTasks {
       const told = await ask(upstream, aboutTask('GET', upstream, video.upstream_id), ASK_MS, this.#closing.signal)
       if ('kind' in told) return { kind: 'silent', why: told.kind }
       if (told.status === 404 || told.status === 410) return { kind: 'gone' }
-      if (told.status !== 200) {
-        return { kind: 'silent', why: `status ${told.status}`,
-          said: saidIn({ kind: 'status', ...told }, secretsOf(upstream.config)) }
-      }
+      const secrets = secretsOf(upstream.config)
       try {
-        const report = readReport(told.body)
+        const report = readPoll(told)
         return report.status === 'unheard'
-          ? { kind: 'silent', why: 'its status is a word that nobody knows' }
+          ? { kind: 'silent', why: 'its status is an unknown word',
+            said: report.word === undefined ? undefined : scrub(report.word, secrets) }
           : { kind: 'report', report }
-      } catch {
-        return { kind: 'silent', why: 'its answer is no video task' }
+      } catch (err) {
+        return { kind: 'silent', why: (err as Error).message, said: saidIn({ kind: 'status', ...told }, secrets) }
       }
     } finally {
       snapshot.release()

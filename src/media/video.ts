@@ -1,6 +1,8 @@
 // A video as the store keeps it and as a client reads it: the 13 fields of the API, four statuses, and a progress that
 // never goes back.
 import type { TaskReport, VideoStatus } from '../core/task-report.ts'
+import { itemCost } from '../money/item-price.ts'
+import type { Nanos } from '../money/nanos.ts'
 import type { Task } from '../store/tasks.ts'
 
 /** The state of a video task, opaque to the store. */
@@ -11,6 +13,7 @@ export interface Video {
   /** public id */
   readonly model: string
   readonly prompt: string
+  /** ordered; of a completed video, delivered */
   readonly seconds: string
   readonly size: string
   /** public id */
@@ -25,12 +28,16 @@ export interface Video {
   readonly upstream_id: string
   /** version of the price of the charge */
   readonly price_version?: string
+  /** the price of a second, in pico-dollars; absent: a task of an older version, which is charged as it was ordered */
+  readonly per_second?: string
   /** what it costs at its upstream if it is completed, in nano-dollars; absent: its target does not say */
   readonly cost?: string
   /** milliseconds since the epoch */
   readonly ended?: number
   /** when the upstream deletes the file, milliseconds since the epoch */
   readonly expires?: number
+  /** where the file is, as the upstream says, if it is not at the upstream's own address */
+  readonly link?: string
   readonly error?: { readonly code: string, readonly message: string }
 }
 
@@ -45,6 +52,25 @@ export function advance (video: Video, { status, progress }: TaskReport): Video 
   // 100 means "completed", which is reported when it is charged.
   const furthest = next === 'queued' ? 0 : Math.min(99, Math.max(video.progress, Math.floor(progress)))
   return next === video.status && furthest === video.progress ? video : { ...video, status: next, progress: furthest }
+}
+
+/** The length and the charge of a delivered video: never more than was ordered and is held. */
+export function deliveryOf (
+  { seconds: ordered, per_second: perSecond, cost }: Pick<Video, 'seconds' | 'per_second' | 'cost'>,
+  held: Nanos,
+  delivered: number | undefined
+): { readonly seconds: string, readonly nanos: Nanos, readonly cost?: Nanos } {
+  const most = Number(ordered)
+  const seconds = Math.min(delivered ?? most, most)
+  const whole = { seconds: ordered, nanos: held, ...(cost !== undefined && { cost: BigInt(cost) }) }
+  if (ordered === '') return { ...whole, seconds: delivered === undefined ? '' : String(delivered) }
+  if (perSecond === undefined || seconds === most) return whole
+  const nanos = itemCost({ each: 0n, perSecond: BigInt(perSecond) }, 0, seconds)
+  return {
+    seconds: String(seconds),
+    nanos: nanos < held ? nanos : held,
+    ...(cost !== undefined && { cost: BigInt(cost) * BigInt(seconds) / BigInt(most) })
+  }
 }
 
 export function isOver ({ status }: Video): boolean {

@@ -88,7 +88,7 @@ function fits (when: Row['when'], variant: Variant): boolean {
 }
 
 /** The cost of so many images, or of one video of so many seconds: rounded once, half up. */
-export function itemCost ({ each, perSecond }: ItemRate, images: number, seconds = 0): Nanos {
+export function itemCost ({ each, perSecond }: Omit<ItemRate, 'version'>, images: number, seconds = 0): Nanos {
   const pico = each * BigInt(images) + perSecond * BigInt(seconds)
   return (pico + 500n) / 1000n
 }

@@ -9,6 +9,7 @@ import { parsePrice } from '../../src/money/nanos.ts'
 import { countTokens } from '../../src/simulator/tokens.ts'
 import { readRow } from '../../src/store/transfer.ts'
 import { scrub, scrubStart } from '../../src/base/redact.ts'
+import { readReport } from '../../src/upstream/dialects/videos/report.ts'
 import { isPublicAddress } from '../../src/base/public-address.ts'
 import { placeIn } from '../../src/config/load/user-plugin.ts'
 import { growsTooFast, growth, MOST_GROWTH } from '../support/growth.ts'
@@ -42,6 +43,8 @@ const TEXTS: Readonly<Record<string, (text: string) => unknown>> = {
   scrubStart: (text) => scrubStart(text, ['secret-of-ours'], 1200),
   isPublicAddress: (text) => isPublicAddress(text),
   placeIn: (text) => placeIn(text),
+  readReport: (text) => readReport({ id: '1', status: text, error: text, duration: text, video: { url: `http://${text}` },
+    [text]: { data: text } }),
   countTokens: (text) => countTokens(text),
   'SseDecoder, whole': (text) => new SseDecoder().push(Buffer.from(`${text}\n\n`)),
   'SseDecoder, in pieces of 8 bytes': (text) => {

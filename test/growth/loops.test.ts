@@ -80,6 +80,8 @@ const HARMLESS: Readonly<Record<string, string>> = {
   'src/upstream/dialects/responses/client-tools.ts declare': MAP,
   'src/upstream/dialects/responses/input.ts answerItems': 'a list of one',
   'src/upstream/dialects/tool-changes.ts changesIn': 'each block is read once',
+  'src/upstream/dialects/videos/report.ts linkIn': 'at most 8 items of a list',
+  'src/upstream/dialects/videos/statuses.ts (file)': CODE,
   'src/upstream/limits/sliding-window.ts drop': 'one item a second',
   'src/upstream/passthrough/error-body.ts decoded': 'one chunk of a stream'
 }

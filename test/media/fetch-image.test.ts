@@ -2,7 +2,8 @@
 // it is spelled (rule no-fetch).
 import type { lookup, LookupAddress } from 'node:dns'
 import t, { type Test } from 'tap'
-import { fetchImage, guardedLookup } from '../../src/media/fetch-image.ts'
+import { fetchImage } from '../../src/media/fetch-image.ts'
+import { guardedLookup } from '../../src/upstream/transport/public-link.ts'
 import { isPublicAddress } from '../../src/base/public-address.ts'
 import { picture } from '../../src/simulator/picture.ts'
 import { ask, imageGateway } from '../support/image-gateway.ts'

@@ -18,9 +18,14 @@ import { RACE_MS } from '../transport/connections.ts'
 import { failureOf } from '../transport/connect.ts'
 import { Deadline } from '../transport/deadline.ts'
 import { forwardable, headersOf, returnable, traceFor } from '../transport/headers.ts'
+import { redirectOf } from '../transport/public-link.ts'
 import type { ClientBody } from './client-body.ts'
 import { readError } from './error-body.ts'
+import { FileLinks } from './file-links.ts'
 import { proxied, type ProxiedRequest, proxy } from './proxy.ts'
+
+/** Statuses of an upstream that has no such address. */
+const NOTHING_THERE = new Set([404, 405, 410, 501])
 
 const IDEMPOTENT = new Set(['GET', 'HEAD', 'OPTIONS', 'PUT', 'DELETE'])
 
@@ -51,6 +56,8 @@ export class Flight implements ProxiedRequest {
   #writtenAt = 0
   /** the request was sent a second time */
   #isAgain = false
+  /** of a file: the links that were followed; undefined: none yet */
+  #links: FileLinks | undefined
   /** why an answer broke off */
   #broken: UpstreamFailure = { kind: 'reset', cause: new Error('the answer broke off') }
 
@@ -131,6 +138,8 @@ export class Flight implements ProxiedRequest {
   }
 
   onError (error: Error): void {
+    // The end of a request whose answer led on.
+    if (this.#links !== undefined && !isGatewayError(error)) return
     if (!isGatewayError(error) && this.#isLostRace()) {
       this.#isAgain = true
       this.#write(connectionsOf(this.#parts.upstream).newAgent, Readable.from([]))
@@ -172,11 +181,34 @@ export class Flight implements ProxiedRequest {
       this.#fail(new GatewayError('range_not_satisfiable', { headers: pickRange(response) }))
       return
     }
-    const isGood = status < 300 || status === 304
+    if (own !== undefined && this.#leadsOn(response, status, own)) return
+    const isGood = (status < 300 || status === 304) && (own === undefined || isFile(response, status))
     // A failed request of the gateway's own is the gateway's error: its client can't act on what the upstream says
     // about it.
     if (!isGood && (own !== undefined || !isOfRequest(status))) this.#failWithBody(response, status)
     else this.#handOver(response, status, isGood)
+  }
+
+  /** Follows a redirect to a file, or the link of one of which the upstream's own address knows nothing. */
+  #leadsOn (response: IncomingMessage, status: number, own: OwnRequest): boolean {
+    const link = redirectOf(status, response.headers.location) ??
+      (this.#links === undefined && NOTHING_THERE.has(status) ? own.link : undefined)
+    if (link === undefined) return false
+    this.#incoming = undefined
+    response.on('error', () => {}).destroy()
+    try {
+      const { exchange: { snapshot }, upstream, req } = this.#parts
+      this.#links ??= new FileLinks(snapshot.upstreams.values(), upstream, own)
+      const request = this.#links.request(link, req.method!, this.headers, this.#upstreamHeaders)
+      this.#outgoing = request
+      request.on('response', (next) => { this.onResponse(next) })
+      request.on('error', (error) => { if (this.#incoming === undefined) this.#fail(failureOf(error)) })
+      this.#awaitHead()
+      request.end()
+    } catch (cause) {
+      this.#fail({ kind: 'malformed', cause })
+    }
+    return true
   }
 
   #failWithBody (response: IncomingMessage, status: number): void {
@@ -263,6 +295,11 @@ export class Flight implements ProxiedRequest {
     this.#incoming?.destroy()
     this.#outgoing?.destroy()
   }
+}
+
+/** Whether an answer brings a file, or says that it has not changed: no "not yet" (202), and no JSON about it. */
+function isFile ({ headers: { 'content-type': type = '' } }: IncomingMessage, status: number): boolean {
+  return status !== 202 && status !== 204 && status !== 205 && (status === 304 || !/^\s*application\/json\b/i.test(type))
 }
 
 /** The total size, for a client whose range is beyond the end (RFC 9110 15.5.17). */

@@ -4,26 +4,16 @@ import { Model } from '../../../core/facts.ts'
 import { isUpload } from '../../../core/image-inputs.ts'
 import { version as gatewayVersion } from '../../../base/package.ts'
 import type { UpstreamRequest } from '../../../core/plugin.ts'
-import { errorOf, type TaskReport } from '../../../core/task-report.ts'
 import type { Upstream } from '../../../core/upstream.ts'
+import { isErrorBody } from '../../../core/vendor-error.ts'
 import type { DialectModule } from '../dialect.ts'
-import { noAnswer } from '../error-reply.ts'
+import { UpstreamErrorBody } from '../error-reply.ts'
+import { hasStatus, saysError } from './report.ts'
 import { asRecord, isGiven, parseJson } from '../../../base/json.ts'
 import { versioned } from '../versioned.ts'
 
-/** Ids go into paths: other characters could name something other than a task. */
-const ID = /^[\w-]{1,200}$/
-
-/**
- * Statuses as vendors write them. Those of an end that was not asked for are failures; an unknown one counts as no
- * report.
- */
-const STATUSES: Readonly<Record<string, TaskReport['status']>> = {
-  queued: 'queued', pending: 'queued', submitted: 'queued',
-  in_progress: 'in_progress', processing: 'in_progress', running: 'in_progress',
-  completed: 'completed', succeeded: 'completed',
-  failed: 'failed', cancelled: 'failed', canceled: 'failed', expired: 'failed', rejected: 'failed'
-}
+/** Ids go into paths: other characters could name something other than a task, and so could dots alone. */
+const ID = /^(?!\.+$)[\w.:=~@+-]{1,500}$/
 
 export const dialect: DialectModule = {
   encode (exchange, attempt, upstream) {
@@ -53,7 +43,9 @@ export const dialect: DialectModule = {
   },
 
   decodeTask (chunks) {
-    const body = parseJson(Buffer.concat(chunks).toString('utf8'))
+    const body = parseTask(Buffer.concat(chunks).toString('utf8'))
+    const isTask = idIn(body) !== undefined && (hasStatus(body) || !isErrorBody(body))
+    if (!isTask && (isErrorBody(body) || saysError(body))) throw new UpstreamErrorBody(body)
     createdId(body)
     return body
   },
@@ -63,24 +55,33 @@ export const dialect: DialectModule = {
   }
 }
 
-/** The upstream's id of a task that it has just accepted. @throws {Error} it is no task, or one that failed at once */
+/** Numbers that JavaScript would round stay texts: ids of 19 digits. @throws {SyntaxError} */
+function parseTask (text: string): unknown {
+  return parseJson(text, (_name, value: unknown, { source }) =>
+    typeof value === 'number' && Number.isInteger(value) && !Number.isSafeInteger(value) ? source : value
+  )
+}
+
+/** Names of the field with a task's id, the surest first: some vendors number their answers in `request_id`. */
+const ID_FIELDS = ['id', 'task_id', 'taskId', 'job_id', 'video_id', 'request_id']
+
+/** The upstream's id of a task that it has just accepted. @throws {Error} it is no task */
 export function createdId (body: unknown): string {
-  const { id } = asRecord(body)
-  if (typeof id !== 'string' || !ID.test(id)) throw noAnswer(body, 'the answer is no video task')
+  const id = idIn(body)
+  if (id === undefined) throw new Error('the answer is no video task')
   return id
 }
 
-/** @throws {Error} it is no task */
-export function readReport (body: unknown): TaskReport {
-  const { id, status, progress, expires_at: expires, error } = asRecord(body)
-  if (typeof id !== 'string' || typeof status !== 'string') throw new Error('the answer is no video task')
-  const known = Object.hasOwn(STATUSES, status) ? STATUSES[status]! : 'unheard'
-  return {
-    status: known,
-    progress: typeof progress === 'number' && progress >= 0 ? progress : 0,
-    ...(typeof expires === 'number' && expires > 0 && { expires: expires * 1000 }),
-    ...(known === 'failed' && { error: errorOf(error) })
+function idIn (body: unknown): string | undefined {
+  const around = asRecord(body)
+  const places = [around, ...['data', 'output', 'result', 'task'].map((name) => asRecord(around[name]))]
+  for (const name of ID_FIELDS) {
+    for (const place of places) {
+      const id = typeof place[name] === 'number' ? String(place[name]) : place[name]
+      if (typeof id === 'string' && ID.test(id)) return id
+    }
   }
+  return undefined
 }
 
 /** A request about a task: its status with GET, its deletion with DELETE. */
