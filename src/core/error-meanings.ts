@@ -115,9 +115,9 @@ const ROWS: readonly Row[] = [
     'content_policy_violation', 'moderation_blocked', 'content_filter', // OpenAI
     'responsibleaipolicyviolation', // Azure
     'data_inspection_failed', 'datainspectionfailed', // DashScope
-    'prohibited_content', '1301', 'status_1026', 'status_1027'
+    'prohibited_content', 'content_blocked', 'safety', '1301', 'status_1026', 'status_1027'
   ], [
-    /content[ _-]?(?:policy|filter|management polic|moderation)|usage polic/,
+    /content[ _-]?(?:policy|filter|management polic|moderation)|usage (?:polic|guideline)/,
     /(?:safety|moderation) (?:system|polic|filter|guideline)|violat\w{0,5}\b[^.]{0,60}polic|flagged (?:as|for|by)\b/
   ]),
   row('tool_use', 424, ['tool_use_failed', 'modelerrorexception']), // Groq, Bedrock
@@ -178,13 +178,21 @@ function rowsOf (...meanings: readonly Meaning[]): readonly Row[] {
   return ROWS.filter(({ means }) => wanted.has(means))
 }
 
-/** @param status undefined: nothing says it, so all words are believed */
-export function rowFor (words: ReadonlySet<string>, message: string, status: number | undefined): Row | undefined {
+/**
+ * @param status undefined: nothing says it, so all words are believed
+ * @param isOfSupplier of a relay: the account without money is the relay's, and not ours
+ */
+export function rowFor (
+  words: ReadonlySet<string>, message: string, status: number | undefined, isOfSupplier: boolean
+): Row | undefined {
   const sentence = message.replace(REQUEST_ID, '')
-  const found = (status === undefined ? ROWS : BELIEVED[status])?.find(({ codes, phrases, except }) =>
-    [...words].some((word) => codes.has(word)) || (phrases?.test(sentence) === true && except?.test(sentence) !== true))
+  const found = (status === undefined ? ROWS : BELIEVED[status])?.find(({ means, codes, phrases, except }) =>
+    !(isOfSupplier && OF_ACCOUNT.has(means)) && ([...words].some((word) => codes.has(word)) ||
+      (phrases?.test(sentence) === true && except?.test(sentence) !== true)))
   return found ?? (status === 401 || status === 402 ? ROWS.find((row) => row.status === status) : undefined)
 }
+
+const OF_ACCOUNT: ReadonlySet<Meaning> = new Set(['no_money', 'bad_key', 'forbidden'])
 
 /** Relays add theirs to the sentence. */
 const REQUEST_ID = / \(request id: [\w-]{1,80}\)$/i

@@ -58,7 +58,7 @@ export function errorIn (body: unknown, http?: number): VendorError {
   const { words, param } = layers
   const message = layers.message.slice(0, LONGEST_READ)
   const said = http ?? layers.status
-  const row = rowFor(words, message, said)
+  const row = rowFor(words, message, said, layers.isOfSupplier)
   const status = row?.status ?? said
   return {
     message, words, param, status, means: row?.means, isOfApi: layers.isOfApi,
@@ -76,6 +76,8 @@ class Layers {
   status: number | undefined
   retryAfter: number | undefined
   isOfApi = false
+  /** a relay tells what its supplier has said */
+  isOfSupplier = false
   #left = MOST_VALUES
 
   get message (): string {
@@ -99,7 +101,10 @@ class Layers {
   #readLayer (layer: Json, depth: number): void {
     for (const name of INNER) if (typeof layer[name] === 'object') this.read(layer[name], depth + 1)
     // OpenRouter: the supplier's error. Its other fields may hold the prompt.
-    if (isRecord(layer.metadata)) this.read(layer.metadata.raw, depth + 1)
+    if (isRecord(layer.metadata) && isGiven(layer.metadata.raw)) {
+      this.isOfSupplier = true
+      this.read(layer.metadata.raw, depth + 1)
+    }
     this.isOfApi ||= isRecord(layer.error)
     for (const name of WORDS) this.#readWord(name, layer[name])
     for (const name of WAITS) this.retryAfter ??= secondsOf(layer[name])

@@ -183,6 +183,16 @@ t.test('F1: an account without money and a wrong key, wherever it is said', asyn
     { status: 429, means: undefined }, 'Google says so of a limit for each minute')
 })
 
+t.test('F1: the account of a relay\'s supplier is not ours', async (t) => {
+  for (const body of [...NO_MONEY, ...BAD_KEY]) {
+    const of = (code: number): unknown => ({ error: { message: 'Provider returned error', code,
+      metadata: { raw: JSON.stringify(body), provider_name: 'X' } } })
+    t.equal(errorIn(of(429), 429).status, 429)
+    t.match(errorIn(of(400), 400).status?.toString(), /^4(?:00|04|29)$/, JSON.stringify(body))
+    t.match(errorIn(of(402), 402), { means: 'no_money' }, 'this one is')
+  }
+})
+
 t.test('F1: no words of a client put a credential aside', async (t) => {
   const words = [...NO_MONEY, ...BAD_KEY].map((body) => errorIn(body).message)
     .concat('Too many tokens, please wait before trying again.', 'insufficient_quota', 'invalid_api_key')
@@ -234,7 +244,8 @@ t.test('A6: when to come back, from the body', async (t) => {
 
 t.test('A5: what is an error in the place of an answer, and what is none', async (t) => {
   for (const body of [
-    { object: 'error', message: 'out of memory', code: 500 }, { detail: 'gone' }, { detail: [{ msg: 'x' }] },
+    { object: 'error', message: 'out of memory', code: 500 }, { object: 'error', message: 'x' },
+    { detail: 'gone' }, { detail: [{ msg: 'x' }] },
     { type: 'error' }, { error: 'out of memory' }, { error: { message: 'x' } }, [{ error: { code: 400 } }],
     { errors: [{ message: 'x' }] }, { code: 'InvalidParameter', message: 'x' }, { code: 500, msg: 'x' },
     { message: 'x', type: 'InternalServerException' }, { __type: 'x#ThrottlingException', message: 'x' },
@@ -266,7 +277,8 @@ t.test('an error is the same in every shape: its sentence, its meaning, its wait
       const body = shapes[name](message!, 400)
       const error = errorIn(isText ? JSON.stringify(body) : body, status)
       assert.equal(error.message, message)
-      assert.equal(error.means === 'invalid' ? undefined : error.means, means)
+      const isOther = name === 'openrouter' && (means === 'no_money' || means === 'bad_key')
+      assert.equal(error.means === 'invalid' ? undefined : error.means, isOther ? 'setup' : means)
       assert.ok(isErrorBody(body), name)
     }), { numRuns: 500 })
 })
