@@ -1,13 +1,14 @@
 // POST /v1/messages/count_tokens, and input_tokens of the Responses API: asks the provider that would answer, where it
 // can count, and estimates everywhere else. Costs nothing.
 import type { IncomingHttpHeaders } from 'node:http'
-import { fieldOf, parseOr, parseJson } from '../base/json.ts'
+import { fieldOf, parseOr } from '../base/json.ts'
 import { GatewayError, toGatewayError } from '../errors.ts'
 import type { Routed } from '../core/endpoint.ts'
 import { type Attempt, Plan } from '../core/facts.ts'
 import { nameFailure, callHook, unwaited } from '../core/hooks.ts'
 import type { UpstreamFailure, UpstreamRequest } from '../core/plugin.ts'
 import { json, type JsonReply } from '../core/reply.ts'
+import { isErrorBody } from '../core/vendor-error.ts'
 import { acquire } from '../upstream/limits/acquire.ts'
 import { UpstreamCall } from '../upstream/transport/call.ts'
 import { traceFor } from '../upstream/transport/headers.ts'
@@ -113,11 +114,12 @@ function ask (
     reject(error)
   }
   function read (): void {
-    const text = Buffer.concat(chunks).toString()
-    if (status >= 300) { fail({ kind: 'status', status, headers, body: parseOr(text) }); return }
+    const body = parseOr(Buffer.concat(chunks).toString())
+    if (status >= 300) { fail({ kind: 'status', status, headers, body }); return }
+    if (isErrorBody(body)) { fail({ kind: 'error_event', body }); return }
     let tokens: number
     try {
-      tokens = decode(parseJson(text))
+      tokens = decode(body)
     } catch (cause) {
       fail({ kind: 'malformed', cause })
       return

@@ -145,6 +145,7 @@ void t.test('what the provider refuses because of the request is the client\'s t
       /^messages\.0: m1 does not take this Request ID/],
     [errorReply(400, 'invalid_request_error', 'prompt is too long: 210000 tokens > 200000 maximum'), 400,
       'context_length_exceeded', /210000/],
+    [json([{ error: { code: 400, message: 'top_k is odd' } }]), 400, 'invalid_request', /^top_k is odd/],
     [errorReply(413, 'request_too_large', 'Request exceeds the maximum size'), 413, 'request_too_large',
       /^Request exceeds the maximum size/],
     [[status(413, { 'content-length': '100' }), raw('<html>'), cut()], 413, 'request_too_large', /too large/]

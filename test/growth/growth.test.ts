@@ -3,6 +3,7 @@ import t from 'tap'
 import { imageType } from '../../src/media/image-type.ts'
 import { explainUsd } from '../../src/config/check/keywords.ts'
 import { saidIn } from '../../src/core/failed-attempt.ts'
+import { errorIn } from '../../src/core/vendor-error.ts'
 import { withoutQuotes } from '../../src/core/quotes.ts'
 import { SseDecoder } from '../../src/core/sse.ts'
 import { parsePrice } from '../../src/money/nanos.ts'
@@ -38,6 +39,10 @@ const TEXTS: Readonly<Record<string, (text: string) => unknown>> = {
   'saidIn, JSON': (text) =>
     saidIn({ kind: 'status', status: 400, headers: {}, body: { error: { message: text } } }, []),
   'saidIn, page': (text) => saidIn({ kind: 'status', status: 400, headers: {}, body: `<html>${text}` }, []),
+  'errorIn, text': (text) => errorIn(text, 400),
+  'errorIn, JSON': (text) => errorIn({ error: { message: text, type: text, param: text } }),
+  'SseDecoder, a record of lines': (text) =>
+    new SseDecoder().push(Buffer.from(`data: x\n\n${`${text.slice(0, 40)}\n`.repeat(text.length / 41)}\n`)),
   'N2: imageType': (text) => imageType(Buffer.from(text)),
   scrub: (text) => scrub(text, ['secret-of-ours']),
   scrubStart: (text) => scrubStart(text, ['secret-of-ours'], 1200),
