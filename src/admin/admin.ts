@@ -14,15 +14,15 @@ import { digestOf } from '../accounts/digests.ts'
 import { clientAddress } from '../core/client-address.ts'
 import type { Services } from '../core/services.ts'
 import type { Metrics } from '../telemetry/metrics.ts'
-import type { AdminApi } from './api/api.ts'
+import type { AdminApi, Traits } from './api/api.ts'
 import { EVENTS } from './api/openapi.ts'
 import type { ApiAnswer, Person } from './api/operation.ts'
 import { Refusal, refusalBody } from './api/refusal.ts'
 import type { Timer } from '../base/timer.ts'
 import { type Answer, asJson, type Follow } from './answer.ts'
 import { parseJson, readBytes } from './body.ts'
-import { BodyTurns, LARGE } from './body-turns.ts'
 import { begin, writeBytes } from './byte-answer.ts'
+import { Costly, LARGE } from './costly.ts'
 import { EventStream } from './event-stream.ts'
 import { isMachineName } from './web/hosts.ts'
 import { Sessions } from './web/sessions.ts'
@@ -42,7 +42,7 @@ export interface AdminParts {
   readonly token: string
   /** whose X-Forwarded-For is believed; absent: nobody's */
   readonly trusted?: Networks
-  readonly api: Pick<AdminApi, 'knows' | 'bodyLimit' | 'waits' | 'answer'>
+  readonly api: Pick<AdminApi, 'knows' | 'traits' | 'answer'>
   /** who is signed in to the pages; absent: nobody yet */
   readonly sessions?: Sessions
   /** server.admin.hosts */
@@ -55,6 +55,8 @@ interface Asker {
   readonly by: Person
   /** false: the token was given too long ago for what is grave */
   readonly isProved: boolean
+  /** Whether it still may ask. To be called later is no use of a session. */
+  isKnown (): boolean
 }
 
 const METHODS = ['GET', 'HEAD']
@@ -79,7 +81,7 @@ export function adminHandler (
     }]
   ])
   const strangers = new Strangers(services, timer)
-  const turns = new BodyTurns()
+  const costly = new Costly()
   const expected = digestOf(token)
   /** in the audit log: identifies the token, and does not help to guess it */
   const owner = { who: `admin-token ${expected.toString('hex').slice(0, 8)}`, role: 'owner' } as const
@@ -126,50 +128,48 @@ export function adminHandler (
   }
 
   async function askApi (
-    path: string, req: IncomingMessage, { by, isProved }: Asker, work: { readonly id: string }, signal: AbortSignal
+    path: string, req: IncomingMessage, asker: Asker, work: { readonly id: string }, signal: AbortSignal
   ): Promise<Answer> {
+    const { by, isProved, isKnown } = asker
     const method = req.method ?? ''
     const query = new URLSearchParams((req.url ?? '').slice(path.length + 1))
-    const ask = async (body: unknown): Promise<ApiAnswer> => {
+    const ask = async (body?: unknown): Promise<Answer> => {
+      // Its client may have left while it waited.
+      if (signal.aborted) throw new GatewayError('client_closed')
       mark('admin', work)
-      return await api.answer({ method, path, query, ifMatch: req.headers['if-match'], accept: req.headers.accept, body,
-        by, isProved, signal })
+      return await printed(await api.answer({ method, path, query, ifMatch: req.headers['if-match'],
+        accept: req.headers.accept, body, by, isProved, signal }), method, isKnown)
     }
-    const { status, body: answered, type, version, place } = METHODS.includes(method)
-      ? await ask(undefined)
-      : await askWithBody(req, api.bodyLimit(path, method), by.token ?? '', ask, api.waits(path, method))
-    if (type !== undefined) {
-      if (typeof answered === 'string') return { status, type, text: answered }
-      const bytes = answered as AsyncGenerator<Uint8Array>
-      return { status, type, text: '', ...(req.method !== 'HEAD' && { bytes: await begin(bytes) }) }
-    }
-    if (place !== undefined) {
-      // To listen is no use of a session.
-      return { status, type: EVENTS, text: '', follow: { place, isKnown: () => askerOf(req, false) !== undefined } }
-    }
-    return { ...asJson(answered, status), ...(version !== undefined && { headers: { etag: `"${version}"` } }) }
+    const traits = api.traits(path, method)
+    const token = by.token ?? ''
+    if (!METHODS.includes(method)) return await askWithBody(req, traits, token, ask)
+    if (!traits.isCostly) return await ask()
+    const leave = costly.enter(token, 'read')
+    return await costly.run(token, ask).finally(leave)
   }
 
   async function askWithBody (
-    req: IncomingMessage, limit: number, token: string, ask: (body: unknown) => Promise<ApiAnswer>,
-    waits: boolean
-  ): Promise<ApiAnswer> {
+    req: IncomingMessage, { bodyLimit: limit, isStream, isCostly }: Traits, token: string,
+    ask: (body: unknown) => Promise<Answer>
+  ): Promise<Answer> {
     const length = req.headers['content-length']
     // A body of unknown length may become a large one.
     const mayBeLarge = limit > LARGE && (length === undefined ? req.headers['transfer-encoding'] !== undefined
       : Number(length) > LARGE)
-    const leave = mayBeLarge ? turns.enter(token) : undefined
+    const leave = mayBeLarge || isCostly ? costly.enter(token, mayBeLarge ? 'body' : 'read') : undefined
     try {
       const chunks = await readBytes(req, limit)
       const size = chunks.reduce((sum, chunk) => sum + chunk.length, 0)
-      if (size === 0) return await ask(undefined)
-      if (size <= LARGE) return await ask(await parseJson(chunks))
-      if (waits) return await ask(await turns.run(token, size, async () => await parseJson(chunks)))
-      return await turns.run(token, size, async () => {
-        const body = await parseJson(chunks)
-        await setImmediate()
+      const parse = async (): Promise<unknown> => size === 0 ? undefined : await parseJson(chunks)
+      const bytes = size > LARGE ? size : undefined
+      if (bytes === undefined && !isCostly) return await ask(await parse())
+      // What waits for an upstream waits outside.
+      if (isStream) return await ask(await costly.run(token, parse, bytes))
+      return await costly.run(token, async () => {
+        const body = await parse()
+        if (bytes !== undefined) await setImmediate()
         return await ask(body)
-      })
+      }, bytes)
     } finally {
       leave?.()
     }
@@ -179,27 +179,22 @@ export function adminHandler (
   async function identify (req: IncomingMessage, path: string): Promise<Asker> {
     const address = addressOf(req)
     // A request without a token is no guess.
-    const isGuess = req.headers.authorization !== undefined
-    const given = bearerOf(req)
-    const digest = digestOf(given ?? '')
-    if (isGuess) strangers.check(address, path, digest)
-    const found = askerOf(req)
-    if (found !== undefined) {
-      if (given !== undefined) strangers.noteRight(address, digest)
-      return { by: { ...found.person, address }, isProved: found.isProved }
+    const digest = req.headers.authorization === undefined ? undefined : digestOf(bearerOf(req) ?? '')
+    if (digest !== undefined) strangers.check(address, path, digest)
+    const look = (isUse?: boolean): SignedIn | undefined => {
+      if (digest === undefined) return web.identify(req, isUse)
+      const person = find(digest)
+      return person && { person, isProved: true }
     }
-    if (isGuess) await noteGuess(address, path)
-    throw new GatewayError('authentication_error', {
-      message: 'The admin token is missing, wrong, expired or revoked. Send one as "Authorization: Bearer TOKEN".'
-    })
-  }
-
-  /** By its token, or its session. @param isUse false: the session is no younger for it */
-  function askerOf (req: IncomingMessage, isUse?: boolean): SignedIn | undefined {
-    if (req.headers.authorization === undefined) return web.identify(req, isUse)
-    const given = bearerOf(req)
-    const person = given === undefined ? undefined : find(digestOf(given))
-    return person && { person, isProved: true }
+    const found = look()
+    if (found === undefined) {
+      if (digest !== undefined) await noteGuess(address, path)
+      throw new GatewayError('authentication_error', {
+        message: 'The admin token is missing, wrong, expired or revoked. Send one as "Authorization: Bearer TOKEN".'
+      })
+    }
+    if (digest !== undefined) strangers.noteRight(address, digest)
+    return { by: { ...found.person, address }, isProved: found.isProved, isKnown: () => look(false) !== undefined }
   }
 
   function addressOf ({ headers, socket: { remoteAddress = '' } }: IncomingMessage): string {
@@ -234,6 +229,19 @@ export function adminHandler (
         res.destroy()
       })
   }
+}
+
+/** Within the turn of its operation: printing a long list takes as long as gathering it. */
+async function printed (
+  { status, body, type, version, place }: ApiAnswer, method: string, isKnown: () => boolean
+): Promise<Answer> {
+  if (type !== undefined) {
+    if (typeof body === 'string') return { status, type, text: body }
+    const bytes = body as AsyncGenerator<Uint8Array>
+    return { status, type, text: '', ...(method !== 'HEAD' && { bytes: await begin(bytes) }) }
+  }
+  if (place !== undefined) return { status, type: EVENTS, text: '', follow: { place, isKnown } }
+  return { ...asJson(body, status), ...(version !== undefined && { headers: { etag: `"${version}"` } }) }
 }
 
 function bearerOf ({ headers: { authorization = '' } }: IncomingMessage): string | undefined {

@@ -27,6 +27,7 @@ export function accountOperations (parts: ApiParts): readonly Operation[] {
       method: 'GET',
       path: '/accounts',
       name: 'listAccounts',
+      isCostly: true,
       summary: 'All accounts, those of gateway.yaml too, by id.',
       query: LIST,
       gives: page(accountAnswer),

@@ -33,6 +33,15 @@ interface Routed {
   readonly byMethod: ReadonlyMap<string, Operation>
 }
 
+/** What its listener has to know of an operation before it answers. */
+export interface Traits {
+  /** most bytes of a body */
+  readonly bodyLimit: number
+  /** Its answer may wait for an upstream, or follow what happens. */
+  readonly isStream: boolean
+  readonly isCostly: boolean
+}
+
 export class AdminApi {
   /** describes the API, in OpenAPI 3.1 */
   readonly document: Readonly<Record<string, unknown>>
@@ -66,14 +75,10 @@ export class AdminApi {
     return this.#find(path) !== undefined
   }
 
-  /** Most bytes of a body. */
-  bodyLimit (path: string, method: string): number {
-    return this.#find(path)?.route.byMethod.get(method)?.bodyLimit ?? BODY_LIMIT
-  }
-
-  /** Whether its answer waits for an upstream. */
-  waits (path: string, method: string): boolean {
-    return this.#find(path)?.route.byMethod.get(method)?.isStream === true
+  traits (path: string, method: string): Traits {
+    const operation = this.#find(path)?.route.byMethod.get(getOf(method))
+    return { bodyLimit: operation?.bodyLimit ?? BODY_LIMIT, isStream: operation?.isStream === true,
+      isCostly: operation?.isCostly === true }
   }
 
   /** @throws {Refusal} what is wrong, and what to do */
@@ -84,7 +89,7 @@ export class AdminApi {
         'There is nothing at this address. GET /admin/v1/openapi.json lists what there is.')
     }
     const { route, id } = found
-    const operation = route.byMethod.get(request.method === 'HEAD' ? 'GET' : request.method)
+    const operation = route.byMethod.get(getOf(request.method))
     if (operation === undefined) {
       const allow = [...route.byMethod.keys()].join(', ')
       throw new Refusal('method_not_allowed', `This address takes ${allow} only.`, { headers: { allow } })
@@ -127,4 +132,8 @@ export class AdminApi {
     }
     return undefined
   }
+}
+
+function getOf (method: string): string {
+  return method === 'HEAD' ? 'GET' : method
 }

@@ -77,6 +77,7 @@ export function bookOperations (parts: ApiParts): readonly Operation[] {
       method: 'GET',
       path: '/ledger',
       name: 'listEntries',
+      isCostly: true,
       summary:
         'The entries of the ledger, oldest first; with `order=newest` newest first, found by indexes, by model, ' +
           'reference and time too. A page may be short, and even empty: it is the last when `next` is null.',
@@ -88,6 +89,7 @@ export function bookOperations (parts: ApiParts): readonly Operation[] {
       method: 'POST',
       path: '/ledger/verify',
       name: 'verifyLedger',
+      isCostly: true,
       needs: 'viewer',
       summary: 'Adds up all entries again and compares: `ok` is false where a balance, or a sum of usage, is not theirs.',
       gives: verification,
@@ -97,6 +99,7 @@ export function bookOperations (parts: ApiParts): readonly Operation[] {
       method: 'GET',
       path: '/usage',
       name: 'listUsage',
+      isCostly: true,
       summary:
         'What each key has spent, holds, and may still spend: in total, and on this day and in this month of its ' +
           'time zone. A deleted key stays, with `deleted_at`.',
@@ -108,6 +111,7 @@ export function bookOperations (parts: ApiParts): readonly Operation[] {
       method: 'GET',
       path: '/audit',
       name: 'listChanges',
+      isCostly: true,
       summary: 'Who changed what through this API, oldest first; with `order=newest` newest first.',
       query: CHANGES,
       gives: page(change),

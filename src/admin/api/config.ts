@@ -67,7 +67,7 @@ const comparison = object('ConfigComparison', 'What would come of a configuratio
 
 export function configOperations (parts: RunningParts): readonly Operation[] {
   const config = new ConfigApi(parts)
-  const judged = { method: 'POST', needs: 'viewer', takes: configText, bodyLimit: BODY_LIMIT,
+  const judged = { method: 'POST', needs: 'viewer', isCostly: true, takes: configText, bodyLimit: BODY_LIMIT,
     refuses: ['busy'] } as const
   return [
     {

@@ -90,6 +90,7 @@ export function explainOperations ({ services: { directory, now }, config, rehea
     method: 'POST',
     path: '/explain',
     name: 'explainRequest',
+    isCostly: true,
     needs: 'viewer',
     takes: question,
     gives: explanation,

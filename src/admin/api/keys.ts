@@ -34,6 +34,7 @@ export function keyOperations (parts: ApiParts): readonly Operation[] {
       method: 'GET',
       path: '/keys',
       name: 'listKeys',
+      isCostly: true,
       summary: 'All keys, those of gateway.yaml too, by id.',
       query: LIST,
       gives: page(keyAnswer),

@@ -172,6 +172,8 @@ export interface Operation {
   readonly hasCsv?: true
   /** types of the bytes that it answers with, in the place of JSON */
   readonly types?: readonly string[]
+  /** true: it lists, adds up, searches or checks so much that of each token only a few run at a time (costly.ts) */
+  readonly isCostly?: true
   /** true: it answers with events until its client leaves */
   readonly isStream?: true
   /** the statuses of its good answers; absent: 200 */

@@ -31,6 +31,7 @@ export function priceOperations ({ config, services: { now } }: ApiParts): reado
     method: 'GET',
     path: '/prices',
     name: 'listPrices',
+    isCostly: true,
     summary: 'What each model costs in each of its channels, and the prices that are announced, with their day.',
     query: QUERY,
     gives: page(sold),

@@ -60,6 +60,7 @@ export function requestOperations (reader: RequestReader): readonly Operation[] 
       method: 'GET',
       path: '/requests',
       name: 'listRequests',
+      isCostly: true,
       summary:
         'The last requests that this host has served, the newest first. What became of each and of its attempts, and ' +
         'what it cost; never prompts or answers. A request is there about a second after its end.',
@@ -71,6 +72,7 @@ export function requestOperations (reader: RequestReader): readonly Operation[] 
       method: 'GET',
       path: '/requests/{id}',
       name: 'getRequest',
+      isCostly: true,
       summary: 'A request that was served not long ago, by its request id.',
       gives: request,
       answer: async (call) => await shown(reader, call)

@@ -58,6 +58,7 @@ export function seriesOperations (parts: ApiParts): readonly Operation[] {
     method: 'GET',
     path: '/usage/series',
     name: 'listUsageSeries',
+    isCostly: true,
     summary: 'What was used and charged, by hour, day or month and by account, key, model and channel, with a total. ' +
       'Deleted keys stay in it. `format=csv`, or `Accept: text/csv`, gives a table.',
     query: SERIES,

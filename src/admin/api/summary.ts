@@ -92,6 +92,7 @@ export function summaryOperations (parts: ApiParts, running: RunningParts): read
     method: 'GET',
     path: '/summary',
     name: 'getSummary',
+    isCostly: true,
     summary: 'What an operator looks at first. Requests, money and tokens of now and of the last 24 hours, who is ' +
       'low, who is out, and what needs somebody.',
     gives: summary,

@@ -58,6 +58,7 @@ export function tokenOperations ({ services: { directory, now } }: ApiParts): re
       method: 'GET',
       path: '/tokens',
       name: 'listTokens',
+      isCostly: true,
       summary: 'All tokens of this API by id, revoked and expired ones too, but for that of gateway.yaml.',
       needs: 'owner',
       query: LIST,

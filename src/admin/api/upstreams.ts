@@ -43,6 +43,7 @@ export function upstreamOperations ({ view, live }: UpstreamParts): readonly Ope
     method: 'GET',
     path: '/upstreams',
     name: 'listUpstreams',
+    isCostly: true,
     query: QUERY,
     gives: page(upstream),
     summary:

@@ -37,6 +37,7 @@ export function videoOperations ({ services: { tasks, now } }: ApiParts): readon
     method: 'GET',
     path: '/videos',
     name: 'listVideos',
+    isCostly: true,
     summary: 'The videos of all accounts, the newest first, with what they hold and what they were charged. Those ' +
       'that are over are forgotten after a time.',
     query: QUERY,

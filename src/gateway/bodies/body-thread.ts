@@ -5,7 +5,7 @@ import { once } from 'node:events'
 import { Worker } from 'node:worker_threads'
 import type { Logger } from 'pino'
 import type { Answer, Asked, ThreadInput, ToThread } from './messages.ts'
-import type { Waiting } from './turns.ts'
+import type { Waiting } from '../../core/turns.ts'
 
 /** The thread's file: .ts in a checkout, .js in the packed build, as this one. */
 const file = new URL(`./thread${extname(import.meta.url)}`, import.meta.url)

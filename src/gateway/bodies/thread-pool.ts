@@ -1,7 +1,7 @@
 // All threads of large bodies and answers, and what waits for them. A body stays with the thread that has parsed it.
 import { GatewayError } from '../../errors.ts'
 import { BodyThread, type Job, type ThreadOptions } from './body-thread.ts'
-import { Turns } from './turns.ts'
+import { Turns } from '../../core/turns.ts'
 
 /**
  * Bytes from which a job is long: no thread but those before the last one takes it, so that one stays for what is

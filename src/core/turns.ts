@@ -1,5 +1,5 @@
-// Which of the jobs that wait for a thread is next: keys take turns by bytes, the shortest first, and none waits for
-// ever.
+// Which of the jobs that wait is next: keys take turns by bytes, the shortest first, and none waits for ever. So large
+// bodies and answers wait for a thread, and the costly operations of the admin API for the event loop.
 //
 // This is self-clocked fair queueing (Golestani, "A self-clocked fair queueing scheme", 1994). Each key has an account
 // in virtual time, in bytes: a job's tag is where the key stands, plus the job's bytes. The lowest tag is next, and the
@@ -35,7 +35,7 @@ interface Candidate<Job> {
 
 export class Turns<Job extends Waiting> {
   readonly #queues = new Map<string, Queue<Job>>()
-  /** tags of bodies and answers that a thread has begun with: what was begun is finished first, to free its memory */
+  /** tags by id of what was begun: it is finished first, to free its memory */
   readonly #begun = new Map<string, number>()
   #clock = 0
   #size = 0
@@ -62,14 +62,14 @@ export class Turns<Job extends Waiting> {
     return true
   }
 
-  /** Nobody asks for the body or the answer again. */
+  /** Nobody asks for it again. To be called for each id that had its turn. */
   forget (id: string): void {
     this.#begun.delete(id)
   }
 
   /**
-   * Takes the next job out. Looks at all that wait, which the memory of bodies bounds: a few thousand.
-   * @param canRun whether a thread can take it now
+   * Takes the next job out. Looks at all that wait: the caller bounds them, the memory of bodies to a few thousand.
+   * @param canRun whether it can run now
    */
   next (canRun: (job: Job) => boolean): Job | undefined {
     if (this.#size === 0) return undefined
