@@ -1,15 +1,15 @@
 # The gateway in a container. Not run by our CI, which has no container engine.
 #
 #   docker build -t model-gateway .
-#   docker run --stop-timeout 60 -p 8080:8080 -p 8081:8081 -v gateway-data:/app/data model-gateway
+#   docker run --stop-timeout 35 -p 8080:8080 -p 8081:8081 -v gateway-data:/app/data model-gateway
 #
 # That is the simulator, as after npm start. With a gateway.yaml of yours, and the admin listener for this machine alone:
 #
-#   docker run --stop-timeout 60 -p 8080:8080 -p 8081:8081 -p 127.0.0.1:9090:9090 -e GATEWAY_ADMIN_LISTEN=0.0.0.0 \
+#   docker run --stop-timeout 35 -p 8080:8080 -p 8081:8081 -p 127.0.0.1:9090:9090 -e GATEWAY_ADMIN_LISTEN=0.0.0.0 \
 #     -v "$PWD:/etc/model-gateway:ro" -v gateway-data:/app/data model-gateway \
 #     node src/launcher.js start --config /etc/model-gateway/gateway.yaml
 #
-# The stop timeout must be longer than drain_delay and drain_timeout together: docker kills after 10 s of itself. The
+# The stop timeout is longer than drain_delay and drain_timeout together: docker kills after 10 s of itself. The
 # folder, never the file: an editor puts a new file in the place of the old one, and a mounted file stays the old one.
 # In a gateway.yaml of yours `store: { path: /app/data }` is the volume, and listeners are at ${GATEWAY_LISTEN}, which is
 # 0.0.0.0 here: the container's own loopback is where -p does not reach.

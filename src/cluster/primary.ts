@@ -6,6 +6,7 @@ import type { Logger } from 'pino'
 import type { Page } from '../telemetry/merged-metrics.ts'
 import type { ConfigState } from '../config/state.ts'
 import type { ServerConfig } from '../config/config.ts'
+import { drainTimes } from '../config/drain-times.ts'
 import type { LatelyView } from '../telemetry/lately.ts'
 import type { LogOutput } from '../telemetry/log-output.ts'
 import type { Metrics } from '../telemetry/metrics.ts'
@@ -68,8 +69,8 @@ interface Seat {
   run: Run | undefined
 }
 
-/** Milliseconds between the end of a drain and the kill of a worker that does not end. */
-const LAST_WORDS_MS = 15_000
+/** Milliseconds until a worker that was killed has ended, at most. */
+const KILLED_MS = 15_000
 const ANSWER_MS = 1000
 /** Reading gauges may take a second in itself (telemetry/gauges.ts). */
 const METRICS_MS = 3000
@@ -161,8 +162,7 @@ export class Crew {
 
   /** Shuts down gracefully: each worker drains, by its own deadline. */
   async drain (isUrgent: boolean): Promise<void> {
-    const { drain_delay: delay, drain_timeout: patience } = this.#options.config
-    await this.#end(delay + patience + LAST_WORDS_MS, ({ channel, worker }) => {
+    await this.#end(drainTimes(this.#options.config, isUrgent).killWorkers, ({ channel, worker }) => {
       channel.ask('drain', isUrgent).catch(() => {
         worker.process.kill('SIGTERM')
       })
@@ -171,7 +171,7 @@ export class Crew {
 
   /** Stops at once: what the workers have recorded stays recorded, as after any death. */
   async stop (): Promise<void> {
-    await this.#end(LAST_WORDS_MS, ({ worker }) => { worker.process.kill('SIGKILL') })
+    await this.#end(KILLED_MS, ({ worker }) => { worker.process.kill('SIGKILL') })
   }
 
   async #end (patienceMs: number, tell: (run: Run) => void): Promise<void> {

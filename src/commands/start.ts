@@ -34,7 +34,7 @@ export async function startCommand (
   const seat = Seat.take()
   const output = new StandardOutput()
   const log = createLogger('info', output, seat === undefined ? null : { worker: seat.number })
-  const ending = new Ending(log, output)
+  const ending = new Ending(log, output, { isWorker: seat !== undefined })
   let gateway: Gateway | undefined
   try {
     gateway = await ending.of(startGateway({ file, base, plugins, pluginsUrl, log, output, seat,

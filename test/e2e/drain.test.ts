@@ -203,6 +203,26 @@ await t.test('a drain that can\'t end, because a plugin never does, is given up 
   t.strictSame(await gateway.ended, [1, null])
 })
 
+await t.test('N12: SIGTERM ends the process, though a thread in native code never answers', async (t) => {
+  const settings = yaml([(await upstream(t, answer('hi'))).url], '',
+    '{ use: ./stuck.mjs }, auth, chat-to-messages, channel-router, billing-meter, error-normalize')
+    .replace('drain_timeout: 5s', 'drain_timeout: 2s')
+  // A call of the system, which `terminate` does not stop. The child ends with the gateway.
+  const stuck = `import { isMainThread, Worker } from 'node:worker_threads'
+if (isMainThread) new Worker(\`require('node:child_process').execFileSync(process.execPath,
+  ['-e', 'const parent = process.ppid; setInterval(() => { if (process.ppid !== parent) process.exit() }, 50)'],
+  { stdio: 'ignore' })\`, { eval: true }).unref()
+export default { name: 'stuck', create: () => ({}) }`
+  for (const signals of [['SIGTERM'], ['SIGTERM', 'SIGINT']] as const) {
+    const gateway = run(t, folderFor(t, { 'gateway.yaml': settings, 'stuck.mjs': stuck }), ['start', '--config',
+      'gateway.yaml'])
+    await gateway.urls()
+    for (const signal of signals) gateway.child.kill(signal)
+    t.strictSame(await gateway.ended, [null, 'SIGKILL'], signals.join(', '))
+    if (signals.length === 1) t.match(gateway.log().at(-1), { level: 'fatal', threads: 1 })
+  }
+})
+
 await t.test('an idle gateway ends as soon as it is told', async (t) => {
   const { gateway } = await start(t, await upstream(t, answer('hi')), 'drain_timeout: 60s')
   gateway.child.kill('SIGINT')

@@ -114,7 +114,10 @@ export const server = map('Where the gateway listens, and its limits. A change n
   drain_delay: duration(
     'After SIGTERM, how long connections are still accepted while readyz already fails.', '0s', { min: '0s' }
   ),
-  drain_timeout: duration('After SIGTERM, how long running requests may take to end.', '30s', { min: '0s' })
+  drain_timeout: duration(
+    'Behind drain_delay, how long until the process is gone. Running requests may take all of it but the last quarter, ' +
+    'or the last 5 seconds, if these are less.', '30s', { min: '0s' }
+  )
 }, { default: {} })
 
 export type ServerConfig = Of<typeof server>
