@@ -16,11 +16,11 @@ import type { Services } from '../core/services.ts'
 import type { Metrics } from '../telemetry/metrics.ts'
 import type { AdminApi, Traits } from './api/api.ts'
 import { EVENTS } from './api/openapi.ts'
-import type { ApiAnswer, Person } from './api/operation.ts'
+import type { ApiAnswer, ApiRequest, Person } from './api/operation.ts'
 import { Refusal, refusalBody } from './api/refusal.ts'
 import type { Timer } from '../base/timer.ts'
 import { type Answer, asJson, type Follow } from './answer.ts'
-import { parseJson, readBytes } from './body.ts'
+import { parseAllBut, parseJson, readBytes } from './body.ts'
 import { begin, writeBytes } from './byte-answer.ts'
 import { Costly, LARGE } from './costly.ts'
 import { EventStream } from './event-stream.ts'
@@ -58,6 +58,8 @@ interface Asker {
   /** Whether it still may ask. To be called later is no use of a session. */
   isKnown (): boolean
 }
+
+type Parsed = Partial<Pick<ApiRequest, 'body' | 'cut'>>
 
 const METHODS = ['GET', 'HEAD']
 /** Proxies must not gather events until there are many. */
@@ -133,24 +135,24 @@ export function adminHandler (
     const { by, isProved, isKnown } = asker
     const method = req.method ?? ''
     const query = new URLSearchParams((req.url ?? '').slice(path.length + 1))
-    const ask = async (body?: unknown): Promise<Answer> => {
+    const ask = async ({ body, cut }: Parsed = {}): Promise<Answer> => {
       // Its client may have left while it waited.
       if (signal.aborted) throw new GatewayError('client_closed')
       mark('admin', work)
       return await printed(await api.answer({ method, path, query, ifMatch: req.headers['if-match'],
-        accept: req.headers.accept, body, by, isProved, signal }), method, isKnown)
+        accept: req.headers.accept, body, cut, by, isProved, signal }), method, isKnown)
     }
     const traits = api.traits(path, method)
     const token = by.token ?? ''
     if (!METHODS.includes(method)) return await askWithBody(req, traits, token, ask)
     if (!traits.isCostly) return await ask()
     const leave = costly.enter(token, 'read')
-    return await costly.run(token, ask).finally(leave)
+    return await costly.run(token, async () => await ask()).finally(leave)
   }
 
   async function askWithBody (
-    req: IncomingMessage, { bodyLimit: limit, isStream, isCostly }: Traits, token: string,
-    ask: (body: unknown) => Promise<Answer>
+    req: IncomingMessage, { bodyLimit: limit, isStream, isCostly, cuts }: Traits, token: string,
+    ask: (parsed: Parsed) => Promise<Answer>
   ): Promise<Answer> {
     const length = req.headers['content-length']
     // A body of unknown length may become a large one.
@@ -160,15 +162,17 @@ export function adminHandler (
     try {
       const chunks = await readBytes(req, limit)
       const size = chunks.reduce((sum, chunk) => sum + chunk.length, 0)
-      const parse = async (): Promise<unknown> => size === 0 ? undefined : await parseJson(chunks)
       const bytes = size > LARGE ? size : undefined
+      const parse = async (): Promise<Parsed> => size === 0 ? {}
+        : bytes !== undefined && cuts !== undefined ? await parseAllBut(cuts, chunks)
+        : { body: await parseJson(chunks) }
       if (bytes === undefined && !isCostly) return await ask(await parse())
       // What waits for an upstream waits outside.
       if (isStream) return await ask(await costly.run(token, parse, bytes))
       return await costly.run(token, async () => {
-        const body = await parse()
+        const parsed = await parse()
         if (bytes !== undefined) await setImmediate()
-        return await ask(body)
+        return await ask(parsed)
       }, bytes)
     } finally {
       leave?.()

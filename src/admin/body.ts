@@ -3,7 +3,9 @@ import type { IncomingMessage } from 'node:http'
 import { setImmediate } from 'node:timers/promises'
 import { isGatewayError } from '../errors.ts'
 import { JsonGuard } from '../base/json-limits.ts'
+import { membersNamed } from '../base/json-members.ts'
 import { repeatedKeyInPieces } from '../base/repeated-key.ts'
+import { Chunks } from '../core/body-memory.ts'
 import { Refusal } from './api/refusal.ts'
 
 /** @throws {Refusal} the body is too large, or no JSON. Undefined: no body. */
@@ -14,7 +16,7 @@ export async function readJson (req: IncomingMessage, limit: number): Promise<un
 
 /** @throws {Refusal} the body is too large, or breaks the limits of JSON */
 export async function readBytes (req: IncomingMessage, limit: number): Promise<readonly Buffer[]> {
-  const chunks: Buffer[] = []
+  const chunks = new Chunks()
   const guard = new JsonGuard()
   let size = 0
   for await (const chunk of req.iterator({ destroyOnReturn: false }) as AsyncIterable<Buffer>) {
@@ -23,9 +25,32 @@ export async function readBytes (req: IncomingMessage, limit: number): Promise<r
       throw new Refusal('request_too_large', `The body is larger than ${limit / 1024} KiB. Send a smaller one.`)
     }
     look(guard, chunk)
-    chunks.push(chunk)
+    chunks.add(chunk)
   }
-  return chunks
+  return chunks.all()
+}
+
+/** Most bytes of a large body without the field that is not parsed. */
+const REST = 64 * 1024
+
+/**
+ * Parses all but one field, which is {} then.
+ * @returns with the bytes of that field
+ * @throws {Refusal} it is no JSON, as far as it was read; or all but the field is too large
+ */
+export async function parseAllBut (
+  field: string, chunks: readonly Buffer[]
+): Promise<{ readonly body: unknown, readonly cut: Buffer }> {
+  const json = Buffer.concat(chunks)
+  const [found, again] = await membersNamed(field, json)
+  if (again !== undefined) throw twice(field)
+  const { start, end } = found ?? { start: json.length, end: json.length }
+  if (json.length - (end - start) > REST) {
+    throw new Refusal('request_too_large', `Of a large body all but its field ${JSON.stringify(field)} may have ` +
+      `${REST / 1024} KiB. Send a smaller one.`)
+  }
+  return { body: await parseJson([json.subarray(0, start), Buffer.from('{}'), json.subarray(end)]),
+    cut: json.subarray(start, end) }
 }
 
 /** Leaves the loop to others between its steps. @throws {Refusal} it is no JSON */
@@ -41,12 +66,13 @@ export async function parseJson (chunks: readonly Buffer[]): Promise<unknown> {
   const pieces = repeatedKeyInPieces(text)
   let piece = pieces.next()
   for (; piece.done !== true; piece = pieces.next()) await setImmediate()
-  const twice = piece.value
-  if (twice !== undefined) {
-    throw new Refusal('invalid_request',
-      `The body has the key ${JSON.stringify(twice.slice(0, 80))} twice. Send it once.`)
-  }
+  if (piece.value !== undefined) throw twice(piece.value)
   return body
+}
+
+function twice (key: string): Refusal {
+  return new Refusal('invalid_request',
+    `The body has the key ${JSON.stringify(key.slice(0, 80))} twice. Send it once.`)
 }
 
 /** Applies the limits of client bodies: eight megabytes of "[" take seconds to parse. @throws {Refusal} */

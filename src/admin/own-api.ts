@@ -9,7 +9,8 @@ export interface Trial {
   readonly path: string
   /** of the key */
   readonly secret: string
-  readonly body: unknown
+  /** what is sent */
+  readonly json: Buffer
 }
 
 /**
@@ -20,14 +21,13 @@ export interface Trial {
  */
 export async function askOwnApi (
   url: string,
-  { path, secret, body }: Trial,
+  { path, secret, json }: Trial,
   signal: AbortSignal
 ): Promise<IncomingMessage> {
-  const bytes = Buffer.from(JSON.stringify(body))
   return await new Promise((resolve, reject) => {
     // A connection of its own: what is given up must not be waited for, nor found half-read by the next one.
     request(`${url}${path}`, { method: 'POST', agent: false, signal, headers: { 'content-type': 'application/json',
-      'content-length': bytes.length, 'user-agent': USER_AGENT, 'x-api-key': secret } })
-      .on('response', resolve).on('error', reject).end(bytes)
+      'content-length': json.length, 'user-agent': USER_AGENT, 'x-api-key': secret } })
+      .on('response', resolve).on('error', reject).end(json)
   })
 }

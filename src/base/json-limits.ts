@@ -53,7 +53,16 @@ function isFlat (json: Buffer): boolean {
   return opened <= MAX_DEPTH
 }
 
+/** Hears of the members of the outermost object. */
+export interface Outline {
+  /** @param key between its quotes @param start of the value, behind the colon */
+  member (key: LongString, start: number): void
+  /** @param end of the value that was begun; of none where the outermost is a list */
+  end (end: number): void
+}
+
 export class JsonGuard {
+  readonly #outline: Outline | undefined
   #inString = false
   #escaped = false
   #depth = 0
@@ -64,10 +73,16 @@ export class JsonGuard {
   /** bytes of the chunks before this one */
   #offset = 0
   #stringStart = 0
+  /** of the last whole string */
+  #stringEnd = 0
   /** strings of BLOB_BYTES and more, in order */
   readonly longStrings: LongString[] = []
   /** bytes of these */
   #long = 0
+
+  constructor (outline?: Outline) {
+    this.#outline = outline
+  }
 
   /** Bytes so far of long strings, with one that has not ended. */
   get longBytes (): number {
@@ -105,6 +120,9 @@ export class JsonGuard {
           this.#keys[this.#depth] = 0
           break
         case 58: // :
+          if (this.#outline !== undefined && this.#depth === 1) {
+            this.#outline.member({ start: this.#stringStart, end: this.#stringEnd }, this.#offset + i)
+          }
           if (++this.#keys[this.#depth]! > MAX_KEYS) {
             throw new GatewayError('bad_request', {
               message: `An object in the request body has more than ${MAX_KEYS} keys. Send fewer, or a list.`
@@ -118,9 +136,11 @@ export class JsonGuard {
           break
         case 93:
         case 125:
+          if (this.#outline !== undefined && this.#depth === 1) this.#outline.end(this.#offset + i - 1)
           this.#depth--
           break // ] }
         case 44: // ,
+          if (this.#outline !== undefined && this.#depth === 1) this.#outline.end(this.#offset + i - 1)
           if (++this.#values > MAX_VALUES) {
             throw new GatewayError('bad_request', {
               message: `The request body holds more than ${MAX_VALUES} values. Send fewer.`
@@ -159,7 +179,7 @@ export class JsonGuard {
   /** @returns position behind the string */
   #endString (quote: number): number {
     this.#inString = false
-    const end = this.#offset + quote
+    const end = this.#stringEnd = this.#offset + quote
     const length = end - this.#stringStart
     if (length >= BLOB_BYTES) {
       this.longStrings.push({ start: this.#stringStart, end })

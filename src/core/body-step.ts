@@ -76,6 +76,11 @@ export interface BodyThreads {
    */
   openField (name: string, asked: Exchange, readsInThreads: boolean): Promise<Body>
   /**
+   * The same of an object that was cut out of another body.
+   * @throws {GatewayError} bad_request
+   */
+  openCut (json: Buffer, asked: Exchange, readsInThreads: boolean): Promise<Body>
+  /**
    * Parses a whole answer in a thread, and translates it into the inner language.
    * @returns undefined: there is no thread for it, so it is to be parsed here
    * @throws what the dialect has thrown

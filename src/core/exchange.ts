@@ -47,6 +47,8 @@ export interface DryRun {
   readonly owner: ApiKey | undefined
   /** the exchange that asks for the dry run, if one does: its key was authenticated, and it was counted itself */
   readonly within?: Exchange
+  /** whose turn its body takes at the threads; absent: the key's */
+  readonly turn?: string
 }
 
 /** The answering side: an attempt of the plan, or the upstream of a forward route. */

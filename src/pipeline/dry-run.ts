@@ -45,7 +45,7 @@ export interface Rehearsal {
  */
 export async function rehearse (
   snapshot: LeasedSnapshot,
-  { owner, within, method, path: address, body, ...received }: Question
+  { owner, within, turn, method, path: address, body, ...received }: Question
 ): Promise<Rehearsal> {
   const mark = address.indexOf('?')
   const path = mark === -1 ? address : address.slice(0, mark)
@@ -60,7 +60,7 @@ export async function rehearse (
   }
   const exchange = new Exchange(within?.id ?? createRequestId(), route, { ...received, method, path,
     query: mark === -1 ? '' : address.slice(mark) }, snapshot, new DryLedger(snapshot.ledger),
-  { owner, ...(within !== undefined && { within }) })
+  { owner, ...(within !== undefined && { within }), ...(turn !== undefined && { turn }) })
   exchange.bodyBytes = within?.bodyBytes ?? Infinity
   const turns: { readonly who: string, readonly hook: Step['hook'], readonly facts: readonly string[] }[] = []
   let reply: Reply | undefined

@@ -30,7 +30,8 @@ async function admin (
 
 /** An API with one address. */
 function api (body: () => unknown): AdminParts['api'] {
-  return { knows: (path) => path === '/admin/v1/config', traits: () => ({ bodyLimit: 0, isStream: false, isCostly: false }),
+  return { knows: (path) => path === '/admin/v1/config',
+    traits: () => ({ bodyLimit: 0, isStream: false, isCostly: false, cuts: undefined }),
     answer: async () => ({ status: 200, body: body() }) }
 }
 

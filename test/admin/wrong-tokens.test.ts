@@ -144,7 +144,8 @@ t.test('N13: beyond the bound no token of an address is looked at, except one th
   own.directory.noteUse = () => {}
   const server = createServer(adminHandler({
     services: own, metrics: async () => await own.metrics.print(), reasons: () => [], token,
-    api: { knows: (path) => path.startsWith('/admin'), traits: () => ({ bodyLimit: 0, isStream: false, isCostly: false }),
+    api: { knows: (path) => path.startsWith('/admin'),
+      traits: () => ({ bodyLimit: 0, isStream: false, isCostly: false, cuts: undefined }),
       answer: async () => ({ status: 200, body: {} }) },
     trusted: compileNetworks(['127.0.0.1']),
     timer: (_ms, callback) => { waits.push(callback); return () => {} }
@@ -186,7 +187,7 @@ t.test('brute force over real sockets, by 40 addresses behind a proxy that is tr
   const token = 'admin-token-of-the-test'
   const server = createServer(adminHandler({
     services: own, metrics: async () => await own.metrics.print(), reasons: () => [], token,
-    api: { knows: () => true, traits: () => ({ bodyLimit: 0, isStream: false, isCostly: false }),
+    api: { knows: () => true, traits: () => ({ bodyLimit: 0, isStream: false, isCostly: false, cuts: undefined }),
       answer: async () => ({ status: 200, body: {} }) },
     trusted: compileNetworks(['127.0.0.1']),
     timer: (_ms, callback) => { waits.push(callback); return () => {} }

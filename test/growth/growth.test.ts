@@ -11,6 +11,7 @@ import { countTokens } from '../../src/simulator/tokens.ts'
 import { readRow } from '../../src/store/transfer.ts'
 import { scrub, scrubStart } from '../../src/base/redact.ts'
 import { readReport } from '../../src/upstream/dialects/videos/report.ts'
+import { membersNamed } from '../../src/base/json-members.ts'
 import { isPublicAddress } from '../../src/base/public-address.ts'
 import { placeIn } from '../../src/config/load/user-plugin.ts'
 import { growsTooFast, growth, MOST_GROWTH } from '../support/growth.ts'
@@ -51,6 +52,7 @@ const TEXTS: Readonly<Record<string, (text: string) => unknown>> = {
   readReport: (text) => readReport({ id: '1', status: text, error: text, duration: text, video: { url: `http://${text}` },
     [text]: { data: text } }),
   countTokens: (text) => countTokens(text),
+  'N16: membersNamed': (text) => membersNamed('a', Buffer.from(`{${text}`)).catch(() => {}),
   'SseDecoder, whole': (text) => new SseDecoder().push(Buffer.from(`${text}\n\n`)),
   'SseDecoder, in pieces of 8 bytes': (text) => {
     const decoder = new SseDecoder()

@@ -40,6 +40,7 @@ export interface Traits {
   /** Its answer may wait for an upstream, or follow what happens. */
   readonly isStream: boolean
   readonly isCostly: boolean
+  readonly cuts: string | undefined
 }
 
 export class AdminApi {
@@ -78,7 +79,7 @@ export class AdminApi {
   traits (path: string, method: string): Traits {
     const operation = this.#find(path)?.route.byMethod.get(getOf(method))
     return { bodyLimit: operation?.bodyLimit ?? BODY_LIMIT, isStream: operation?.isStream === true,
-      isCostly: operation?.isCostly === true }
+      isCostly: operation?.isCostly === true, cuts: operation?.cuts }
   }
 
   /** @throws {Refusal} what is wrong, and what to do */

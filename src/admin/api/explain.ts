@@ -96,10 +96,11 @@ export function explainOperations ({ services: { directory, now }, config, rehea
     gives: explanation,
     refuses: ['not_found'],
     bodyLimit: REQUEST_LIMIT,
+    cuts: 'body',
     summary:
       'What would happen to a request, and why: verdicts in the order of the plugins, targets in an order drawn by ' +
         'weight, the worst-case price, and what is left. Calls nobody, charges nothing, counts nothing.',
-    async answer ({ body: sent }) {
+    async answer ({ body: sent, cut, by }) {
       const asked = { ...sent as object }
       judgeQuestion(asked)
       const { key: id, route, headers, ip, body } = asked as Wanted
@@ -107,7 +108,10 @@ export function explainOperations ({ services: { directory, now }, config, rehea
       const { owner, state } = find(id)
       let rehearsal: Rehearsal
       try {
-        rehearsal = await rehearse({ owner: state === 'expired' ? undefined : owner, method, path, address: ip, body,
+        rehearsal = await rehearse({ owner: state === 'expired' ? undefined : owner, method, path, address: ip,
+          turn: `admin ${by.token ?? ''}`,
+          body: cut === undefined ? body : async (exchange) =>
+            await exchange.snapshot.bodies!.openCut(cut, exchange, exchange.route.readsInThreads),
           headers: Object.fromEntries(Object.entries(headers).map(([name, value]) => [name.toLowerCase(), value])) })
       } catch (thrown) {
         if (isGatewayError(thrown)) refuseMistakes([{ path: '/route', message: thrown.message.replace(/\.$/, '') }])

@@ -128,6 +128,8 @@ export interface ApiRequest {
   readonly accept?: string | undefined
   /** parsed; undefined: no body */
   readonly body: unknown
+  /** of a large body, the bytes of the field that the operation `cuts`: it is {} in `body` */
+  readonly cut?: Buffer | undefined
   readonly by: Person
   /** false: who asks is signed in to the pages, and has given his token too long ago for what is grave */
   readonly isProved?: boolean
@@ -184,6 +186,8 @@ export interface Operation {
   readonly isVersioned?: true
   /** true: it looks at If-Match */
   readonly takesVersion?: true
+  /** a field of its body, an object, that is not parsed on the event loop where the body is large */
+  readonly cuts?: string
   /** limit of the body in bytes; absent: BODY_LIMIT */
   readonly bodyLimit?: number
   answer (call: Call): ApiAnswer | Promise<ApiAnswer>
@@ -204,10 +208,7 @@ export function checkRole (operation: Operation, { who, role }: Person): void {
 
 /** Most bytes of a body: ten times a key with every list full. */
 export const BODY_LIMIT = 256 * 1024
-/**
- * Bytes of a body that has a client's request in it, like a coding agent's with an image. Parsed on the event loop:
- * 8 MiB block it for 60 ms.
- */
+/** Bytes of a body that has a client's request in it, like a coding agent's with an image. */
 export const REQUEST_LIMIT = 8 * 1024 * 1024
 
 export const PAGE = 100

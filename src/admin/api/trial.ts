@@ -3,6 +3,8 @@
 import type { IncomingMessage } from 'node:http'
 import type { Config, ModelConfig } from '../../config/config.ts'
 import { kinds } from '../../config/sections/modalities.ts'
+import type { Json } from '../../base/json.ts'
+import { membersNamed } from '../../base/json-members.ts'
 import { digestOf } from '../../accounts/digests.ts'
 import { type Trial, USER_AGENT } from '../own-api.ts'
 import { choice, flag, list, named, number, object, orNull, text, whole } from './answers.ts'
@@ -48,8 +50,9 @@ const event = object('TrialEvent', 'A part of the tried answer.', {
 type Event = { readonly kind: 'head', readonly status: number, readonly headers: Readonly<Record<string, string>> } |
   { readonly kind: 'piece', readonly text: string } | { readonly kind: 'end', readonly is_whole: boolean }
 
-interface Wanted extends Trial {
+interface Wanted extends Omit<Trial, 'json'> {
   readonly key: string
+  readonly body: Json
 }
 
 export function trialOperations (parts: ApiParts, api: TrialParts): readonly Operation[] {
@@ -76,6 +79,7 @@ export function trialOperations (parts: ApiParts, api: TrialParts): readonly Ope
       isStream: true,
       refuses: ['not_found', 'busy', 'outcome_unknown'],
       bodyLimit: REQUEST_LIMIT,
+      cuts: 'body',
       answer: async (call) => await trials.send(call)
     }
   ]
@@ -106,7 +110,7 @@ class Trials {
   }
 
   /** @throws {Refusal} nothing was sent, or no answer came */
-  async send ({ body: sent, by, signal = new AbortController().signal }: Call): Promise<ApiAnswer> {
+  async send ({ body: sent, cut, by, signal = new AbortController().signal }: Call): Promise<ApiAnswer> {
     const wanted = { ...sent as object }
     this.#judge(wanted)
     const { key, path, secret, body } = wanted as Wanted
@@ -119,12 +123,13 @@ class Trials {
     }
     this.#running++
     try {
-      const { model } = body as { readonly model?: unknown }
+      const model = cut === undefined ? body['model'] : await modelIn(cut)
+      const json = cut ?? Buffer.from(JSON.stringify(body))
       // Before it is sent: nobody spends here without a line that tells who.
       await this.#directory.change(() => ({ audit: { ...by, what: 'key.try', id: key, before: null, after: null,
         request: `POST ${path}`, ...(typeof model === 'string' && { model: model.slice(0, 200) }) } }))
       const begun = performance.now()
-      return { status: 200, type: EVENTS, body: this.#pass(await this.#ask({ path, secret, body }, signal), begun) }
+      return { status: 200, type: EVENTS, body: this.#pass(await this.#ask({ path, secret, json }, signal), begun) }
     } catch (thrown) {
       this.#running--
       throw thrown
@@ -177,5 +182,19 @@ class Trials {
       this.#running--
       response.destroy()
     }
+  }
+}
+
+/** Bytes of a name that are worth reading. */
+const LONGEST_NAME = 1000
+
+/** Undefined: there is none, or the API will not understand it either. */
+async function modelIn (json: Buffer): Promise<unknown> {
+  const last = (await membersNamed('model', json)).at(-1)
+  if (last === undefined || last.end - last.start > LONGEST_NAME) return undefined
+  try {
+    return JSON.parse(json.toString('utf8', last.start, last.end))
+  } catch {
+    return undefined
   }
 }

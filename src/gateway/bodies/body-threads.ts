@@ -1,6 +1,6 @@
 // The threads of large bodies and answers, and what they have of an exchange as the event loop sees it.
 import { availableParallelism } from 'node:os'
-import { SharedPages } from '../../core/body-memory.ts'
+import { SharedChunks, SharedPages } from '../../core/body-memory.ts'
 import type { BodyThreads, OpenedReply, Received, ReceivedBody } from '../../core/body-step.ts'
 import { stepNamed } from '../../core/body-step.ts'
 import type { Exchange } from '../../core/exchange.ts'
@@ -64,7 +64,16 @@ export class LargeBodies implements BodyThreads {
   async openField (name: string, asked: Exchange, readsInThreads: boolean): Promise<Body> {
     const large = asked.dry?.within?.large
     if (!(large instanceof ThreadedBody)) throw new Error('a dry run is within no large body')
-    const received = large.receivedField(name)
+    return await this.#openPart(asked, large.receivedField(name), readsInThreads)
+  }
+
+  async openCut (json: Buffer, asked: Exchange, readsInThreads: boolean): Promise<Body> {
+    const memory = new SharedChunks(this.memory, [json])
+    asked.onFinish(() => { memory.end() })
+    return await this.#openPart(asked, { pieces: await memory.all(), memory, base64: [] }, readsInThreads)
+  }
+
+  async #openPart (asked: Exchange, received: ReceivedBody, readsInThreads: boolean): Promise<Body> {
     const opened = readsInThreads ? await this.open(asked, received) : undefined
     return opened ?? parseHere(asked, received)
   }
@@ -306,6 +315,8 @@ function sizeOf ({ pieces }: Received): number {
 
 /** Whose turn the work takes; where there are no keys, the address's. */
 function payerOf (exchange: Exchange): Pick<Job, 'key' | 'account'> {
+  const turn = exchange.dry?.turn
+  if (turn !== undefined) return { key: turn, account: turn }
   const owner = exchange.find(ApiKey)
   const { address } = exchange.received
   return owner === undefined ? { key: address, account: address }
