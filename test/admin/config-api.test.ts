@@ -183,7 +183,7 @@ t.test('what the live configuration includes, and the plugins that it names, a t
     changes: [{ path: '/log/level', before: '"warn"', after: '"info"' }] })
 })
 
-t.test('a body that is too large, or no text, is refused; so are more than four at a time', async (t) => {
+t.test('a body that is too large, or no text, is refused; many at a time wait', async (t) => {
   const own = await admin(t)
   t.match(await own.ask('POST', '/config/check', JSON.stringify({ text: 'x'.repeat(2 * 1024 * 1024) })),
     { status: 413, body: { error: { code: 'request_too_large' } } })
@@ -196,6 +196,5 @@ t.test('a body that is too large, or no text, is refused; so are more than four 
     body: { error: { message: /not JSON in UTF-8/ } } })
   const all = await Promise.all(Array.from({ length: 12 }, async () =>
     (await own.ask('POST', '/config/check', JSON.stringify({ text: BASE }))).status))
-  t.strictSame(new Set(all), new Set([200, 429]))
-  t.equal((await own.ask('POST', '/config/check', JSON.stringify({ text: BASE }))).status, 200, 'and then again')
+  t.strictSame(new Set(all), new Set([200]))
 })

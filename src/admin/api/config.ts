@@ -2,13 +2,10 @@
 import type { Judgement } from '../../config/state.ts'
 import { anything, choice, flag, instant, list, object, problemAnswer, text, whole } from './answers.ts'
 import type { ApiAnswer, Call, Operation, RunningParts } from './operation.ts'
-import { Refusal } from './refusal.ts'
 import { configText, judge } from './schemas.ts'
 
 /** Bytes of a text with some thousand models. Parsed as JSON on the event loop: 20 ms. */
 const BODY_LIMIT = 2 * 1024 * 1024
-/** Texts that wait for the one that is judged: each may take a thread that loads all modules, and much memory. */
-const MOST_WAITING = 3
 
 const reason = choice('What began it.', ['start', 'file', 'sighup'])
 
@@ -67,8 +64,7 @@ const comparison = object('ConfigComparison', 'What would come of a configuratio
 
 export function configOperations (parts: RunningParts): readonly Operation[] {
   const config = new ConfigApi(parts)
-  const judged = { method: 'POST', needs: 'viewer', isCostly: true, takes: configText, bodyLimit: BODY_LIMIT,
-    refuses: ['busy'] } as const
+  const judged = { method: 'POST', needs: 'viewer', isCostly: true, takes: configText, bodyLimit: BODY_LIMIT } as const
   return [
     {
       method: 'GET',
@@ -106,7 +102,6 @@ class ConfigApi {
   readonly #judge: RunningParts['judge']
   readonly #judgeBody = judge(configText)
   #turn: Promise<unknown> = Promise.resolve()
-  #waiting = 0
 
   constructor ({ judge }: RunningParts) {
     this.#judge = judge
@@ -121,21 +116,12 @@ class ConfigApi {
     return { status: 200, body: await this.#inTurn(call) }
   }
 
-  /** One at a time. */
+  /** One at a time: each may take a thread that loads all modules, and much memory. */
   async #inTurn ({ body }: Call): Promise<Judgement> {
     this.#judgeBody(body)
-    if (this.#waiting > MOST_WAITING) {
-      throw new Refusal('busy', 'Other configurations are being looked at. Send this one again in a few seconds.',
-        { headers: { 'retry-after': '5' } })
-    }
-    this.#waiting++
     const { text } = body as { readonly text: string }
     const turn = this.#turn.then(async () => await this.#judge(text))
     this.#turn = turn.catch(() => {})
-    try {
-      return await turn
-    } finally {
-      this.#waiting--
-    }
+    return await turn
   }
 }
