@@ -21,8 +21,10 @@ export class ChunkWriter {
     this.#beforeThought = `${this.#before}{"reasoning_content":`
   }
 
-  delta (delta: Json): SseEvent {
-    return new SseEvent('', this.#before + JSON.stringify(delta) + AFTER)
+  /** @param top fields of the chunk itself */
+  delta (delta: Json, top?: Json): SseEvent {
+    const after = top === undefined ? AFTER : `${AFTER.slice(0, -1)},${JSON.stringify(top).slice(1)}`
+    return new SseEvent('', this.#before + JSON.stringify(delta) + after)
   }
 
   text (text: string): SseEvent {

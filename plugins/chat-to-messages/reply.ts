@@ -1,5 +1,5 @@
 // Translates a message into a chat completion (src/README.md#chat-answer).
-import { chatFields } from '../../src/protocols/chat.ts'
+import { chatFields, chatTop } from '../../src/protocols/chat.ts'
 import { readUsage } from '../../src/money/usage.ts'
 import { isRecord, type Json } from '../../src/base/json.ts'
 import { costOf } from '../../src/translation/cost.ts'
@@ -39,10 +39,11 @@ export function toCompletion (
     else { (calls ??= []).push(toCall(block, asked)) }
   }
   const words = asked.hasSchema && calls !== undefined ? null : text
-  const content = answer ?? words ?? (calls === undefined ? '' : null)
+  const own = ownOf(message)
+  const content = answer ?? words ?? (calls === undefined && own?.refusal === undefined ? '' : null)
   const said: Record<string, unknown> = { role: 'assistant', content, refusal: null }
   if (thoughts !== undefined) said.reasoning_content = thoughts
-  Object.assign(said, ownOf(message))
+  Object.assign(said, own)
   if (calls !== undefined) said.tool_calls = calls
   return {
     id,
@@ -51,7 +52,8 @@ export function toCompletion (
     model,
     choices: [{ index: 0, message: said, logprobs: null,
       finish_reason: finishReason(message.stop_reason, calls !== undefined) }],
-    usage: Object.assign(chatUsage(readUsage(message.usage), thinkingTokens(message.usage)), costOf(charged))
+    usage: Object.assign(chatUsage(readUsage(message.usage), thinkingTokens(message.usage)), costOf(charged)),
+    ...(message as { readonly [chatTop]?: Json })[chatTop]
   }
 }
 

@@ -16,6 +16,7 @@ import type { Frame } from './reply.ts'
 interface Data {
   readonly index?: unknown
   readonly delta?: Json
+  readonly top?: Json
   readonly content_block?: Json
   readonly message?: { readonly usage?: unknown }
   readonly usage?: unknown
@@ -99,7 +100,7 @@ class ChunkStream implements StreamTransformer {
         return undefined
       case 'ping': this.#charged = fieldOf(data, 'charged_usd') ?? this.#charged; return undefined
       case 'message_stop': return this.#finish()
-      case CHAT_DELTA: return data.delta && this.#chunk.delta(data.delta)
+      case CHAT_DELTA: return this.#chunk.delta(data.delta ?? {}, data.top)
     }
     // Pings, because the core sends its own as a comment; and unknown events, which have no meaning in chat style.
     return undefined

@@ -1,6 +1,7 @@
-// The chat style, and the tables shared by the two translations between it and messages style: the plugin's for
-// clients, the dialect's for upstreams.
+// The chat style, and what the two translations between it and messages style share: the plugin's for clients, the
+// dialect's for upstreams.
 import { SseEvent } from '../core/sse.ts'
+import type { Exchange } from '../core/exchange.ts'
 import type { Style, ToldError } from '../core/style.ts'
 import type { GatewayError } from '../errors.ts'
 import type { Json } from '../base/json.ts'
@@ -38,7 +39,7 @@ function duration (ms: number): string {
   return ms >= 1000 ? `${ms / 1000}s` : ms > 0 ? `${ms}ms` : '0s'
 }
 
-/** Finish reasons by stop reason. Of several stop reasons with one finish reason the first is its translation back. */
+/** Finish reasons by stop reason. */
 export const FINISH_REASONS: ReadonlyMap<unknown, string> = new Map([
   ['end_turn', 'stop'],
   ['stop_sequence', 'stop'],
@@ -50,18 +51,21 @@ export const FINISH_REASONS: ReadonlyMap<unknown, string> = new Map([
   ['compaction', 'length']
 ])
 
-/** Stop reasons by finish reason, with the names that vendors use beside the official ones. */
-export const STOP_REASONS: ReadonlyMap<unknown, string> = new Map([
-  ...[...FINISH_REASONS].reverse().map(([stop, finish]) => [finish, stop as string] as const),
-  ['function_call', 'tool_use'],
-  ['max_tokens', 'max_tokens'],
-  ['model_length', 'max_tokens']
-])
-
 /**
- * Fields of an answer that only chat style has, on their way from an upstream of that style to a client of it: of a
- * JSON answer under this symbol, which is never written, so no other client gets them; of a stream as events of that
- * name.
+ * Fields of an answer that only chat style has, on their way from an upstream to a client of it: of a JSON answer under
+ * these symbols, which are never written, so no other client gets them; of a stream as events of that name, with
+ * `delta` and `top`.
  */
-export const chatFields = Symbol('chat fields')
+export const chatFields = Symbol('fields of a chat message')
+/** fields beside `choices` */
+export const chatTop = Symbol('fields of a chat completion')
 export const CHAT_DELTA = 'chat_delta'
+
+export function isChatClient ({ route: { style } }: Exchange): boolean {
+  return style === chatStyle
+}
+
+/** @param own fields of the chat message @param top fields beside the choices */
+export function withChatFields (message: Json, own: Json | undefined, top?: Json): Json {
+  return { ...message, ...(own !== undefined && { [chatFields]: own }), ...(top !== undefined && { [chatTop]: top }) }
+}

@@ -46,13 +46,10 @@ function rfc3339 (second: number): string {
 
 export const DEFAULT_VERSION = '2023-06-01'
 
-/** Stop reasons with which an answer without content is still an answer. */
-const SAYS_ENOUGH = new Set(['refusal', 'max_tokens', 'stop_sequence', 'pause_turn', 'model_context_window_exceeded'])
-
-interface Piece { readonly type?: unknown, readonly text?: unknown, readonly thinking?: unknown }
+export interface Piece { readonly type?: unknown, readonly text?: unknown, readonly thinking?: unknown }
 
 /** Whether a content block, or the delta of one, has content. */
-function saysSomething ({ type, text, thinking }: Piece): boolean {
+export function saysSomething ({ type, text, thinking }: Piece): boolean {
   switch (type) {
     case 'text':
     case 'text_delta':
@@ -79,9 +76,12 @@ export function writtenIn (piece: unknown): string {
   return typeof input !== 'object' || input === null || Object.keys(input).length === 0 ? '' : JSON.stringify(input)
 }
 
-/** Whether a whole answer has no content, which is a failure (`empty_response`). */
-export function isEmptyReply (body: { readonly content: readonly Piece[], readonly stop_reason?: unknown }): boolean {
-  return !body.content.some(saysSomething) && !SAYS_ENOUGH.has(body.stop_reason as string)
+/**
+ * Whether a whole answer is none, which is a failure (`empty_response`): dialects give no stop reason where the vendor
+ * has sent neither content nor a reason nor usage (src/README.md#one-request).
+ */
+export function isEmptyReply ({ stop_reason: reason }: { readonly stop_reason?: unknown }): boolean {
+  return reason === null
 }
 
 /** Whether this event commits the answer: no event before it had content (src/README.md#commit). */
@@ -92,7 +92,7 @@ export function commits (event: SseEvent): boolean {
     case 'content_block_start':
       return saysSomething((event.json as { content_block: Piece }).content_block)
     case 'message_delta':
-      return SAYS_ENOUGH.has((event.json as { delta?: { stop_reason?: string } }).delta?.stop_reason ?? '')
+      return typeof (event.json as { delta?: { stop_reason?: unknown } }).delta?.stop_reason === 'string'
     default:
       return false
   }

@@ -249,7 +249,7 @@ for (const provider of [messages, openai, compatible, responses, open]) {
           [429, 'rate_limited', true, { model: as(keys.slow), prompt: 'Hello' }],
           [500, 'server_error', true, { model: as(keys.unlucky), prompt: 'Hello' }],
           [502, 'server_error', true, { prompt: sim('html=500') }],
-          [502, 'empty_response', true, { prompt: sim('empty') }],
+          [502, 'empty_response', true, { prompt: sim('empty_body') }],
           [503, 'model_overloaded', true, { prompt: sim('status=429 retry_after=3') }]
         ]
       for (const [status, code, isRetryable, more] of cases) {

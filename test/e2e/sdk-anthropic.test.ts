@@ -431,7 +431,7 @@ for (const { name, SDK, exported, tools, format, isNew } of sdks) {
           [() => unlucky.messages.create(hello), 'InternalServerError', 500, 'api_error', 'server_error'],
           [() => client.messages.create(sim('status=401')), 'InternalServerError', 502, 'api_error', 'server_error'],
           [() => client.messages.create(sim('html=502')), 'InternalServerError', 502, 'api_error', 'server_error'],
-          [() => client.messages.create(sim('empty')), 'InternalServerError', 502, 'api_error', 'empty_response'],
+          [() => client.messages.create(sim('empty_body')), 'InternalServerError', 502, 'api_error', 'empty_response'],
           [() => client.messages.create(sim('malformed')), 'InternalServerError', 502, 'api_error', 'server_error'],
           [() => client.messages.create(sim('status=429 retry_after=9')),
             isNew ? 'ServiceUnavailableError' : 'InternalServerError', 503, 'overloaded_error', 'model_overloaded'],
@@ -439,7 +439,7 @@ for (const { name, SDK, exported, tools, format, isNew } of sdks) {
             isNew ? 'ServiceUnavailableError' : 'InternalServerError', 503, 'overloaded_error', 'model_overloaded'],
           [() => client.messages.create({ ...sim('error_event_first'), stream: true }),
             isNew ? 'ServiceUnavailableError' : 'InternalServerError', 503, 'overloaded_error', 'model_overloaded'],
-          [() => client.messages.create({ ...sim('empty'), stream: true }), 'InternalServerError', 502, 'api_error',
+          [() => client.messages.create({ ...sim('empty_body'), stream: true }), 'InternalServerError', 502, 'api_error',
             'empty_response']
         ]
       for (const [work, cls, status, type, code, message] of cases) {

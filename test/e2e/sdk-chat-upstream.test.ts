@@ -549,7 +549,6 @@ t.test('errors of a vendor in its own words', async (t) => {
     ['status=401', 502, 'server_error'],
     ['status=500', 502, 'server_error'],
     ['html', 502, 'server_error'],
-    ['empty', 502, 'empty_response'],
     ['empty_body', 502, 'empty_response'],
     ['malformed', 502, 'server_error']
   ] as const) {

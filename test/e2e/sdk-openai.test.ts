@@ -539,7 +539,7 @@ for (const { name, SDK, exported, format, func } of sdks) {
         [hello, 'InternalServerError', 500, 'api_error', 'server_error', { key: keys.unlucky }],
         [sim('status=401'), 'InternalServerError', 502, 'api_error', 'server_error'],
         [sim('html=502'), 'InternalServerError', 502, 'api_error', 'server_error'],
-        [sim('empty'), 'InternalServerError', 502, 'api_error', 'empty_response'],
+        [sim('empty_body'), 'InternalServerError', 502, 'api_error', 'empty_response'],
         [sim('malformed'), 'InternalServerError', 502, 'api_error', 'server_error'],
         [sim('status=529 retry_after=9'), 'InternalServerError', 503, 'overloaded_error', 'model_overloaded']
       ]

@@ -245,7 +245,7 @@ const rows: readonly Row[] = [
     upstream: answers(401, 'authentication_error') },
   { row: 'upstream_error', when: 'the upstream hangs up before its head', in: uncommitted, upstream: cut() },
   { row: 'upstream_error', when: 'the upstream hangs up before content', in: streams, upstream: [empty, cut()] },
-  { row: 'empty_response', when: 'the upstream has nothing to say', in: uncommitted, upstream: answer('') },
+  { row: 'empty_response', when: 'the upstream has nothing to say', in: uncommitted, upstream: end() },
   { row: 'model_overloaded', when: 'the upstream is overloaded', in: uncommitted,
     upstream: answers(529, 'overloaded_error') },
   { row: 'model_overloaded', when: 'the upstream limits us for an hour', in: uncommitted,

@@ -6,7 +6,7 @@ import t, { type Test } from 'tap'
 import { client, errorOf, fate, namesOf, said } from '../support/client.ts'
 import { startClock } from '../support/clock.ts'
 import { gateway, messagesRequest, yaml, type TestGateway } from '../support/gateway.ts'
-import { answer, blockDelta, blockStart, blockStop, cut, end, errorEvent, errorReply, json, message, messageEnd,
+import { answer, blockDelta, blockStart, blockStop, cut, end, errorEvent, errorReply, json, message,
   messageStart, messageStop, ping, raw, refusing, stall, status, textDelta, upstream,
   type Script } from '../support/upstream.ts'
 
@@ -31,6 +31,9 @@ interface Failure {
 }
 
 const start = messageStart({ id: 'msg_first', usage })
+/** Neither a reason nor usage: with one of them an empty answer is an answer. */
+const NOTHING = { id: 'msg_first', usage: { input_tokens: 0, output_tokens: 0 } }
+const silent = messageStart(NOTHING)
 const both = (script: Script, code: string, status: number): Failure => ({ stream: script, json: script, code, status })
 const opened: Script = [start, ping(), blockStart(0)]
 
@@ -58,19 +61,20 @@ const failures: Readonly<Record<string, Failure>> = {
   'silence before the head': both(stall(), 'server_error', 502),
   'an empty body': both(status(200, { 'content-type': 'application/json' }), 'empty_response', 502),
   'an answer without content': {
-    stream: [start, messageEnd({ usage })],
-    json: json({ ...message('', { id: 'msg_first', usage }), content: [] }),
+    stream: [silent, messageStop()],
+    json: json({ ...message('', NOTHING), content: [], stop_reason: null }),
     code: 'empty_response', status: 502
   },
   'an answer of empty text': {
-    stream: [opened, textDelta(0, ''), blockStop(0), messageEnd({ usage })],
-    json: json(message('', { id: 'msg_first', usage })),
+    stream: [silent, blockStart(0), textDelta(0, ''), blockStop(0), messageStop()],
+    json: json({ ...message('', NOTHING), stop_reason: null }),
     code: 'empty_response', status: 502
   },
   'a thought that is not shown, and nothing else': {
-    stream: [start, blockStart(0, { type: 'thinking', thinking: '', signature: '' }),
-      blockDelta(0, { type: 'signature_delta', signature: 'EqQB' }), blockStop(0), messageEnd({ usage })],
-    json: json({ ...message('', { usage }), content: [{ type: 'thinking', thinking: '', signature: 'EqQB' }] }),
+    stream: [silent, blockStart(0, { type: 'thinking', thinking: '', signature: '' }),
+      blockDelta(0, { type: 'signature_delta', signature: 'EqQB' }), blockStop(0), messageStop()],
+    json: json({ ...message('', NOTHING), content: [{ type: 'thinking', thinking: '', signature: 'EqQB' }],
+      stop_reason: null }),
     code: 'empty_response', status: 502
   },
   'an answer that is no message': { stream: [raw('event: message_start\ndata: {"type":"message_start"}\n\n')],

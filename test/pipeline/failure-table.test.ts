@@ -9,7 +9,7 @@ import { clientStyles, codeOf, toldError } from '../support/client-styles.ts'
 import { CALM, gateway, KEY, messagesRequest, yaml, type TestGateway } from '../support/gateway.ts'
 import { until } from '../support/until.ts'
 import { authority, secure } from '../support/transport.ts'
-import { answer, cut, end, errorReply, eventBytes, json, message, messageEnd, messageStart, raw, refusing, stall,
+import { answer, cut, end, errorReply, eventBytes, json, message, messageStart, messageStop, raw, refusing, stall,
   status, textDelta, blockStart, upstream, wait, type Received, type Script,
   type Upstream } from '../support/upstream.ts'
 
@@ -23,6 +23,7 @@ interface Side { readonly wire: Wire, readonly dialect: Dialect }
 /** A script, or where nobody plays one. */
 type Does = ((side: Side) => Script) | 'refuses' | 'has no address' | 'is somebody else'
 
+const UNUSED = { input_tokens: 0, output_tokens: 0 }
 const chunk = (delta: Json, finish_reason: string | null = null): Script =>
   raw(
     eventBytes('', { id: 'c', object: 'chat.completion.chunk', created: 1, model: 'v',
@@ -127,18 +128,18 @@ const table: readonly Row[] = [
   ['says nothing', 'JSON', ({ dialect }) =>
     json(
       dialect === 'messages'
-        ? { ...message(''), content: [] }
+        ? { type: 'message', role: 'assistant', content: [], stop_reason: null, usage: UNUSED }
         : dialect === 'chat'
         ? { id: 'c', object: 'chat.completion', created: 1, model: 'v',
-          choices: [{ index: 0, message: { role: 'assistant', content: '' }, finish_reason: 'stop' }] }
-        : { id: 'r', object: 'response', status: 'completed', output: [] }
+          choices: [{ index: 0, message: { role: 'assistant', content: '' }, finish_reason: null }] }
+        : { id: 'r', object: 'response', output: [] }
     ), '502 empty_response', NOT, 1],
   ['says nothing', 'SSE', ({ dialect }) =>
     dialect === 'messages'
-      ? [messageStart(), messageEnd()]
+      ? [messageStart({ usage: UNUSED }), messageStop()]
       : dialect === 'chat'
-      ? [opening.chat, chunk({}, 'stop'), raw('data: [DONE]\n\n')]
-      : [opening.responses, event('response.completed', { response: { status: 'completed', output: [] } })], '502 empty_response', NOT, 1],
+      ? [opening.chat, chunk({}), raw('data: [DONE]\n\n')]
+      : [opening.responses, event('response.completed', { response: { output: [] } })], '502 empty_response', NOT, 1],
 
   ['oversize answer', 'JSON', () => [WHOLE, blanks(66)], '502 server_error', OPEN, 3],
   ['oversize event, before content', 'SSE', before(hugeEvent), '502 server_error', OPEN, 3],

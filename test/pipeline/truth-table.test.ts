@@ -28,7 +28,9 @@ const report: Script = messageDelta({ usage: { ...INPUT, output_tokens: 50 } })
 const reply = (text: string): Record<string, unknown> => message(text, { usage: { ...INPUT, output_tokens: 50 } })
 const wholeJson: Script = json(reply(WORDS.join('')))
 const wholeSse: Script = [words(4), blockStop(0), report, messageStop()]
-const empty = { JSON: json({ ...reply(''), content: [] }), SSE: [start, report, messageStop()] }
+const unused = { input_tokens: 0, output_tokens: 0 }
+const empty = { JSON: json({ ...message('', { usage: unused }), content: [], stop_reason: null }),
+  SSE: [messageStart({ usage: unused }), messageStop()] }
 /** Only when the client has every word: so it gets them, however the bytes are cut. */
 const endLater: Script = [words(4), blockStop(0), step(async ({ request }) => {
   await until(() => wordsAt(nameOf(request)) >= 4)

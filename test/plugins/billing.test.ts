@@ -40,6 +40,7 @@ const OPENING = 100_000_000_000n
 // 300 and 3750 nano-dollars each.
 const INPUT = { input_tokens: 10, cache_creation_input_tokens: 20, cache_read_input_tokens: 30 }
 const READ = { input: 10, cache_read: 30, cache_write_5m: 20, cache_write_1h: 0, extras: {} }
+const NO_USAGE = { input_tokens: 0, output_tokens: 0 }
 const NOTHING_READ = { input: 0, cache_read: 0, cache_write_5m: 0, cache_write_1h: 0, extras: {} }
 /** 10 × 3000 + 30 × 300 + 20 × 3750 */
 const READ_COST = 114_000n
@@ -133,10 +134,15 @@ const table: readonly Row[] = [
     code: 'server_error', ...FREE },
   { ending: 'failed before the commit: silent', stream: true, script: [start, blockStart(0), stall()], status: 502,
     code: 'server_error', ...FREE },
-  { ending: 'empty', stream: false, script: json({ ...reply(''), content: [] }), status: 502, code: 'empty_response',
-    ...FREE },
-  { ending: 'empty', stream: true, script: [start, delta, messageStop()], status: 502, code: 'empty_response',
-    ...FREE },
+  { ending: 'V14: empty, with a stop reason', stream: false, script: json({ ...reply(''), content: [] }), status: 200,
+    ...WHOLE, outcome: 'completed' },
+  { ending: 'V14: empty, with a stop reason', stream: true, script: [start, delta, messageStop()], status: 200,
+    frames: ['message_start', 'message_delta', 'message_stop'], ...WHOLE, outcome: 'completed' },
+  { ending: 'empty, without a reason and usage', stream: false,
+    script: json({ ...message('', { usage: NO_USAGE }), content: [], stop_reason: null }), status: 502,
+    code: 'empty_response', ...FREE },
+  { ending: 'empty, without a reason and usage', stream: true,
+    script: [messageStart({ usage: NO_USAGE }), messageStop()], status: 502, code: 'empty_response', ...FREE },
 
   { ending: 'cut by the upstream in the middle of the body', stream: false, script: [halfReply, cut()], status: 502,
     code: 'server_error', ...FREE },
@@ -380,7 +386,7 @@ await t.test('after the commit nothing is tried again, and no text comes twice',
 
 await t.test('a failed attempt costs nothing: the second target\'s usage alone is charged', async (t) => {
   for (const [name, failing] of Object.entries({ refused: cut(), '5xx': errorReply(500, 'api_error', 'no'),
-    empty: [start, delta, messageStop()], malformed: raw('event: message_start\ndata: {\n\n'),
+    empty: [messageStart({ usage: NO_USAGE }), messageStop()], malformed: raw('event: message_start\ndata: {\n\n'),
     'error event first': errorEvent(), stall: [start, blockStart(0), stall()] })) {
     const running = await boot(t, [(await upstream(t, failing)).url, (await upstream(t, whole)).url])
     const got = await ask(running.url + '/v1/messages', { ...messagesRequest, stream: true }, {
@@ -393,7 +399,7 @@ await t.test('a failed attempt costs nothing: the second target\'s usage alone i
 })
 
 await t.test('what a failed attempt reported is forgotten, also where the next one reports less', async (t) => {
-  const first = await upstream(t, [start, delta, messageStop()])
+  const first = await upstream(t, [start, blockStart(0), cut()])
   const second = await upstream(t, [
     sse('message_start', { type: 'message_start',
       message: { type: 'message', role: 'assistant', model: 'm', content: [], usage: { input_tokens: 7 } } }),

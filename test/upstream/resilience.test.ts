@@ -68,8 +68,8 @@ t.test('what will not pass, or was the request\'s own fault, is not asked again'
     'a redirect': [status(302, { location: '/' }), 502],
     'no such model': [errorReply(404, 'not_found_error', 'model: vendor-m1'), 502],
     'an empty answer': [
-      json({ type: 'message', role: 'assistant', content: [], stop_reason: 'end_turn',
-        usage: { input_tokens: 1000, output_tokens: 0 } }),
+      json({ type: 'message', role: 'assistant', content: [], stop_reason: null,
+        usage: { input_tokens: 0, output_tokens: 0 } }),
       502
     ],
     'the page of a firewall': [[status(403, { 'content-type': 'text/html' }),

@@ -151,7 +151,6 @@ for (const stream of [false, true]) {
       ['status=401', 502, 'server_error'],
       ['status=500', 502, 'server_error'],
       ['html', 502, 'server_error'],
-      ['empty', 502, 'empty_response'],
       ['empty_body', 502, 'empty_response'],
       ['malformed', 502, 'server_error'],
       ['error_event_first', 503, 'model_overloaded'],

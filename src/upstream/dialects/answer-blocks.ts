@@ -63,27 +63,41 @@ export class Blocks {
     this.#advance()
   }
 
-  /**
-   * More arguments of a call. Behind their end some vendors (vLLM) repeat the whole of them, or the last pieces.
-   * @throws {Error} other arguments behind the end: nobody knows which are meant
-   */
+  /** More arguments of a call. @throws {Error} they go on behind their end */
   input (call: Call, piece: string): void {
-    if ((call.isClosed || call.input.isWhole) && piece.trim() !== '') {
-      if (call.input.text.endsWith(piece)) return
-      throw new Error('a call goes on behind its end')
+    if (call.isClosed || call.input.isWhole) {
+      call.input.checkTail(piece)
+      return
     }
     // A few vendors send "null" for a call without arguments; a client would take it for the input.
-    if (piece === '' || call.isClosed || (call.input.isBlank && piece.trim() === 'null')) return
-    call.input.read(piece)
-    this.#add(call, piece)
+    if (piece === '' || (call.input.isBlank && piece.trim() === 'null')) return
+    const length = call.input.read(piece)
+    this.#add(call, length === piece.length ? piece : piece.slice(0, length))
+    if (length < piece.length) call.input.checkTail(piece.slice(length))
   }
 
-  /** Ends the answer. @throws {Error} a call has no name */
+  /** Forgets a block of which nothing was said: it turns out to be no part of the answer. */
+  drop (block: Block): void {
+    this.#blocks.splice(this.#blocks.indexOf(block), 1)
+    this.#waiting -= block.waiting.length
+    this.#advance()
+  }
+
+  /** Replaces the content of a block. @returns false: some of it was said */
+  replace (block: Block, content: string): boolean {
+    if (block.index !== undefined) return false
+    this.#waiting += content.length - block.waiting.length
+    block.waiting = content
+    return true
+  }
+
+  /** Ends the answer. @throws {Error} a call with arguments has no name */
   end (): void {
     for (let [first] = this.#blocks; first !== undefined; [first] = this.#blocks) {
       this.#open(first)
-      if (first.index === undefined) throw new Error('a call has no name')
-      this.#close(first)
+      if (first.index !== undefined) this.#close(first)
+      else if (first.waiting === '') this.drop(first)
+      else throw new Error('a call has no name')
     }
   }
 

@@ -2,6 +2,7 @@
 // refuse most of that: a conversation must be able to go on at either, and each vendor must get its own ids back.
 import { hash } from 'node:crypto'
 import type { Exchange } from '../../core/exchange.ts'
+import type { Json } from '../../base/json.ts'
 
 const PREFIX = 'gwid_'
 const HASHED = 'gwhash_'
@@ -49,5 +50,27 @@ export class CallIds {
     this.#calls++
     this.#taken.add(id)
     return id
+  }
+}
+
+/** Tells the calls of a whole answer that are there twice: vLLM repeats them. */
+export class SeenCalls {
+  readonly #first = new Map<string, Json>()
+  /** of calls under one key, as JSON */
+  readonly #all = new Map<string, Set<string>>()
+
+  /** @param key the vendor's id, or the place @param call its name and input */
+  isRepeated (key: string, call: Json): boolean {
+    const first = this.#first.get(key)
+    if (first === undefined) {
+      this.#first.set(key, call)
+      return false
+    }
+    let all = this.#all.get(key)
+    if (all === undefined) this.#all.set(key, all = new Set([JSON.stringify(first)]))
+    const text = JSON.stringify(call)
+    if (all.has(text)) return true
+    all.add(text)
+    return false
   }
 }

@@ -1,19 +1,36 @@
 // Finds the end of a JSON object that arrives in pieces, without parsing it again with each piece.
 
 export class JsonEnd {
-  /** all that was read */
+  /** all that was read, up to its end */
   text = ''
   isWhole = false
   /** only white space has come */
   isBlank = true
+  /** what has come is none, nor the beginning of one */
+  isOther = false
   #depth = 0
   #isInString = false
   #isEscaped = false
 
-  read (piece: string): void {
-    this.text += piece
-    if (this.isBlank) this.isBlank = piece.trim() === ''
-    for (let i = 0; i < piece.length && !this.isWhole; i++) {
+  /** It has begun, and has no end yet. */
+  get isTorn (): boolean {
+    return !this.isBlank && !this.isWhole
+  }
+
+  /** @returns the characters that belong to it: fewer than the piece has where it ends in its middle */
+  read (piece: string): number {
+    if (this.isBlank) {
+      const first = piece.trimStart()[0]
+      this.isBlank = first === undefined
+      this.isOther = !this.isBlank && first !== '{'
+    }
+    const length = this.#lengthIn(piece)
+    this.text += length === piece.length ? piece : piece.slice(0, length)
+    return length
+  }
+
+  #lengthIn (piece: string): number {
+    for (let i = 0; i < piece.length; i++) {
       const character = piece[i]
       if (this.#isEscaped) this.#isEscaped = false
       else if (this.#isInString) {
@@ -21,7 +38,27 @@ export class JsonEnd {
         else if (character === '"') this.#isInString = false
       } else if (character === '"') this.#isInString = true
       else if (character === '{' || character === '[') this.#depth++
-      else if ((character === '}' || character === ']') && --this.#depth === 0) this.isWhole = true
+      else if ((character === '}' || character === ']') && --this.#depth === 0) {
+        this.isWhole = true
+        return i + 1
+      }
     }
+    return piece.length
   }
+
+  /**
+   * What comes behind the end: some vendors (vLLM) repeat the whole text there, or its last pieces.
+   * @throws {Error} it is another text: nobody knows which is meant
+   */
+  checkTail (piece: string): void {
+    const more = piece.trim()
+    if (more !== '' && !this.text.trimEnd().endsWith(more)) throw new Error('a call goes on behind its end')
+  }
+}
+
+/** Whether the text is the beginning of an object. */
+export function isTorn (text: string): boolean {
+  const end = new JsonEnd()
+  end.read(text)
+  return end.isTorn && !end.isOther
 }

@@ -1,23 +1,35 @@
 // Reads of JSON whose types are unknown: schema-validate may not be in the pipeline.
 import { GatewayError } from '../../errors.ts'
 import { isRecord, type Json } from '../../base/json.ts'
+import { JsonEnd } from './json-end.ts'
 
 /**
  * The input of a call in a whole answer.
  * @param isShort whether the answer was cut short, and the call with it, maybe
+ * @returns undefined: it was, and what is left is no call
  * @throws {Error} it is no JSON object, although the answer was not cut short
  */
-export function callInput (text: string, isShort: boolean): Json {
+export function callInput (text: string, isShort: boolean): Json | undefined {
   if (text.trim() === '' || text.trim() === 'null') return {}
+  const input = parsedInput(text)
+  if (input === undefined && isShort) return undefined
+  if (input === undefined) throw new Error('the arguments of a call are no JSON')
+  if (!isRecord(input)) throw new Error('the arguments of a call are no object')
+  return input
+}
+
+/** Undefined: it is no JSON. @throws {Error} it is an object, and something else behind it */
+function parsedInput (text: string): unknown {
   try {
-    const input: unknown = JSON.parse(text)
-    if (isRecord(input)) return input
-  } catch (cause) {
-    // An input cut by max_tokens is empty with vendors of messages style too.
-    if (isShort) return {}
-    throw new Error('the arguments of a call are no JSON', { cause })
+    return JSON.parse(text)
+  } catch {
+    if (text.trimStart()[0] !== '{') return undefined
   }
-  throw new Error('the arguments of a call are no object')
+  const end = new JsonEnd()
+  const length = end.read(text)
+  if (!end.isWhole || length === text.length) return undefined
+  end.checkTail(text.slice(length))
+  return parsedInput(end.text)
 }
 
 /** '' for all values but strings. */

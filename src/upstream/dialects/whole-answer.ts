@@ -7,11 +7,11 @@ import type { StreamTransformer } from '../../core/plugin.ts'
 import type { Upstream } from '../../core/upstream.ts'
 import { asRecord, isRecord, type Json, parseJson } from '../../base/json.ts'
 import { guessed } from '../../money/usage.ts'
-import { CHAT_DELTA, chatFields } from '../../protocols/chat.ts'
+import { CHAT_DELTA, chatFields, chatTop } from '../../protocols/chat.ts'
 import { isError, isTerminal } from '../../protocols/messages.ts'
 import { errorEvent, UpstreamErrorBody } from './error-reply.ts'
 import { dialectOf } from './index.ts'
-import { callInput } from './json.ts'
+import { callInput, textIn } from './json.ts'
 
 /** Characters of one delta: a client that may get only a part of the answer gets about that part. */
 const DELTA = 4096
@@ -68,7 +68,8 @@ class Collector {
   #message: Json = {}
   #usage: Json = {}
   #delta: Json = {}
-  #own: Json | undefined
+  #own: Record<string, unknown> | undefined
+  #top: Json | undefined
   readonly #blocks = new Map<unknown, Block>()
 
   /** @returns whether the message is whole @throws {UpstreamErrorBody} the event is an error */
@@ -92,7 +93,8 @@ class Collector {
         if (isRecord(data.usage)) this.#usage = guessed in this.#usage ? data.usage : merged(this.#usage, data.usage)
         break
       case CHAT_DELTA:
-        this.#own = { ...this.#own, ...asRecord(data.delta) }
+        if (isRecord(data.delta)) join(this.#own ??= {}, data.delta)
+        if (isRecord(data.top)) this.#top = { ...this.#top, ...data.top }
     }
     return false
   }
@@ -111,10 +113,21 @@ class Collector {
     return {
       ...this.#message,
       ...this.#delta,
-      content: Array.from(this.#blocks.values(), (block) => whole(block, isShort)),
+      content: Array.from(this.#blocks.values()).flatMap((block) => whole(block, isShort) ?? []),
       usage: this.#usage,
-      ...(this.#own !== undefined && { [chatFields]: this.#own })
+      ...(this.#own !== undefined && { [chatFields]: this.#own }),
+      ...(this.#top !== undefined && { [chatTop]: this.#top })
     }
+  }
+}
+
+/** Adds what a delta says: pieces of a refusal and of lists, which only this message holds. */
+function join (own: Record<string, unknown>, delta: Json): void {
+  for (const name in delta) {
+    const before = own[name]
+    const more = delta[name]
+    if (Array.isArray(before) && Array.isArray(more)) for (const one of more as unknown[]) before.push(one)
+    else own[name] = name === 'refusal' ? textIn(before) + textIn(more) : more
   }
 }
 
@@ -125,26 +138,29 @@ function merged (usage: Json, later: Json): Json {
   return all
 }
 
-function whole ({ start, pieces, signature, citations }: Block, isShort: boolean): Json {
+/** Undefined: half a call. */
+function whole ({ start, pieces, signature, citations }: Block, isShort: boolean): Json | undefined {
   const text = pieces.join('')
   switch (start.type) {
     case 'text': return { ...start, text: String(start.text ?? '') + text, ...(citations.length > 0 && { citations }) }
     case 'thinking': return { ...start, thinking: String(start.thinking ?? '') + text,
       signature: String(start.signature ?? '') + signature }
   }
-  return text === '' ? start : { ...start, input: callInput(text, isShort) }
+  if (text === '') return start
+  const input = callInput(text, isShort)
+  return input && { ...start, input }
 }
 
 /** @param message as `decodeReply` of a dialect returns it */
 export function eventsOf (message: Json): readonly SseEvent[] {
   const { content, stop_reason: reason, stop_sequence: sequence = null, usage, ...head } = message
-  const own = (message as { readonly [chatFields]?: Json })[chatFields]
+  const { [chatFields]: own, [chatTop]: top } = message as { readonly [chatFields]?: Json, readonly [chatTop]?: Json }
   const blocks = content as readonly Json[]
   return [
     eventOf('message_start', { message: { ...head, content: [], stop_reason: null, stop_sequence: null,
       usage: { ...asRecord(usage), output_tokens: 0 } } }),
     ...blocks.flatMap(eventsOfBlock),
-    ...(own === undefined ? [] : [eventOf(CHAT_DELTA, { delta: own })]),
+    ...(own === undefined && top === undefined ? [] : [eventOf(CHAT_DELTA, { delta: own, top })]),
     eventOf('message_delta', { delta: { stop_reason: reason, stop_sequence: sequence }, usage }),
     eventOf('message_stop', {})
   ]

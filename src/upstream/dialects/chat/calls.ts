@@ -9,28 +9,30 @@ import { JsonEnd } from '../json-end.ts'
 export class Calls {
   readonly #ids: CallIds
   readonly #all: Call[] = []
-  /** the last call of each index, and of each vendor's id */
-  readonly #counted = new Map<number, Call>()
+  /** the last call of each choice and index, and of each vendor's id */
+  readonly #counted = new Map<string, Call>()
   readonly #named = new Map<string, Call>()
 
   constructor (exchange: Exchange) {
     this.#ids = new CallIds(exchange)
   }
 
+  /** Whether there is none; one that never got a name is none. */
   get isEmpty (): boolean {
-    return this.#all.length === 0
+    return this.#all.every(({ name }) => name === '')
   }
 
-  /** Whether a call's input is incomplete. */
+  /** Whether a call's input is incomplete. @throws {Error} one is no object */
   get hasTornInput (): boolean {
-    return this.#all.some(({ input }) => !input.isBlank && !input.isWhole)
+    if (this.#all.some(({ input }) => input.isOther)) throw new Error('the arguments of a call are no object')
+    return this.#all.some(({ input }) => input.isTorn)
   }
 
   /** The call that a piece belongs to; undefined: it begins another. */
-  find ({ index, id, function: its }: Json, piece: string): Call | undefined {
+  find ({ index, id, function: its }: Json, piece: string, choice: string): Call | undefined {
     const name = isRecord(its) ? textIn(its.name) : ''
     const theirs = textIn(id)
-    const known = typeof index === 'number' ? this.#counted.get(index)
+    const known = typeof index === 'number' ? this.#counted.get(`${choice} ${index}`)
       : theirs !== '' ? this.#named.get(theirs) : this.#all.at(-1)
     // A piece without index, id and name belongs to the last call.
     if (known === undefined) return name === '' && theirs === '' ? this.#all.at(-1) : undefined
@@ -46,14 +48,14 @@ export class Calls {
     return isAnother ? undefined : known
   }
 
-  begin ({ index, id, function: its }: Json): Call {
+  begin ({ index, id, function: its }: Json, choice: string): Call {
     const theirs = textIn(id)
     const call: Call = {
       kind: 'tool_use', index: undefined, isClosed: false, waiting: '', input: new JsonEnd(),
       vendorsId: theirs, id: this.#ids.next(theirs), name: isRecord(its) ? textIn(its.name) : ''
     }
     this.#all.push(call)
-    if (typeof index === 'number') this.#counted.set(index, call)
+    if (typeof index === 'number') this.#counted.set(`${choice} ${index}`, call)
     if (theirs !== '') this.#named.set(theirs, call)
     return call
   }

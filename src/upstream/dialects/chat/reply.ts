@@ -1,10 +1,15 @@
 // Translates a chat completion into a message.
 import type { Exchange } from '../../../core/exchange.ts'
+import { isErrorBody } from '../../../core/vendor-error.ts'
 import { noAnswer } from '../error-reply.ts'
-import { CallIds } from '../call-ids.ts'
-import { argumentsOf, callsIn, cutsCalls, hasFailed, ownFields, readSpoken, stopOf, withOwnFields } from './answer.ts'
-import { isRecord, type Json } from '../../../base/json.ts'
+import { CallIds, SeenCalls } from '../call-ids.ts'
+import { cutsCalls, type Finish, graver } from '../finish.ts'
+import { argumentsOf, callsIn, choicesIn, finishOf, ownFields, readSpoken, type Spoken, stopOf,
+  topFields } from './answer.ts'
+import { isGiven, isRecord, type Json } from '../../../base/json.ts'
+import { isTorn } from '../json-end.ts'
 import { callInput, textIn } from '../json.ts'
+import { isChatClient, withChatFields } from '../../../protocols/chat.ts'
 import { usageOf } from './usage.ts'
 import { charactersOf, guessUsage, messageId } from '../omissions.ts'
 
@@ -17,33 +22,87 @@ interface ToolUse {
 
 /** @throws {UpstreamErrorBody} the vendor's error, in an answer's status; {Error} it is no chat completion */
 export function toMessage (completion: unknown, exchange: Exchange): Json {
-  const choice: unknown = isRecord(completion) && Array.isArray(completion.choices) ? completion.choices[0] : undefined
-  if (!isRecord(completion) || !isRecord(choice) || !isRecord(choice.message)) {
-    throw noAnswer(completion, 'the answer is no chat completion')
-  }
-  const { finish_reason: finish, stop_reason: vendors, message } = choice
-  if (hasFailed(finish)) throw new Error(`the answer ends in "${String(finish)}"`)
-  const { thought, text } = readSpoken(message)
-  const ids = new CallIds(exchange)
-  const calls = callsIn(message).map((call) => toBlock(call, cutsCalls(finish), ids.next(textIn(call.id))))
+  if (!isRecord(completion)) throw noAnswer(completion, 'the answer is no object')
+  const choices = choicesIn(completion).toSorted(byIndex)
+  const said = choices.map(saidIn)
+  const broken = choices.find((one) => finishOf(one) === 'error')
+  if (broken !== undefined) throw new Error(`the answer ends in "${String(broken.finish_reason)}"`)
+  const finish = choices.map(finishOf).find(isGiven)
+  const { thought, text, refusal } = spokenIn(said)
+  const hasRefusal = refusal !== '' && !isChatClient(exchange)
+  const { calls, isCut } = readCalls(said, finish, exchange)
   const content = [
     ...(thought === '' ? [] : [{ type: 'thinking', thinking: thought, signature: '' }]),
-    ...(text === '' ? [] : [{ type: 'text', text }]),
+    ...(text === '' && !hasRefusal ? [] : [{ type: 'text', text: hasRefusal ? text + refusal : text }]),
     ...calls
   ]
-  return withOwnFields({
+  const owns = said.flatMap((one) => ownFields(one, exchange) ?? [])
+  const own = owns.length === 0 ? undefined : Object.assign({}, ...owns) as Json
+  const reported = usageOf(completion, choices.find(({ usage }) => isGiven(usage)))
+  const hasContent = content.length > 0 || own !== undefined
+  const stop = stopOf(isCut ? graver(finish, 'max_tokens') : finish,
+    choices.map(({ stop_reason: vendors }) => vendors).find(isGiven),
+    { hasCalls: calls.length > 0, hasContent, hasRefusal }, reported, exchange)
+  const isNone = stop.stop_reason === null && (!Array.isArray(completion.choices) || isErrorBody(completion))
+  if (isNone) throw noAnswer(completion, 'the answer is no chat completion')
+  return withChatFields({
     id: messageId(exchange),
     type: 'message',
     role: 'assistant',
     model: exchange.request.body.model,
     content,
-    ...stopOf(finish, vendors, calls.length > 0, exchange),
-    usage: usageOf(completion, choice) ?? guessUsage(exchange, charactersOf(content))
-  }, ownFields(message, exchange))
+    ...stop,
+    usage: reported ?? guessUsage(exchange, charactersOf(content))
+  }, own, topFields(completion, exchange))
 }
 
-/** @throws {Error} its arguments are no JSON object, although the answer was not cut short */
-function toBlock (call: Json, isShort: boolean, id: string): ToolUse {
-  const named = isRecord(call.function) ? call.function : {}
-  return { type: 'tool_use', id, name: textIn(named.name), input: callInput(argumentsOf(named), isShort) }
+function byIndex ({ index: one }: Json, { index: other }: Json): number {
+  return typeof one === 'number' && typeof other === 'number' ? one - other : 0
+}
+
+/** What a choice says: its message, which some vendors call otherwise. */
+function saidIn ({ message, delta, text }: Json): Json {
+  return isRecord(message) ? message : isRecord(delta) ? delta : { content: text }
+}
+
+/** Of each kind what the first choice says that has any. */
+function spokenIn (said: readonly Json[]): Spoken {
+  const spoken = said.map(readSpoken)
+  const first = (kind: keyof Spoken): string => spoken.find((one) => one[kind] !== '')?.[kind] ?? ''
+  return { thought: first('thought'), text: first('text'), refusal: first('refusal') }
+}
+
+interface CallsRead {
+  readonly calls: readonly ToolUse[]
+  /** the limit has cut one, which is no call */
+  readonly isCut: boolean
+}
+
+/**
+ * The calls of all choices. One that is there twice is one call: the same id, or the same place, name and input.
+ * @throws {Error} a call has no name, or arguments that are no JSON object
+ */
+function readCalls (said: readonly Json[], finish: Finish | undefined, exchange: Exchange): CallsRead {
+  const ids = new CallIds(exchange)
+  const seen = new SeenCalls()
+  const calls: ToolUse[] = []
+  let isCut = false
+  for (const [choice, message] of said.entries()) {
+    for (const call of callsIn(message)) {
+      const name = textIn((call.function as Json).name)
+      const text = argumentsOf(call.function)
+      if (name === '' && text.trim() === '') continue
+      if (name === '') throw new Error('a call has no name')
+      // Half a call is one that the limit has cut, whatever the finish reason: vLLM's is that of a whole one.
+      const input = callInput(text, cutsCalls(finish) || (finish !== undefined && isTorn(text)))
+      if (input === undefined) { isCut = true; continue }
+      const theirs = textIn(call.id)
+      // A vendor that neither names nor counts its calls may mean the same one twice.
+      const isMarked = theirs !== '' || isGiven(call.index)
+      const place = `${theirs === '' ? choice : theirs} ${String(call.index)}`
+      if (isMarked && seen.isRepeated(place, { name, input })) continue
+      calls.push({ type: 'tool_use', id: ids.next(theirs), name, input })
+    }
+  }
+  return { calls, isCut }
 }

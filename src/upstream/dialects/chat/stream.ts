@@ -1,10 +1,11 @@
 // Translates the chunks of a chat completion into the events of a message: begun with the first chunk, ended when
 // finish reason and usage have come, or the stream ends.
-import { CHAT_DELTA } from '../../../protocols/chat.ts'
+import { CHAT_DELTA, isChatClient } from '../../../protocols/chat.ts'
 import type { Exchange } from '../../../core/exchange.ts'
 import type { StreamTransformer } from '../../../core/plugin.ts'
 import { SseEvent } from '../../../core/sse.ts'
-import { argumentsOf, callsIn, cutsCalls, hasFailed, ownFields, readSpoken, stopOf } from './answer.ts'
+import { cutsCalls, type Finish, graver } from '../finish.ts'
+import { argumentsOf, callsIn, choicesIn, finishOf, ownFields, readSpoken, stopOf, topFields } from './answer.ts'
 import { errorEvent, UnfinishedAnswer } from '../error-reply.ts'
 import { Blocks } from '../answer-blocks.ts'
 import { Calls } from './calls.ts'
@@ -12,6 +13,9 @@ import { isGiven, isRecord, type Json } from '../../../base/json.ts'
 import { textIn } from '../json.ts'
 import { usageOf, withGuessedOutput } from './usage.ts'
 import { guessUsage, messageId } from '../omissions.ts'
+
+/** Most characters of a choice that wait for the first one to have some. */
+const MOST_KEPT = 4 * 1024 * 1024
 
 export function toEvents (exchange: Exchange): StreamTransformer {
   return new ChatStream(exchange)
@@ -22,10 +26,18 @@ class ChatStream implements StreamTransformer {
   readonly #blocks = new Blocks()
   readonly #calls: Calls
   #characters = 0
+  /** thoughts and text of another choice than the first, which may still have its own */
+  readonly #others = new Map<'thinking' | 'text', { readonly choice: string, text: string }>()
+  #hasRefusal = false
+  /** fields of chat style that its client got */
+  #hasOwn = false
+  /** those beside the choices, as JSON: some vendors repeat them in each chunk */
+  #top = ''
   #hasStarted = false
   #isOver = false
   /** Held: vendors send it twice, and usage with the second, or behind it (src/README.md#drain-to-end). */
-  #finish: unknown
+  #finish: Finish | undefined
+  #isFirstOver = false
   #vendorsStop: unknown
   #usage: Json | undefined
   /** characters of output at the last report of usage */
@@ -53,52 +65,106 @@ class ChatStream implements StreamTransformer {
   }
 
   #readChunk (chunk: Json): readonly SseEvent[] {
-    if (!Array.isArray(chunk.choices)) return []
-    // One answer is requested. Of a vendor that sends more the first is read.
-    const choice = chunk.choices.find((one) => isRecord(one) && (one.index === 0 || !isGiven(one.index))) as
-      | Json
-      | undefined
-    const reported = usageOf(chunk, choice)
+    if (!Array.isArray(chunk.choices) && !isRecord(chunk.usage)) return []
+    const choices = choicesIn(chunk)
+    const reported = usageOf(chunk, choices.find(({ usage }) => isRecord(usage)))
     const out = this.#start()
-    const delta = isRecord(choice?.delta) ? choice.delta : {}
-    this.#readDelta(delta)
+    for (let i = 0; i < choices.length; i++) this.#readChoice(choices[i]!, i, out)
     if (reported !== undefined) {
       this.#usage = reported
       this.#reportedAt = this.#characters
     }
-    out.push(...this.#blocks.take())
-    const own = ownFields(delta, this.#exchange)
-    if (own !== undefined) out.push(SseEvent.of(CHAT_DELTA, { type: CHAT_DELTA, delta: own }))
-    if (isGiven(choice?.finish_reason) && choice!.finish_reason !== '') {
-      this.#finish = choice!.finish_reason
-      this.#vendorsStop = choice!.stop_reason
-      if (hasFailed(this.#finish)) {
-        return [...out, SseEvent.of('error', { error: { type: 'api_error', message: String(this.#finish) } })]
-      }
+    this.#readTop(chunk, out)
+    if (this.#finish === 'error') {
+      const word = choices.find((one) => finishOf(one) === 'error')?.finish_reason
+      return [...out, SseEvent.of('error', { error: { type: 'api_error', message: String(word) } })]
     }
     // Usage in chunks before the finish reason is not the last.
     if (this.#finish !== undefined && reported !== undefined) out.push(...this.#end())
     return out
   }
 
-  #readDelta (delta: Json): void {
-    const { thought, text } = readSpoken(delta)
-    this.#characters += thought.length + text.length
-    this.#blocks.say('thinking', thought)
-    this.#blocks.say('text', text)
-    for (const call of callsIn(delta)) this.#readCall(call)
+  #readChoice (choice: Json, place: number, out: SseEvent[]): void {
+    const said = this.#saidIn(choice)
+    const number = isGiven(choice.index) ? String(choice.index) : String(place)
+    this.#readDelta(said, number)
+    out.push(...this.#blocks.take())
+    const own = ownFields(said, this.#exchange)
+    if (own !== undefined) {
+      this.#hasOwn = true
+      out.push(SseEvent.of(CHAT_DELTA, { type: CHAT_DELTA, delta: own }))
+    }
+    const finish = finishOf(choice)
+    if (finish === undefined) return
+    // That of the first choice counts, which may come later.
+    const isFirst = number === '0'
+    if (this.#finish === undefined || isFirst || finish === 'error') {
+      this.#finish = this.#isFirstOver || !isFirst ? graver(this.#finish, finish) : finish
+      this.#vendorsStop = choice.stop_reason
+    }
+    this.#isFirstOver ||= isFirst
   }
 
-  #readCall (delta: Json): void {
+  /** What a choice adds. Its whole message counts only where nothing came in pieces. */
+  #saidIn ({ delta, message, text }: Json): Json {
+    const said = isRecord(delta) ? delta : isRecord(message) ? {} : { content: text }
+    if (!isRecord(message) || this.#hasContent) return said
+    const { thought, text: words, refusal } = readSpoken(said)
+    return thought + words + refusal === '' && callsIn(said).length === 0 ? message : said
+  }
+
+  get #hasContent (): boolean {
+    return this.#characters > 0 || this.#hasOwn || !this.#calls.isEmpty
+  }
+
+  #readDelta (delta: Json, choice: string): void {
+    const { thought, text, refusal } = readSpoken(delta)
+    this.#say('thinking', thought, choice)
+    this.#say('text', text, choice)
+    if (refusal !== '') {
+      this.#characters += refusal.length
+      this.#hasRefusal = true
+      if (!isChatClient(this.#exchange)) this.#blocks.say('text', refusal)
+    }
+    for (const call of callsIn(delta)) this.#readCall(call, choice)
+  }
+
+  /** Of each kind what the first choice says that has any. */
+  #say (kind: 'thinking' | 'text', piece: string, choice: string): void {
+    if (piece === '') return
+    if (choice !== '0') { this.#keep(kind, piece, choice); return }
+    if (this.#others.get(kind)?.choice !== choice) this.#others.set(kind, { choice, text: '' })
+    this.#characters += piece.length
+    this.#blocks.say(kind, piece)
+  }
+
+  #keep (kind: 'thinking' | 'text', piece: string, choice: string): void {
+    const kept = this.#others.get(kind)
+    if (kept === undefined) this.#others.set(kind, { choice, text: piece })
+    else if (kept.choice !== choice) return
+    else if (kept.text.length + piece.length > MOST_KEPT) throw new Error('another choice than the first has no end')
+    else kept.text += piece
+  }
+
+  #readCall (delta: Json, choice: string): void {
     const its = isRecord(delta.function) ? delta.function : {}
     const piece = argumentsOf(its)
-    let call = this.#calls.find(delta, piece)
+    let call = this.#calls.find(delta, piece, choice)
     if (call === undefined) {
-      call = this.#calls.begin(delta)
+      call = this.#calls.begin(delta, choice)
       this.#blocks.begin(call)
     } else if (call.name === '') call.name = textIn(its.name)
     this.#characters += piece.length
     this.#blocks.input(call, piece)
+  }
+
+  #readTop (chunk: Json, out: SseEvent[]): void {
+    const top = topFields(chunk, this.#exchange)
+    if (top === undefined) return
+    const text = JSON.stringify(top)
+    if (text === this.#top) return
+    this.#top = text
+    out.push(SseEvent.of(CHAT_DELTA, { type: CHAT_DELTA, top }))
   }
 
   #start (): SseEvent[] {
@@ -120,10 +186,17 @@ class ChatStream implements StreamTransformer {
 
   #end (): readonly SseEvent[] {
     this.#isOver = true
-    // With any other reason a client would run the tool with it.
-    if (!cutsCalls(this.#finish) && this.#calls.hasTornInput) throw new Error('the arguments of a call are no JSON')
+    for (const [kind, { text }] of this.#others) {
+      this.#characters += text.length
+      this.#blocks.say(kind, text)
+    }
+    const isTorn = this.#calls.hasTornInput
+    if (isTorn && this.#finish === undefined) throw new Error('the arguments of a call are no JSON')
+    // vLLM's reason for half a call is that of a whole one, with which a client would run the tool.
+    const finish = isTorn && !cutsCalls(this.#finish) ? 'max_tokens' : this.#finish
     this.#blocks.end()
-    const delta = stopOf(this.#finish, this.#vendorsStop, !this.#calls.isEmpty, this.#exchange)
+    const delta = stopOf(finish, this.#vendorsStop, { hasCalls: !this.#calls.isEmpty, hasContent: this.#hasContent,
+      hasRefusal: this.#hasRefusal }, this.#usage, this.#exchange)
     return [
       ...this.#start(),
       ...this.#blocks.take(),

@@ -1,6 +1,7 @@
 // Completes content blocks by their type: clients read these fields without checking that they exist.
 import type { Exchange } from '../../../core/exchange.ts'
 import { isRecord, type Json } from '../../../base/json.ts'
+import { callInput } from '../json.ts'
 
 /** Defaults of fields that a vendor leaves out, by the block's type. Blocks of unknown types pass as they are. */
 const UNSAID: Readonly<Record<string, Json>> = {
@@ -29,24 +30,27 @@ export class WholeBlocks {
   }
 
   /**
-   * @returns the same object where it is complete
-   * @throws {Error} it has too little for a block, or a field of another type than its own requires
+   * @param isShort whether the answer was cut short, and a call with it, maybe
+   * @returns the same object where it is complete; undefined: it says nothing, or is half a call
+   * @throws {Error} a call has no name, or an input that is no object
    */
-  fill (block: unknown): Json {
-    if (!isRecord(block)) throw new Error('a content block is no object')
+  fill (said: unknown, isShort = false): Json | undefined {
+    const block = typeof said === 'string' ? { type: 'text', text: said } : said
+    if (!isRecord(block)) return undefined
     const type = block.type ?? TELLING.find(([field]) => field in block)?.[1]
-    if (typeof type !== 'string') throw new Error('a content block has no type')
+    if (typeof type !== 'string') return undefined
     let whole = block.type === type ? block : { ...block, type }
     const defaults = UNSAID[type]
     for (const name in defaults) {
-      const said = block[name] ?? undefined
-      if (said === undefined) { whole = { ...whole, [name]: defaults[name] } }
-      else if (typeof said !== typeof defaults[name]) {
-        throw new Error(`"${name}" of a content block of type "${type}" is of another type`)
-      }
+      const value = valueOf(block[name], name, defaults[name], isShort)
+      if (value === undefined) return undefined
+      if (value !== block[name]) whole = { ...whole, [name]: value }
     }
     if (!isCall(type)) return whole
-    if (typeof block.name !== 'string' || block.name === '') throw new Error('a call has no name')
+    if (typeof block.name !== 'string' || block.name === '') {
+      if (isShort || Object.keys(whole.input as object).length === 0) return undefined
+      throw new Error('a call has no name')
+    }
     const call = this.#calls++
     return typeof block.id === 'string' && block.id !== '' ? whole : { ...whole, id: this.#idOf(type, call) }
   }
@@ -55,4 +59,14 @@ export class WholeBlocks {
     const { id } = this.#exchange
     return `${type === 'server_tool_use' ? 'srvtoolu' : 'toolu'}_${id.slice(id.indexOf('_') + 1)}_${call}`
   }
+}
+
+/** A field as clients read it. Undefined: half a call's input. */
+function valueOf (said: unknown, name: string, unsaid: unknown, isShort: boolean): unknown {
+  if (said === undefined || said === null) return unsaid
+  if (typeof said === typeof unsaid) return Array.isArray(said) && said.length === 0 ? unsaid : said
+  if (name === 'text') return JSON.stringify(said)
+  if (name !== 'input') return unsaid
+  if (typeof said !== 'string') throw new Error('the input of a call is no object')
+  return callInput(said, isShort)
 }

@@ -4,6 +4,8 @@ import type { Exchange } from '../../../core/exchange.ts'
 import type { Json } from '../../../base/json.ts'
 import { SseEvent } from '../../../core/sse.ts'
 import type { Upstream } from '../../../core/upstream.ts'
+import { saysSomething } from '../../../protocols/messages.ts'
+import { JsonEnd } from '../json-end.ts'
 import { sealThought } from '../thoughts.ts'
 import { isCall, WholeBlocks } from './blocks.ts'
 import { sealBlock } from './thoughts.ts'
@@ -17,6 +19,8 @@ export interface OpenBlock {
   readonly type: unknown
   /** of a thought, so far: vendors may send it in pieces, and it can be sealed only whole */
   signature: string
+  /** of a call of the client's tools */
+  readonly call?: { readonly id: unknown, readonly input: JsonEnd }
 }
 
 /**
@@ -34,6 +38,8 @@ export class OpenBlocks {
   readonly #open: OpenBlock[] = []
   #count = 0
   #hasCalls = false
+  #hasContent = false
+  #hasTornInput = false
 
   constructor (exchange: Exchange, upstream: Upstream) {
     this.#exchange = exchange
@@ -46,20 +52,37 @@ export class OpenBlocks {
     return this.#hasCalls
   }
 
+  /** whether a block was more than an empty text or thought from its start */
+  get hasContent (): boolean {
+    return this.#hasContent
+  }
+
+  /** whether the input of a call has no end yet, or ended without one */
+  get hasTornInput (): boolean {
+    return this.#hasTornInput || this.#open.some(({ call }) => call?.input.isTorn === true)
+  }
+
   get last (): OpenBlock | undefined {
     return this.#open.at(-1)
   }
 
-  /** @param event the vendor's event, if there is one @returns the block's start, and the deltas for content in it */
+  /**
+   * @param event the vendor's event, if there is one
+   * @returns the block's start, and the deltas for content in it; nothing where it says nothing, or was begun before
+   */
   begin (said: unknown, theirs: unknown, event?: SseEvent, data: Json = {}): readonly SseEvent[] {
     const block = this.#whole.fill(said)
+    if (block === undefined || this.#isBegun(block, theirs)) return []
     const { type } = block
     const ended = this.#open.filter((one) => one.theirs === theirs || !isCall(one.type))
       .flatMap((one) => this.end(one))
     const index = this.#count++
     const signature = type === 'thinking' ? block.signature as string : ''
-    this.#open.push({ index, theirs, type, signature })
-    this.#hasCalls ||= type === 'tool_use'
+    const isToolUse = type === 'tool_use'
+    this.#open.push({ index, theirs, type, signature,
+      ...(isToolUse && { call: { id: block.id, input: new JsonEnd() } }) })
+    this.#hasCalls ||= isToolUse
+    this.#hasContent ||= saysSomething(block)
     const { content, early } = split(block, index)
     const start = type === 'redacted_thinking' ? sealBlock(content, this.#exchange, this.#upstream) : content
     const isWhole = event !== undefined && start === said && theirs === index
@@ -69,12 +92,19 @@ export class OpenBlocks {
       ...early]
   }
 
+  /** Whether it is the same call again. */
+  #isBegun ({ id, type }: Json, theirs: unknown): boolean {
+    return type === 'tool_use' && this.#open.some((one) =>
+      one.theirs === theirs && one.call !== undefined && one.call.id === id && one.call.input.isBlank)
+  }
+
   /**
    * @param event the vendor's end, if it has the client's index
    * @returns the end, behind the block's signature
    */
   end (block: OpenBlock, event?: SseEvent): readonly SseEvent[] {
     this.#open.splice(this.#open.indexOf(block), 1)
+    this.#hasTornInput ||= block.call?.input.isTorn === true
     const { index, signature } = block
     const end = event ?? SseEvent.of('content_block_stop', { type: 'content_block_stop', index })
     if (signature === '') return [end]

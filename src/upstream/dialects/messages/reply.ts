@@ -4,7 +4,10 @@ import type { Exchange } from '../../../core/exchange.ts'
 import type { Upstream } from '../../../core/upstream.ts'
 import { isRecord, type Json } from '../../../base/json.ts'
 import { isErrorBody } from '../../../core/vendor-error.ts'
+import { saysSomething } from '../../../protocols/messages.ts'
+import { SeenCalls } from '../call-ids.ts'
 import { noAnswer, UpstreamErrorBody } from '../error-reply.ts'
+import { cutsCalls, type Finish, isCounted, readFinish, stopReason } from '../finish.ts'
 import { messageId } from '../omissions.ts'
 import { WholeBlocks } from './blocks.ts'
 import { sealBlock } from './thoughts.ts'
@@ -13,37 +16,52 @@ import { wholeUsage } from './usage.ts'
 /** @throws {UpstreamErrorBody} the vendor's error, in an answer's status; {Error} it is no message */
 export function toMessage (body: unknown, exchange: Exchange, upstream: Upstream): Json {
   if (!isRecord(body)) throw noAnswer(body, 'the answer is no object')
-  const { content: said, type } = body
+  const { content: said, type, usage } = body
   if (!Array.isArray(said) && isErrorBody(body)) throw new UpstreamErrorBody(body)
-  if ((type ?? 'message') !== 'message' || (type === undefined && said === undefined)) {
-    throw new Error('the answer is not a message')
-  }
-  const content = contentOf(said, exchange, upstream)
+  if ((type ?? 'message') !== 'message') throw new Error('the answer is not a message')
+  const finish = finishOf(body)
+  if (finish === 'error') throw new Error(`the answer ends in "${String(body.stop_reason)}"`)
+  const content = contentOf(said, cutsCalls(finish), exchange, upstream)
+  const reason = stopReason(finish, content.some(isToolUse), content.some(saysSomething), isCounted(usage))
+  if (reason === null && type === undefined && said === undefined) throw new Error('the answer is not a message')
   const message: Record<string, unknown> = body               // just parsed, and not shared
   message.id = idOf(body, exchange)
   message.type = 'message'
   message.role = 'assistant'
   message.model = exchange.request.body.model
   message.content = content
-  message.stop_reason = typeof body.stop_reason === 'string' ? body.stop_reason : reasonFor(content.some(isToolUse))
+  message.stop_reason = reason
   message.stop_sequence = body.stop_sequence ?? null
-  message.usage = wholeUsage(body.usage, exchange, content)
+  message.usage = wholeUsage(usage, exchange, content)
   return message
 }
 
+/** A word that is unknown here is one that the vendor has added to the style, of which its clients may know. */
+export function finishOf ({ stop_reason: word }: Json): Finish | undefined {
+  return readFinish(word, typeof word === 'string' ? word : undefined)
+}
+
 /** The blocks are completed in the list in which they came. */
-function contentOf (said: unknown, exchange: Exchange, upstream: Upstream): readonly Json[] {
+function contentOf (said: unknown, isShort: boolean, exchange: Exchange, upstream: Upstream): readonly Json[] {
   const content = listOf(said)
   const blocks = new WholeBlocks(exchange)
-  for (let i = 0; i < content.length; i++) content[i] = sealBlock(blocks.fill(content[i]), exchange, upstream)
+  const seen = new SeenCalls()
+  let length = 0
+  for (const one of content) {
+    const block = blocks.fill(one, isShort)
+    if (block === undefined || (isToolUse(block) && isRecord(one) && one.id === block.id &&
+      seen.isRepeated(block.id as string, { name: block.name, input: block.input }))) continue
+    content[length++] = sealBlock(block, exchange, upstream)
+  }
+  content.length = length
   return content as readonly Json[]
 }
 
 function listOf (said: unknown): unknown[] {
-  if (typeof said === 'string') return [{ type: 'text', text: said }]
   if (said === undefined || said === null) return []
-  if (!Array.isArray(said)) throw new Error('the content of the answer is no list')
-  return said
+  if (Array.isArray(said)) return said
+  return [isRecord(said) && typeof said.type === 'string' ? said
+    : { type: 'text', text: typeof said === 'string' ? said : JSON.stringify(said) }]
 }
 
 function isToolUse ({ type }: Json): boolean {
@@ -57,9 +75,4 @@ export function headOf (message: Json, exchange: Exchange): Json {
 
 function idOf ({ id }: Json, exchange: Exchange): string {
   return typeof id === 'string' && id !== '' ? id : messageId(exchange)
-}
-
-/** The stop reason for a vendor that sends none. */
-export function reasonFor (hasCalls: boolean): string {
-  return hasCalls ? 'tool_use' : 'end_turn'
 }

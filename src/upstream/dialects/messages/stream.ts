@@ -7,9 +7,11 @@ import type { StreamTransformer } from '../../../core/plugin.ts'
 import { SseEvent } from '../../../core/sse.ts'
 import type { Upstream } from '../../../core/upstream.ts'
 import { errorEvent, UnfinishedAnswer } from '../error-reply.ts'
+import type { JsonEnd } from '../json-end.ts'
 import { guessOutput } from '../omissions.ts'
 import { BLOCK_OF, deltaOf, type OpenBlock, OpenBlocks } from './open-blocks.ts'
-import { headOf, reasonFor } from './reply.ts'
+import { cutsCalls, isCounted, stopReason } from '../finish.ts'
+import { finishOf, headOf } from './reply.ts'
 import { wholeUsage } from './usage.ts'
 
 /** The field with the content of a delta, by its type. */
@@ -40,9 +42,12 @@ class MessageStream implements StreamTransformer {
   readonly #exchange: Exchange
   readonly #blocks: OpenBlocks
   #hasStarted = false
+  /** the vendor's id of the message; undefined: its start has not come */
+  #id: unknown
+  #isCounted = false
   #characters = 0
   /** last stop reason, whether the client has it or not */
-  #reason: string | undefined
+  #reason: string | null | undefined
   #output: number | undefined
   /** an incomplete ending, held until more comes, or the stream ends */
   #unsaid: Ending | undefined
@@ -73,9 +78,14 @@ class MessageStream implements StreamTransformer {
     return made === undefined ? before : made instanceof SseEvent ? [before, made] : [before, ...made]
   }
 
-  /** Further starts are dropped, except for what they report. */
+  /**
+   * Further starts are dropped, except for what they report.
+   * @throws {Error} another message begins inside of this one: what was spliced is none
+   */
   #start ({ message: said, ...data }: Json): Out {
     const message = isRecord(said) ? said : {}
+    this.#isCounted ||= isCounted(message.usage)
+    if (said !== undefined) this.#checkStart(message.id ?? '')
     if (this.#hasStarted) {
       const { output_tokens: _, ...usage } = isRecord(message.usage) ? message.usage : {}
       if (Object.keys(usage).length > 0) this.#unsaid = this.#join({}, {}, usage)
@@ -96,15 +106,23 @@ class MessageStream implements StreamTransformer {
     // As of a turn whose calls a program of the model's has made: they are blocks like all others.
     return Array.isArray(content) && content.length > 0
       ? [event, ...content.flatMap((block: unknown, i) =>
-        [...this.#blocks.begin(block, i), ...this.#blocks.end(this.#blocks.last!)])]
+        [...this.#blocks.begin(block, i), ...this.#blocks.endAll()])]
       : event
+  }
+
+  #checkStart (id: unknown): void {
+    const isOther = id !== '' && (this.#id ?? '') !== '' && id !== this.#id
+    if (isOther || (this.#id !== undefined && this.#blocks.last !== undefined)) {
+      throw new Error('another message begins inside the answer')
+    }
+    if (id !== '' || this.#id === undefined) this.#id = id
   }
 
   #read (name: string, event: SseEvent, data: Json): Out {
     switch (name) {
       case 'content_block_start': {
         const made = this.#blocks.begin(data.content_block, data.index ?? undefined, event, data)
-        return made.length === 1 ? made[0] : made
+        return made.length < 2 ? made[0] : made
       }
       case 'content_block_delta': return this.#readDelta(event, data)
       case 'content_block_stop': return this.#readStop(event, data)
@@ -125,6 +143,9 @@ class MessageStream implements StreamTransformer {
     if (field !== undefined && field !== 'signature') this.#characters += (said[field] as string).length
     const block = this.#blocks.find(data.index, type)
     if (block !== undefined) {
+      if (block.call !== undefined && type === 'input_json_delta' && !addInput(block.call.input, said.partial_json)) {
+        return undefined
+      }
       if (type === 'signature_delta' && block.type === 'thinking' && block.signature + String(said.signature) !== '') {
         return sign(block, String(said.signature))
       }
@@ -151,12 +172,19 @@ class MessageStream implements StreamTransformer {
   #readEnd (event: SseEvent, data: Json): Out {
     const said = isRecord(data.delta) ? data.delta : {}
     const usage = isRecord(data.usage) ? data.usage : {}
-    if (typeof said.stop_reason === 'string') this.#reason = said.stop_reason
+    const finish = finishOf(said)
+    if (finish === 'error') {
+      return SseEvent.of('error', { type: 'error', error: { type: 'api_error', message: String(said.stop_reason) } })
+    }
+    if (finish !== undefined) this.#reason = this.#reasonFor(finish)
     if (isCount(usage.output_tokens)) this.#output = usage.output_tokens
-    if (this.#unsaid === undefined && typeof said.stop_reason === 'string' && isCount(usage.output_tokens)) {
+    this.#isCounted ||= isCounted(usage)
+    if (this.#unsaid === undefined && finish !== undefined && isCount(usage.output_tokens)) {
       this.#hasEnd = true
       const ended = this.#blocks.endAll()
-      return ended.length === 0 ? event : [...ended, event]
+      const whole = this.#reason === said.stop_reason ? event
+        : SseEvent.of('message_delta', { ...data, delta: { ...said, stop_reason: this.#reason } })
+      return ended.length === 0 ? whole : [...ended, whole]
     }
     this.#unsaid = this.#join(data, said, usage)
     return undefined
@@ -174,11 +202,18 @@ class MessageStream implements StreamTransformer {
   #wholeEnd ({ data, delta, usage }: Ending): SseEvent {
     return SseEvent.of('message_delta', {
       ...data, type: 'message_delta',
-      delta: { ...delta, stop_reason: this.#reason ?? reasonFor(this.#blocks.hasCalls),
+      delta: { ...delta, stop_reason: this.#reason ?? this.#reasonFor(undefined),
         stop_sequence: delta.stop_sequence ?? null },
       usage: isCount(usage.output_tokens) ? usage : this.#hasEnd ? { ...usage, output_tokens: this.#output }
         : { ...usage, output_tokens: Math.max(this.#output ?? 0, guessOutput(this.#characters)), [guessedOutput]: true }
     })
+  }
+
+  /** @throws {Error} half a call, although the answer was not cut short: a client would run the tool with it */
+  #reasonFor (finish: string | undefined): string | null {
+    const { hasCalls, hasContent, hasTornInput } = this.#blocks
+    if (hasTornInput && !cutsCalls(finish)) throw new Error('the arguments of a call are no JSON')
+    return stopReason(finish, hasCalls, hasContent || this.#characters > 0, this.#isCounted)
   }
 
   /** Merges endings: later values replace earlier ones. */
@@ -187,6 +222,15 @@ class MessageStream implements StreamTransformer {
     return { data: { ...this.#unsaid?.data, ...data }, delta: { ...this.#unsaid?.delta, ...given },
       usage: { ...this.#unsaid?.usage, ...usage } }
   }
+}
+
+/** @returns whether a client gets the piece @throws {Error} it is behind the end of the input */
+function addInput (input: JsonEnd, piece: unknown): boolean {
+  if (typeof piece !== 'string') return true
+  if (input.isBlank && piece.trim() === 'null') return false
+  const rest = input.isWhole ? piece : piece.slice(input.read(piece))
+  if (rest.trim() !== '') throw new Error('a call goes on behind its end')
+  return true
 }
 
 /** Keeps the signature until its block ends. Some vendors say it whole twice: in the block's start, then here. */

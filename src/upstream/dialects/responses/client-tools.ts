@@ -10,16 +10,21 @@ import { textIn } from '../json.ts'
 /** Names that the vendor takes: a tool or a namespace with another one has a name for every vendor already. */
 const TAKEN = /^[\w-]{1,64}$/
 const NONE: ReadonlyMap<string, never> = new Map<string, never>()
+const NO_TOOLS: ReadonlySet<string> = new Set()
 
 export class ClientTools {
   /** by their names in the inner language */
   readonly #declared: ReadonlyMap<string, DeclaredTool>
   readonly #names: ReadonlyMap<string, ToolName>
+  /** names in the inner language of those whose input is text */
+  readonly #custom: ReadonlySet<string>
 
   constructor (exchange: Exchange, { config: { responses: options } }: Upstream) {
     const areOwn = options?.client_tools !== 'functions'
     this.#declared = areOwn ? exchange.find(ResponsesOwn)?.tools ?? NONE : NONE
-    this.#names = areOwn ? exchange.find(ResponsesWords)?.names ?? NONE : NONE
+    const words = exchange.find(ResponsesWords)
+    this.#names = areOwn ? words?.names ?? NONE : NONE
+    this.#custom = words?.answer.customTools ?? NO_TOOLS
   }
 
   /** The tools of a request; members of a namespace stand where its first one stood. */
@@ -69,6 +74,11 @@ export class ClientTools {
       if (tool.name === called && (tool.namespace ?? '') === space) return inner
     }
     return called
+  }
+
+  /** Whether the client declared a tool with a text. xAI reports calls of its own tools as such, which it has run. */
+  isCustom (item: Json): boolean {
+    return this.#custom.has(this.nameOf(item))
   }
 
   /** Undefined: it is a function under its name, such as those that the API itself describes. */

@@ -8,21 +8,41 @@ import { type Block, Blocks, type Call } from '../answer-blocks.ts'
 import { CallIds } from '../call-ids.ts'
 import { textIn } from '../json.ts'
 import { JsonEnd } from '../json-end.ts'
+import { isChatClient } from '../../../protocols/chat.ts'
 import { ClientTools } from './client-tools.ts'
 import { BETWEEN, signatureOf } from './reasoning.ts'
-import { partsOf, textOfPart } from './reply.ts'
+import { partsOf, refusalOf, textOfPart } from './reply.ts'
 
 type Kind = 'text' | 'thinking' | 'tool_use'
 
+interface Part {
+  /** so far; undefined: it is too long to be kept */
+  text: string | undefined
+  length: number
+  isWhole: boolean
+}
+
 interface Item {
   readonly kind: Kind
+  /** the vendor's, from its beginning */
+  readonly id: string
+  callId: string
   block: Block | undefined
-  /** characters of each part so far, by its name */
-  readonly said: Map<string, number>
+  /** by its name */
+  readonly said: Map<string, Part>
+  /** the name of the last part that began */
+  last: string
   /** of a call, so far: a client would run a tool with what is no JSON */
   input: string
   isDone: boolean
+  /** the vendor says that the limit has cut it */
+  isIncomplete: boolean
+  /** a call that the vendor has made itself: no part of the answer */
+  isDropped: boolean
 }
+
+/** Characters of a part that are kept, to compare them with the whole part. */
+const LONGEST_PART = 4 * 1024 * 1024
 
 const KINDS: ReadonlyMap<unknown, Kind> = new Map<unknown, Kind>([['message', 'text'], ['reasoning', 'thinking'],
   ['function_call', 'tool_use'], ['custom_tool_call', 'tool_use']])
@@ -39,11 +59,14 @@ export class Items {
   /** by their place in the answer, and by the id of their beginning; some vendors change that */
   readonly #placed = new Map<number, Item>()
   readonly #named = new Map<string, Item>()
-  readonly #calls: Item[] = []
+  readonly #all: Item[] = []
   #last: Item | undefined
+  /** the parts of a refusal for a client of chat style, which gets them beside the message */
+  readonly #refusals = new Map<string, string>()
+  #lastRefusal = ''
   /** of output */
   characters = 0
-  isRefusal = false
+  hasRefusal = false
 
   constructor (exchange: Exchange, upstream: Upstream) {
     this.#exchange = exchange
@@ -52,20 +75,34 @@ export class Items {
     this.#tools = new ClientTools(exchange, upstream)
   }
 
-  get isEmpty (): boolean {
-    return this.#last === undefined
-  }
-
   get hasCalls (): boolean {
     return this.#calls.length > 0
   }
 
-  /** @throws {Error} a call's input is no JSON object */
-  checkInputs (): void {
-    for (const { input, said } of this.#calls) {
-      if (said.has('text') || input.trim() === '' || isRecord(parseOr(input))) continue
-      throw new Error('the arguments of a call are no JSON object')
+  get hasContent (): boolean {
+    return this.characters > 0 || this.hasCalls
+  }
+
+  get #calls (): readonly Item[] {
+    return this.#all.filter(({ block, isDropped }) =>
+      block?.kind === 'tool_use' && !isDropped && (block as Call).name !== '')
+  }
+
+  /** Whether the limit has cut a call. @throws {Error} a call's input is something else than a JSON object */
+  get isCut (): boolean {
+    let isCut = false
+    for (const { input, said, isIncomplete } of this.#calls) {
+      if (isIncomplete) isCut = true
+      else if (!said.has('text') && input.trim() !== '' && !isRecord(parseOr(input))) {
+        throw new Error('the arguments of a call are no JSON object')
+      }
     }
+    return isCut
+  }
+
+  /** The refusal for a client of chat style. */
+  get refusal (): string {
+    return [...this.#refusals.values()].join('')
   }
 
   /** The events made since the last call. */
@@ -76,10 +113,10 @@ export class Items {
   /**
    * Ends the answer.
    * @param isShort its last call may be half of one, and stays so
-   * @throws {Error} a call has no name
+   * @throws {Error} a call with arguments has no name
    */
   end (isShort: boolean): void {
-    if (!isShort) for (const item of this.#calls) this.#endText(item)
+    if (!isShort) for (const item of this.#calls) if (!item.isIncomplete) this.#endText(item)
     this.#blocks.end()
   }
 
@@ -87,7 +124,13 @@ export class Items {
   begin (data: Json): void {
     const said = isRecord(data.item) ? data.item : {}
     const kind = KINDS.get(said.type)
-    if (kind !== undefined) this.#begin(kind, data, said)
+    if (kind !== undefined && !this.#hasBegun(data, textIn(said.id))) this.#begin(kind, data, said)
+  }
+
+  /** Whether the beginning of an item came before. */
+  #hasBegun ({ output_index: place }: Json, id: string): boolean {
+    const found = typeof place === 'number' ? this.#placed.get(place) : this.#named.get(id)
+    return found !== undefined && !found.isDone && found.id === id
   }
 
   /**
@@ -96,9 +139,24 @@ export class Items {
    */
   say (kind: Kind, data: Json, part: string, text: unknown, isWhole: boolean): void {
     const item = this.#find(data, kind) ?? this.#begin(kind, data, {})
-    if (kind === 'thinking' && isOtherForm(item, part)) return
-    if (isWhole) this.#complete(item, part, textIn(text))
+    if (item.isDropped || (kind === 'thinking' && isOtherForm(item, part))) return
+    if (isWhole) this.#complete(item, this.#nameIn(item, part, textIn(text)), textIn(text))
     else this.#add(item, part, textIn(text))
+  }
+
+  /** More of a refusal, or the whole of it. */
+  refuse (data: Json, part: string, text: unknown, isWhole: boolean): void {
+    this.hasRefusal = true
+    if (isChatClient(this.#exchange)) this.#keepRefusal(`${String(data.output_index)} ${part}`, textIn(text), isWhole)
+    else this.say('text', data, part, text, isWhole)
+  }
+
+  #keepRefusal (part: string, text: string, isWhole: boolean): void {
+    const before = this.#refusals.get(part) ?? ''
+    if (isWhole && (before !== '' || text === this.#refusals.get(this.#lastRefusal))) return
+    this.#refusals.set(part, before + text)
+    this.#lastRefusal = part
+    this.characters += text.length
   }
 
   /** The whole item, as it is when it is done. */
@@ -107,33 +165,67 @@ export class Items {
     const kind = KINDS.get(said.type)
     if (kind === undefined) return
     const item = this.#find(data, kind) ?? this.#begin(kind, data, said)
+    this.#finish(item, data, said)
+  }
+
+  #finish (item: Item, data: Json, said: Json): void {
     if (item.isDone) return
-    if (kind === 'text') this.#readMessage(item, said)
-    else if (kind === 'tool_use') this.#readCall(item, said)
+    if (item.kind === 'text') this.#readMessage(item, data, said)
+    else if (item.kind === 'tool_use') this.#readCall(item, said)
     else this.#readReasoning(item, said)
     item.isDone = true
-    if (item.block !== undefined) this.#blocks.done(item.block)
+    if (item.kind !== 'tool_use') item.said.clear()
+    if (item.block !== undefined && !item.isDropped) this.#blocks.done(item.block)
+  }
+
+  /** The whole output, at the end: not every vendor sends all of its items before. */
+  complete (output: readonly unknown[]): void {
+    const items = output.flatMap((item, place) => isRecord(item) && KINDS.has(item.type)
+      ? [{ kind: KINDS.get(item.type)!, data: { output_index: place, item } }]
+      : [])
+    const counts = Map.groupBy(items, ({ kind }) => kind)
+    const known = Map.groupBy(this.#all, ({ kind }) => kind)
+    const calls = new Map(this.#all.map((item) => [item.callId, item]))
+    const numbers = new Map<Kind, number>()
+    for (const { kind, data } of items) {
+      const number = numbers.get(kind) ?? 0
+      numbers.set(kind, number + 1)
+      const before = known.get(kind) ?? []
+      const theirs = textIn(data.item.call_id)
+      const other = before[number]
+      // Texts and thoughts have no ids that last, so they are told apart by their number alone.
+      const found = kind !== 'tool_use' ? before.length === counts.get(kind)!.length ? other : undefined
+        : theirs !== '' && calls.has(theirs) ? calls.get(theirs)
+        : theirs === '' || other?.callId === '' ? other : undefined
+      if (found !== undefined) this.#finish(found, data, data.item)
+      else if (kind === 'tool_use' || before.length === 0) {
+        this.#finish(this.#begin(kind, data, data.item), data, data.item)
+      }
+    }
   }
 
   #find ({ output_index: place, item_id: id, item }: Json, kind: Kind): Item | undefined {
-    const own = id ?? (isRecord(item) ? item.id : undefined)
+    const own = textIn(id ?? (isRecord(item) ? item.id : undefined))
+    const named = own === '' ? undefined : this.#named.get(own)
     const found = typeof place === 'number'
-      ? this.#placed.get(place)
-      : (typeof own === 'string' ? this.#named.get(own) : undefined) ?? this.#last
+      // A vendor that counts its events otherwise than its items still names them.
+      ? this.#placed.get(place) ?? (named?.isDone === false ? named : undefined)
+      : named ?? this.#last
     return found?.kind === kind ? found : undefined
   }
 
   #begin (kind: Kind, { output_index: place, item_id: named }: Json, said: Json): Item {
-    const item: Item = { kind, block: undefined, said: new Map(), input: '', isDone: false }
-    const id = said.id ?? named
+    const id = textIn(said.id ?? named)
+    const item: Item = { kind, id, callId: textIn(said.call_id), block: undefined, said: new Map(), last: '', input: '',
+      isDone: false, isIncomplete: false,
+      isDropped: said.type === 'custom_tool_call' && !this.#tools.isCustom(said) }
     if (typeof place === 'number') this.#placed.set(place, item)
-    if (typeof id === 'string') this.#named.set(id, item)
+    if (id !== '') this.#named.set(id, item)
+    this.#all.push(item)
     this.#last = item
-    if (kind === 'tool_use') {
-      const theirs = textIn(said.call_id)
+    if (kind === 'tool_use' && !item.isDropped) {
       const call: Call = { kind, index: undefined, isClosed: false, waiting: '', input: new JsonEnd(),
-        vendorsId: theirs, id: this.#ids.next(theirs), name: this.#tools.nameOf(said) }
-      this.#calls.push(item)
+        vendorsId: item.callId, id: this.#ids.next(item.callId), name: this.#tools.nameOf(said) }
       item.block = call
       this.#blocks.begin(call)
     }
@@ -152,13 +244,18 @@ export class Items {
     return begun
   }
 
-  #add (item: Item, part: string, text: string): void {
+  #add (item: Item, name: string, text: string): void {
     if (text === '' || item.isDone) return
-    const before = item.said.get(part) ?? 0
-    const isNext = item.kind === 'thinking' && before === 0 && item.said.size > 0
-    item.said.set(part, before + text.length)
+    let part = item.said.get(name)
+    const isNext = item.kind === 'thinking' && part === undefined && item.said.size > 0
+    if (part === undefined) {
+      item.said.set(name, part = { text: '', length: 0, isWhole: false })
+      item.last = name
+    }
+    part.length += text.length
+    part.text = part.length > LONGEST_PART || part.text === undefined ? undefined : part.text + text
     this.characters += text.length
-    if (item.kind === 'tool_use') this.#addInput(item, item.block as Call, text, part === 'text')
+    if (item.kind === 'tool_use') this.#addInput(item, item.block as Call, text, name === 'text')
     else this.#blocks.add(this.#blockOf(item), isNext ? BETWEEN + text : text)
   }
 
@@ -176,26 +273,77 @@ export class Items {
     if (item.said.has('text') && !call.input.isWhole) this.#blocks.input(call, BEHIND_TEXT)
   }
 
-  /** Adds what the pieces did not say. @throws {Error} they said something else of a call */
-  #complete (item: Item, part: string, whole: string): void {
-    if (!whole.startsWith(item.input)) throw new Error('a call is another at its end')
-    this.#add(item, part, whole.slice(item.said.get(part) ?? 0))
+  /** The name under which a part began, where its end counts it otherwise (Bedrock). */
+  #nameIn (item: Item, name: string, whole: string): string {
+    if (item.kind === 'tool_use' || item.said.has(name)) return name
+    const last = item.said.get(item.last)
+    return last?.isWhole === false && startsWith(whole, last) ? item.last : name
   }
 
-  #readMessage (item: Item, said: Json): void {
-    for (const [i, part] of partsOf(said).entries()) {
-      if (part.type === 'refusal') this.isRefusal = true
-      this.#complete(item, `text ${i}`, textOfPart(part))
+  /**
+   * Adds what the pieces did not say. Where they said something else, they count, unless none has left.
+   * @throws {Error} they said something else of a call
+   */
+  #complete (item: Item, name: string, whole: string): void {
+    if (whole === '') return
+    const part = item.said.get(name)
+    if (part === undefined || startsWith(whole, part)) this.#add(item, name, whole.slice(part?.length ?? 0))
+    else if (item.kind !== 'tool_use') this.#replace(item, part, whole)
+    else if (JSON.stringify(parseOr(item.input)) !== JSON.stringify(parseOr(whole))) throw new Error('a call is another at its end')
+    const complete = item.said.get(name)
+    if (complete !== undefined) complete.isWhole = true
+  }
+
+  #replace (item: Item, part: Part, whole: string): void {
+    if (item.block === undefined || item.said.size > 1 || !this.#blocks.replace(item.block, whole)) return
+    this.characters += whole.length - part.length
+    part.text = whole
+    part.length = whole.length
+  }
+
+  /** The parts of a whole item, which may count them otherwise than its events. */
+  #readParts (item: Item, form: string, texts: readonly string[]): void {
+    const names = [...item.said.keys()]
+    const isSame = names.every((name) => texts[Number(name.slice(form.length + 1))] !== undefined)
+    const parts = texts.map((text, i) => [`${form} ${i}`, text] as const)
+    if (isSame && parts.every(([name, text]) => text === '' || this.#fits(item, name, text))) {
+      for (const [name, text] of parts) this.#complete(item, name, text)
+      return
     }
+    const said = texts.filter((text) => text !== '')
+    // Behind the names that are taken.
+    for (const [i, text] of said.entries()) this.#complete(item, names[i] ?? `${form} ${texts.length + i}`, text)
+  }
+
+  #fits (item: Item, name: string, text: string): boolean {
+    const part = item.said.get(name)
+    return part === undefined || startsWith(text, part)
+  }
+
+  #readMessage (item: Item, data: Json, said: Json): void {
+    const parts = partsOf(said)
+    for (const [i, part] of parts.entries()) {
+      if (part.type !== 'refusal') continue
+      this.hasRefusal = true
+      if (isChatClient(this.#exchange)) this.#keepRefusal(`${String(data.output_index)} text ${i}`, refusalOf(part), true)
+    }
+    this.#readParts(item, 'text', parts.map((part) => textOfPart(part, this.#exchange)))
   }
 
   #readCall (item: Item, said: Json): void {
+    if (item.isDropped) return
     const call = item.block as Call
+    if (said.type === 'custom_tool_call' && !this.#tools.isCustom(said)) {
+      item.isDropped = true
+      this.#blocks.drop(call)
+      return
+    }
     if (call.name === '') call.name = this.#tools.nameOf(said)
+    item.isIncomplete = said.status === 'incomplete'
     const { arguments: given, input } = said
     if (said.type === 'custom_tool_call') {
       this.#complete(item, 'text', textIn(input))
-      if (said.status === 'incomplete') return
+      if (item.isIncomplete) return
       if (!item.said.has('text')) this.#blocks.input(call, '{"input":""}')
       this.#endText(item)
       return
@@ -206,12 +354,16 @@ export class Items {
   #readReasoning (item: Item, said: Json): void {
     const form = hasText(said.summary) && !isOtherForm(item, 'summary') ? 'summary' : 'thoughts'
     const shown = form === 'summary' ? said.summary : said.content
-    for (const [i, part] of (Array.isArray(shown) ? shown as readonly unknown[] : []).entries()) {
-      if (!isOtherForm(item, form)) this.#complete(item, `${form} ${i}`, isRecord(part) ? textIn(part.text) : '')
-    }
+    const texts = (Array.isArray(shown) ? shown as readonly unknown[] : [])
+      .map((part) => isRecord(part) ? textIn(part.text) : '')
+    if (!isOtherForm(item, form)) this.#readParts(item, form, texts)
     const signature = signatureOf(said, this.#exchange, this.#upstream)
     if (signature !== '') this.#blockOf(item).signature = signature
   }
+}
+
+function startsWith (whole: string, { text, length }: Part): boolean {
+  return text === undefined ? whole.length >= length : whole.startsWith(text)
 }
 
 /** Whether reasoning came in another form before, as a summary or as it is: one of them is enough. */

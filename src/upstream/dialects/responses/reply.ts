@@ -2,12 +2,14 @@
 import type { Exchange } from '../../../core/exchange.ts'
 import type { Upstream } from '../../../core/upstream.ts'
 import { isGiven, isRecord, type Json } from '../../../base/json.ts'
-import { CallIds } from '../call-ids.ts'
+import { CallIds, SeenCalls } from '../call-ids.ts'
 import { noAnswer, UpstreamErrorBody } from '../error-reply.ts'
 import { callInput, textIn } from '../json.ts'
 import { charactersOf, guessUsage, messageId } from '../omissions.ts'
 import { ClientTools } from './client-tools.ts'
-import { shortBy, stopOf } from './ending.ts'
+import { cutsCalls, type Finish, graver, isCounted, stopReason } from '../finish.ts'
+import { isChatClient, withChatFields } from '../../../protocols/chat.ts'
+import { finishOf } from './ending.ts'
 import { shownIn, signatureOf } from './reasoning.ts'
 import { usageOf } from './usage.ts'
 
@@ -15,31 +17,40 @@ import { usageOf } from './usage.ts'
 export function toMessage (response: unknown, exchange: Exchange, upstream: Upstream): Json {
   if (!isRecord(response)) throw noAnswer(response, 'the answer is no object')
   const { status, error, output } = response
+  const said = finishOf(response)
   const isOver = status === 'completed' || status === 'incomplete'
-  if (!isOver && (status === 'failed' || isGiven(error))) throw new UpstreamErrorBody({ error: error ?? {} })
-  if (!Array.isArray(output)) throw noAnswer(response, 'the answer is no response')
-  if (!isOver && status !== undefined) throw new Error(`the answer is ${JSON.stringify(status).slice(0, 60)}`)
-  const calls: Calls = { ids: new CallIds(exchange), tools: new ClientTools(exchange, upstream),
-    isShort: shortBy(response) !== undefined }
-  const items = (output as readonly unknown[]).filter(isRecord)
+  if (!isOver && (status === 'failed' || said === 'error' || isGiven(error))) {
+    throw new UpstreamErrorBody({ error: error ?? {} })
+  }
+  if (status === 'queued' || status === 'in_progress') throw new Error(`the answer is "${status}"`)
+  const items = Array.isArray(output) ? (output as readonly unknown[]).filter(isRecord) : []
+  const calls: Calls = { ids: new CallIds(exchange), seen: new SeenCalls(),
+    tools: new ClientTools(exchange, upstream), finish: said }
   const content = items.flatMap((item) => blocksOf(item, calls, exchange, upstream))
+  const refusal = items.flatMap(partsOf).map(refusalOf).join('')
   const hasCalls = content.some(({ type }) => type === 'tool_use')
-  return {
+  const finish = refusal !== '' && !isChatClient(exchange) ? graver(calls.finish, 'refusal') : calls.finish
+  const usage = usageOf(response.usage)
+  const reason = stopReason(finish, hasCalls, content.length > 0 || refusal !== '', isCounted(usage))
+  if (reason === null && !Array.isArray(output)) throw noAnswer(response, 'the answer is no response')
+  return withChatFields({
     id: messageId(exchange),
     type: 'message',
     role: 'assistant',
     model: exchange.request.body.model,
     content,
-    ...stopOf(response, hasCalls, items.some(isRefusal)),
-    usage: usageOf(response.usage) ?? guessUsage(exchange, charactersOf(content))
-  }
+    stop_reason: reason,
+    stop_sequence: null,
+    usage: usage ?? guessUsage(exchange, charactersOf(content))
+  }, refusal !== '' && isChatClient(exchange) ? { refusal } : undefined)
 }
 
 interface Calls {
   readonly ids: CallIds
+  readonly seen: SeenCalls
   readonly tools: ClientTools
-  /** the answer was cut short, and a call with it, maybe */
-  readonly isShort: boolean
+  /** how the answer ends: in half a call, where its status does not say so */
+  finish: Finish | undefined
 }
 
 /** Items of unknown types are no part of the answer that a client could read. */
@@ -50,36 +61,49 @@ function blocksOf (item: Json, calls: Calls, exchange: Exchange, upstream: Upstr
       return thinking === '' && signature === '' ? [] : [{ type: 'thinking', thinking, signature }]
     }
     case 'message': {
-      const text = partsOf(item).map(textOfPart).join('')
+      const text = partsOf(item).map((part) => textOfPart(part, exchange)).join('')
       return text === '' ? [] : [{ type: 'text', text }]
     }
-    case 'function_call': return [callOf(item, calls, argumentsOf(item, calls.isShort))]
-    case 'custom_tool_call': return [callOf(item, calls, { input: textIn(item.input) })]
+    case 'function_call': return callOf(item, calls, argumentsOf(item, calls))
+    case 'custom_tool_call': return calls.tools.isCustom(item) ? callOf(item, calls, textOf(item, calls)) : []
   }
   return []
 }
 
-/** @throws {Error} it has no name */
-function callOf (item: Json, { ids, tools }: Calls, input: Json): Json {
+/** Nothing of half a call, and of one that is there already. @throws {Error} it has no name */
+function callOf (item: Json, { ids, seen, tools }: Calls, input: Json | undefined): readonly Json[] {
   const name = tools.nameOf(item)
+  const theirs = textIn(item.call_id)
+  if (input === undefined || (name === '' && theirs === '' && Object.keys(input).length === 0)) return []
   if (name === '') throw new Error('a call has no name')
-  return { type: 'tool_use', id: ids.next(textIn(item.call_id)), name, input }
+  if (theirs !== '' && seen.isRepeated(theirs, { name, input })) return []
+  return [{ type: 'tool_use', id: ids.next(theirs), name, input }]
 }
 
 export function partsOf ({ content }: Json): readonly Json[] {
   return Array.isArray(content) ? (content as readonly unknown[]).filter(isRecord) : []
 }
 
-/** Words of a refusal are words of the answer. */
-export function textOfPart ({ type, text, refusal }: Json): string {
-  return type === 'refusal' ? textIn(refusal) : textIn(text)
+/** Words of a refusal are words of the answer, except for clients of chat style, which has a field for them. */
+export function textOfPart (part: Json, exchange: Exchange): string {
+  if (part.type === 'refusal') return isChatClient(exchange) ? '' : refusalOf(part)
+  return textIn(part.text)
 }
 
-export function isRefusal (item: Json): boolean {
-  return item.type === 'message' && partsOf(item).some(({ type }) => type === 'refusal')
+export function refusalOf ({ type, refusal }: Json): string {
+  return type === 'refusal' ? textIn(refusal) : ''
 }
 
 /** @throws {Error} they are no JSON object, although the answer was not cut short */
-function argumentsOf ({ arguments: given }: Json, isShort: boolean): Json {
-  return isRecord(given) ? given : callInput(textIn(given), isShort)
+function argumentsOf ({ arguments: given, status }: Json, calls: Calls): Json | undefined {
+  if (isRecord(given)) return given
+  const input = callInput(textIn(given), cutsCalls(calls.finish) || status === 'incomplete')
+  if (input === undefined) calls.finish = graver(calls.finish, 'max_tokens')
+  return input
+}
+
+function textOf ({ input, status }: Json, calls: Calls): Json | undefined {
+  if (status !== 'incomplete') return { input: textIn(input) }
+  calls.finish = graver(calls.finish, 'max_tokens')
+  return undefined
 }

@@ -5,9 +5,11 @@ import type { StreamTransformer } from '../../../core/plugin.ts'
 import { SseEvent } from '../../../core/sse.ts'
 import type { Upstream } from '../../../core/upstream.ts'
 import { fieldOf, isRecord, type Json } from '../../../base/json.ts'
+import { CHAT_DELTA, isChatClient } from '../../../protocols/chat.ts'
 import { errorEvent } from '../error-reply.ts'
+import { cutsCalls, graver, isCounted, stopReason } from '../finish.ts'
 import { guessUsage, messageId } from '../omissions.ts'
-import { shortBy, stopOf } from './ending.ts'
+import { finishOf } from './ending.ts'
 import { Items } from './items.ts'
 import { usageOf } from './usage.ts'
 
@@ -65,8 +67,7 @@ class ResponseStream implements StreamTransformer {
         return true
       case 'response.refusal.delta':
       case 'response.refusal.done':
-        this.#items.isRefusal = true
-        this.#items.say('text', data, `text ${String(part)}`, isWhole ? data.refusal : delta, isWhole)
+        this.#items.refuse(data, `text ${String(part)}`, isWhole ? data.refusal : delta, isWhole)
         return true
       case 'response.reasoning_summary_text.delta':
       case 'response.reasoning_summary_text.done':
@@ -100,20 +101,22 @@ class ResponseStream implements StreamTransformer {
 
   /** @throws {Error} half a call, although the answer was not cut short: a client would run the tool with it */
   #end (type: string, said: Json): readonly SseEvent[] {
-    const response = { ...said, status: type === 'response.incomplete' ? 'incomplete' : said.status }
-    // A few vendors send the whole answer with its end, and nothing before.
-    const output = this.#items.isEmpty && Array.isArray(said.output) ? said.output as readonly unknown[] : []
-    for (const [place, item] of output.entries()) this.#items.done({ output_index: place, item })
-    const isShort = shortBy(response) !== undefined
-    if (!isShort) this.#items.checkInputs()
-    this.#items.end(isShort)
+    const ended = finishOf(type === 'response.incomplete' ? { ...said, status: 'incomplete' } : said)
+    if (Array.isArray(said.output)) this.#items.complete(said.output)
+    const finish = !cutsCalls(ended) && this.#items.isCut ? 'max_tokens' : ended
+    this.#items.end(cutsCalls(finish))
     this.#isOver = true
-    const delta = stopOf(response, this.#items.hasCalls, this.#items.isRefusal)
-    const usage = usageOf(said.usage) ?? guessUsage(this.#exchange, this.#items.characters)
+    const isChat = isChatClient(this.#exchange)
+    const { hasCalls, hasContent, hasRefusal, refusal } = this.#items
+    const usage = usageOf(said.usage)
+    const delta = { stop_reason: stopReason(hasRefusal && !isChat ? graver(finish, 'refusal') : finish, hasCalls,
+      hasContent, isCounted(usage)), stop_sequence: null }
     return [
       ...this.#start(),
       ...this.#items.take(),
-      SseEvent.of('message_delta', { type: 'message_delta', delta, usage }),
+      ...(refusal === '' ? [] : [SseEvent.of(CHAT_DELTA, { type: CHAT_DELTA, delta: { refusal } })]),
+      SseEvent.of('message_delta', { type: 'message_delta', delta,
+        usage: usage ?? guessUsage(this.#exchange, this.#items.characters) }),
       SseEvent.of('message_stop', { type: 'message_stop' })
     ]
   }
