@@ -306,7 +306,7 @@ export class Items {
     const names = [...item.said.keys()]
     const isSame = names.every((name) => texts[Number(name.slice(form.length + 1))] !== undefined)
     const parts = texts.map((text, i) => [`${form} ${i}`, text] as const)
-    if (isSame && parts.every(([name, text]) => text === '' || this.#fits(item, name, text))) {
+    if (isSame && parts.every(([name, text]) => this.#fits(item, name, text))) {
       for (const [name, text] of parts) this.#complete(item, name, text)
       return
     }
