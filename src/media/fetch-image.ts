@@ -1,8 +1,11 @@
 // Fetches an image from a link of an upstream: never from an address that is not public, and from no other address than
 // the one that was checked (src/README.md#no-fetch). Sends no credentials.
 import { lookup as resolve } from 'node:dns'
-import { Agent, type Dispatcher } from 'undici'
+import type { LookupFunction } from 'node:net'
+import { Agent, buildConnector, type Dispatcher } from 'undici'
 import { version } from '../base/package.ts'
+import { connectToAny } from '../upstream/transport/addresses.ts'
+import { readingBehind } from '../upstream/transport/interim-heads.ts'
 import { BadLink, checkHost, guardedLookup, MOST_REDIRECTS, readLink,
   redirectOf } from '../upstream/transport/public-link.ts'
 
@@ -30,8 +33,8 @@ export async function* fetchImage (
   const deadline = AbortSignal.any([signal, AbortSignal.timeout(TIMEOUT_MS)])
   // One pair of agents for each image: its sockets are never used for another host.
   const agents = {
-    guarded: new Agent({ connect: { timeout: CONNECT_MS, lookup: guardedLookup(resolver) }, pipelining: 0 }),
-    open: new Agent({ connect: { timeout: CONNECT_MS }, pipelining: 0 })
+    guarded: new Agent({ connect: dialer(guardedLookup(resolver)), pipelining: 0 }),
+    open: new Agent({ connect: dialer(resolver as LookupFunction), pipelining: 0 })
   }
   try {
     const { body, length } = await follow(link, trusted, agents, deadline)
@@ -47,6 +50,18 @@ export async function* fetchImage (
     throw new BadLink('the image could not be fetched', { cause })
   } finally {
     await Promise.all([agents.guarded.destroy(), agents.open.destroy()])
+  }
+}
+
+/** Each connection has one request. */
+function dialer (lookup: LookupFunction): buildConnector.connector {
+  const connect = connectToAny(buildConnector({ timeout: CONNECT_MS }), lookup, CONNECT_MS)
+  return (asked, callback) => {
+    connect(asked, (...[error, socket]) => {
+      if (error !== null) { callback(error, null); return }
+      readingBehind(socket).begin()
+      callback(null, socket)
+    })
   }
 }
 

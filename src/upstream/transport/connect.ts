@@ -1,10 +1,13 @@
 // Makes connections to upstreams: TLS with their own authorities and certificates, through a proxy, in bounded time.
 // Used by undici's pools and by the agent of forward routes.
+import { lookup as resolve } from 'node:dns'
 import { request } from 'node:http'
 import { isIPv6, type LookupFunction, type OnReadOpts, type Socket } from 'node:net'
 import { buildConnector } from 'undici'
 import type { UpstreamConfig } from '../../config/config.ts'
 import type { UpstreamFailure } from '../../core/plugin.ts'
+import { readingBehind } from './interim-heads.ts'
+import { connectToAny } from './addresses.ts'
 
 export type Dial = buildConnector.connector
 type Dialed = buildConnector.Callback
@@ -36,8 +39,11 @@ export interface DialOptions {
 /** A connector that resolves the name for each connection; a failure is a NotConnected. */
 export function createDialer ({ timeouts, tls, proxy }: UpstreamConfig, { http2, lookup, onread }: DialOptions): Dial {
   const { server_name: servername, ...secure } = tls ?? {}
-  const connect = buildConnector({ timeout: timeouts.connect, allowH2: http2, preferH2: http2, ...secure,
-    ...(lookup !== undefined && { lookup }), ...(onread !== undefined && { onread }) })
+  const toAny = (connect: Dial): Dial => connectToAny(connect, lookup ?? resolve, timeouts.connect)
+  const connectHere = buildConnector({ timeout: timeouts.connect, allowH2: http2, preferH2: http2, ...secure,
+    ...(onread !== undefined && { onread }) })
+  const connect = toAny(connectHere)
+  const connectToProxy = toAny(buildConnector({ timeout: timeouts.connect }))
   return (asked, callback) => {
     const done: Dialed = (...[error, socket]) => {
       if (error !== null) callback(new NotConnected(error), null)
@@ -45,9 +51,9 @@ export function createDialer ({ timeouts, tls, proxy }: UpstreamConfig, { http2,
     }
     const options = servername === undefined ? asked : { ...asked, servername }
     if (proxy === undefined) { connect(options, done); return }
-    openTunnel(new URL(proxy), options, timeouts.connect, lookup, (...[error, socket]) => {
+    openTunnel(new URL(proxy), options, timeouts.connect, connectToProxy, (...[error, socket]) => {
       if (error !== null) done(error, null)
-      else if (options.protocol === 'https:') connect({ ...options, httpSocket: socket }, done)
+      else if (options.protocol === 'https:') connectHere({ ...options, httpSocket: socket }, done)
       else done(null, socket)
     })
   }
@@ -56,20 +62,26 @@ export function createDialer ({ timeouts, tls, proxy }: UpstreamConfig, { http2,
 /** Asks the proxy for a tunnel to the upstream (RFC 9110 9.3.6), whose bytes it cannot read, if they are TLS. */
 function openTunnel (
   proxy: URL, { hostname, protocol, port }: buildConnector.Options, timeoutMs: number,
-  lookup: LookupFunction | undefined, callback: Dialed
+  connect: Dial, callback: Dialed
 ): void {
   const usual = protocol === 'https:' ? 443 : 80
   const authority = `${isIPv6(hostname) ? `[${hostname}]` : hostname}:${port === '' ? usual : port}`
   const { username, password } = proxy
   const credentials = Buffer.from(`${decodeURIComponent(username)}:${decodeURIComponent(password)}`).toString('base64')
   const asking = request({
-    host: proxy.hostname.replace(/^\[|\]$/g, ''),
-    port: proxy.port === '' ? 80 : proxy.port,
+    host: proxy.hostname,
     method: 'CONNECT',
     path: authority,
-    agent: false,
     headers: { host: authority, ...(username !== '' && { 'proxy-authorization': `Basic ${credentials}` }) },
-    ...(lookup !== undefined && { lookup })
+    createConnection (_options, connected) {
+      connect({ hostname: proxy.hostname.replace(/^\[|\]$/g, ''), host: proxy.host, protocol: 'http:',
+        port: proxy.port }, (...[error, socket]) => {
+        // Node (26.10) takes any answer to CONNECT for the last one.
+        if (error === null) readingBehind(socket).begin()
+        connected(error, socket as Socket)
+      })
+      return undefined
+    }
   })
   const timer = setTimeout(() => {
     asking.destroy(problem('UND_ERR_CONNECT_TIMEOUT', `the proxy had not connected after ${timeoutMs} ms`))

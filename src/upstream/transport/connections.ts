@@ -6,14 +6,11 @@ import type { Duplex } from 'node:stream'
 import { Client, type Dispatcher, Pool } from 'undici'
 import type { UpstreamConfig } from '../../config/config.ts'
 import { createDialer, type Dial } from './connect.ts'
+import { type InterimHeads, readingBehind } from './interim-heads.ts'
+import { IDLE_MS, IDLE_MS_AT_MOST } from './lane/answer-heads.ts'
 import type { ConnectionUser, LaneHandler, UsedConnection } from './lane/lane-call.ts'
 import { onread } from './lane/lane-connection.ts'
 import { Lane } from './lane/lane.ts'
-
-/**
- * Milliseconds that a connection of the agent waits for its next request, if the upstream does not say. As undici's.
- */
-const IDLE_MS = 4000
 
 /**
  * Milliseconds after a write within which a reset is a lost race: the upstream closed an idle connection just when a
@@ -31,6 +28,7 @@ const PATIENCE_MS = 500
 /** One connection of the pool at a time: made anew when it is closed. */
 export class SingleConnection extends Client implements UsedConnection {
   #socket: Socket | undefined
+  #interim: InterimHeads | undefined
   /** requests written to the current connection */
   #requests = 0
 
@@ -39,6 +37,7 @@ export class SingleConnection extends Client implements UsedConnection {
       dial(asked, (...[error, socket]) => {
         if (error !== null) { callback(error, null); return }
         this.#socket = socket
+        this.#interim = readingBehind(socket)
         this.#requests = 0
         callback(null, socket)
       })
@@ -47,6 +46,7 @@ export class SingleConnection extends Client implements UsedConnection {
   }
 
   use (): boolean {
+    this.#interim?.begin()
     return this.#requests++ > 0
   }
 
@@ -98,7 +98,7 @@ class DialAgent extends Agent {
     return undefined
   }
 
-  /** Closes connections that are too old, so that the next request resolves the name anew. */
+  /** Waits as long as undici's pool without a hint. Closes connections that are too old, so that the next request resolves the name anew. */
   override keepSocketAlive (socket: Duplex): boolean {
     if (performance.now() - (this.#born.get(socket) ?? 0) > this.#maxAge) return false
     // The base class heeds the upstream's keep-alive hint; its types hide the result.
@@ -142,7 +142,7 @@ export class Connections {
     this.#dial = createDialer(config, { http2, lookup })
     // The gateway's own timers replace undici's: they stop while a stream is held back for a slow client (see call.ts).
     // Requests of HTTP/1.1 are not pipelined, because an answer may stream for minutes and must not block another.
-    this.#options = { headersTimeout: 0, bodyTimeout: 0, allowH2: http2 }
+    this.#options = { headersTimeout: 0, bodyTimeout: 0, keepAliveMaxTimeout: IDLE_MS_AT_MOST, allowH2: http2 }
     this.pool = new Pool(origin, {
       ...this.#options,
       connections: null,

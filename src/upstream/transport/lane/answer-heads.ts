@@ -17,7 +17,12 @@ const HEAD_BYTES = Math.min(16_384, maxHeaderSize)
 /** Milliseconds that a connection waits for its next request, and what a hint of the upstream is shortened by. */
 export const IDLE_MS = 4000
 const HINT_MARGIN_MS = 2000
-const IDLE_MS_AT_MOST = 600_000
+
+/**
+ * Most milliseconds that it waits, whatever the upstream says: a NAT or a balancer on the way may drop it unseen, and a
+ * request that is written to it then waits until `first_byte`.
+ */
+export const IDLE_MS_AT_MOST = 60_000
 
 const START = Buffer.from('HTTP/1.1 ')
 /** Where the reason begins, behind the three digits and a space. */

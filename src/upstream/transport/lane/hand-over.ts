@@ -4,6 +4,7 @@ import type { IncomingHttpHeaders } from 'node:http'
 import type { Socket } from 'node:net'
 import { Duplex } from 'node:stream'
 import { Client, type Dispatcher } from 'undici'
+import { InterimHeads } from '../interim-heads.ts'
 import type { Handed } from './answer-reader.ts'
 import type { Carrier, LaneCall } from './lane-call.ts'
 
@@ -12,24 +13,32 @@ class AnsweringSocket extends Duplex {
   readonly #upstream: Socket
   /** until the request is written, before which undici takes each byte for one that nobody has asked for */
   #early: Buffer[] | undefined
+  readonly #interim = new InterimHeads()
   #hasEnded = false
 
   constructor (upstream: Socket, replay: readonly Buffer[]) {
     super({ allowHalfOpen: false })
     this.#upstream = upstream
     this.#early = [...replay]
+    this.#interim.begin()
     this.on('error', () => {})                                // undici listens a little later
   }
 
   bring (bytes: Buffer): void {
-    if (this.#early !== undefined) this.#early.push(bytes)
-    else if (!this.destroyed && !this.push(bytes)) this.#upstream.pause()
+    if (this.#early !== undefined) { this.#early.push(bytes); return }
+    if (!this.destroyed) this.#push(this.#interim.read(bytes))
   }
 
   /** The upstream sends no more. */
   finish (): void {
     this.#hasEnded = true
-    if (this.#early === undefined && !this.destroyed) this.push(null)
+    if (this.#early !== undefined || this.destroyed) return
+    this.#push(this.#interim.end())
+    this.push(null)
+  }
+
+  #push (bytes: Buffer): void {
+    if (bytes.length > 0 && !this.push(bytes)) this.#upstream.pause()
   }
 
   /** The upstream's socket is closed. */
