@@ -17,7 +17,7 @@ import { connectionsOf } from '../pool.ts'
 import { RACE_MS } from '../transport/connections.ts'
 import { failureOf } from '../transport/connect.ts'
 import { Deadline } from '../transport/deadline.ts'
-import { forwardable, headersOf, returnable, traceFor } from '../transport/headers.ts'
+import { forwardable, headersOf, ofFile, returnable, traceFor } from '../transport/headers.ts'
 import { redirectOf } from '../transport/public-link.ts'
 import type { ClientBody } from './client-body.ts'
 import { readError } from './error-body.ts'
@@ -220,7 +220,7 @@ export class Flight implements ProxiedRequest {
 
   /** @param isGood the answer of a healthy upstream, not its refusal of this request */
   #handOver (response: IncomingMessage, status: number, isGood: boolean): void {
-    const { exchange, upstream, permit } = this.#parts
+    const { exchange, upstream, permit, own } = this.#parts
     this.#isDecided = true
     exchange.record.first_byte_at = performance.now()
     exchange.snapshot.services.metrics.attempt(upstream.name, 'ok')
@@ -249,7 +249,8 @@ export class Flight implements ProxiedRequest {
         permit?.fail(this.#broken, new GatewayError('upstream_stream_interrupted', { cause: this.#broken }))
       } else { permit?.leave() }
     })
-    this.#answer.resolve({ kind: 'bytes', status, headers: returnable(response.headers, upstream), bytes: response })
+    const headers = own === undefined ? returnable(response.headers, upstream) : ofFile(response.headers)
+    this.#answer.resolve({ kind: 'bytes', status, headers, bytes: response })
   }
 
   /**

@@ -3,12 +3,12 @@
 // dead one behind it (an AAAA record on a host without IPv6) fail every connection.
 import { isIP, type LookupFunction, type Socket } from 'node:net'
 import type { LookupAddress } from 'node:dns'
-import { errors } from 'undici'
-import type { Dial } from './connect.ts'
+import { type buildConnector, errors } from 'undici'
 
 /** Milliseconds after which the next address is tried too (RFC 8305 5). */
 const NEXT_MS = 250
 
+type Dial = buildConnector.connector
 type Asked = Parameters<Dial>[0]
 type Callback = Parameters<Dial>[1]
 /** Undici's connectors return their socket; its types hide it. */

@@ -98,7 +98,10 @@ class DialAgent extends Agent {
     return undefined
   }
 
-  /** Waits as long as undici's pool without a hint. Closes connections that are too old, so that the next request resolves the name anew. */
+  /**
+   * A connection waits as long as one of undici's pool without a hint. One that is too old is closed, so that the next
+   * request resolves the name anew.
+   */
   override keepSocketAlive (socket: Duplex): boolean {
     if (performance.now() - (this.#born.get(socket) ?? 0) > this.#maxAge) return false
     // The base class heeds the upstream's keep-alive hint; its types hide the result.

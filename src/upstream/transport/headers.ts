@@ -1,4 +1,4 @@
-// Allow-lists of headers, both ways, so that no credential, cookie or organisation passes by accident
+// Which headers pass, both ways, so that no credential, cookie or organisation passes by accident
 // (src/README.md#allow-list).
 import type { IncomingHttpHeaders } from 'node:http'
 import { version } from '../../base/package.ts'
@@ -15,11 +15,32 @@ const REQUEST = new Set([
   'anthropic-version', 'openai-beta'
 ])
 
-/** Headers of an upstream's response on a forward route. */
+/** Headers of an upstream's answer to a request of the gateway's own, such as one for a video's file. */
 const RESPONSE = new Set([
   'content-type', 'content-length', 'content-encoding', 'content-range', 'content-disposition', 'content-language',
-  'accept-ranges', 'etag', 'last-modified', 'cache-control', 'expires', 'vary', 'allow', 'location'
+  'accept-ranges', 'etag', 'last-modified', 'cache-control', 'expires', 'vary', 'allow'
 ])
+
+/** Headers that are meant for the next hop only (RFC 9110 7.6.1), beside those that `connection` names. */
+const HOP_BY_HOP = new Set(['connection', 'keep-alive', 'proxy-connection', 'te', 'trailer', 'transfer-encoding',
+  'upgrade', 'proxy-authenticate', 'proxy-authentication-info'])
+
+/**
+ * Headers that say something of an origin to its clients, whose origin is the gateway: what it says itself, and what
+ * would move them to another address or change what they keep of this one.
+ */
+const OF_ORIGIN = new RegExp('^(?:x-gateway-.*|x-request-id|request-id|server-timing|idempotent-replayed|' +
+  'access-control-.*|timing-allow-origin|set-cookie2?|alt-svc|strict-transport-security|expect-ct|public-key-pins.*|' +
+  'clear-site-data|nel|report-to|reporting-endpoints)$')
+
+/**
+ * Words in the names of headers about the operator's account at the vendor: who it is, what it may do, and what it has
+ * left. `anthropic-priority-input-tokens-remaining` is one, `x-litellm-key-spend` another.
+ */
+const OF_ACCOUNT = new Set(['organization', 'organisation', 'org', 'project', 'account', 'accountid', 'tenant',
+  'subscription', 'workspace', 'customer', 'team', 'user', 'userid', 'deployment', 'key', 'apikey', 'token', 'secret',
+  'credential', 'authenticate', 'authentication', 'authorization', 'ratelimit', 'limit', 'remaining', 'reset', 'quota',
+  'budget', 'spend', 'cost', 'billing', 'balance', 'credits'])
 
 /** Headers of a client's upgrade to a WebSocket. */
 const UPGRADE = new Set(['upgrade', 'sec-websocket-key', 'sec-websocket-version', 'sec-websocket-protocol',
@@ -33,7 +54,7 @@ const ACCEPT = new Set(['upgrade', 'sec-websocket-accept', 'sec-websocket-protoc
  */
 const SECRET_PROTOCOL = /^openai-(?:insecure-api-key|organization|project)\./i
 
-function pick (headers: IncomingHttpHeaders, allowed: ReadonlySet<string>): Record<string, string> {
+function pick (headers: IncomingHttpHeaders, allowed: Pick<ReadonlySet<string>, 'has'>): Record<string, string> {
   const picked: Record<string, string> = {}
   for (const [name, value] of Object.entries(headers)) {
     if (allowed.has(name) && value !== undefined) picked[name] = Array.isArray(value) ? value.join(', ') : value
@@ -118,12 +139,27 @@ function covers (known: string, name: string): boolean {
   return known.endsWith('*') ? name.startsWith(known.slice(0, -1)) : name === known
 }
 
+/** Of an answer on a forward route: all that is not for this hop, of the gateway's own, or about the account. */
 export function returnable (
   headers: IncomingHttpHeaders,
   upstream: Pick<Upstream, 'origin' | 'basePath'>
 ): Record<string, string> {
-  const { location, ...picked } = pick(headers, RESPONSE)
-  return location === undefined ? picked : { ...picked, location: asSeenHere(location, upstream) }
+  const ofHop = new Set(headers.connection?.toLowerCase().split(',').map((name) => name.trim()))
+  const { location, ...passing } = pick(headers, {
+    has: (name) => !HOP_BY_HOP.has(name) && !ofHop.has(name) && !OF_ORIGIN.test(name) &&
+      !name.split(/[-_]/).some((word) => OF_ACCOUNT.has(word))
+  })
+  // Links to other pages, or to an operation: at the upstream itself the client has no key.
+  const base = `${upstream.origin}${upstream.basePath}/`
+  for (const name in passing) {
+    if (passing[name]!.includes(base)) passing[name] = passing[name]!.replaceAll(base, '/')
+  }
+  return location === undefined ? passing : { ...passing, location: asSeenHere(location, upstream) }
+}
+
+/** Of an answer to a request of the gateway's own. */
+export function ofFile (headers: IncomingHttpHeaders): Record<string, string> {
+  return pick(headers, RESPONSE)
 }
 
 /** Rewrites a redirect within the upstream to this gateway: at the upstream itself the client has no key. */

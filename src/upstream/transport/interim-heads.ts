@@ -1,6 +1,6 @@
 // Removes the heads of informational answers (1xx) in front of an answer. RFC 9110 15.2: a client must be able to read
 // them, whether it has asked for one or not. Undici (8.12) destroys the connection on a 100.
-import type { Socket } from 'node:net'
+import { Socket } from 'node:net'
 
 /** Most bytes of such heads in front of one answer; what comes behind them undici may refuse. */
 const MOST_BYTES = 64 * 1024
@@ -86,18 +86,19 @@ function isStart (bytes: Buffer): boolean {
   return bytes.toString('latin1', STATUS_AT) !== SWITCHING
 }
 
-/** Puts it in front of all readers of a socket, which is no longer to be read by `onread`. */
-export function readingBehind (socket: Socket): InterimHeads {
-  const heads = new InterimHeads()
-  const push = socket.push.bind(socket)
-  socket.push = (bytes: Buffer | null, encoding?: BufferEncoding): boolean => {
-    if (bytes !== null) {
-      const left = heads.read(bytes)
-      return left.length === 0 || push(left, encoding)
-    }
-    const kept = heads.end()
-    if (kept.length > 0) push(kept)
-    return push(null)
-  }
+const HEADS = Symbol('the informational heads of a socket')
+type ReadBehind = Socket & { [HEADS]?: InterimHeads }
+
+/** Removes them from what all readers of the socket get. One that is made with `onread` has none. */
+export function readingBehind (socket: ReadBehind): InterimHeads {
+  const heads = socket[HEADS] = new InterimHeads()
+  Object.assign(socket, { push })
   return heads
+}
+
+function push (this: ReadBehind, bytes: Buffer | null, encoding?: BufferEncoding): boolean {
+  const heads = this[HEADS]!
+  const left = bytes === null ? heads.end() : heads.read(bytes)
+  const takesMore = left.length === 0 || Socket.prototype.push.call(this, left, encoding)
+  return bytes === null ? Socket.prototype.push.call(this, null) : takesMore
 }
