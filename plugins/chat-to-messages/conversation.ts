@@ -1,6 +1,6 @@
 // Translates the messages of a chat into system blocks and alternating turns (src/README.md#chat-request).
 import { JsonGuard } from '../../src/base/json-limits.ts'
-import { isRecord, type Json } from '../../src/base/json.ts'
+import { isRecord, type Json, parseInput } from '../../src/base/json.ts'
 import { type Block, isBlank, textBlock, type Turn } from '../../src/translation/blocks.ts'
 import { invalid, nameAt } from '../../src/translation/reads.ts'
 import type { TextFiles } from '../../src/translation/text-files.ts'
@@ -158,7 +158,7 @@ class Reader implements Conversation {
     this.#guard.push(Buffer.from(text))
     let value: unknown
     try {
-      value = JSON.parse(text)
+      value = parseInput(text)
     } catch {
       throw invalid(path, 'is not valid JSON. Send the arguments of the call as the model wrote them')
     }

@@ -1,7 +1,7 @@
 // Reads the input of a Responses request: items become system blocks and turns (src/README.md#responses-request).
 import { GatewayError, isGatewayError } from '../../src/errors.ts'
 import { JsonGuard } from '../../src/base/json-limits.ts'
-import { isGiven, isRecord, type Json, parseOr } from '../../src/base/json.ts'
+import { isGiven, isRecord, type Json, parseInputOr } from '../../src/base/json.ts'
 import { type Block, isBlank, textBlock, type Turn } from '../../src/translation/blocks.ts'
 import { invalid, nameAt, textAt } from '../../src/translation/reads.ts'
 import { MOST_OPENED } from '../../src/translation/thinking.ts'
@@ -236,7 +236,7 @@ class Reader {
     if (isBlank(text)) return {}
     this.#guard.next()
     this.#guard.push(Buffer.from(text))
-    const parsed = parseOr(text)
+    const parsed = parseInputOr(text)
     return isRecord(parsed) ? parsed : { _raw: text }
   }
 

@@ -1,6 +1,6 @@
 // The output items of a response while they are made: each takes the pieces of a content block, and says what of them
 // its client is told at once, and what it is when it is whole.
-import { asRecord, type Json, parseOr } from '../../src/base/json.ts'
+import { asRecord, type Json, parseInputOr, parseOr } from '../../src/base/json.ts'
 import { unwrapInput } from '../../src/translation/custom-input.ts'
 import type { ClientTool } from './shape.ts'
 
@@ -215,7 +215,7 @@ export class BuiltInItem implements Item {
 
   json (status: ItemStatus): Json {
     return { id: this.place!.id, type: `${this.#type}_call`, call_id: this.#id, status,
-      ...FIELDS[this.#type](asRecord(parseOr(this.#input))) }
+      ...FIELDS[this.#type](asRecord((this.#type === 'tool_search' ? parseInputOr : parseOr)(this.#input))) }
   }
 }
 

@@ -1,4 +1,5 @@
 // Reads of JSON values of unknown types.
+import { parseWithDigits } from './digits.ts'
 
 export type Json = Readonly<Record<string, unknown>>
 
@@ -56,16 +57,45 @@ export function briefly (value: unknown): unknown {
   return shorten(value, BRIEF_DEPTH)
 }
 
+/** One half of a character, escaped. */
+const HALF = /\\u[dD][89a-fA-F]/
+/** Both halves, or one by itself; not behind an escaped backslash. Characters that are not escaped are whole: UTF-8. */
+const HALVES = /(?<!\\)((?:\\\\)*)\\u[dD](?:[89abAB][\da-fA-F]{2}(\\u[dD][c-fC-F][\da-fA-F]{2})?|[c-fC-F][\da-fA-F]{2})/g
+
 /** @param source the text of a number, a string or another simple value; absent: `value` is a list or an object */
 export type Reviver = (name: string, value: unknown, context: { readonly source?: string }) => unknown
 
 /**
- * JSON from outside, which may begin with a byte order mark: .NET and PowerShell write one, and RFC 8259 8.1 lets a
- * parser ignore it.
+ * JSON from outside, as the gateway reads it everywhere. It may begin with a byte order mark: .NET and PowerShell write
+ * one, and RFC 8259 8.1 lets a parser ignore it. Half a character becomes U+FFFD, because vendors refuse it, and the
+ * whole conversation with it. Numbers in the input of a call keep their digits.
  * @throws {SyntaxError} positions in its message count from behind the mark
  */
 export function parseJson (text: string, revive?: Reviver): unknown {
-  return JSON.parse(text.charCodeAt(0) === 0xFEFF ? text.slice(1) : text, revive as Parameters<typeof JSON.parse>[1])
+  const json = wholeCharacters(withoutMark(text))
+  return revive === undefined ? parseWithDigits(json) : JSON.parse(json, revive as Parameters<typeof JSON.parse>[1])
+}
+
+/**
+ * The same of an event, which may end or begin with half a character of a text that others continue.
+ * @throws {SyntaxError}
+ */
+export function parseEvent (text: string): unknown {
+  return parseWithDigits(text)
+}
+
+/** The same of the input of a call: the arguments that a model has written. @throws {SyntaxError} */
+export function parseInput (text: string): unknown {
+  return parseWithDigits(wholeCharacters(text), true)
+}
+
+/** The input of a call, or the text itself where it is no JSON. */
+export function parseInputOr (text: string): unknown {
+  try {
+    return parseInput(text)
+  } catch {
+    return text
+  }
 }
 
 /** The parsed text, or the text itself where it is no JSON: upstreams send either with an error. */
@@ -75,4 +105,17 @@ export function parseOr (text: string): unknown {
   } catch {
     return text
   }
+}
+
+function withoutMark (text: string): string {
+  return text.charCodeAt(0) === 0xFEFF ? text.slice(1) : text
+}
+
+/** A JSON text without halves of characters. */
+export function wholeCharacters (json: string): string {
+  return HALF.test(json) ? json.replace(HALVES, wholeCharacter) : json
+}
+
+function wholeCharacter (found: string, backslashes: string, second: string | undefined): string {
+  return second === undefined ? `${backslashes}\\ufffd` : found
 }

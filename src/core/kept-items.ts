@@ -1,7 +1,7 @@
 // Items of kept responses, by the ids that clients know them by: an item's id leads to its response, so that there is
 // no index of items.
 import { JsonGuard } from '../base/json-limits.ts'
-import { isRecord, type Json } from '../base/json.ts'
+import { isRecord, type Json, parseJson } from '../base/json.ts'
 import type { KeptResponse } from '../store/responses.ts'
 import { base64In, type Blobs } from './large-strings.ts'
 
@@ -26,7 +26,7 @@ export function parseKept (json: Buffer, blobs: Blobs, guard?: JsonGuard): unkno
   const own = new JsonGuard()
   own.push(json)
   const base64 = base64In([json], own.longStrings)
-  return JSON.parse((base64.length > 0 ? blobs.lift([json], base64) : json).toString())
+  return parseJson((base64.length > 0 ? blobs.lift([json], base64) : json).toString())
 }
 
 export function outputIn (response: unknown): readonly Json[] {

@@ -1,6 +1,7 @@
 // Server-Sent Events (WHATWG HTML 9.2): bytes to events and back. The only parser of the wire format.
 
 import { isUtf8 } from 'node:buffer'
+import { parseEvent } from '../base/json.ts'
 
 const LF = 10
 const CR = 13
@@ -115,7 +116,7 @@ export class SseEvent {
 
   /** @throws {SyntaxError} the data is not JSON */
   get json (): unknown {
-    return this.#json ??= JSON.parse(this.data)
+    return this.#json ??= parseEvent(this.data)
   }
 
   /** The bytes on the wire, the blank line included; always with LF. */

@@ -23,6 +23,7 @@ import { type CallListener, type CallRequest, UpstreamCall } from '../upstream/t
 import { UnfinishedAnswer, UpstreamErrorBody } from '../upstream/dialects/error-reply.ts'
 import { dialectOf } from '../upstream/dialects/index.ts'
 import { eventsOf, readAnswer } from '../upstream/dialects/whole-answer.ts'
+import { withWholeCharacters } from '../upstream/dialects/whole-characters.ts'
 import { EncodedRequest, encodeLarge, encodeRequest } from '../upstream/transport/encode-body.ts'
 import { traceFor } from '../upstream/transport/headers.ts'
 import type { Permit } from '../upstream/limits/permit.ts'
@@ -295,7 +296,7 @@ class Receiver implements CommittedStream, CallListener {
     if (status >= 300) this.#call?.finishWithin(this.#upstream.config.timeouts.idle)
     if (status < 300 && this.#exchange.request.stream) {
       try {
-        this.#decode = dialectOf(this.#upstream).decodeStream(this.#exchange, this.#upstream)
+        this.#decode = withWholeCharacters(dialectOf(this.#upstream).decodeStream(this.#exchange, this.#upstream))
       } catch (thrown) {
         this.#broke(thrown)                                   // an image, say, is no stream
         return

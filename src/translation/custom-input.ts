@@ -1,7 +1,7 @@
 // Extracts the text of `{"input":"…"}` while it arrives: the input of a custom tool, which is a function with one
 // string.
 import { GatewayError } from '../errors.ts'
-import { isRecord } from '../base/json.ts'
+import { isRecord, parseInput, parseJson } from '../base/json.ts'
 
 const HEAD = /^\s*\{\s*"input"\s*:\s*"/
 /**
@@ -50,7 +50,7 @@ export function unwrapInput (): InputReader {
   function end (): string {
     if (place === 'inside' || place === 'behind' || rest === '') return ''
     try {
-      return customText(JSON.parse(rest))
+      return customText(parseInput(rest))
     } catch {
       return ''                                               // the answer ended within it
     }
@@ -62,7 +62,7 @@ export function unwrapInput (): InputReader {
 /** @throws {GatewayError} the upstream's text is no JSON */
 function parse (text: string): string {
   try {
-    return JSON.parse(text) as string
+    return parseJson(text) as string
   } catch (cause) {
     throw new GatewayError('upstream_stream_interrupted', { cause })
   }
@@ -72,9 +72,17 @@ function parse (text: string): string {
 function endOfCharacters (text: string): number {
   let end = 0
   while (end < text.length && text[end] !== '"') {
-    const length = text[end] !== '\\' ? 1 : text[end + 1] === 'u' ? 6 : 2
+    const length = text[end] !== '\\' ? 1 : text[end + 1] === 'u' ? lengthOfEscape(text, end) : 2
     if (end + length > text.length) break
     end += length
   }
   return end
+}
+
+const FIRST_HALF = /\\u[dD][89abAB]/y
+
+/** Of both halves of a character, if the second one comes or may still come. */
+function lengthOfEscape (text: string, at: number): number {
+  FIRST_HALF.lastIndex = at
+  return FIRST_HALF.test(text) && '\\u'.startsWith(text.slice(at + 6, at + 8)) ? 12 : 6
 }

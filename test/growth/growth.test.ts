@@ -9,6 +9,7 @@ import { SseDecoder } from '../../src/core/sse.ts'
 import { parsePrice } from '../../src/money/nanos.ts'
 import { countTokens } from '../../src/simulator/tokens.ts'
 import { readRow } from '../../src/store/transfer.ts'
+import { parseInput, parseJson } from '../../src/base/json.ts'
 import { scrub, scrubStart } from '../../src/base/redact.ts'
 import { readReport } from '../../src/upstream/dialects/videos/report.ts'
 import { membersNamed } from '../../src/base/json-members.ts'
@@ -30,7 +31,8 @@ t.test('the measurement tells n and n log n from a square, and from what never e
 const repeated = (text: string) => (size: number): string => text.repeat(Math.ceil(size / text.length)).slice(0, size)
 const HOSTILE = ['\\', '\\n', '"', '\'', '`', ' ', '\n', '\r', '\r\n', '0', 'a', '<', '<!--', '<!---->', '<style>',
   '<script', '[', '{', '(', '.', ':', '/', '//', '@', 'a.', 'a@', '=', '-', '%', '?', '*', 'reda ', '[redacted]', 'é',
-  '\ud83d', '\u0000', 'data:', 'data: \n', 'sk-', 'Bearer ', 'org_', '1.', '1:', 'http://', 'file://', 'file://a?v=']
+  '\ud83d', '\u0000', 'data:', 'data: \n', 'sk-', 'Bearer ', 'org_', '1.', '1:', 'http://', 'file://', 'file://a?v=', '1.0,',
+  ',\t', '\\ud83d', '"input":{']
 
 /** Rows that take a text: each runs on every hostile one of 100,000 and 800,000 characters, with another at the end. */
 const TEXTS: Readonly<Record<string, (text: string) => unknown>> = {
@@ -51,6 +53,8 @@ const TEXTS: Readonly<Record<string, (text: string) => unknown>> = {
   placeIn: (text) => placeIn(text),
   readReport: (text) => readReport({ id: '1', status: text, error: text, duration: text, video: { url: `http://${text}` },
     [text]: { data: text } }),
+  'parseJson, text': (text) => caught(() => parseJson(`{"input":{"a":1.0,"b":"${text}`)),
+  'parseInput, values': (text) => caught(() => parseInput(`{"a":[1.0,${text}`)),
   countTokens: (text) => countTokens(text),
   'N16: membersNamed': (text) => membersNamed('a', Buffer.from(`{${text}`)).catch(() => {}),
   'SseDecoder, whole': (text) => new SseDecoder().push(Buffer.from(`${text}\n\n`)),

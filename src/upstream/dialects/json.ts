@@ -1,6 +1,6 @@
 // Reads of JSON whose types are unknown: schema-validate may not be in the pipeline.
 import { GatewayError } from '../../errors.ts'
-import { isRecord, type Json } from '../../base/json.ts'
+import { isRecord, type Json, parseInput } from '../../base/json.ts'
 import { JsonEnd } from './json-end.ts'
 
 /**
@@ -21,7 +21,7 @@ export function callInput (text: string, isShort: boolean): Json | undefined {
 /** Undefined: it is no JSON. @throws {Error} it is an object, and something else behind it */
 function parsedInput (text: string): unknown {
   try {
-    return JSON.parse(text)
+    return parseInput(text)
   } catch {
     if (text.trimStart()[0] !== '{') return undefined
   }

@@ -12,6 +12,7 @@ import { isError, isTerminal } from '../../protocols/messages.ts'
 import { errorEvent, UpstreamErrorBody } from './error-reply.ts'
 import { dialectOf } from './index.ts'
 import { callInput, textIn } from './json.ts'
+import { withWholeCharacters } from './whole-characters.ts'
 
 /** Characters of one delta: a client that may get only a part of the answer gets about that part. */
 const DELTA = 4096
@@ -41,7 +42,7 @@ function readWhole (text: string, bytes: Buffer): unknown {
 }
 
 function readEvents (bytes: Buffer, exchange: Exchange, upstream: Upstream): Json {
-  const decode = dialectOf(upstream).decodeStream(exchange, upstream)
+  const decode = withWholeCharacters(dialectOf(upstream).decodeStream(exchange, upstream))
   const decoder = new SseDecoder()
   const message = new Collector()
   const add = (made: ReturnType<StreamTransformer['event']>): boolean => {
