@@ -10,7 +10,7 @@ import { drainTimes } from '../config/drain-times.ts'
 import type { LatelyView } from '../telemetry/lately.ts'
 import type { LogOutput } from '../telemetry/log-output.ts'
 import type { Metrics } from '../telemetry/metrics.ts'
-import type { UpstreamView } from '../upstream/limits/status.ts'
+import type { CredentialReset, UpstreamView } from '../upstream/limits/status.ts'
 import { Backoff } from './backoff.ts'
 import { IpcChannel } from './ipc.ts'
 import { relay } from './log-relay.ts'
@@ -144,6 +144,13 @@ export class Crew {
       )
     )
     return views.filter((view) => view !== undefined)
+  }
+
+  /** Ends cooldowns of credentials in the workers that answer: one that starts has none. */
+  async reset (what: CredentialReset): Promise<void> {
+    await Promise.all(this.#seats.map(async ({ run }) => {
+      await run?.channel.ask('reset', what, ANSWER_MS).catch(() => {})
+    }))
   }
 
   /** What requests came to, from the workers that answer. */

@@ -2,7 +2,7 @@
 import cluster from 'node:cluster'
 import { env } from 'node:process'
 import type { LatelyView } from '../telemetry/lately.ts'
-import type { UpstreamView } from '../upstream/limits/status.ts'
+import type { CredentialReset, UpstreamView } from '../upstream/limits/status.ts'
 import { type Addresses, NUMBER, type WorkerState } from './primary.ts'
 import { IpcChannel } from './ipc.ts'
 
@@ -12,6 +12,7 @@ export interface Worker {
   /** the metrics in Prometheus's format */
   metrics (): Promise<string>
   upstreams (): UpstreamView
+  reset (what: CredentialReset): void
   lately (): LatelyView
   reload (): void
   drain (isUrgent: boolean): void
@@ -41,6 +42,7 @@ export class Seat {
       state: async () => await worker().state(),
       metrics: async () => await worker().metrics(),
       upstreams: () => worker().upstreams(),
+      reset: (what) => { worker().reset(what as CredentialReset) },
       lately: () => worker().lately(),
       reload: () => { worker().reload() },
       drain: (isUrgent) => { worker().drain(isUrgent === true) }

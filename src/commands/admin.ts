@@ -13,13 +13,14 @@ import { prices } from './nouns/prices.ts'
 import { requests } from './nouns/requests.ts'
 import { status } from './nouns/status.ts'
 import { tokens } from './nouns/tokens.ts'
+import { upstreams } from './nouns/upstreams.ts'
 import { usage } from './nouns/usage.ts'
 import { videos } from './nouns/videos.ts'
 import { print } from './stdout.ts'
 import { explanations, meantOption, type Noun, readArgs, usageOf } from './verb.ts'
 
 const NOUNS: Readonly<Record<string, Noun>> = { accounts, admin, audit, diff, fleet, keys, ledger, prices, requests,
-  status, tokens, usage, videos }
+  status, tokens, upstreams, usage, videos }
 
 /** @returns the exit code: 0 done, 1 refused or failed */
 export async function adminCommand (
@@ -28,8 +29,9 @@ export async function adminCommand (
   { locate, ...how }: CommandParts
 ): Promise<number> {
   const verbs = NOUNS[noun]!
-  // Some nouns are the whole command.
-  const [verb = '', ...args] = Object.hasOwn(verbs, '') ? ['', ...said] : said
+  // Some nouns are the whole command, or one of several.
+  const isBare = Object.hasOwn(verbs, '') && !Object.hasOwn(verbs, said[0] ?? '')
+  const [verb = '', ...args] = isBare ? ['', ...said] : said
   const found = Object.hasOwn(verbs, verb) ? verbs[verb]! : undefined
   if (found === undefined) {
     const isHelp = ['--help', '-h', 'help'].includes(verb)

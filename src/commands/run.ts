@@ -22,6 +22,8 @@ const HELP = `gateway ${version}: a paid gateway to text, image and video models
   gateway ledger COMMAND            export the entries as JSON lines; verify adds them up again
   gateway requests COMMAND          list the last requests, show ID: what became of each of its attempts
   gateway status [--json]           what a running gateway came to lately, and what needs somebody
+  gateway upstreams [COMMAND]       the targets and credentials of a running gateway; reset UPSTREAM [CREDENTIAL]: end
+                                    the cooldown of a credential
   gateway prices, gateway videos    what is sold at which price, now and as announced; the video tasks of all accounts
   gateway diff FILE                 what FILE would change in the live configuration, which stays as it is
   gateway fleet [--json]            the processes that serve from the same store, and the configuration that each runs
@@ -49,6 +51,7 @@ const commands: Readonly<Record<string, Command>> = {
   tokens: async (args, shipped) => await administer('tokens', args, shipped),
   admin: async (args, shipped) => await administer('admin', args, shipped),
   audit: async (args, shipped) => await administer('audit', args, shipped),
+  upstreams: async (args, shipped) => await administer('upstreams', args, shipped),
   fleet: async (args, shipped) => await administer('fleet', args, shipped),
   status: async (args, shipped) => await administer('status', args, shipped),
   prices: async (args, shipped) => await administer('prices', args, shipped),

@@ -8,7 +8,7 @@ import { startGateway, type Gateway } from '../gateway/gateway.ts'
 import { Ending } from '../gateway/shutdown.ts'
 import { createLogger } from '../telemetry/log.ts'
 import { StandardOutput } from '../telemetry/log-output.ts'
-import { viewOf } from '../upstream/limits/status.ts'
+import { resetCredentials, viewOf } from '../upstream/limits/status.ts'
 import type { CommandParts } from './command.ts'
 import { complained, print } from './stdout.ts'
 
@@ -67,6 +67,7 @@ async function attend (gateway: Gateway, ending: Ending, file: string, seat: Sea
     },
     metrics: async () => await gateway.services.metrics.print(),
     upstreams: () => viewOf(gateway.services.upstreams, gateway.live.current()),
+    reset: (what) => { resetCredentials(gateway.services.upstreams, gateway.live.current(), what) },
     lately: () => gateway.services.metrics.lately(),
     reload: () => { gateway.reload() },
     drain: (isUrgent) => { ending.drain(isUrgent) }

@@ -45,14 +45,19 @@ const ROWS: readonly Row[] = [
   row('no_money', 402, [
     'insufficient_quota', 'billing_hard_limit_reached', 'billing_not_active', // OpenAI
     'billing_error', // Anthropic
+    'accountoverdueerror', // Volcengine Ark
     'exceeded_current_quota_error', // Moonshot
     'arrearage', 'freetieronly', // DashScope
-    'insufficient_user_quota', 'insufficient_balance', 'insufficient_credits', 'payment_required', // relays
+    'insufficient_user_quota', 'insufficient_balance', 'insufficient_credits', 'insufficient_funds',
+    'payment_required', // relays
     '1113', 'status_1008'
   ], [
-    /^Your credit balance is too low to access the (?:\w+ )?API\. Please go to Plans & Billing(?: to upgrade or purchase credits)?\.$/, // Anthropic
+    /^(?:Your )?credit balance is too low(?: to access the (?:\w+ )?API)?\.?(?: Please go to Plans & Billing(?: to upgrade or purchase credits)?\.)?$/, // Anthropic
+    /^You have reached your specified API usage limits\.(?: You will regain access on [\w :-]{1,40}\.)?$/, // Anthropic
+    /^Billing hard limit has been reached\.?$/, // OpenAI
+    /^Your newly created team doesn't have any credits yet\. You can purchase credits on https:\/\/[\w./-]{1,200}$/, // xAI
     /^Your team [\w-]{1,60} has either used all available credits or reached its monthly spending limit\. To continue making API requests, please purchase more credits or raise your spending limit\.$/, // xAI
-    /^Insufficient balance\.?$/ // DeepSeek
+    /^Insufficient (?:balance|credits|funds)\.?(?: Add more using https:\/\/[\w./-]{1,200})?$/ // DeepSeek, OpenRouter
   ]),
   row('bad_key', 401, [
     'invalid_api_key', 'account_deactivated', 'incorrect_api_key', // OpenAI
@@ -60,9 +65,12 @@ const ROWS: readonly Row[] = [
     'api_key_invalid', 'unauthenticated', // Google
     'invalid_authentication_error', 'incorrect_api_key_error', 'access_terminated_error', // Moonshot
     'invalidapikey', // DashScope
+    'organization_restricted', // Groq
     'unrecognizedclientexception', 'expiredtokenexception', 'invalidsignatureexception', // Bedrock
     '1000', '1001', '1002', '1003', '1004', '1110', '1111', '1112', '1121', 'status_1004', 'status_2049'
   ], [
+    /^This organization has been disabled\.$/, // Anthropic
+    /^Your API key was reported as leaked\. Please use another API key\.$/, // Google
     /^API key (?:not valid|not found|expired)\. Please (?:pass a valid|renew the) API key\.$/, // Google
     /^Incorrect API key provided: [\w*.-]{1,200}\. You can (?:find your|obtain an) API key (?:at|from) https:\/\/[\w./-]{1,60}$/, // OpenAI, xAI
     /^(?:invalid|incorrect|expired|missing) (?:x-)?api[ _-]?key\.?$/ // Anthropic, Groq, DashScope

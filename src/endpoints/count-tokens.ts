@@ -4,6 +4,7 @@ import type { IncomingHttpHeaders } from 'node:http'
 import { fieldOf, parseOr } from '../base/json.ts'
 import { GatewayError, toGatewayError } from '../errors.ts'
 import type { Routed } from '../core/endpoint.ts'
+import { saysNoMoney } from '../core/credential-fault.ts'
 import { type Attempt, Plan } from '../core/facts.ts'
 import { nameFailure, callHook, unwaited } from '../core/hooks.ts'
 import type { UpstreamFailure, UpstreamRequest } from '../core/plugin.ts'
@@ -76,7 +77,7 @@ async function passOn (exchange: Routed, attempt: Attempt, ms: number): Promise<
     if (exchange.abortReason !== undefined || !toGatewayError(thrown).retryable) throw thrown
     return undefined
   } finally {
-    // Without a verdict: vendors limit and forbid counts separately, and a client can cause as many as it likes.
+    // Without another verdict: vendors limit and forbid counts separately, and a client can cause any number of them.
     permit.leave()
   }
 }
@@ -110,6 +111,8 @@ function ask (
   function fail (failure: UpstreamFailure): void {
     end()
     const error = nameFailure(failure, exchange, upstream.name)
+    // An account without money is out for everything: the next message would find out at the price of a failure.
+    if (saysNoMoney(failure)) permit.fail(failure, error)
     exchange.snapshot.services.metrics.attempt(upstream.name, error.row)
     reject(error)
   }

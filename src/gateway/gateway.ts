@@ -36,7 +36,7 @@ import { startSimulatorThread, type SimulatorThread } from '../simulator/thread.
 import { dateOfStep } from '../base/end-of-turn.ts'
 import { startTimer, type Timer } from '../base/timer.ts'
 import { Upstreams } from '../upstream/pool.ts'
-import { mergedView, viewOf } from '../upstream/limits/status.ts'
+import { mergedView, resetCredentials, viewOf } from '../upstream/limits/status.ts'
 import { Crew } from '../cluster/primary.ts'
 import type { Seat } from '../cluster/worker.ts'
 
@@ -322,7 +322,11 @@ function adminListener (
       processes: async () => await fleet.processes(),
       upstreams: {
         view: async () => mergedView([viewOf(upstreams, live.current()), ...await crew?.upstreams() ?? []]),
-        live: () => live.current()
+        live: () => live.current(),
+        async reset (what) {
+          resetCredentials(upstreams, live.current(), what)
+          await crew?.reset(what)
+        }
       },
       running: {
         status: async () => ({ ...live.status(), ...(crew !== undefined && { workers: await crew.states() }) }),

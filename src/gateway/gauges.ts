@@ -2,11 +2,13 @@
 import type { Fleet } from '../cluster/heartbeat.ts'
 import type { GatewayServer } from '../http/server.ts'
 import type { LogOutput } from '../telemetry/log-output.ts'
+import type { CooldownReason } from '../upstream/limits/permit.ts'
 import type { GatewayServices } from './services.ts'
 import { LowBalances } from './low-balances.ts'
 import type { OpenServices } from './open-services.ts'
 import type { LiveConfig } from './reload.ts'
 
+const REFUSALS: readonly Exclude<CooldownReason, 'limited'>[] = ['no_money', 'bad_key', 'forbidden']
 const BREAKER_VALUES = { closed: 0, half_open: 1, open: 2 } as const
 
 export interface GaugeSources {
@@ -62,4 +64,7 @@ function watchUpstreams ({ metrics, upstreams: { queues, health } }: GatewayServ
   metrics.watchMany('gateway_upstream_credential_aside', () =>
     health.credentials(live.current()).map(({ upstream, id, wait }) =>
       ({ labels: { upstream, credential: id }, value: wait > 0 ? 1 : 0 })))
+  metrics.watchMany('gateway_upstream_credential_refused', () =>
+    health.credentials(live.current()).flatMap(({ upstream, id, reason: why }) =>
+      REFUSALS.map((reason) => ({ labels: { upstream, credential: id, reason }, value: why === reason ? 1 : 0 }))))
 }

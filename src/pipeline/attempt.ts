@@ -8,6 +8,7 @@ import { type Json, parseOr } from '../base/json.ts'
 import { mark } from '../base/stall-marks.ts'
 import { GatewayError, isGatewayError, toGatewayError } from '../errors.ts'
 import type { Routed } from '../core/endpoint.ts'
+import { credentialFaultIn } from '../core/credential-fault.ts'
 import type { Attempt } from '../core/facts.ts'
 import { nameFailure, callHook, unwaited } from '../core/hooks.ts'
 import { commits, isEmptyReply, isError, isPing, isTerminal } from '../protocols/messages.ts'
@@ -689,5 +690,5 @@ function endOf (shared: SharedChunks): () => void {
  */
 function isClear (failure: UpstreamFailure): boolean {
   if (failure.kind === 'status') return failure.status <= 501 || failure.status === 503 || failure.status === 529
-  return failure.kind === 'refused' || failure.kind === 'connect_timeout'
+  return failure.kind === 'refused' || failure.kind === 'connect_timeout' || credentialFaultIn(failure) !== undefined
 }

@@ -5,11 +5,11 @@ import { mark } from '../base/stall-marks.ts'
 import { type Answer, type AnswerListener, tryAttempt } from './attempt.ts'
 import type { RetriesConfig } from '../config/config.ts'
 import { modalities, type Modality } from '../config/sections/modalities.ts'
-import { GatewayError, toGatewayError } from '../errors.ts'
+import { type ErrorCode, GatewayError, toGatewayError } from '../errors.ts'
 import type { Routed } from '../core/endpoint.ts'
 import { type Attempt, Plan } from '../core/facts.ts'
 import { dialectOf } from '../upstream/dialects/index.ts'
-import { acquire } from '../upstream/limits/acquire.ts'
+import { acquire, notServed } from '../upstream/limits/acquire.ts'
 import { isPassing, isTurnedAway } from '../upstream/limits/attribution.ts'
 import type { Died, Permit } from '../upstream/limits/permit.ts'
 import type { Upstream } from '../core/upstream.ts'
@@ -26,6 +26,8 @@ class Candidate implements AnswerListener {
   tried: Set<string> | undefined
   /** repetitions so far, with the one about to begin */
   repetitions = 0
+  /** its last answer was that the request itself is wrong */
+  refusesRequest = false
   /** a failure of this exchange was the target's fault: that counts once */
   isBlamed = false
   /** row of the catalogue of its last error */
@@ -53,6 +55,11 @@ class Candidate implements AnswerListener {
   }
 }
 
+/** Statuses of errors that the request itself has caused. */
+const OF_REQUEST: ReadonlySet<number> = new Set([400, 413, 422])
+/** A shorter request is served at once by the target that says so, so clients get it rather than a failure. */
+const FULL_CONTEXT = 'context_length_exceeded'
+
 /** Ends the walk, whatever the targets do while it waits for places. */
 const MOST_LOST_RACES = 10
 
@@ -79,8 +86,12 @@ class Walk {
   readonly #candidates: readonly Candidate[]
   /** all were asked that could be: from now on those that may succeed soon */
   #isSecondRound = false
-  /** the error if no attempt succeeds */
+  /** the last failure of a target, or of its queue */
   #last: unknown
+  /** the last time that a target refused a credential of ours */
+  #refusesUs: GatewayError | undefined
+  /** the request's own fault, as the last target has named it */
+  #refusal: GatewayError | undefined
 
   constructor (exchange: Routed, listener: AnswerListener) {
     const { upstreams, services } = exchange.snapshot
@@ -251,16 +262,42 @@ class Walk {
     const error = toGatewayError(thrown)
     const { item, isTask = false } = modalityOf(this.#exchange)
     const { mayBeExecuting } = this.#exchange
-    // A request that this dialect can't express is less informative than another target's failure.
-    if (this.#last === undefined || error.status !== 400 || !error.retryable) this.#last = thrown
+    candidate.refusesRequest = OF_REQUEST.has(error.status)
     // A second video would be charged too, and the client would never learn of the first.
-    if (!error.retryable || (mayBeExecuting && isTask)) throw thrown
+    if (mayBeExecuting && isTask) throw thrown
+    if (!error.retryable && !(died !== undefined && this.#mayGoOnAfter(candidate, error.row))) throw thrown
+    this.#keep(candidate, died, error)
     if (died === undefined) return
     // The upstream may still be making a paid item, and a repetition would make it twice.
     const isMadeTwice = isTask ? !isTurnedAway(died.failure) : item !== undefined && mayBeExecuting
     if (!isMadeTwice && isPassing(died.failure, error)) candidate.state = 'failed'
     candidate.reason = error.row
     if (died.blame.who === 'target') candidate.isBlamed = true
+  }
+
+  /** Keeps the error for the verdict. */
+  #keep ({ refusesRequest }: Candidate, died: Died | undefined, error: GatewayError): void {
+    if (refusesRequest) {
+      // That a dialect can't express the request is less informative, and a full context can be helped.
+      const isWorse = error.retryable || this.#refusal?.row === FULL_CONTEXT
+      if (this.#refusal === undefined || !isWorse) this.#refusal = error
+    } else if (died?.blame.who === 'credential' && died.blame.why !== 'limited') this.#refusesUs = error
+    else this.#last = error
+  }
+
+  /**
+   * Whether the walk goes on as if the plan did not have this target, which has refused the request: a target that was
+   * preferred to it failed, or is unavailable or full, and may accept the request (src/README.md#hidden-outage).
+   */
+  #mayGoOnAfter (candidate: Candidate, code: ErrorCode): boolean {
+    if (!candidate.refusesRequest || code === 'content_policy_violation') return false
+    const place = this.#candidates.indexOf(candidate)
+    return this.#candidates.some((other, i) => other !== candidate && !other.refusesRequest &&
+      (other.state !== 'unasked' || i < place || (isEqual(other, candidate) && this.#waitOf(other) > 0)))
+  }
+
+  #waitOf ({ upstream, attempt }: Candidate): number {
+    return this.#health.waitOf(upstream, attempt.model)
   }
 
   /**
@@ -289,18 +326,22 @@ class Walk {
   }
 
   #verdict (): unknown {
-    const candidates = this.#candidates
-    if (candidates.length === 0) return new Error('the plan has no attempts')
+    if (this.#candidates.length === 0) return new Error('the plan has no attempts')
+    const candidates = this.#candidates.filter(({ refusesRequest }) => !refusesRequest)
+    if (candidates.length === 0 || this.#refusal?.row === FULL_CONTEXT) return this.#refusal
     const recovery =
       Math.min(...candidates.map(({ upstream, attempt }) => this.#health.recoveryOf(upstream, attempt.model))) /
       1000
     const last = this.#last
     const error = last === undefined ? undefined : toGatewayError(last)
     const retryAfter = recovery > 0 && { retryAfter: recovery }
-    if (this.#plan.otherwise !== undefined && error?.status !== 400 && error?.status !== 429) {
-      return new GatewayError(this.#plan.otherwise, { cause: last, ...retryAfter })
+    if (this.#plan.otherwise !== undefined && error?.status !== 429) {
+      return new GatewayError(this.#plan.otherwise, { cause: last ?? this.#refusesUs, ...retryAfter })
     }
-    // No target was asked: the operator gets the reasons.
+    if (candidates.every(({ upstream, attempt }) => this.#health.refusesUs(upstream, attempt.model))) {
+      return notServed(recovery * 1000, this.#refusesUs?.cause)
+    }
+    // No target failed: the operator gets the reasons.
     if (error === undefined) {
       return new GatewayError('model_overloaded', {
         cause: { kind: candidates.map((candidate) => this.#nameOut(candidate)).join(', ') }, ...retryAfter
@@ -316,6 +357,15 @@ class Walk {
   #nameOut ({ attempt: { upstream: name, model }, upstream }: Candidate): string {
     return `${name}/${model}: ${this.#health.reasonOf(upstream, model) ?? 'out'}`
   }
+}
+
+/** Whether two targets are of one tier, within which the order is that of load and health. */
+function isEqual ({ attempt: one }: Candidate, { attempt: other }: Candidate): boolean {
+  return one.sold === other.sold && priorityOf(one) === priorityOf(other)
+}
+
+function priorityOf ({ sold: { targets }, upstream, model }: Attempt): number | undefined {
+  return targets.find((target) => target.upstream === upstream && target.model === model)?.priority
 }
 
 /**

@@ -12,6 +12,7 @@ export type Watched = 'gateway_accounts_low_balance' | 'gateway_answer_memory_by
 
 /** The values with labels, read at each scrape. */
 export type WatchedMany = 'gateway_config_info' | 'gateway_upstream_breaker_state' | 'gateway_upstream_credential_aside'
+  | 'gateway_upstream_credential_refused'
   | 'gateway_upstream_queue_depth' | 'gateway_upstream_running'
 
 export interface Sample {
@@ -52,6 +53,9 @@ export const MANY: Readonly<Record<WatchedMany, string>> = {
     'Whether a target is left alone because it fails: 0 it is not, 1 one request at a time tries it, 2 it is.',
   gateway_upstream_credential_aside:
     '1: the upstream has limited or refused this credential, and it is not used for a while.',
+  gateway_upstream_credential_refused:
+    '1: the upstream does not accept this credential: the account has no money (no_money), its key is wrong, revoked or ' +
+      'expired (bad_key), or it may not use a model (forbidden).',
   gateway_upstream_queue_depth: 'Requests that wait for a place at an upstream.',
   gateway_upstream_running: 'Attempts that run at a target.'
 }

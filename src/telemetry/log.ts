@@ -5,9 +5,11 @@ import { dateOfStep } from '../base/end-of-turn.ts'
 import { JsonBytes } from '../base/json-bytes.ts'
 import type { ChannelName, LogLevel } from '../config/config.ts'
 import type { GatewayError } from '../errors.ts'
+import { credentialFaultIn } from '../core/credential-fault.ts'
 import type { Exchange, Outcome } from '../core/exchange.ts'
 import { Accepted, ApiKey, Body, Charge, Model, Plan } from '../core/facts.ts'
 import { nameCause } from '../core/name-cause.ts'
+import type { UpstreamFailure } from '../core/plugin.ts'
 import type { FailedAttempt } from '../core/upstream.ts'
 import { type ExchangeRecord, ownTime, rounded } from '../core/record.ts'
 import type { Usage } from '../money/usage.ts'
@@ -294,5 +296,6 @@ function shown ({ upstream, model, credential, cause, said }: FailedAttempt): Om
  */
 function refusesUs (cause: unknown): boolean {
   const { kind, status } = (cause ?? {}) as { readonly kind?: unknown, readonly status?: unknown }
-  return kind === 'status' && (status === 401 || status === 403)
+  if (kind !== 'status' && kind !== 'error_event') return false
+  return [401, 402, 403].some((code) => code === status) || credentialFaultIn(cause as UpstreamFailure) !== undefined
 }

@@ -361,7 +361,8 @@ t.test('strangers get nothing, and the document names every operation', async (t
       'createLink', 'createToken', 'creditAccount', 'debitAccount', 'deleteKey', 'explainRequest', 'followChanges',
       'getAccount', 'getBackup', 'getConfig', 'getKey', 'getMe', 'getOpenapi', 'getRequest', 'getSummary',
       'listAccounts', 'listChanges', 'listEntries', 'listKeys', 'listPrices', 'listProcesses', 'listRequests', 'listTokens',
-      'listTryable', 'listUpstreams', 'listUsage', 'listUsageSeries', 'listVideos', 'refundAccount', 'reopenAccount', 'revokeToken',
+      'listTryable', 'listUpstreams', 'listUsage', 'listUsageSeries', 'listVideos', 'refundAccount', 'reopenAccount',
+      'resetCredentials', 'revokeToken',
       'rotateKey', 'tryRequest', 'verifyLedger'
     ]
   )

@@ -93,7 +93,7 @@ t.test('what every upstream said of a request, though another has served it; fou
 
   spare = errorReply(400, 'invalid_request_error', 'max_tokens: too few')
   const refused = await client(t, gw, '/v1/chat/completions').post({ ...messagesRequest, stream: true }).whole()
-  t.match(await shown(gw, refused.id), { status: 400, code: 'invalid_request', style: 'chat', stream: true,
+  t.match(await shown(gw, refused.id), { status: 502, code: 'server_error', style: 'chat', stream: true,
     outcome: 'failed', cost_usd: null, usage: null, attempts: [{}, {}, { upstream: 'u2', said: /too few/ }] })
   const unknown = await client(t, gw).post({ ...messagesRequest, model: 'none' }).whole()
   t.match(await shown(gw, unknown.id), { model: null, code: 'model_not_found', attempts: [], attempts_begun: 0 })

@@ -22,6 +22,20 @@ await t.test('of a gateway that runs', async (t) => {
   t.strictSame(await jsonHere(folder, ['prices', '--model', 'nobody']), [])
   t.match(await command(folder, ['videos']), { code: 0, out: /^ID +ACCOUNT +MODEL .*\n$/ })
 
+  await t.test('F1: upstreams, and the reset of a credential', async (t) => {
+    t.match(await command(folder, ['upstreams']), { code: 0, err: '', out: new RegExp('^UPSTREAM +MODEL +BREAKER .*\\n' +
+      '[^]*\\nUPSTREAM +CREDENTIAL +STATE +REASON +UNTIL +RUNNING\\n.* headers +healthy +- +- +0\\n$') })
+    const [{ id }] = await jsonHere(folder, ['upstreams']) as readonly [{ readonly id: string }]
+    t.match(await command(folder, ['upstreams', 'reset', id]), { code: 0, err: '',
+      out: `upstream     ${id}\ncredentials  headers\n` })
+    t.match(await jsonHere(folder, ['upstreams', 'reset', id, 'headers']), { upstream: id, credentials: ['headers'] })
+    t.match(await command(folder, ['upstreams', 'reset', id, 'nobody']), { code: 1, out: '',
+      err: /^The upstream .* has no credential nobody\. It has headers\.\n$/ })
+    t.match(await command(folder, ['upstreams', 'reset', 'nobody']), { code: 1, err: /^There is no upstream nobody\./ })
+    t.match(await command(folder, ['audit']), { code: 0, out: /upstream\.reset/ })
+    t.match(await command(folder, ['upstreams', 'reset']), { code: 1, err: /^Usage: gateway upstreams reset UPSTREAM/ })
+  })
+
   const text = readFileSync(join(folder, 'gateway.yaml'), 'utf8')
   const write = (name: string, other: string): void => { writeFileSync(join(folder, name), other) }
   write('same.yaml', text)
@@ -37,7 +51,7 @@ await t.test('of a gateway that runs', async (t) => {
   t.match(await jsonHere(folder, ['diff', 'other.yaml']), { ok: true, changes: [{ before: '"15"', after: '"16"' }] })
   t.match(await command(folder, ['diff', 'nothing.yaml']), { code: 1, err: /^The file can't be read: ENOENT/ })
   t.match(await command(folder, ['diff']), { code: 1, err: /^Usage: gateway diff FILE/ })
-  for (const name of ['status', 'prices', 'videos', 'diff']) {
+  for (const name of ['status', 'prices', 'videos', 'diff', 'upstreams']) {
     t.match(await command(folder, [name, '--help']), { code: 0, out: new RegExp(`^Usage: gateway ${name}`), err: '' })
   }
   running.child.kill('SIGTERM')
@@ -46,5 +60,8 @@ await t.test('of a gateway that runs', async (t) => {
   const none = /^No gateway answers, and this is asked of one that runs/
   t.match(await command(folder, ['status']), { code: 1, out: '', err: none })
   t.match(await command(folder, ['diff', 'same.yaml']), { code: 1, out: '', err: none })
+  for (const words of [[], ['reset', 'u0']]) {
+    t.match(await command(folder, ['upstreams', ...words]), { code: 1, out: '', err: none })
+  }
   t.match(await jsonHere(folder, ['prices']), [{ id: 'm1 premium' }], 'prices are those of the file')
 })

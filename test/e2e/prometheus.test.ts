@@ -388,7 +388,8 @@ void t.test('a Prometheus reads gateways under load', async (t) => {
     'GatewayLedgerDiffers fleet', 'GatewayConfigDiffers fleet', 'GatewayRestarts fleet', 'GatewayOverloaded tired',
     'GatewayLogDropped tired')
     t.match(seen.get('GatewayTargetOut gateway')?.labels, { upstream: 'broken', model: 'vendor-broken' })
-    t.match(seen.get('GatewayCredentialRefused gateway')?.labels, { upstream: 'refusing', credential: 'headers' })
+    t.match(seen.get('GatewayCredentialRefused gateway')?.labels, { upstream: 'refusing', credential: 'headers',
+      reason: 'bad_key' })
     t.match(seen.get('GatewayFirstTokenSlow gateway')?.labels, { gen_ai_request_model: 'slow' })
     t.match(seen.get('GatewayVideoUnknown gateway')?.labels, { model: 'lost-film' })
     t.match(seen.get('GatewaySoldBelowCost gateway')?.labels, { model: 'dear', upstream: 'good' })

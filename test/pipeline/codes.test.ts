@@ -241,7 +241,7 @@ const rows: readonly Row[] = [
 
   // The upstream can't.
   { row: 'upstream_error', when: 'the upstream fails', in: uncommitted, upstream: answers(500, 'api_error') },
-  { row: 'upstream_error', when: 'the upstream refuses our key', in: uncommitted,
+  { row: 'service_unavailable', when: 'the upstream refuses our key', in: uncommitted,
     upstream: answers(401, 'authentication_error') },
   { row: 'upstream_error', when: 'the upstream hangs up before its head', in: uncommitted, upstream: cut() },
   { row: 'upstream_error', when: 'the upstream hangs up before content', in: streams, upstream: [empty, cut()] },

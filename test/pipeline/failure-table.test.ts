@@ -80,8 +80,10 @@ type Row = readonly [failure: string, wires: 'both' | Wire, does: Does, alone: R
 
 /** As the breakers of this test stay open: one failure opens them, where it is the target's. */
 const OPEN = 20
-/** The first time that a credential is refused, or limited, where there is no other. */
+/** The first time that a credential is forbidden a model, or limited, where there is no other. */
 const ASIDE = 1
+/** A credential that is refused for everything. */
+const REFUSED = 600
 /** The request is to blame: nobody is left alone. */
 const NOT = 0
 
@@ -90,8 +92,9 @@ const table: readonly Row[] = [
   ['DNS', 'both', 'has no address', '502 server_error', OPEN, 3],
   ['TLS', 'both', 'is somebody else', '502 server_error', OPEN, 3],
 
-  ['401', 'both', says(401), '502 server_error', ASIDE, 1],
-  ['403', 'both', says(403), '502 server_error', ASIDE, 1],
+  ['401', 'both', says(401), '503 service_unavailable, retry after 60', REFUSED, 1],
+  ['402', 'both', says(402), '503 service_unavailable, retry after 60', REFUSED, 1],
+  ['403', 'both', says(403), '503 service_unavailable, retry after 1', ASIDE, 1],
   ['403 of a firewall', 'both', () => [status(403, { 'content-type': 'text/html' }), raw('<html><h1>403</h1></html>')],
     '502 server_error', NOT, 1],
   ['408', 'both', says(408), '502 server_error', OPEN, 3],
@@ -338,11 +341,12 @@ t.test('each target is asked once: what the client gets and pays, and for how lo
     const view = [...gw.services.upstreams.health.targets(gw.live.current())].find(({ upstream: name }) =>
       name === `bad-${one.name}`
     )
-    t.match(view, { running: 0, wait: left * 1000, breaker: left >= OPEN ? 'open' : 'closed' })
+    t.match(view, { running: 0, wait: left * 1000, breaker: left >= OPEN && left < REFUSED ? 'open' : 'closed' })
     if (left === NOT) return
     // The next one goes where it is served at once, or hears when it will be.
     const next = await send(one, gw)
-    t.equal(read(one, next), one.others === 'one target' ? `503 model_overloaded, retry after ${left}` : GOOD)
+    const code = alone.includes('service_unavailable') ? 'service_unavailable' : 'model_overloaded'
+    t.equal(read(one, next), one.others === 'one target' ? `503 ${code}, retry after ${Math.min(60, left)}` : GOOD)
     t.match(await lineOf(running, next), { attempts: one.others === 'one target' ? 0 : 1 })
     if (typeof does !== 'string') t.equal(askedAt(bad, one), 1)
     await isPaid(t, running, one, [got, next], costOf(one),

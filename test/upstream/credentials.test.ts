@@ -53,7 +53,11 @@ t.test('one that is limited gives way to the other at once, and comes back', asy
           cause: 'status 429',
           said: '{"type":"error","error":{"type":"rate_limit_error","message":"no"},"request_id":"[redacted]"}' }
       }],
-      credentials: [{ id: 'one', running: 0, wait_ms: 30_000 }, { id: 'two', running: 0, wait_ms: 0 }]
+      credentials: [
+        { id: 'one', running: 0, state: 'cooling_down', reason: 'limited',
+          until: new Date(clock.now() + 30_000).toISOString(), wait_ms: 30_000 },
+        { id: 'two', running: 0, state: 'healthy', reason: null, until: null, wait_ms: 0 }
+      ]
     }],
     next: null
   })
@@ -146,7 +150,7 @@ t.test('a new value under the old name is used at once', async (t) => {
     ({ headers }) =>
       headers['x-api-key'] === 'renewed' ? answer('well') : errorReply(401, 'authentication_error', 'no'))
   const gw = await gateway(t, text([up.url], several))
-  t.equal((await client(t, gw).post(messagesRequest).whole()).status, 502)
+  t.equal((await client(t, gw).post(messagesRequest).whole()).status, 503)
   await gw.rewrite(text([up.url], several.replaceAll(/secret-value-\w+/g, 'renewed')))
   t.equal((await client(t, gw).post(messagesRequest).whole()).status, 200)
 })

@@ -212,29 +212,65 @@ t.test('a breaker', async (t) => {
 })
 
 t.test('aside: twice as long each time, but those that ran beside each other are one time', async (t) => {
-  const aside = new Cooldown()
+  const aside = new Cooldown<'no'>()
   const times = { first: 1000, longest: 5000 }
   let now = START
-  const wave = Array.from({ length: 20 }, () => aside.term)
-  t.strictSame(wave.map((term) => aside.put(term, times, now)), [true, ...Array.from({ length: 19 }, () => false)])
+  const put = (term = aside.enter(now), pause?: number): boolean => aside.put(term, 'no', times, now, pause)
+  const wave = Array.from({ length: 20 }, () => aside.enter(now))
+  t.strictSame(wave.map((term) => put(term)), [true, ...Array.from({ length: 19 }, () => false)])
   t.equal(aside.wait(now), 1000)
   for (const ms of [2000, 4000, 5000, 5000]) {
     now += aside.wait(now)
-    t.equal(aside.put(aside.term, times, now), false)
+    t.equal(put(), false)
     t.equal(aside.wait(now), ms)
   }
-  aside.put(wave[0]!, times, now, 7000)
+  put(wave[0], 7000)
   t.equal(aside.wait(now), 7000, 'what an upstream asks for counts, whoever hears it')
-  aside.put(aside.term, times, now, 10)
+  put(aside.enter(now), 10)
   t.equal(aside.wait(now), 7000, 'and never shortens it (rule retry-time-grows)')
   now += 7000
   aside.reset(wave[0]!)
-  aside.put(aside.term, times, now)
+  put()
   t.equal(aside.wait(now), 5000, 'a success of an earlier time resets nothing')
   now += 5000
-  aside.reset(aside.term)
-  t.equal(aside.put(aside.term, times, now), true)
+  aside.reset(aside.enter(now))
+  t.equal(put(), true)
   t.equal(aside.wait(now), 1000)
+})
+
+t.test('F1: a cooldown with probes lets one request at a time find out, until one is accepted', async (t) => {
+  const aside = new Cooldown<'no'>(30_000)
+  const times = { first: 600_000, longest: 600_000 }
+  let now = START
+  const stale = aside.enter(now)
+  t.strictSame([aside.wait(now), aside.state(now)], [0, 'healthy'])
+  aside.put(aside.enter(now), 'no', times, now)
+  aside.put(stale, 'no', times, now + 1000)
+  now += 599_999
+  t.strictSame([aside.wait(now), aside.state(now), aside.reason(now)], [1, 'cooling_down', 'no'])
+  now += 1
+  t.strictSame([aside.wait(now), aside.state(now)], [0, 'probing'], 'a refusal of a request before it changes nothing')
+  const first = aside.enter(now)
+  t.strictSame([aside.wait(now), aside.recovery(now)], [250, 30_000], 'the probe runs')
+  aside.leave(stale)
+  t.equal(aside.wait(now), 250)
+  aside.leave(first)
+  t.equal(aside.wait(now), 0, 'it ended without a verdict: the next one probes')
+  aside.enter(now)
+  now += 30_000
+  t.equal(aside.wait(now), 0, 'it takes long: so does the next one')
+  const last = aside.enter(now)
+  t.equal(aside.put(last, 'no', times, now), false, 'said once')
+  t.equal(aside.wait(now), 600_000, 'for as long again')
+  now += 600_000
+  t.equal(aside.reset(stale), false)
+  t.equal(aside.reset(aside.enter(now)), true)
+  t.strictSame([aside.wait(now), aside.state(now), aside.reason(now)], [0, 'healthy', undefined])
+  aside.put(aside.enter(now), 'no', times, now)
+  const before = aside.enter(now)
+  aside.clear()
+  aside.put(before, 'no', times, now)
+  t.strictSame([aside.wait(now), aside.state(now)], [0, 'healthy'], 'what ran before a reset does not undo it')
 })
 
 t.test('a retry budget: a share of the requests of the last ten seconds, and a floor for little traffic', async (t) => {
@@ -284,7 +320,7 @@ t.test('whose fault it is: only what an upstream caused counts against it (rules
   t.equal(who({ kind: 'incomplete' }), 'target')
   for (const code of [408, 500, 502, 503, 504, 520, 524, 529]) t.equal(who(status(code)), 'target', String(code))
   for (const code of [302, 400, 404, 409, 413, 415, 422, 501]) t.equal(who(status(code)), 'nobody', String(code))
-  t.strictSame([401, 402, 429].map((code) => who(status(code))), ['refused', 'refused', 'limited'])
+  t.strictSame([401, 402, 429].map((code) => who(status(code))), ['bad_key', 'no_money', 'limited'])
   for (const body of [FORBIDDEN, { error: { message: 'no' } }, { code: 403, message: 'no' }, { type: 'forbidden' }]) {
     t.equal(who(status(403, {}, body)), 'forbidden')
   }
@@ -442,18 +478,46 @@ t.test('credentials', async (t) => {
     t.equal(health.enter(upstream, 'm')?.credential, 'one')
   })
 
-  await t.test('one that is revoked is put aside for everything, and said once', async (t) => {
-    const { upstreams: { health }, upstream, pass, logged } = bench(t, { credentials: two })
-    for (let i = 0; i < 2; i++) {
-      health.enter(upstream, 'm')!.fail(status(401), named())
-      t.equal(health.enter(upstream, 'other', new Set([upstream.credentials[1]!.key])), undefined)
-      pass(i === 0 ? 30_000 : 59_999)
+  await t.test('F1: one that is revoked is put aside for everything for ten minutes, and said once', async (t) => {
+    for (const credentials of [two, two.slice(0, 1)]) {
+      const { upstreams: { health }, upstream, pass, logged } = bench(t, { credentials })
+      const others = new Set(upstream.credentials.slice(1).map(({ key }) => key))
+      for (let i = 0; i < 2; i++) {
+        health.enter(upstream, 'm', others)!.fail(status(401), named())
+        t.equal(health.refusesUs(upstream, 'm'), credentials.length === 1)
+        for (const model of ['m', 'other']) t.equal(health.waitOf(upstream, model, others), 600_000)
+        pass(599_999)
+        t.equal(health.enter(upstream, 'other', others), undefined)
+        pass(1)
+      }
+      const probe = health.enter(upstream, 'other', others)!
+      t.equal(health.enter(upstream, 'm', others), undefined, 'one request probes it')
+      t.equal(health.recoveryOf(upstream, 'm'), credentials.length === 1 ? 30_000 : 0)
+      probe.begin()
+      t.equal(health.waitOf(upstream, 'm', others), 0, 'the first word of an answer is enough')
+      t.match(logged, [[{ upstream: 'u', credential: 'one', reason: 'bad_key', status: 401 },
+        'an upstream refuses a credential: put aside for a while'],
+      [{ upstream: 'u', credential: 'one' }, 'an upstream accepts a credential again']])
+      t.equal(logged.length, 2)
+      t.notMatch(JSON.stringify(logged), /x-api-key/i)
     }
-    t.equal(health.enter(upstream, 'm', new Set([upstream.credentials[1]!.key])), undefined, 'a minute the second time')
-    t.match(logged, [[{ upstream: 'u', credential: 'one', status: 401 },
-      'an upstream refuses a credential: put aside for a while']])
-    t.equal(logged.length, 1)
-    t.notMatch(JSON.stringify(logged), /x-api-key/i)
+  })
+
+  await t.test('F1: a probe that ends without a verdict leaves its place to the next one', async (t) => {
+    const { upstreams: { health }, upstream, pass } = bench(t)
+    health.enter(upstream, 'm')!.fail(status(402), named())
+    pass(600_000)
+    for (const end of ['leave', 'fail'] as const) {
+      const probe = health.enter(upstream, 'm')!
+      t.equal(health.waitOf(upstream, 'm'), 250)
+      t.notOk(health.isWell(upstream, 'm'), 'nor is it the business of a count')
+      if (end === 'leave') probe.leave()
+      else probe.fail(reset, named())
+      t.equal(health.waitOf(upstream, 'm'), 0)
+      t.notOk(health.isWell(upstream, 'm'))
+    }
+    health.enter(upstream, 'm')!.succeed()
+    t.ok(health.isWell(upstream, 'm'))
   })
 
   await t.test('one that is forbidden a model is put aside for that model', async (t) => {
@@ -463,17 +527,17 @@ t.test('credentials', async (t) => {
     t.equal(health.enter(upstream, 'other')?.credential, 'one')
   })
 
-  await t.test('the only one is put aside for a moment: a vendor says no by mistake, too', async (t) => {
+  await t.test('the only one is forbidden a model for a moment: it can be what a request asks for', async (t) => {
     const { upstreams: { health }, upstream, pass } = bench(t)
     const waits = Array.from({ length: 3 }, () => {
-      health.enter(upstream, 'm')!.fail(status(401), named())
+      health.enter(upstream, 'm')!.fail(status(403, {}, FORBIDDEN), named())
       const wait = health.waitOf(upstream, 'm')
       pass(wait)
       return wait
     })
     t.strictSame(waits, [1000, 2000, 4000])
     health.enter(upstream, 'm')!.succeed()
-    health.enter(upstream, 'm')!.fail(status(401), named())
+    health.enter(upstream, 'm')!.fail(status(403, {}, FORBIDDEN), named())
     t.equal(health.waitOf(upstream, 'm'), 1000)
   })
 })
@@ -502,8 +566,10 @@ t.test('what no configuration has any more is forgotten; what it still has is no
   t.equal(health.waitOf(upstream, 'm'), 0, 'another address is another vendor, maybe')
 
   health.enter(upstream, 'm')!.fail(status(401), named())
-  t.strictSame(health.credentials({ upstreams: new Map([['u', upstream]]) }).map(({ id, wait }) => [id, wait]), [['one',
-    30_000], ['two', 0]])
+  t.strictSame(health.credentials({ upstreams: new Map([['u', upstream]]) }), [
+    { upstream: 'u', id: 'one', running: 0, state: 'cooling_down', reason: 'bad_key', wait: 600_000 },
+    { upstream: 'u', id: 'two', running: 0, state: 'healthy', wait: 0 }
+  ])
   const renewed = live({ credentials: [{ id: 'one', headers: { 'X-Api-Key': 'renewed' } }, two[1]!] })
   health.retain(renewed)
   t.strictSame(health.credentials(renewed).map(({ id, wait }) => [id, wait]), [['one', 0], ['two', 0]],

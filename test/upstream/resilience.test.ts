@@ -74,7 +74,7 @@ t.test('what will not pass, or was the request\'s own fault, is not asked again'
     ],
     'the page of a firewall': [[status(403, { 'content-type': 'text/html' }),
       raw('<h1>Sorry, you have been blocked</h1>')], 502],
-    'a revoked credential': [errorReply(401, 'authentication_error', 'no'), 502],
+    'a revoked credential': [errorReply(401, 'authentication_error', 'no'), 503],
     'silence': [stall(), 502]
   }
   const up = await upstream(t, ({ body }) => failures[String(body?.['case'])]![0])

@@ -202,7 +202,7 @@ t.test('A6: errors wrapped in an array', async (t) => {
     () => ({ who: 'credential', why: 'limited', pause: 37_000 })), 'retryDelay is its Retry-After')
   const key = google(400, 'INVALID_ARGUMENT', 'API key not valid. Please pass a valid API key.')
   t.strictSame([blame(400, key), inStream(key)], Array.from({ length: 2 },
-    () => ({ who: 'credential', why: 'refused' })))
+    () => ({ who: 'credential', why: 'bad_key' })))
 })
 
 t.test('A6: the client hears when to come back', async (t) => {

@@ -53,7 +53,7 @@ export class AdminApi {
       ...seriesOperations(parts), ...tokenOperations(parts), ...explainOperations(parts), ...fleetOperations(parts),
       ...requestOperations(parts.requests),
       ...(parts.links === undefined ? [] : linkOperations(parts.links)),
-      ...(parts.upstreams === undefined ? [] : upstreamOperations(parts.upstreams)),
+      ...(parts.upstreams === undefined ? [] : upstreamOperations(parts.upstreams, parts.services)),
       ...priceOperations(parts), ...videoOperations(parts),
       ...(parts.running === undefined ? [] : [...configOperations(parts.running),
         ...summaryOperations(parts, parts.running), ...eventOperations(parts, parts.running),

@@ -20,7 +20,7 @@ import type { Rollups } from '../../store/rollups.ts'
 import type { Records, Store } from '../../store/store.ts'
 import type { Upstream } from '../../core/upstream.ts'
 import type { RequestReader } from '../../telemetry/requests/request-log.ts'
-import type { UpstreamView } from '../../upstream/limits/status.ts'
+import type { CredentialReset, UpstreamView } from '../../upstream/limits/status.ts'
 import type { Trial } from '../own-api.ts'
 import type { Sessions } from '../web/sessions.ts'
 import { Refusal, type RefusalCode } from './refusal.ts'
@@ -106,6 +106,8 @@ export interface UpstreamParts {
   /** of all workers together */
   readonly view: () => UpstreamView | Promise<UpstreamView>
   readonly live: () => { readonly upstreams: ReadonlyMap<string, Upstream> }
+  /** Ends cooldowns of credentials, in all workers. */
+  readonly reset: (what: CredentialReset) => void | Promise<void>
 }
 
 /** Who asks, as the audit log names them: its lines begin with these fields. */

@@ -112,6 +112,10 @@ export const trial = body('Trial', 'A request to the API of this gateway.', {
   body: { model: 'claude-sonnet', max_tokens: 100, messages: [{ role: 'user', content: 'Hello!' }] }
 })
 
+export const credentialReset = body('CredentialReset', 'Whose cooldown ends.', {
+  credential: { description: 'Its name; absent: all credentials of the upstream.', type: 'string', minLength: 1 }
+}, [], { credential: 'first' })
+
 export const configText = body('ConfigText', 'A configuration.', {
   text: { description: 'What would stand in gateway.yaml.', type: 'string' }
 }, ['text'], { text: 'pipeline: [auth, channel-router, billing-meter, error-normalize]\n' })

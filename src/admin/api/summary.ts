@@ -5,9 +5,18 @@ import type { FleetProcess } from '../../cluster/heartbeat.ts'
 import { addRollup, DAY_MS, dayOf, HOUR_MS, NOBODY, noSum, rollupOf } from '../../store/rollup-sums.ts'
 import type { Rollup } from '../../store/rollups.ts'
 import { type LatelyView, quantile, type Sums } from '../../telemetry/lately.ts'
+import type { CooldownReason } from '../../upstream/limits/permit.ts'
 import type { UpstreamView } from '../../upstream/limits/status.ts'
 import { choice, flag, instant, list, money, number, object, orNull, text, usageAnswer, whole } from './answers.ts'
 import type { ApiParts, Operation, RunningParts } from './operation.ts'
+
+/** Why a credential is not used, in a sentence. */
+const WHY: Readonly<Record<CooldownReason, string>> = {
+  no_money: 'its account has no money left',
+  bad_key: 'its key is not accepted',
+  forbidden: 'it may not use a model',
+  limited: 'it has used up a rate'
+}
 
 /** Accounts whose balance is looked at: those that spent most; and how many of them are told. */
 const MOST_LOOKED_AT = 200
@@ -61,6 +70,7 @@ const summary = object('Summary', 'What an operator looks at first.', {
     credentials_out: list('Those that are not used now.', object('OutCredential', 'An account at an upstream.', {
       upstream: text('The upstream.'),
       id: text('Its name; headers: the only one.'),
+      reason: choice('Why.', Object.keys(WHY)),
       wait_ms: number('Milliseconds until it is used again.')
     }))
   }),
@@ -199,7 +209,9 @@ function totalOf (rows: readonly Rollup[]): Readonly<Record<string, unknown>> {
 interface Out {
   readonly targets: number
   readonly out: readonly { readonly upstream: string, readonly model: string, readonly cause: string | null }[]
-  readonly credentials_out: readonly { readonly upstream: string, readonly id: string }[]
+  readonly credentials_out: readonly {
+    readonly upstream: string, readonly id: string, readonly reason: CooldownReason
+  }[]
 }
 
 function outOf ({ targets, credentials }: UpstreamView): Out {
@@ -208,8 +220,8 @@ function outOf ({ targets, credentials }: UpstreamView): Out {
     out: targets.filter(({ breaker, wait }) => breaker === 'open' || wait > 0)
       .map(({ upstream, model, breaker, wait, lastError }) => ({ upstream, model, breaker, wait_ms: wait,
         cause: lastError?.cause ?? null })),
-    credentials_out: credentials.filter(({ wait }) => wait > 0)
-      .map(({ upstream, id, wait }) => ({ upstream, id, wait_ms: wait }))
+    credentials_out: credentials.flatMap(({ upstream, id, wait, reason }) =>
+      reason === undefined || wait === 0 ? [] : [{ upstream, id, reason, wait_ms: wait }])
   }
 }
 
@@ -241,8 +253,8 @@ function problemsOf ({ reasons, day, low_balances: low, upstreams, store, config
   for (const { upstream, model, cause } of upstreams.out) {
     tell('target_out', true, () => `${upstream} is not asked for ${model} now${cause === null ? '' : `: ${cause}`}.`)
   }
-  for (const { upstream, id } of upstreams.credentials_out) {
-    tell('credential_out', true, () => `The credential ${id} of ${upstream} is not used now.`)
+  for (const { upstream, id, reason } of upstreams.credentials_out) {
+    tell('credential_out', true, () => `The credential ${id} of ${upstream} is not used now: ${WHY[reason]}.`)
   }
   tell('charges_pending', store.pending > MANY_PENDING,
     () => `${store.pending} charges have not reached the store yet.`)

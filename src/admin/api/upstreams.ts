@@ -1,8 +1,13 @@
 // Health of upstreams as the processes of this gateway see it: targets and credentials that are not used at present,
 // and for how long.
 import type { FailedAttempt } from '../../core/upstream.ts'
+import { type CredentialView, nameOf } from '../../upstream/limits/health.ts'
 import { choice, flag, instant, list, number, object, orNull, page, text, whole } from './answers.ts'
-import { type Operation, pageOf, readQuery, type UpstreamParts } from './operation.ts'
+import {
+  type ApiAnswer, type ApiParts, type Call, type Operation, pageOf, readQuery, type UpstreamParts
+} from './operation.ts'
+import { Refusal } from './refusal.ts'
+import { credentialReset, judge } from './schemas.ts'
 
 const QUERY = ['after', 'limit']
 
@@ -34,11 +39,23 @@ const upstream = object('Upstream', 'An upstream and how it fares.', {
   credentials: list('Its accounts.', object('Credential', 'An account at an upstream.', {
     id: text('Its name; headers: the only one.'),
     running: whole('Attempts that run.'),
+    state: choice('cooling_down: it is not used. probing: one request finds out whether it is accepted again.',
+      ['healthy', 'cooling_down', 'probing']),
+    reason: orNull(choice('no_money: its account has no money. bad_key: its key is wrong, revoked or expired. ' +
+      'forbidden: it may not use a model. limited: it has used up a rate. null: it is healthy.',
+    ['no_money', 'bad_key', 'forbidden', 'limited'])),
+    until: orNull(instant('When its cooldown ends; null: none runs.')),
     wait_ms: number('Milliseconds until it is used again.')
   }))
 })
+const reset = object('CredentialsReset', 'What was reset.', {
+  upstream: text('The upstream.'),
+  credentials: list('The credentials that are used again.', text('A name.'))
+})
 
-export function upstreamOperations ({ view, live }: UpstreamParts): readonly Operation[] {
+export function upstreamOperations (
+  { view, live, reset: resetIn }: UpstreamParts, { now, directory }: ApiParts['services']
+): readonly Operation[] {
   return [{
     method: 'GET',
     path: '/upstreams',
@@ -80,17 +97,49 @@ export function upstreamOperations ({ view, live }: UpstreamParts): readonly Ope
               wait_ms: wait,
               last_error: shown(lastError)
             })),
-            credentials: (credentials.get(id) ?? []).map(({ id: name, running, wait }) => ({
-              id: name,
-              running,
-              wait_ms: wait
-            }))
+            credentials: (credentials.get(id) ?? []).map((one) => credentialView(one, now()))
           })),
           next
         }
       }
     }
+  }, {
+    method: 'POST',
+    path: '/upstreams/{id}/reset',
+    name: 'resetCredentials',
+    takes: credentialReset,
+    isBodyOptional: true,
+    gives: reset,
+    summary:
+      'Ends the cooldown of an upstream\'s credentials, as after a bill was paid: the next request uses them. Of this ' +
+        'gateway with its workers; other gateways on the same store find out by their own probes. A new value under ' +
+        'the old name needs no reset.',
+    async answer ({ id, body, by }: Call): Promise<ApiAnswer> {
+      const wanted: unknown = { ...body as object }
+      judgeReset(wanted)
+      const { credential } = wanted as { readonly credential?: string }
+      const names = live().upstreams.get(id)?.credentials.map(nameOf)
+      if (names === undefined) {
+        throw new Refusal('not_found', `There is no upstream ${id}. GET /admin/v1/upstreams lists them.`)
+      }
+      if (credential !== undefined && !names.includes(credential)) {
+        throw new Refusal('not_found',
+          `The upstream ${id} has no credential ${credential}. It has ${names.join(', ')}.`)
+      }
+      const credentials = credential === undefined ? names : [credential]
+      const line = { ...by, what: 'upstream.reset', id, before: null, after: { credentials } }
+      await directory.change(() => ({ audit: line }))
+      await resetIn({ upstream: id, ...(credential !== undefined && { credential }) })
+      return { status: 200, body: { upstream: id, credentials } }
+    }
   }]
+}
+
+const judgeReset = judge(credentialReset)
+
+function credentialView ({ id, running, state, reason, wait }: CredentialView, now: number): object {
+  const until = state === 'cooling_down' ? new Date(now + wait).toISOString() : null
+  return { id, running, state, reason: reason ?? null, until, wait_ms: wait }
 }
 
 /** Null: no attempt has failed there since the process started. */

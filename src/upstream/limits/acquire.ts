@@ -2,7 +2,9 @@
 import type { Awaitable } from '../../base/awaitable.ts'
 import { GatewayError } from '../../errors.ts'
 import type { Exchange } from '../../core/exchange.ts'
+import { saysNoMoney } from '../../core/credential-fault.ts'
 import type { UpstreamFailure } from '../../core/plugin.ts'
+import { readError } from '../../core/vendor-error.ts'
 import { waitFor } from '../../core/queue-time.ts'
 import { upstreamsOf } from '../pool.ts'
 import type { Health } from './health.ts'
@@ -56,7 +58,7 @@ function enter (
 
 /**
  * The same for bytes that are forwarded unread: the route has only this one target.
- * @throws {GatewayError} model_overloaded: the target takes no request before its Retry-After
+ * @throws {GatewayError} model_overloaded, service_unavailable: the target takes no request before its Retry-After
  */
 export async function acquireUnread (exchange: Exchange, upstream: Upstream): Promise<Permit> {
   const { health } = upstreamsOf(exchange.snapshot.services)
@@ -64,9 +66,10 @@ export async function acquireUnread (exchange: Exchange, upstream: Upstream): Pr
   // Before the queue: a request that will be refused anyway must not take a place.
   const permit = health.waitOf(upstream, model) > 0 ? undefined : await acquire(exchange, upstream, model)
   if (permit === undefined) {
-    throw new GatewayError('model_overloaded', {
+    const recovery = health.recoveryOf(upstream, model)
+    throw health.refusesUs(upstream, model) ? notServed(recovery) : new GatewayError('model_overloaded', {
       message: 'The provider behind this address does not answer well now. Try again in {wait}.',
-      retryAfter: health.recoveryOf(upstream, model) / 1000
+      retryAfter: recovery / 1000
     })
   }
   exchange.credential = permit.credential
@@ -74,10 +77,38 @@ export async function acquireUnread (exchange: Exchange, upstream: Upstream): Pr
 }
 
 /**
- * Ends a permit after a failure. A refusal of a credential does not count against it, because the client chose the
- * path: the credential may lack the right to that path only.
+ * Ends a permit after a failure. Of the refusals of a credential only an account without money counts against it: the
+ * client chose the path, and the credential may lack the right to that path only.
+ * @returns the client's error
  */
-export function failUnread (permit: Permit, failure: UpstreamFailure, error: GatewayError): void {
-  if (failure.kind === 'status' && [401, 402, 403].includes(failure.status)) permit.leave()
-  else permit.fail(failure, error)
+export function failUnread (
+  permit: Permit, failure: UpstreamFailure, error: GatewayError, { snapshot, route }: Exchange
+): GatewayError {
+  if (isRefusal(failure) && !saysNoMoney(failure)) { permit.leave(); return error }
+  permit.fail(failure, error)
+  const { health } = upstreamsOf(snapshot.services)
+  const upstream = snapshot.upstreams.get(permit.upstream.name)!
+  return health.refusesUs(upstream, route.name) ? notServed(health.recoveryOf(upstream, route.name), error) : error
 }
+
+function isRefusal (failure: UpstreamFailure): boolean {
+  return failure.kind === 'status' && [401, 402, 403].includes(readError(failure).status ?? 0)
+}
+
+/**
+ * The client's error where no credential of ours is accepted. Not an overload, which is over in seconds. Retry-After
+ * has a minute at most, and the sentence the whole time.
+ * @param recovery milliseconds until the next probe
+ */
+export function notServed (recovery: number, cause?: unknown): GatewayError {
+  const seconds = Math.max(1, Math.ceil(recovery / 1000))
+  const wait = seconds > LONGEST_SECONDS ? `${Math.ceil(seconds / 60)} minutes` : '{wait}'
+  return new GatewayError('service_unavailable', {
+    message: `The service is unavailable at this moment. Try again in ${wait}.`,
+    retryAfter: seconds,
+    cause: cause ?? { kind: 'credentials refused' }
+  })
+}
+
+/** Seconds that a sentence gives as such. */
+const LONGEST_SECONDS = 60

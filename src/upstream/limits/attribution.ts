@@ -1,5 +1,6 @@
 // Attribution of failures: only what an upstream has caused may count against it (src/README.md#blame).
 import type { GatewayError } from '../../errors.ts'
+import type { CredentialFault } from '../../core/credential-fault.ts'
 import type { UpstreamFailure } from '../../core/plugin.ts'
 import { readRetryAfter } from './retry-after.ts'
 import { readError, type ToldFailure, type VendorError } from '../../core/vendor-error.ts'
@@ -12,7 +13,7 @@ export type Blame =
   /** the credential has used up its rate */
   | { readonly who: 'credential', readonly why: 'limited', readonly pause?: number | undefined }
   /** the credential is refused: for everything, or `forbidden` only for this model */
-  | { readonly who: 'credential', readonly why: 'refused' | 'forbidden' }
+  | { readonly who: 'credential', readonly why: CredentialFault | 'forbidden' }
   /** the request's fault, or the configuration's */
   | { readonly who: 'nobody' }
 
@@ -38,9 +39,8 @@ export function blameFor (failure: UpstreamFailure, error: GatewayError, now: ()
   if (failure.kind !== 'status' && failure.kind !== 'error_event') return TARGET
   const said = readError(failure)
   switch (said.status) {
-    case 401:
-    case 402:
-      return { who: 'credential', why: 'refused' }
+    case 401: return { who: 'credential', why: 'bad_key' }
+    case 402: return { who: 'credential', why: 'no_money' }
     case 403:
       return !said.isOfApi || ABOUT_CONTENT.test(printed(failure.body).slice(0, READ))
         ? NOBODY

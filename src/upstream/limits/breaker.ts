@@ -9,7 +9,7 @@ export type BreakerState = 'closed' | 'open' | 'half_open'
  * Milliseconds after which a request that finds a probe running may check again: the probe's end is not known in
  * advance.
  */
-const LOOK_MS = 250
+export const LOOK_MS = 250
 
 export class Breaker {
   readonly #recent = new SlidingWindow()

@@ -3,11 +3,11 @@
 // expire by the clock.
 import type { Config } from '../../config/config.ts'
 import { targetsIn } from '../../config/targets.ts'
-import { Cooldown } from './cooldown.ts'
+import { Cooldown, type CooldownState } from './cooldown.ts'
 import { Breaker, type BreakerState } from './breaker.ts'
 import type { Credential, FailedAttempt, TargetHealth, Upstream } from '../../core/upstream.ts'
-import { type CredentialState, type Log, type Permit, type Destination, Run, type RunParts, type Target,
-  type TargetMetrics } from './permit.ts'
+import { type CooldownReason, type CredentialState, type Log, type Permit, type Destination, PROBE_MS, Run,
+  type RunParts, type Target, type TargetMetrics } from './permit.ts'
 import { RetryBudget } from './retry-budget.ts'
 
 export interface TargetView {
@@ -30,6 +30,10 @@ export interface CredentialView {
   /** "headers" for an upstream without named credentials */
   readonly id: string
   readonly running: number
+  /** `probing`: its cooldown is over, and the next request finds out whether it is accepted again */
+  readonly state: CooldownState
+  /** of the longest of its cooldowns; absent: it is healthy */
+  readonly reason?: CooldownReason
   /** milliseconds until it may be used for all models: refused as a whole, or for the last of its models */
   readonly wait: number
 }
@@ -91,14 +95,46 @@ export class Health implements TargetHealth {
    * longer than `waitOf`, because the probe may end sooner.
    */
   recoveryOf (upstream: Upstream, model: string): number {
-    const breaker = this.#known.get(upstream.name)?.targets.get(model)?.breaker
-    return Math.max(this.waitOf(upstream, model), breaker?.recovery(this.#now()) ?? 0)
+    const known = this.#known.get(upstream.name)
+    const target = known?.targets.get(model)
+    const now = this.#now()
+    const ofCredentials = Math.min(...upstream.credentials.map(({ key }) =>
+      Math.max(known?.accounts.get(key)?.refused.recovery(now) ?? 0, target?.cooldowns.get(key)?.recovery(now) ?? 0)))
+    return Math.max(this.waitOf(upstream, model), target?.breaker.recovery(now) ?? 0, ofCredentials)
   }
 
-  /** Whether a target takes an ordinary attempt now: its breaker is closed, so it needs no probe. */
+  /** Whether none of our credentials is accepted there: only a probe or the operator ends that. */
+  refusesUs (upstream: Upstream, model: string): boolean {
+    const known = this.#known.get(upstream.name)
+    const cooldowns = known?.targets.get(model)?.cooldowns
+    const now = this.#now()
+    return upstream.credentials.every(({ key }) => {
+      const ofModel = cooldowns?.get(key)
+      return (known?.accounts.get(key)?.refused.wait(now) ?? 0) > 0 ||
+        (ofModel !== undefined && ofModel.wait(now) > 0 && ofModel.reason(now) === 'forbidden')
+    })
+  }
+
+  /**
+   * Ends the cooldowns of an upstream's credentials, for all models.
+   * @param id absent: of all its credentials
+   */
+  reset (upstream: Upstream, id?: string): void {
+    const known = this.#known.get(upstream.name)
+    for (const credential of upstream.credentials) {
+      if (id !== undefined && nameOf(credential) !== id) continue
+      known?.accounts.get(credential.key)?.refused.clear()
+      for (const { cooldowns } of known?.targets.values() ?? []) cooldowns.get(credential.key)?.clear()
+    }
+  }
+
+  /** Whether a target takes an ordinary attempt now: neither it nor a credential needs a probe. */
   isWell (upstream: Upstream, model: string): boolean {
-    const breaker = this.#known.get(upstream.name)?.targets.get(model)?.breaker
-    return this.waitOf(upstream, model) === 0 && (breaker === undefined || breaker.state(this.#now()) === 'closed')
+    const known = this.#known.get(upstream.name)
+    const now = this.#now()
+    return this.waitOf(upstream, model) === 0 &&
+      (known?.targets.get(model)?.breaker.state(now) ?? 'closed') === 'closed' &&
+      upstream.credentials.every(({ key }) => known?.accounts.get(key)?.refused.state(now) !== 'probing')
   }
 
   /** What keeps an attempt from a target now, for the log; undefined: nothing. */
@@ -109,9 +145,7 @@ export class Health implements TargetHealth {
     const now = this.#now()
     if (target !== undefined && target.breaker.wait(now) > 0) return 'breaker open'
     if (target !== undefined && target.until > now) return 'asked to wait'
-    return upstream.credentials.every(({ key }) => (known?.accounts.get(key)?.refused.wait(now) ?? 0) > 0)
-      ? 'credentials refused'
-      : 'credentials limited or refused'
+    return this.refusesUs(upstream, model) ? 'credentials refused' : 'credentials limited or refused'
   }
 
   /**
@@ -136,7 +170,7 @@ export class Health implements TargetHealth {
     let destination: Destination | undefined
     for (const credential of upstream.credentials) {
       const { key } = credential
-      const account = accounts.get(key) ?? put(accounts, key, { running: 0, refused: new Cooldown() })
+      const account = accounts.get(key) ?? put(accounts, key, { running: 0, refused: new Cooldown(PROBE_MS) })
       const cooldown = target.cooldowns.get(key) ?? put(target.cooldowns, key, new Cooldown())
       if (
         tried.has(key) || account.refused.wait(now) > 0 || cooldown.wait(now) > 0 ||
@@ -201,13 +235,12 @@ export class Health implements TargetHealth {
     const now = this.#now()
     for (const [name, { credentials }] of upstreams) {
       const known = this.#known.get(name)
-      for (const { id, key } of credentials) {
+      for (const credential of credentials) {
+        const { key } = credential
         const account = known?.accounts.get(key)
-        let wait = account?.refused.wait(now) ?? 0
-        for (const { cooldowns } of known?.targets.values() ?? []) {
-          wait = Math.max(wait, cooldowns.get(key)?.wait(now) ?? 0)
-        }
-        found.push({ upstream: name, id: id ?? 'headers', running: account?.running ?? 0, wait })
+        const all = [...account === undefined ? [] : [account.refused],
+          ...[...known?.targets.values() ?? []].flatMap(({ cooldowns }) => cooldowns.get(key) ?? [])]
+        found.push({ upstream: name, id: nameOf(credential), running: account?.running ?? 0, ...longestOf(all, now) })
       }
     }
     return found
@@ -224,6 +257,22 @@ export class Health implements TargetHealth {
 }
 
 const NONE: ReadonlySet<string> = new Set()
+
+/** The longest of a credential's cooldowns; without one, a probe that is due. */
+function longestOf (
+  all: ReadonlyArray<Cooldown<CooldownReason>>, now: number
+): Pick<CredentialView, 'state' | 'reason' | 'wait'> {
+  const [longest] = all.filter((one) => one.state(now) !== 'healthy')
+    .toSorted((one, other) => other.wait(now) - one.wait(now))
+  const reason = longest?.reason(now)
+  return { state: longest?.state(now) ?? 'healthy', ...(reason !== undefined && { reason }),
+    wait: longest?.wait(now) ?? 0 }
+}
+
+/** The name of a credential for operators: an upstream without named ones has `headers`. */
+export function nameOf ({ id }: Credential): string {
+  return id ?? 'headers'
+}
 
 function put<T> (all: Map<string, T>, key: string, one: T): T {
   all.set(key, one)

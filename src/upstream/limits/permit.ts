@@ -3,6 +3,7 @@
 import type { Logger } from 'pino'
 import type { GatewayError } from '../../errors.ts'
 import type { UpstreamFailure } from '../../core/plugin.ts'
+import type { CredentialFault } from '../../core/credential-fault.ts'
 import type { Cooldown } from './cooldown.ts'
 import { type Blame, blameFor } from './attribution.ts'
 import type { Breaker } from './breaker.ts'
@@ -35,9 +36,16 @@ export interface Died {
 }
 
 const LIMITED_MS = { first: 1000, longest: 60_000 }
-const REFUSED_MS = { first: 30_000, longest: 600_000 }
-/** Cooldown of an only credential: short, because a refusal by mistake or a bill paid late must not cost minutes. */
+/** Until somebody has paid, or renewed the key: an operator who is faster resets it. */
+const FAULT_MS = { first: 600_000, longest: 600_000 }
+const FORBIDDEN_MS = { first: 30_000, longest: 600_000 }
+/** The same for an only credential: short, because what a request asks for can be forbidden instead of the model. */
 const ALONE_MS = { first: 1000, longest: 30_000 }
+/** Milliseconds after which a second probe may go: the first one may be a long answer that is read whole. */
+export const PROBE_MS = 30_000
+
+/** Why a credential is not used for a model: `limited` and `forbidden` concern one model, the others all of them. */
+export type CooldownReason = CredentialFault | 'forbidden' | 'limited'
 
 /** State of a model at an upstream. */
 export interface Target {
@@ -46,7 +54,7 @@ export interface Target {
   /** retry-after deadline, ms since epoch */
   until: number
   /** by the credential's key: vendors limit and forbid by model */
-  readonly cooldowns: Map<string, Cooldown>
+  readonly cooldowns: Map<string, Cooldown<'forbidden' | 'limited'>>
   /** the last failure, however long ago */
   lastError: FailedAttempt | undefined
   readonly counts: TargetCounts | undefined
@@ -55,7 +63,7 @@ export interface Target {
 /** State of a credential, over all models. */
 export interface CredentialState {
   running: number
-  readonly refused: Cooldown
+  readonly refused: Cooldown<CredentialFault>
 }
 
 export type Log = Pick<Logger, 'info' | 'warn'>
@@ -90,7 +98,7 @@ export interface Destination {
   /** the upstream has no other credential */
   readonly isAlone: boolean
   readonly account: CredentialState
-  readonly cooldown: Cooldown
+  readonly cooldown: Cooldown<'forbidden' | 'limited'>
   /** this request has failed there before by the target's fault: another failure is not counted */
   readonly isBlamed: boolean
 }
@@ -115,8 +123,8 @@ export class Run implements Permit {
     this.#parts = parts
     this.#onOver = onOver
     this.#term = target.breaker.enter(now)
-    this.#cooldownTerm = cooldown.term
-    this.#refusedTerm = account.refused.term
+    this.#cooldownTerm = cooldown.enter(now)
+    this.#refusedTerm = account.refused.enter(now)
     target.running++
     account.running++
   }
@@ -137,11 +145,10 @@ export class Run implements Permit {
 
   succeed (): void {
     if (!this.#end()) return
-    const { target, account, cooldown } = this.#destination
+    const { target, cooldown } = this.#destination
     this.#close()
     target.breaker.succeed(this.#term, this.#parts.now())
     cooldown.reset(this.#cooldownTerm)
-    account.refused.reset(this.#refusedTerm)
     this.#noteAnswer()
     target.counts?.done('ok')
   }
@@ -154,10 +161,13 @@ export class Run implements Permit {
     if (blame.who === 'target') this.#blameTarget(blame.pause)
     else this.#destination.target.breaker.leave(this.#term)
     if (blame.who === 'credential') this.#blameCredential(blame, failure)
+    this.#destination.account.refused.leave(this.#refusedTerm)                      // a no-op after a refusal
   }
 
   leave (): void {
-    if (this.#end()) this.#destination.target.breaker.leave(this.#term)
+    if (!this.#end()) return
+    this.#destination.target.breaker.leave(this.#term)
+    this.#destination.account.refused.leave(this.#refusedTerm)
   }
 
   #noteAnswer (): void {
@@ -176,8 +186,12 @@ export class Run implements Permit {
     return true
   }
 
-  /** Frees the place of the probe. */
+  /** Frees the places of the probes: the target has answered, and accepts the credential. */
   #close (): void {
+    if (this.#destination.account.refused.reset(this.#refusedTerm)) {
+      this.#parts.log?.info({ upstream: this.upstream.name, credential: this.credential },
+        'an upstream accepts a credential again')
+    }
     const term = this.#destination.target.breaker.begin(this.#term)
     if (term === this.#term) return
     this.#term = term
@@ -197,16 +211,16 @@ export class Run implements Permit {
 
   #blameCredential (blame: Blame & { readonly who: 'credential' }, failure: UpstreamFailure): void {
     const { model, account, cooldown, isAlone } = this.#destination
+    const { why } = blame
     const now = this.#parts.now()
-    if (blame.why === 'limited') { cooldown.put(this.#cooldownTerm, LIMITED_MS, now, blame.pause); return }
-    const times = isAlone ? ALONE_MS : REFUSED_MS
-    const isFirst = blame.why === 'forbidden'
-      ? cooldown.put(this.#cooldownTerm, times, now)
-      : account.refused.put(this.#refusedTerm, times, now)
+    if (why === 'limited') { cooldown.put(this.#cooldownTerm, why, LIMITED_MS, now, blame.pause); return }
+    const isFirst = why === 'forbidden'
+      ? cooldown.put(this.#cooldownTerm, why, isAlone ? ALONE_MS : FORBIDDEN_MS, now)
+      : account.refused.put(this.#refusedTerm, why, FAULT_MS, now)
     if (!isFirst) return
     const status = failure.kind === 'status' ? failure.status : failure.kind
     this.#parts.log?.warn(
-      { upstream: this.upstream.name, model, credential: this.credential, status },
+      { upstream: this.upstream.name, model, credential: this.credential, reason: why, status },
       `an upstream refuses ${this.credential === undefined ? 'our credentials' : 'a credential'}: put aside for a while`
     )
   }

@@ -1,6 +1,7 @@
 // The health of upstreams for operators, of one process or merged from several: each has breakers and limits of its
 // own.
 import type { BreakerState } from './breaker.ts'
+import type { CooldownState } from './cooldown.ts'
 import type { CredentialView, Health, TargetView } from './health.ts'
 import type { FairQueues, QueueView } from './queue.ts'
 
@@ -15,6 +16,22 @@ export function viewOf (
   live: Parameters<Health['targets']>[0]
 ): UpstreamView {
   return { targets: health.targets(live), credentials: health.credentials(live), queues: queues.view() }
+}
+
+/** Whose cooldown ends; without `credential` those of all credentials of the upstream. */
+export interface CredentialReset {
+  readonly upstream: string
+  readonly credential?: string
+}
+
+/** Ends cooldowns; does nothing where the live configuration has no such upstream. */
+export function resetCredentials (
+  { health }: { readonly health: Health },
+  { upstreams }: Pick<Parameters<Health['targets']>[0], 'upstreams'>,
+  { upstream: name, credential }: CredentialReset
+): void {
+  const upstream = upstreams.get(name)
+  if (upstream !== undefined) health.reset(upstream, credential)
 }
 
 const FROM_BEST: readonly BreakerState[] = ['closed', 'half_open', 'open']
@@ -37,13 +54,19 @@ export function mergedView (views: readonly UpstreamView[]): UpstreamView {
       })),
     credentials: merged(views.flatMap(({ credentials }) => credentials), ({ upstream, id }) => `${upstream} ${id}`,
       (a, b) => ({
-        ...a,
-        running: a.running + b.running,
-        wait: Math.max(a.wait, b.wait)
+        ...worseOf(a, b),
+        running: a.running + b.running
       })),
     queues: merged(views.flatMap(({ queues }) => queues), ({ upstream }) => upstream,
       (a, b) => ({ ...a, running: a.running + b.running, waiting: a.waiting + b.waiting }))
   }
+}
+
+const FROM_HEALTHY: readonly CooldownState[] = ['healthy', 'probing', 'cooling_down']
+
+function worseOf (a: CredentialView, b: CredentialView): CredentialView {
+  const states = FROM_HEALTHY.indexOf(b.state) - FROM_HEALTHY.indexOf(a.state)
+  return states > 0 || (states === 0 && b.wait > a.wait) ? b : a
 }
 
 function merged<T> (all: readonly T[], nameOf: (one: T) => string, add: (a: T, b: T) => T): readonly T[] {

@@ -279,10 +279,11 @@ export class Flight implements ProxiedRequest {
     this.#isDecided = true
     const { exchange, upstream, permit } = this.#parts
     const error = isGatewayError(thrown) ? thrown : nameFailure(thrown, exchange, upstream.name)
-    if (permit !== undefined && !isGatewayError(thrown)) failUnread(permit, thrown, error)
+    const isBlamed = permit !== undefined && !isGatewayError(thrown)
+    const told = isBlamed ? failUnread(permit, thrown, error, exchange) : error
     this.#close()
     exchange.snapshot.services.metrics.attempt(upstream.name, error.row)
-    this.#answer.reject(error)
+    this.#answer.reject(told)
   }
 
   /** Closes all that is still open; a no-op for what has ended. */

@@ -270,9 +270,9 @@ class Handshake implements ProxiedUpgrade {
     this.#close()
     const { upstream } = this.#permit
     const error = isGatewayError(thrown) ? thrown : nameFailure(thrown, this.#exchange, upstream.name)
-    if (!isGatewayError(thrown)) failUnread(this.#permit, thrown, error)
-    this.#exchange.snapshot.services.metrics.attempt(upstream.name, error.row)
-    this.#answer.reject(error)
+    const exchange = this.#exchange
+    exchange.snapshot.services.metrics.attempt(upstream.name, error.row)
+    this.#answer.reject(isGatewayError(thrown) ? thrown : failUnread(this.#permit, thrown, error, exchange))
   }
 
   #close (): void {

@@ -1,10 +1,10 @@
 // Upstreams: who answers, what waits for them, how each target fares, and what it said when it failed last. Read again
 // every few seconds.
 import type { VNode } from 'preact'
-import type { Rows } from './api.ts'
-import { useData } from './data.ts'
+import { ask, may, type Rows } from './api.ts'
+import { useAction, useData } from './data.ts'
 import { html } from './html.ts'
-import { Empty, Page, Problem, State, Table, Time, Waiting } from './parts.ts'
+import { Empty, Page, Problem, say, State, Table, Time, Waiting } from './parts.ts'
 
 interface Upstream {
   readonly id: string
@@ -14,7 +14,15 @@ interface Upstream {
   readonly queue: { readonly running: number, readonly waiting: number, readonly most_running: number,
     readonly most_waiting: number } | null
   readonly targets: readonly Target[]
-  readonly credentials: readonly { readonly id: string, readonly running: number, readonly wait_ms: number }[]
+  readonly credentials: readonly Credential[]
+}
+
+interface Credential {
+  readonly id: string
+  readonly running: number
+  readonly state: 'healthy' | 'cooling_down' | 'probing'
+  readonly reason: 'no_money' | 'bad_key' | 'forbidden' | 'limited' | null
+  readonly until: string | null
 }
 
 interface Target {
@@ -41,9 +49,8 @@ export default function Upstreams (): VNode {
           ${one.queue !== null && html`<${Queue} of=${one.queue} />`}
           ${one.targets.length === 0 ? html`<p class="quiet">No model is sold from here.</p>`
             : html`<${Targets} of=${one} />`}
-          ${one.credentials.some(({ running, wait_ms: wait }) => running > 0 || wait > 0) && html`<p class="quiet">
-            Credentials: ${one.credentials.map(({ id, running, wait_ms: wait }) =>
-              `${id} (${running} running${wait > 0 ? `, used again in ${seconds(wait)}` : ''})`).join(', ')}</p>`}
+          ${one.credentials.some(({ running, state }) => running > 0 || state !== 'healthy') &&
+            html`<${Credentials} of=${one} again=${again} />`}
           </section>`)}<//>`
 }
 
@@ -67,6 +74,34 @@ function Targets ({ of: { id, targets } }: { readonly of: Upstream }): VNode {
       start</span>` : html`<${Time} at=${last.at} /> ${last.cause}${last.said !== null && html`: <q>${last.said}</q>`}
       <br /><span class="quiet">request <code>${last.request_id}</code>${last.credential !== null &&
         ` with ${last.credential}`}</span>` }
+  ]} />`
+}
+
+const REASONS = { no_money: 'no money', bad_key: 'key not accepted', forbidden: 'model not allowed',
+  limited: 'rate limited' } as const
+
+function Credentials ({ of: { id: upstream, credentials }, again }: {
+  readonly of: Upstream, readonly again: () => void
+}): VNode {
+  const { run, isRunning, error } = useAction()
+  const reset = (credential: string): void => {
+    run(async () => {
+      await ask('POST', `/upstreams/${encodeURIComponent(upstream)}/reset`, { body: { credential } })
+      say(`The credential ${credential} is used again.`)
+      again()
+    })
+  }
+  return html`<${Problem} error=${error} /><${Table} caption="Credentials of ${upstream}" rows=${credentials}
+    keyOf=${({ id }: Credential) => id} columns=${[
+    { name: 'Credential', show: ({ id }: Credential) => id },
+    { name: 'State', show: ({ state }: Credential) => html`<${State} words=${state}
+      is=${state === 'healthy' ? 'active' : state === 'probing' ? 'half_open' : 'open'} />` },
+    { name: 'Reason', show: ({ reason }: Credential) => reason === null ? '' : REASONS[reason] },
+    { name: 'Until', show: ({ until }: Credential) => html`<${Time} at=${until} />` },
+    { name: 'Running', isNumber: true, show: ({ running }: Credential) => running },
+    { name: 'Reset', show: ({ id, state }: Credential) => state !== 'healthy' && may('operator') &&
+      html`<button type="button" aria-label="Reset ${id}" disabled=${isRunning} onClick=${() => { reset(id) }}>
+        Reset</button>` }
   ]} />`
 }
 
