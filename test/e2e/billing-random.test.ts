@@ -6,6 +6,7 @@ import { strict as assert } from 'node:assert'
 import fc from 'fast-check'
 import t from 'tap'
 import type { RequestRecord } from '../../src/simulator/request-log.ts'
+import { type Habit, habits } from '../../src/simulator/habits.ts'
 import { startSimulator, type Simulator } from '../../src/simulator/simulator.ts'
 import type { Entry } from '../../src/store/store.ts'
 import { ask, errorOf, textOf, type Got } from '../support/billing-client.ts'
@@ -79,12 +80,19 @@ interface Case {
   readonly trouble: Trouble
 }
 
+/** Habits of the simulator that change only how an answer is sent. */
+const wireHabits = Object.entries<Habit>(habits)
+  .filter(([, { of, instead, isOtherFraming, staysOpen }]) =>
+    (of ?? instead ?? isOtherFraming ?? staysOpen) === undefined)
+  .map(([name]) => `habit=${name}`)
+
 const at = fc.integer({ min: 0, max: 24 })
 const faults = fc.oneof(
   { weight: 4, arbitrary: fc.constant('') },
   { weight: 2,
     arbitrary: fc.constantFrom('refuse', 'unknown_event', 'no_terminal', 'empty', 'empty_body', 'cut', 'redirect',
-      'html=502', 'content_policy', 'context', 'error_event_first') },
+      'html=502', 'content_policy', 'context', 'error_event_first', 'habit=other_framing', 'habit=error_in_200',
+      'habit=error_other_shape') },
   // A 401 or 429 keeps those beside it away.
   { weight: 2, arbitrary: fc.constantFrom(400, 404, 500, 503, 529).map((status) => `status=${status}`) },
   { weight: 5,
@@ -115,7 +123,8 @@ const cases: fc.Arbitrary<Case> = fc.record({
   usage: fc.oneof({ weight: 5, arbitrary: fc.constant('' as const) }, { weight: 1,
     arbitrary: fc.constantFrom('usage_zero' as const, 'usage_late' as const, 'usage_missing' as const) }),
   wire: fc.oneof({ weight: 6, arbitrary: fc.constantFrom('', 'crlf', 'burst') }, { weight: 2,
-    arbitrary: fc.constantFrom('chunk=7', 'chunk=100 crlf') }, { weight: 1, arbitrary: fc.constant('chunk=1') }),
+    arbitrary: fc.constantFrom('chunk=7', 'chunk=100 crlf') }, { weight: 1, arbitrary: fc.constant('chunk=1') },
+  { weight: 3, arbitrary: fc.constantFrom(...wireHabits) }),
   trouble: troubles
 }).map(makePossible)
 
@@ -179,7 +188,7 @@ function endingOf ({ stream, model, tokens, trouble }: Case): Ending {
     case 'fault': {
       const [name, value] = trouble.directive.split('=') as [string, string | undefined]
       const event = Number(value)
-      if (['', 'refuse', 'unknown_event'].includes(name)) return 'whole'
+      if (['', 'refuse', 'unknown_event', 'empty'].includes(name) || value === 'other_framing') return 'whole'
       if (name === 'content_policy' || name === 'context' || trouble.directive === 'status=400') return 'refused'
       if (name === 'no_terminal') return stream ? 'cut' : 'whole'
       if (!['cut_after', 'cut_mid_event', 'end_after', 'malformed', 'error_event_after'].includes(name)) return retried
