@@ -1,6 +1,7 @@
 // Holds the worst case before an upstream is called, counts the usage, and settles once. The only plugin that moves
 // money.
 import { after, type Awaitable, afterWith } from '../../src/base/awaitable.ts'
+import { fieldOf, type Json } from '../../src/base/json.ts'
 import type { Config } from '../../src/config/config.ts'
 import { isSoldByTokens } from '../../src/config/sections/modalities.ts'
 import { usd } from '../../src/config/sections/schema.ts'
@@ -11,14 +12,15 @@ import { itemPrice } from '../../src/money/item-price.ts'
 import { isTerminal } from '../../src/protocols/messages.ts'
 import { formatUsd, type Nanos, parseUsd } from '../../src/money/nanos.ts'
 import { spansOf } from '../../src/money/price-schedule.ts'
-import type { Believed } from '../../src/money/usage.ts'
+import type { Believed, Usage } from '../../src/money/usage.ts'
 import { type AttemptHooks, definePlugin } from '../../src/core/plugin.ts'
 import type { JsonReply } from '../../src/core/reply.ts'
-import { replyRead } from '../../src/core/reply-step.ts'
+import { type LargeReply, replyRead } from '../../src/core/reply-step.ts'
 import { SseEvent } from '../../src/core/sse.ts'
 import { type Bounds, boundsOf } from './bounds.ts'
 import { imagesIn } from './items.ts'
 import { Meter } from './meter.ts'
+import { showUsage, ShownUsage } from './shown-usage.ts'
 import { readReply, type Tally, type Told } from './tally.ts'
 
 /** The meter of one exchange. Private to this plugin. */
@@ -87,7 +89,9 @@ export const billingMeter = definePlugin<Options>({
         if (meter === undefined) return
         meter.status = reply.status
         if (reply.kind !== 'json') return
-        return afterWith(meter.completedCharge, withCost, reply)
+        const usage = meter.unshownUsage
+        return usage === undefined ? afterWith(meter.completedCharge, withCost, reply)
+          : completed(reply, exchange, meter, usage)
       },
 
       onStream (exchange) {
@@ -95,6 +99,7 @@ export const billingMeter = definePlugin<Options>({
         const tally = meter?.tally
         if (meter === undefined || tally === undefined) return
         const isTold = tellsCost(exchange)
+        const shown = new ShownUsage()
         let charge = 0n
         return {
           ready (event) {
@@ -109,6 +114,12 @@ export const billingMeter = definePlugin<Options>({
             }
             meter.deliver(tally, event)
             if (tally.counted >= meter.nextCheckpoint) meter.checkpoint(tally)
+            switch (event.event) {
+              case 'message_start': return shown.start(event, () => tally.estimateInput(exchange))
+              case 'message_delta': return isEnd(event)
+                ? shown.end(event, tally.count('completed', exchange).usage)
+                : undefined
+            }
             return event
           }
         }
@@ -144,6 +155,17 @@ function endMeter (outcome: Outcome, exchange: Exchange): Awaitable<void> {
 
 function hear (told: Told, tally: Tally): void {
   tally.hear(told)
+}
+
+/** The answer with the counts that are charged. */
+async function completed (reply: JsonReply, exchange: Exchange, meter: Meter, usage: Usage): Promise<JsonReply> {
+  const body = await showUsage(reply.body as Json | LargeReply, exchange, usage)
+  return withCost(await meter.completedCharge, { ...reply, body })
+}
+
+/** Of a message_delta: another one only reports usage so far. */
+function isEnd (event: SseEvent): boolean {
+  return fieldOf(fieldOf(event.json, 'delta'), 'stop_reason') !== undefined
 }
 
 function withCost (nanos: Nanos, reply: JsonReply): JsonReply {

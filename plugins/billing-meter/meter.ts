@@ -11,6 +11,7 @@ import { formatUsd, type Nanos } from '../../src/money/nanos.ts'
 import { priceAt } from '../../src/money/price-schedule.ts'
 import { cost, flatVersion, outputCovered, unpricedExtras, wholeCost, worstCase,
   type CompiledPrice } from '../../src/money/price.ts'
+import { isShown } from './shown-usage.ts'
 import { Tally, type Ending } from './tally.ts'
 import { noUsage, type Usage, type UsageSource } from '../../src/money/usage.ts'
 import type { Services } from '../../src/core/services.ts'
@@ -245,6 +246,14 @@ export class Meter {
     this.limit = this.#held >= this.#need ? Infinity : outputCovered(this.#held, known, this.#price, uses)
   }
 
+  /** Usage of a whole answer that is charged, where the answer does not say it. */
+  get unshownUsage (): Usage | undefined {
+    const { tally } = this
+    if (tally?.told === undefined) return
+    const { usage } = tally.count('completed', this.#exchange)
+    return isShown(tally.told.shown, usage) ? undefined : usage
+  }
+
   /** The charge if the answer completes: never more than the hold, which is extended for it. */
   get completedCharge (): Awaitable<Nanos> {
     const bill = this.#billOf('completed')
@@ -417,6 +426,10 @@ export class Meter {
     if (tally.isAbsurd) {
       log.error({ request_id: this.#exchange.id, upstream, model },
         'an upstream reported more than its model can have: that is not charged, but estimated')
+    }
+    if (tally.isOfPasses) {
+      log.error({ request_id: this.#exchange.id, upstream, model },
+        'an upstream counted passes that its totals leave out: the sum of its passes is charged')
     }
   }
 

@@ -3,12 +3,13 @@
 import { GatewayError } from '../../src/errors.ts'
 import type { Exchange } from '../../src/core/exchange.ts'
 import type { SseEvent } from '../../src/core/sse.ts'
-import { writtenIn } from '../../src/protocols/messages.ts'
+import { CHAT_DELTA, chatFields } from '../../src/protocols/chat.ts'
+import { saysSomething, writtenIn } from '../../src/protocols/messages.ts'
 import { inputEstimate } from '../../src/tokens/bound.ts'
 import { type Counts, MOST_RATE, type Rates, TextCount } from '../../src/tokens/text-count.ts'
-import { type Believed, extraOf, isGuessed, isInputGuessed, isInputReported, noUsage, nothingReported, readUsage,
-  reportedInput, type ReportedUsage, reportedTokens, type Usage, type UsageSource } from '../../src/money/usage.ts'
-import { asRecord, fieldOf } from '../../src/base/json.ts'
+import { type Believed, countedBefore, extraOf, isInputReported, laterUsage, noUsage, nothingReported, readUsage,
+  reportedInput, type ReportedUsage, reportedTokens, shownIn, type Usage, type UsageSource } from '../../src/money/usage.ts'
+import { asRecord, fieldOf, isRecord } from '../../src/base/json.ts'
 
 export type Ending = 'completed' | 'cut by client' | 'cut by upstream' | 'cut by gateway'
 
@@ -23,6 +24,11 @@ export interface Told {
   readonly reported: ReportedUsage
   readonly text: Counts
   readonly hasUnseen: boolean
+  readonly hasContent: boolean
+  /** content came behind the last count of the output */
+  readonly isBehind: boolean
+  /** what a client would read in it; undefined: it has to be completed */
+  readonly shown: ReportedUsage | undefined
 }
 
 /** Reads the whole JSON answer of an upstream. */
@@ -31,14 +37,17 @@ export function readReply (body: unknown, believed: Believed | undefined): Told 
   const content = fieldOf(body, 'content')
   const text = new TextCount()
   let hasUnseen = hasThoughts(usage)
+  let hasContent = isRecord(body) && chatFields in body
   if (Array.isArray(content)) {
     for (const block of content) {
       if (!isWritten(fieldOf(block, 'type'))) hasUnseen = true
+      hasContent ||= saysSomething(asRecord(block))
       text.add(writtenIn(block))
     }
   }
-  const reported = isGuessed(usage) ? nothingReported : readUsage(usage, nothingReported, believed)
-  return { reported, text: text.counted, hasUnseen }
+  const reported = readUsage(usage, nothingReported, believed)
+  const isBehind = isRecord(usage) && countedBefore in usage
+  return { reported, text: text.counted, hasUnseen, hasContent, isBehind, shown: shownIn(usage) }
 }
 
 /** Characters from which on text that was sent is counted. */
@@ -46,8 +55,13 @@ const TOGETHER = 128
 
 export class Tally {
   #reported: ReportedUsage = nothingReported
-  /** estimated tokens of input, where the upstream reports none before its end */
-  #guessedInput = 0
+  #inputEstimate: number | undefined
+  /** content came behind the last count of the output */
+  #isBehind = false
+  /** something was sent to the client for which its provider counts tokens */
+  #hasContent = false
+  /** of a whole answer */
+  told: Told | undefined
   /** the text sent to the client */
   readonly #text = new TextCount()
   readonly #rates: Rates
@@ -82,7 +96,10 @@ export class Tally {
    */
   see (event: SseEvent): boolean {
     const type = typeOf(event, this.#malformed)
-    if (type === 'content_block_delta') { this.#malformed = 'upstream_stream_interrupted' }
+    if (type === 'content_block_delta') {
+      this.#malformed = 'upstream_stream_interrupted'
+      this.#isBehind = true
+    }
     else if (type === 'message_delta') { this.#readUsage(fieldOf(readJson(event, this.#malformed), 'usage')) }
     else if (type === 'message_start') {
       this.#readUsage(fieldOf(fieldOf(readJson(event, this.#malformed), 'message'), 'usage'))
@@ -99,12 +116,15 @@ export class Tally {
   deliver (event: SseEvent, most = Infinity): boolean {
     const piece = pieceOf(event)
     if (piece === undefined) {
-      if (typeOf(event, this.#malformed) === 'message_delta') this.#noteReport(readJson(event, this.#malformed))
+      const type = typeOf(event, this.#malformed)
+      if (type === 'message_delta') this.#noteReport(readJson(event, this.#malformed))
+      else if (type === CHAT_DELTA) this.#hasContent = true
       return true
     }
     const text = writtenIn(piece)
     if (!this.#hasRoom(text, most)) return false
     const { type, name } = asRecord(piece)
+    this.#hasContent ||= saysSomething(asRecord(piece))
     if (type === 'server_tool_use') this.#noteUse(extraOf(name))
     this.#add(type, text)
     return true
@@ -121,9 +141,8 @@ export class Tally {
   }
 
   #noteReport (end: unknown): void {
-    const usage = fieldOf(end, 'usage')
-    if (isGuessed(usage)) return
-    this.reportedBehind = readUsage(usage, nothingReported, this.believed).output ?? this.reportedBehind
+    const { output } = readUsage(fieldOf(end, 'usage'), nothingReported, this.believed)
+    this.reportedBehind = output ?? this.reportedBehind
   }
 
   #add (type: unknown, text: string): void {
@@ -137,6 +156,11 @@ export class Tally {
   #count (): void {
     this.#uncounted = 0
     this.#estimate = this.#text.tokens(this.#rates)
+  }
+
+  /** The provider's totals leave out a part of what it counts. */
+  get isOfPasses (): boolean {
+    return this.#reported.isOfPasses === true
   }
 
   /** Tokens of input of all classes, as reported so far. */
@@ -185,30 +209,45 @@ export class Tally {
    */
   get lesson (): { readonly text: TextCount, readonly reported: number } | undefined {
     const { output } = this.#reported
-    return this.#hasUnseen || output === undefined ? undefined : { text: this.#text, reported: output }
+    if (this.#hasUnseen || this.#isBehind || output === undefined) return undefined
+    return { text: this.#text, reported: output }
   }
 
   /** Takes over what a whole answer tells. */
-  hear ({ reported, text, hasUnseen }: Told): void {
+  hear (told: Told): void {
+    const { reported, text, hasUnseen, hasContent, isBehind } = this.told = told
     this.#reported = reported
     this.#text.takeOver(text)
     this.#hasUnseen = hasUnseen
+    this.#hasContent = hasContent
+    this.#isBehind = isBehind
     this.#count()
   }
 
-  /** @param exchange its input is estimated where the provider reported none of a completed answer */
+  /** @param exchange its input is estimated where the provider reported none */
   count (ending: Ending, exchange: Exchange): Counted {
-    if (ending !== 'completed') return this.#cut(ending)
+    if (ending !== 'completed') return this.#cut(ending, exchange)
     this.#count()
-    const { output = this.#estimate, extras = noUsage.extras } = this.#reported
-    if (!isInputReported(this.#reported)) {
-      return { usage: { ...noUsage, input: inputEstimate(exchange), output, extras }, source: 'estimated' }
-    }
-    return { usage: reportedInput(this.#reported, output, extras),
-      source: this.#reported.output !== undefined ? 'provider' : 'estimated' }
+    const { output: reported = 0, extras = noUsage.extras } = this.#reported
+    const hasInput = this.#hasInput
+    const hasOutput = this.#reported.output !== undefined && !this.#isBehind && (reported > 0 || this.#estimate === 0)
+    const output = hasOutput ? reported : Math.max(reported, this.#estimate)
+    return { usage: hasInput ? reportedInput(this.#reported, output, extras)
+      : { ...noUsage, input: this.estimateInput(exchange), output, extras },
+    source: hasInput && hasOutput ? 'provider' : 'estimated' }
   }
 
-  #cut (ending: Ending): Counted {
+  estimateInput (exchange: Exchange): number {
+    return this.#inputEstimate ??= inputEstimate(exchange)
+  }
+
+  /** Whether the input was reported: zeros alone are no report beside content (src/README.md#zero-is-zero). */
+  get #hasInput (): boolean {
+    return isInputReported(this.#reported) &&
+      (!this.#hasContent || this.reportedTokens > 0 || (!this.#isBehind && (this.#reported.output ?? 0) > 0))
+  }
+
+  #cut (ending: Ending, exchange: Exchange): Counted {
     const { extras, output: reported = 0 } = this.#reported
     const output = this.soFar
     const source = (isCounted: boolean): UsageSource => isCounted && reported === output ? 'provider' : 'estimated'
@@ -216,22 +255,20 @@ export class Tally {
     // its input and its searches too, or clients that leave before the end would have them for free
     // (src/README.md#charge-delivered).
     if (ending !== 'cut by client') return { usage: { ...noUsage, output }, source: source(true) }
-    const isCounted = isInputReported(this.#reported) && (extras !== undefined || this.#uses === noUsage.extras)
-    return { usage: { ...this.#inputSoFar, output, extras: extras ?? this.#uses }, source: source(isCounted) }
-  }
-
-  /**
-   * For an upstream that reports its input at the end, an estimate: otherwise every client that leaves before the end
-   * would have its prompt read for free.
-   */
-  get #inputSoFar (): Usage {
-    return isInputReported(this.#reported) ? reportedInput(this.#reported) : { ...noUsage, input: this.#guessedInput }
+    // Estimated for an upstream that reports its input at the end.
+    // Zeros at a stream's beginning are no report yet.
+    const hasInput = this.reportedTokens > 0
+    const input = hasInput ? reportedInput(this.#reported) : { ...noUsage, input: this.estimateInput(exchange) }
+    const isCounted = hasInput && (extras !== undefined || this.#uses === noUsage.extras)
+    return { usage: { ...input, output, extras: extras ?? this.#uses }, source: source(isCounted) }
   }
 
   #readUsage (usage: unknown): void {
-    if (!isGuessed(usage)) this.#reported = readUsage(usage, this.#reported, this.believed)
+    if (!isRecord(usage)) return
+    const later = laterUsage(usage, this.#reported, this.believed)
+    if (readUsage(later, nothingReported, this.believed).output !== undefined) this.#isBehind = false
+    this.#reported = readUsage(later, this.#reported, this.believed)
     if (hasThoughts(usage)) this.#hasUnseen = true
-    if (isInputGuessed(usage)) this.#guessedInput = fieldOf(usage, 'input_tokens') as number
   }
 }
 

@@ -1,6 +1,6 @@
 // Usage in disjoint classes: a token is counted in exactly one of them, because vendors differ on which counts include
 // which.
-import { isRecord } from '../base/json.ts'
+import { isRecord, type Json } from '../base/json.ts'
 
 export interface Usage {
   /** input tokens that were neither read from nor written to a cache */
@@ -35,6 +35,8 @@ export interface ReportedUsage {
   readonly extras?: Readonly<Record<string, number>>
   /** a number exceeded what is believed: it counts as absent */
   readonly isAbsurd?: true
+  /** the counts are sums of passes, of which the totals have a part */
+  readonly isOfPasses?: true
 }
 
 /** The most tokens that a report is believed, in each class of input and of output. */
@@ -44,25 +46,9 @@ export interface Believed {
 }
 
 /**
- * Marks an estimated `usage`, which clients get where a provider reports none, or before it does. Under a symbol, so
- * that it is never written. Charges are not computed from it.
+ * Marks a `usage` whose output was counted before more of it came. Under a symbol, so that it is never written.
  */
-export const guessed = Symbol('guessed usage')
-
-/** Marks a `usage` whose `output_tokens` are estimated, because more output came after the provider's report. */
-export const guessedOutput = Symbol('guessed output')
-
-/** Marks a `usage` whose `input_tokens` are estimated. */
-export const guessedInput = Symbol('guessed input')
-
-export function isGuessed (vendorUsage: unknown): boolean {
-  return isRecord(vendorUsage) && guessed in vendorUsage
-}
-
-/** Also true where all counts are estimated. */
-export function isInputGuessed (vendorUsage: unknown): boolean {
-  return isRecord(vendorUsage) && (guessed in vendorUsage || guessedInput in vendorUsage)
-}
+export const countedBefore = Symbol('output was counted before more of it came')
 
 export const nothingReported: ReportedUsage = Object.freeze({})
 
@@ -91,18 +77,12 @@ const EXTRAS = [['web_search_requests', 'web_search'], ['web_fetch_requests', 'w
 export function readUsage (
   vendorUsage: unknown,
   previous: ReportedUsage = nothingReported,
-  { input, output }: Believed = anything
+  believed: Believed = anything
 ): ReportedUsage {
   if (!isRecord(vendorUsage)) return previous
-  const lives = isRecord(vendorUsage['cache_creation']) ? vendorUsage['cache_creation'] : undefined
   const next: Mutable<ReportedUsage> = { ...previous }
-  if (!(guessedInput in vendorUsage)) set(next, 'input', vendorUsage['input_tokens'], input)
-  set(next, 'cache_read', vendorUsage['cache_read_input_tokens'], input)
-  set(next, 'cache_write', vendorUsage['cache_creation_input_tokens'], input)
-  set(next, 'cache_write_5m', lives?.['ephemeral_5m_input_tokens'], input)
-  set(next, 'cache_write_1h', lives?.['ephemeral_1h_input_tokens'], input)
-  if (guessedOutput in vendorUsage) delete next.output
-  else set(next, 'output', vendorUsage['output_tokens'], output)
+  readCounts(next, vendorUsage, believed)
+  if (Array.isArray(vendorUsage['iterations'])) readPasses(next, vendorUsage, believed)
   const uses = vendorUsage['server_tool_use']
   if (isRecord(uses)) {
     for (const [field, name] of EXTRAS) {
@@ -113,6 +93,109 @@ export function readUsage (
     }
   }
   return next
+}
+
+function readCounts (into: Mutable<ReportedUsage>, vendorUsage: Json, { input, output }: Believed): void {
+  const lives = isRecord(vendorUsage['cache_creation']) ? vendorUsage['cache_creation'] : undefined
+  set(into, 'input', vendorUsage['input_tokens'], input)
+  set(into, 'cache_read', vendorUsage['cache_read_input_tokens'], input)
+  set(into, 'cache_write', vendorUsage['cache_creation_input_tokens'], input)
+  set(into, 'cache_write_5m', lives?.['ephemeral_5m_input_tokens'], input)
+  set(into, 'cache_write_1h', lives?.['ephemeral_1h_input_tokens'], input)
+  set(into, 'output', vendorUsage['output_tokens'], output)
+}
+
+/** Types of the passes that the model of the request made; those of other models have other prices. */
+const OWN_PASSES = new Set<unknown>(['message', 'compaction', undefined])
+
+/**
+ * Anthropic's totals leave out the passes of a compaction, which cost the same (platform.claude.com, "Compaction"; in
+ * recorded answers the totals are the sums of the passes of type `message`). The sum of all passes counts, where it has
+ * more tokens than the totals.
+ */
+function readPasses (into: Mutable<ReportedUsage>, vendorUsage: Json, { input, output }: Believed): void {
+  const sum: Mutable<Usage> = { ...noUsage }
+  for (const pass of vendorUsage['iterations'] as readonly unknown[]) {
+    if (!isRecord(pass) || !OWN_PASSES.has(pass['type'])) continue
+    const counts = countsOf(pass)
+    for (const name of CLASSES) sum[name] += counts[name]
+  }
+  if (tokensOf(sum) <= tokensOf(countsOf(vendorUsage))) return
+  into.isOfPasses = true
+  set(into, 'input', sum.input, input)
+  set(into, 'cache_read', sum.cache_read, input)
+  set(into, 'cache_write', sum.cache_write_5m + sum.cache_write_1h, input)
+  set(into, 'cache_write_1h', sum.cache_write_1h, input)
+  set(into, 'output', sum.output, output)
+}
+
+/** All classes of tokens. */
+const CLASSES = ['input', 'cache_read', 'cache_write_5m', 'cache_write_1h', 'output'] as const
+
+function countsOf (vendorUsage: Json): Usage {
+  const reported: Mutable<ReportedUsage> = {}
+  readCounts(reported, vendorUsage, anything)
+  return reportedInput(reported, reported.output)
+}
+
+function tokensOf (usage: Usage): number {
+  return CLASSES.reduce((sum, name) => sum + usage[name], 0)
+}
+
+const INPUT_COUNTS = ['input_tokens', 'cache_read_input_tokens', 'cache_creation_input_tokens'] as const
+const INPUT_FIELDS = [...INPUT_COUNTS, 'cache_creation']
+const OUTPUT_FIELDS = ['output_tokens'] as const
+const COUNTS = [...INPUT_COUNTS, ...OUTPUT_FIELDS]
+
+function without (vendorUsage: Json, names: readonly string[]): Json {
+  const rest: Record<string, unknown> = { ...vendorUsage }
+  for (const name of names) Reflect.deleteProperty(rest, name)
+  return rest
+}
+
+/** What else a report says. */
+export function withoutCounts (vendorUsage: Json): Json {
+  return without(vendorUsage, [...INPUT_FIELDS, ...OUTPUT_FIELDS])
+}
+
+/**
+ * The part of a later report that counts (src/README.md#last-usage-wins): vendors repeat the input as zero at the end.
+ * The sum decides, because tokens may move from one class into another. What is no number of tokens says nothing.
+ * @param before all reports so far
+ * @returns the same object, nearly always
+ */
+export function laterUsage (vendorUsage: Json, before: ReportedUsage, believed?: Believed): Json {
+  const now = readUsage(vendorUsage, nothingReported, believed)
+  const repeatsInput = isInputReported(now) && reportedTokens(now) === 0 && reportedTokens(before) > 0
+  const repeatsOutput = now.output === 0 && (before.output ?? 0) > 0
+  const odd = COUNTS.filter((name) => !isWhole(vendorUsage[name] ?? 0))
+  if (!repeatsInput && !repeatsOutput && odd.length === 0) return vendorUsage
+  return without(vendorUsage, [...odd, ...repeatsInput ? INPUT_FIELDS : [], ...repeatsOutput ? OUTPUT_FIELDS : []])
+}
+
+/**
+ * What a client of messages style reads in a whole `usage`.
+ * @returns undefined: a count is missing, or is no number of tokens
+ */
+export function shownIn (vendorUsage: unknown): ReportedUsage | undefined {
+  if (!isRecord(vendorUsage) || !isCount(vendorUsage['input_tokens']) || !isCount(vendorUsage['output_tokens'])) return
+  if (!INPUT_COUNTS.every((name) => isCount(vendorUsage[name] ?? 0))) return
+  return readUsage(vendorUsage)
+}
+
+/** Whether both have the same tokens in each class. */
+export function isSameUsage (one: Usage, other: Usage): boolean {
+  return CLASSES.every((name) => one[name] === other[name])
+}
+
+/** As `usage` of messages style. */
+export function vendorUsageOf (usage: Usage): Json {
+  const { input, cache_read: read, cache_write_5m: short, cache_write_1h: long, output } = usage
+  return {
+    input_tokens: input, cache_creation_input_tokens: short + long, cache_read_input_tokens: read,
+    output_tokens: output,
+    ...(long > 0 && { cache_creation: { ephemeral_5m_input_tokens: short, ephemeral_1h_input_tokens: long } })
+  }
 }
 
 /** The price of a tool that runs at the provider, by the tool's name in a `server_tool_use` block. */
@@ -154,7 +237,7 @@ export function isInputReported (reported: ReportedUsage): boolean {
 }
 
 type Mutable<T> = { -readonly [Key in keyof T]: T[Key] }
-type CountField = Exclude<keyof ReportedUsage, 'extras' | 'isAbsurd'>
+type CountField = Exclude<keyof ReportedUsage, 'extras' | 'isAbsurd' | 'isOfPasses'>
 
 function set (usage: Mutable<ReportedUsage>, field: CountField, value: unknown, most: number): void {
   if (!isWhole(value)) return

@@ -22,6 +22,7 @@ import { SseDecoder, type SseEvent } from '../core/sse.ts'
 import { answerLimit, type Part, SMALL_ANSWER } from '../core/answer-memory.ts'
 import { type CallListener, type CallRequest, UpstreamCall } from '../upstream/transport/call.ts'
 import { UnfinishedAnswer, UpstreamErrorBody } from '../upstream/dialects/error-reply.ts'
+import type { StreamDecoder } from '../upstream/dialects/dialect.ts'
 import { dialectOf } from '../upstream/dialects/index.ts'
 import { eventsOf, readAnswer } from '../upstream/dialects/whole-answer.ts'
 import { withWholeCharacters } from '../upstream/dialects/whole-characters.ts'
@@ -63,7 +64,10 @@ const NO_HEADERS: IncomingHttpHeaders = {}
 const BLANK_LINE = Buffer.from('\n\n')
 /** For events that are in messages style already. */
 const AS_IT_IS: StreamTransformer = { event: (event) => event }
-/** Milliseconds that an upstream may take to end an answer behind its last event. */
+/**
+ * Milliseconds that an upstream may take to end an answer behind its last event, or behind what makes it complete: some
+ * vendors report usage once more, and some leave the body open.
+ */
 const LAST_BYTES_MS = 1000
 
 /** Exactly one of them is called, once. */
@@ -219,7 +223,9 @@ class Receiver implements CommittedStream, CallListener {
 
   #decoder: SseDecoder | undefined
   /** of a streaming request */
-  #decode: StreamTransformer | undefined
+  #decode: StreamDecoder | undefined
+  /** the rest of the answer is awaited for a moment only */
+  #isComplete = false
   /** the answer to a streaming request is one JSON document, which is collected and converted */
   #isWhole = false
   #held: SseEvent[] | undefined
@@ -437,10 +443,17 @@ class Receiver implements CommittedStream, CallListener {
           return
         }
       }
+      if (this.#decode!.isComplete === true) this.#awaitRest()
     } finally {
       this.#hand(events)
       if (failure !== undefined) this.#fail(failure)
     }
+  }
+
+  #awaitRest (): void {
+    if (this.#isComplete) return
+    this.#isComplete = true
+    this.#call!.finishWithin(LAST_BYTES_MS)
   }
 
   /** Passes events to the listener, or holds them until the commit. */

@@ -163,6 +163,11 @@ const upstream = map('A provider that answers requests.', {
       'The field of a message in which it wants its own thoughts back; absent: it gets none back.',
       ['reasoning_content', 'reasoning']
     ),
+    reasoning_tokens: choice(
+      'Where it counts thoughts: inside its completion_tokens, or apart from them; absent: its numbers decide, which ' +
+      'they can\'t where it counts fewer thoughts than other output and leaves them out of the total.',
+      ['inside', 'apart']
+    ),
     include_usage: flag('false: it refuses "stream_options"; absent: it is asked there for the usage of a stream.'),
     fields: list(
       'Fields of a request\'s body that go on to it as they are, such as top_k, min_p or chat_template_kwargs. ' +

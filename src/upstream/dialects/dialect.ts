@@ -13,6 +13,11 @@ export interface OwnWords {
   readonly instead: Json
 }
 
+export interface StreamDecoder extends StreamTransformer {
+  /** nothing that a whole answer needs is missing, and the rest is not worth waiting for long; absent: never */
+  readonly isComplete?: boolean
+}
+
 export interface DialectModule {
   /**
    * The request to the upstream, for one attempt.
@@ -38,7 +43,7 @@ export interface DialectModule {
    * this dialect. `end` is called when the upstream's stream is over, for whatever reason: without it, or without a
    * terminal event from it, the answer is incomplete.
    */
-  decodeStream (exchange: Exchange, upstream: Upstream): StreamTransformer
+  decodeStream (exchange: Exchange, upstream: Upstream): StreamDecoder
   /**
    * What it sends in a client's own words, and what the body has in their place, which may be less: the hold is for the
    * longer of both. Absent, or undefined: nothing.

@@ -1,7 +1,6 @@
 // Why an answer ended: the one reader of vendors' words for that, in all dialects.
-import { isGuessed, readUsage, reportedTokens } from '../../money/usage.ts'
+import { readUsage, reportedTokens } from '../../money/usage.ts'
 import { FINISH_REASONS } from '../../protocols/chat.ts'
-import { isRecord } from '../../base/json.ts'
 
 /** A stop reason of messages style, or `error`: the answer broke off. */
 export type Finish = string
@@ -62,7 +61,6 @@ export function stopReason (
 
 /** Whether a vendor counted any tokens. @param usage in messages style */
 export function isCounted (usage: unknown): boolean {
-  if (!isRecord(usage) || isGuessed(usage)) return false
   const reported = readUsage(usage)
   return reportedTokens(reported) + (reported.output ?? 0) > 0
 }

@@ -5,10 +5,16 @@ import { isCount } from '../../money/usage.ts'
 import { isRecord, type Json } from '../../base/json.ts'
 
 /** What OpenAI calls the counts in one of its APIs. */
-export interface CountNames {
-  readonly input: 'prompt_tokens' | 'input_tokens'
-  readonly output: 'completion_tokens' | 'output_tokens'
+interface CountNames {
+  readonly input: string
+  readonly output: string
 }
+
+export const CHAT: CountNames = { input: 'prompt_tokens', output: 'completion_tokens' }
+export const RESPONSES: CountNames = { input: 'input_tokens', output: 'output_tokens' }
+
+/** Where a vendor counts thoughts: within its output, or beside it. Undefined: its numbers decide. */
+export type Thoughts = 'inside' | 'apart' | undefined
 
 /** Of tokens read from a cache: at the top of a report, and in the details of its input. */
 const READ = ['prompt_cache_hit_tokens', 'cached_tokens', 'cache_read_input_tokens'] as const
@@ -19,7 +25,7 @@ const WRITTEN_DETAILS = ['cache_write_tokens', 'cache_creation_tokens', 'cached_
   'cache_creation_input_tokens'] as const
 
 /** @returns usage of messages style, in tokens; undefined: nothing was reported, or a count is no number of tokens */
-export function inclusiveUsage (reported: unknown, names: CountNames): Json | undefined {
+export function inclusiveUsage (reported: unknown, names: CountNames, thoughts?: Thoughts): Json | undefined {
   if (!isRecord(reported)) return undefined
   const total = isCount(reported.total_tokens) ? reported.total_tokens : undefined
   const input = countOr(reported[names.input], total, reported[names.output])
@@ -35,16 +41,18 @@ export function inclusiveUsage (reported: unknown, names: CountNames): Json | un
   const isBeside = cached > 0 && (read > input || written > input || excess === cached)
   // What was written may be what was read: a vendor counts the same tokens in both then.
   const inside = isBeside ? 0 : cached > input ? Math.max(read, written) : cached
-  const isThoughtApart = thought !== undefined && thought > 0 && (thought > output || excess === thought)
+  const isThoughtApart = thought !== undefined && thought > 0 && thoughts !== 'inside' &&
+    (thoughts === 'apart' || thought > output || excess === thought)
+  const explained = (isBeside && excess === cached) || excess === thought ? excess : isThoughtApart ? thought : 0
   // What nothing else explains is output: Google counts thoughts in the total alone. Mistral does so with audio, which
   // is input.
-  const unexplained = isThoughtApart || (isBeside && excess === cached) ? 0 : excess
+  const unexplained = Math.max(0, excess - explained)
   const isAudio = unexplained > 0 && (firstCount(inputDetails, ['audio_tokens']) ?? 0) >= unexplained
   return {
     input_tokens: input - inside + (isAudio ? unexplained : 0),
     cache_creation_input_tokens: written,
     cache_read_input_tokens: read,
-    output_tokens: output + (isThoughtApart ? thought : isAudio ? 0 : unexplained),
+    output_tokens: output + (isThoughtApart ? thought : 0) + (isAudio ? 0 : unexplained),
     ...(thought !== undefined && { output_tokens_details: { thinking_tokens: thought } })
   }
 }

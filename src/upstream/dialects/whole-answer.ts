@@ -6,7 +6,7 @@ import { SseDecoder, SseEvent } from '../../core/sse.ts'
 import type { StreamTransformer } from '../../core/plugin.ts'
 import type { Upstream } from '../../core/upstream.ts'
 import { asRecord, isRecord, type Json, parseJson } from '../../base/json.ts'
-import { guessed } from '../../money/usage.ts'
+import { countedBefore, isCount, laterUsage, readUsage } from '../../money/usage.ts'
 import { CHAT_DELTA, chatFields, chatTop } from '../../protocols/chat.ts'
 import { isError, isTerminal } from '../../protocols/messages.ts'
 import { errorEvent, UpstreamErrorBody } from './error-reply.ts'
@@ -68,6 +68,8 @@ interface Block {
 class Collector {
   #message: Json = {}
   #usage: Json = {}
+  /** content came behind the last count of the output */
+  #isBehind = false
   #delta: Json = {}
   #own: Record<string, unknown> | undefined
   #top: Json | undefined
@@ -87,17 +89,24 @@ class Collector {
         this.#blocks.set(data.index, { start: asRecord(data.content_block), pieces: [], signature: '', citations: [] })
         break
       case 'content_block_delta':
+        this.#isBehind = true
         this.#addDelta(this.#blocks.get(data.index), asRecord(data.delta))
         break
       case 'message_delta':
         this.#delta = { ...this.#delta, ...asRecord(data.delta) }
-        if (isRecord(data.usage)) this.#usage = guessed in this.#usage ? data.usage : merged(this.#usage, data.usage)
+        if (isRecord(data.usage)) this.#addUsage(data.usage)
         break
       case CHAT_DELTA:
         if (isRecord(data.delta)) join(this.#own ??= {}, data.delta)
         if (isRecord(data.top)) this.#top = { ...this.#top, ...data.top }
     }
     return false
+  }
+
+  #addUsage (usage: Json): void {
+    const later = laterUsage(usage, readUsage(this.#usage))
+    if (isCount(later.output_tokens)) this.#isBehind = false
+    this.#usage = merged(this.#usage, later)
   }
 
   #addDelta (block: Block | undefined, delta: Json): void {
@@ -115,7 +124,7 @@ class Collector {
       ...this.#message,
       ...this.#delta,
       content: Array.from(this.#blocks.values()).flatMap((block) => whole(block, isShort) ?? []),
-      usage: this.#usage,
+      usage: { ...this.#usage, ...(this.#isBehind && { [countedBefore]: true }) },
       ...(this.#own !== undefined && { [chatFields]: this.#own }),
       ...(this.#top !== undefined && { [chatTop]: this.#top })
     }
@@ -134,7 +143,7 @@ function join (own: Record<string, unknown>, delta: Json): void {
 
 /** The later value of each field that has one. */
 function merged (usage: Json, later: Json): Json {
-  const all: Record<string | symbol, unknown> = { ...usage, ...later }
+  const all: Record<string, unknown> = { ...usage, ...later }
   for (const name in later) all[name] = later[name] ?? usage[name]
   return all
 }

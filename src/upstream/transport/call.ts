@@ -133,6 +133,7 @@ export class UpstreamCall implements LaneHandler {
   resume (): void {
     if (this.#over || this.#controller === undefined) return
     if (!this.#hasDeadline) this.#startTimer(this.#timeouts.idle, 'idle_timeout')
+    else if (!this.#alarm.isSet) this.#startTimer(this.#lateMs, 'idle_timeout')
     this.#deadline.goOn()
     this.#isPaused = false
     this.#inflater?.resume()

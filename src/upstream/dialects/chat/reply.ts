@@ -1,5 +1,6 @@
 // Translates a chat completion into a message.
 import type { Exchange } from '../../../core/exchange.ts'
+import type { Upstream } from '../../../core/upstream.ts'
 import { isErrorBody } from '../../../core/vendor-error.ts'
 import { noAnswer } from '../error-reply.ts'
 import { CallIds, SeenCalls } from '../call-ids.ts'
@@ -11,7 +12,7 @@ import { isTorn } from '../json-end.ts'
 import { callInput, textIn } from '../json.ts'
 import { isChatClient, withChatFields } from '../../../protocols/chat.ts'
 import { usageOf } from './usage.ts'
-import { charactersOf, guessUsage, messageId } from '../omissions.ts'
+import { messageId } from '../omissions.ts'
 
 interface ToolUse {
   readonly type: 'tool_use'
@@ -21,7 +22,7 @@ interface ToolUse {
 }
 
 /** @throws {UpstreamErrorBody} the vendor's error, in an answer's status; {Error} it is no chat completion */
-export function toMessage (completion: unknown, exchange: Exchange): Json {
+export function toMessage (completion: unknown, exchange: Exchange, upstream: Upstream): Json {
   if (!isRecord(completion)) throw noAnswer(completion, 'the answer is no object')
   const choices = choicesIn(completion).toSorted(byIndex)
   const said = choices.map(saidIn)
@@ -38,7 +39,7 @@ export function toMessage (completion: unknown, exchange: Exchange): Json {
   ]
   const owns = said.flatMap((one) => ownFields(one, exchange) ?? [])
   const own = owns.length === 0 ? undefined : Object.assign({}, ...owns) as Json
-  const reported = usageOf(completion, choices.find(({ usage }) => isGiven(usage)))
+  const reported = usageOf(completion, choices.find(({ usage }) => isGiven(usage)), upstream)
   const hasContent = content.length > 0 || own !== undefined
   const stop = stopOf(isCut ? graver(finish, 'max_tokens') : finish,
     choices.map(({ stop_reason: vendors }) => vendors).find(isGiven),
@@ -52,7 +53,7 @@ export function toMessage (completion: unknown, exchange: Exchange): Json {
     model: exchange.request.body.model,
     content,
     ...stop,
-    usage: reported ?? guessUsage(exchange, charactersOf(content))
+    usage: reported ?? {}
   }, own, topFields(completion, exchange))
 }
 

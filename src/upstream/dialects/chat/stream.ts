@@ -1,28 +1,31 @@
-// Translates the chunks of a chat completion into the events of a message: begun with the first chunk, ended when
-// finish reason and usage have come, or the stream ends.
+// Translates the chunks of a chat completion into the events of a message: begun with the first chunk, ended with
+// [DONE] or the end of the stream, because usage next to the finish reason is provisional.
 import { CHAT_DELTA, isChatClient } from '../../../protocols/chat.ts'
 import type { Exchange } from '../../../core/exchange.ts'
-import type { StreamTransformer } from '../../../core/plugin.ts'
 import { SseEvent } from '../../../core/sse.ts'
-import { cutsCalls, type Finish, graver } from '../finish.ts'
+import type { Upstream } from '../../../core/upstream.ts'
+import { cutsCalls, type Finish, graver, isCounted } from '../finish.ts'
 import { argumentsOf, callsIn, choicesIn, finishOf, ownFields, readSpoken, stopOf, topFields } from './answer.ts'
 import { errorEvent, UnfinishedAnswer } from '../error-reply.ts'
 import { Blocks } from '../answer-blocks.ts'
 import { Calls } from './calls.ts'
 import { isGiven, isRecord, type Json } from '../../../base/json.ts'
 import { textIn } from '../json.ts'
-import { usageOf, withGuessedOutput } from './usage.ts'
-import { guessUsage, messageId } from '../omissions.ts'
+import type { StreamDecoder } from '../dialect.ts'
+import { reportOf, startOf } from '../omissions.ts'
+import { usageOf } from './usage.ts'
 
 /** Most characters of a choice that wait for the first one to have some. */
 const MOST_KEPT = 4 * 1024 * 1024
+const NONE: readonly SseEvent[] = []
 
-export function toEvents (exchange: Exchange): StreamTransformer {
-  return new ChatStream(exchange)
+export function toEvents (exchange: Exchange, upstream: Upstream): StreamDecoder {
+  return new ChatStream(exchange, upstream)
 }
 
-class ChatStream implements StreamTransformer {
+class ChatStream implements StreamDecoder {
   readonly #exchange: Exchange
+  readonly #upstream: Upstream
   readonly #blocks = new Blocks()
   readonly #calls: Calls
   #characters = 0
@@ -39,12 +42,14 @@ class ChatStream implements StreamTransformer {
   #finish: Finish | undefined
   #isFirstOver = false
   #vendorsStop: unknown
+  /** the last report that is not all zero */
   #usage: Json | undefined
-  /** characters of output at the last report of usage */
+  /** characters of output at that report */
   #reportedAt = 0
 
-  constructor (exchange: Exchange) {
+  constructor (exchange: Exchange, upstream: Upstream) {
     this.#exchange = exchange
+    this.#upstream = upstream
     this.#calls = new Calls(exchange)
   }
 
@@ -53,10 +58,15 @@ class ChatStream implements StreamTransformer {
     const data = event.data.trim()
     if (data === '[DONE]') return this.#endByMark()
     const error = errorEvent(event)
-    if (error !== undefined) return error
+    if (error !== undefined) return [...this.#report(error.json), error]
     // Texts between the chunks ("keepalive", or nothing) are no part of the answer; a broken chunk is.
     const chunk = data.startsWith('{') ? event.json : undefined
     return isRecord(chunk) ? this.#readChunk(chunk) : undefined
+  }
+
+  /** Finish reason and usage are here; a better report may follow. */
+  get isComplete (): boolean {
+    return this.#finish !== undefined && this.#usage !== undefined
   }
 
   /** The end of the stream. Without a finish reason the answer is incomplete. */
@@ -67,21 +77,25 @@ class ChatStream implements StreamTransformer {
   #readChunk (chunk: Json): readonly SseEvent[] {
     if (!Array.isArray(chunk.choices) && !isRecord(chunk.usage)) return []
     const choices = choicesIn(chunk)
-    const reported = usageOf(chunk, choices.find(({ usage }) => isRecord(usage)))
     const out = this.#start()
     for (let i = 0; i < choices.length; i++) this.#readChoice(choices[i]!, i, out)
-    if (reported !== undefined) {
-      this.#usage = reported
-      this.#reportedAt = this.#characters
-    }
+    out.push(...this.#report(chunk, choices))
     this.#readTop(chunk, out)
     if (this.#finish === 'error') {
       const word = choices.find((one) => finishOf(one) === 'error')?.finish_reason
       return [...out, SseEvent.of('error', { error: { type: 'api_error', message: String(word) } })]
     }
-    // Usage in chunks before the finish reason is not the last.
-    if (this.#finish !== undefined && reported !== undefined) out.push(...this.#end())
     return out
+  }
+
+  #report (chunk: unknown, choices: readonly Json[] = []): readonly SseEvent[] {
+    const reported = usageOf(chunk, choices.find(({ usage }) => isRecord(usage)), this.#upstream)
+    if (reported === undefined) return NONE
+    if (isCounted(reported)) {
+      this.#usage = reported
+      this.#reportedAt = this.#characters
+    }
+    return [reportOf(reported)]
   }
 
   #readChoice (choice: Json, place: number, out: SseEvent[]): void {
@@ -170,11 +184,7 @@ class ChatStream implements StreamTransformer {
   #start (): SseEvent[] {
     if (this.#hasStarted) return []
     this.#hasStarted = true
-    const message = {
-      id: messageId(this.#exchange), type: 'message', role: 'assistant', model: this.#exchange.request.body.model,
-      content: [], stop_reason: null, stop_sequence: null, usage: guessUsage(this.#exchange, 0)
-    }
-    return [SseEvent.of('message_start', { type: 'message_start', message })]
+    return [startOf(this.#exchange)]
   }
 
   /** @throws {UnfinishedAnswer} no finish reason and no usage: what made the answer has failed in words unknown here */
@@ -186,6 +196,8 @@ class ChatStream implements StreamTransformer {
 
   #end (): readonly SseEvent[] {
     this.#isOver = true
+    // What waited for others may follow the report that counts it; with content behind it, that may not be repeated.
+    const usage = this.#characters === this.#reportedAt ? this.#usage ?? {} : {}
     for (const [kind, { text }] of this.#others) {
       this.#characters += text.length
       this.#blocks.say(kind, text)
@@ -200,14 +212,8 @@ class ChatStream implements StreamTransformer {
     return [
       ...this.#start(),
       ...this.#blocks.take(),
-      SseEvent.of('message_delta', { type: 'message_delta', delta, usage: this.#usageSoFar() }),
+      SseEvent.of('message_delta', { type: 'message_delta', delta, usage }),
       SseEvent.of('message_stop', { type: 'message_stop' })
     ]
-  }
-
-  /** Usage so far; output behind the last report is estimated. */
-  #usageSoFar (): Json {
-    if (this.#usage === undefined) return guessUsage(this.#exchange, this.#characters)
-    return this.#characters === this.#reportedAt ? this.#usage : withGuessedOutput(this.#usage, this.#characters)
   }
 }

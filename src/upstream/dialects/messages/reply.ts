@@ -2,7 +2,7 @@
 // out.
 import type { Exchange } from '../../../core/exchange.ts'
 import type { Upstream } from '../../../core/upstream.ts'
-import { isRecord, type Json } from '../../../base/json.ts'
+import { asRecord, isRecord, type Json } from '../../../base/json.ts'
 import { isErrorBody } from '../../../core/vendor-error.ts'
 import { saysSomething } from '../../../protocols/messages.ts'
 import { SeenCalls } from '../call-ids.ts'
@@ -11,7 +11,6 @@ import { cutsCalls, type Finish, isCounted, readFinish, stopReason } from '../fi
 import { messageId } from '../omissions.ts'
 import { WholeBlocks } from './blocks.ts'
 import { sealBlock } from './thoughts.ts'
-import { wholeUsage } from './usage.ts'
 
 /** @throws {UpstreamErrorBody} the vendor's error, in an answer's status; {Error} it is no message */
 export function toMessage (body: unknown, exchange: Exchange, upstream: Upstream): Json {
@@ -32,7 +31,7 @@ export function toMessage (body: unknown, exchange: Exchange, upstream: Upstream
   message.content = content
   message.stop_reason = reason
   message.stop_sequence = body.stop_sequence ?? null
-  message.usage = wholeUsage(usage, exchange, content)
+  message.usage = asRecord(usage)
   return message
 }
 

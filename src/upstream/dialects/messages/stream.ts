@@ -1,18 +1,17 @@
 // Completes the events of a message, in the order that clients expect (src/README.md#message-shape): vendors that
 // imitate the style leave out events, or fields of them. A complete event passes as the bytes that came.
 import type { Exchange } from '../../../core/exchange.ts'
-import { isRecord, type Json } from '../../../base/json.ts'
-import { guessedOutput, isCount } from '../../../money/usage.ts'
+import { asRecord, isRecord, type Json } from '../../../base/json.ts'
+import { isCount, withoutCounts } from '../../../money/usage.ts'
 import type { StreamTransformer } from '../../../core/plugin.ts'
 import { SseEvent } from '../../../core/sse.ts'
 import type { Upstream } from '../../../core/upstream.ts'
 import { errorEvent, UnfinishedAnswer } from '../error-reply.ts'
 import type { JsonEnd } from '../json-end.ts'
-import { guessOutput } from '../omissions.ts'
+import { reportOf } from '../omissions.ts'
 import { BLOCK_OF, deltaOf, type OpenBlock, OpenBlocks } from './open-blocks.ts'
 import { cutsCalls, isCounted, stopReason } from '../finish.ts'
 import { finishOf, headOf } from './reply.ts'
-import { wholeUsage } from './usage.ts'
 
 /** The field with the content of a delta, by its type. */
 const FIELD_OF: Readonly<Record<string, string>> = { text_delta: 'text', thinking_delta: 'thinking',
@@ -45,10 +44,9 @@ class MessageStream implements StreamTransformer {
   /** the vendor's id of the message; undefined: its start has not come */
   #id: unknown
   #isCounted = false
-  #characters = 0
+  #hasText = false
   /** last stop reason, whether the client has it or not */
   #reason: string | null | undefined
-  #output: number | undefined
   /** an incomplete ending, held until more comes, or the stream ends */
   #unsaid: Ending | undefined
   #hasEnd = false
@@ -88,19 +86,19 @@ class MessageStream implements StreamTransformer {
     if (said !== undefined) this.#checkStart(message.id ?? '')
     if (this.#hasStarted) {
       const { output_tokens: _, ...usage } = isRecord(message.usage) ? message.usage : {}
-      if (Object.keys(usage).length > 0) this.#unsaid = this.#join({}, {}, usage)
-      return undefined
+      if (Object.keys(usage).length === 0) return undefined
+      this.#unsaid = this.#join({}, {}, usage)
+      return reportOf(usage)
     }
     this.#hasStarted = true
     const { content, usage } = message
-    if (isRecord(usage) && isCount(usage.output_tokens)) this.#output = usage.output_tokens
     const whole = {
       ...message,
       ...headOf(message, this.#exchange),
       content: [],
       stop_reason: message.stop_reason ?? null,
       stop_sequence: message.stop_sequence ?? null,
-      usage: wholeUsage(usage, this.#exchange, [])
+      usage: asRecord(usage)
     }
     const event = SseEvent.of('message_start', { ...data, type: 'message_start', message: whole })
     // As of a turn whose calls a program of the model's has made: they are blocks like all others.
@@ -140,7 +138,8 @@ class MessageStream implements StreamTransformer {
     const field = FIELD_OF[type]
     if (field !== undefined && (said[field] ?? undefined) === undefined) return undefined
     if (field !== undefined && typeof said[field] !== 'string') throw new Error(`"${field}" of a delta is no text`)
-    if (field !== undefined && field !== 'signature') this.#characters += (said[field] as string).length
+    if (field !== undefined && field !== 'signature') this.#hasText ||= said[field] !== ''
+    this.#hasEnd = false                                      // more content behind it: the end comes again
     const block = this.#blocks.find(data.index, type)
     if (block !== undefined) {
       if (block.call !== undefined && type === 'input_json_delta' && !addInput(block.call.input, said.partial_json)) {
@@ -174,10 +173,10 @@ class MessageStream implements StreamTransformer {
     const usage = isRecord(data.usage) ? data.usage : {}
     const finish = finishOf(said)
     if (finish === 'error') {
-      return SseEvent.of('error', { type: 'error', error: { type: 'api_error', message: String(said.stop_reason) } })
+      return [reportOf(usage),
+        SseEvent.of('error', { type: 'error', error: { type: 'api_error', message: String(said.stop_reason) } })]
     }
     if (finish !== undefined) this.#reason = this.#reasonFor(finish)
-    if (isCount(usage.output_tokens)) this.#output = usage.output_tokens
     this.#isCounted ||= isCounted(usage)
     if (this.#unsaid === undefined && finish !== undefined && isCount(usage.output_tokens)) {
       this.#hasEnd = true
@@ -187,25 +186,25 @@ class MessageStream implements StreamTransformer {
       return ended.length === 0 ? whole : [...ended, whole]
     }
     this.#unsaid = this.#join(data, said, usage)
-    return undefined
+    return Object.keys(usage).length > 0 ? reportOf(usage) : undefined
   }
 
   /** @throws {UnfinishedAnswer} no `message_delta` came, which every whole answer has */
   #readLast (event: SseEvent): Out {
-    const isEmpty = this.#characters === 0 && !this.#blocks.hasCalls
+    const isEmpty = !this.#hasText && !this.#blocks.hasCalls
     if (!this.#hasEnd && this.#unsaid === undefined && !isEmpty) throw new UnfinishedAnswer()
     const before = this.#blocks.endAll()
     if (this.#unsaid !== undefined || !this.#hasEnd) before.push(this.#wholeEnd(this.#unsaid ?? this.#join({}, {}, {})))
     return before.length === 0 ? event : [...before, event]
   }
 
+  /** Without counts: each was reported when it came, and there may be more output now. */
   #wholeEnd ({ data, delta, usage }: Ending): SseEvent {
     return SseEvent.of('message_delta', {
       ...data, type: 'message_delta',
       delta: { ...delta, stop_reason: this.#reason ?? this.#reasonFor(undefined),
         stop_sequence: delta.stop_sequence ?? null },
-      usage: isCount(usage.output_tokens) ? usage : this.#hasEnd ? { ...usage, output_tokens: this.#output }
-        : { ...usage, output_tokens: Math.max(this.#output ?? 0, guessOutput(this.#characters)), [guessedOutput]: true }
+      usage: withoutCounts(usage)
     })
   }
 
@@ -213,7 +212,7 @@ class MessageStream implements StreamTransformer {
   #reasonFor (finish: string | undefined): string | null {
     const { hasCalls, hasContent, hasTornInput } = this.#blocks
     if (hasTornInput && !cutsCalls(finish)) throw new Error('the arguments of a call are no JSON')
-    return stopReason(finish, hasCalls, hasContent || this.#characters > 0, this.#isCounted)
+    return stopReason(finish, hasCalls, hasContent || this.#hasText, this.#isCounted)
   }
 
   /** Merges endings: later values replace earlier ones. */

@@ -5,13 +5,13 @@ import { isGiven, isRecord, type Json } from '../../../base/json.ts'
 import { CallIds, SeenCalls } from '../call-ids.ts'
 import { noAnswer, UpstreamErrorBody } from '../error-reply.ts'
 import { callInput, textIn } from '../json.ts'
-import { charactersOf, guessUsage, messageId } from '../omissions.ts'
+import { inclusiveUsage, RESPONSES } from '../inclusive-usage.ts'
+import { messageId } from '../omissions.ts'
 import { ClientTools } from './client-tools.ts'
 import { cutsCalls, type Finish, graver, isCounted, stopReason } from '../finish.ts'
 import { isChatClient, withChatFields } from '../../../protocols/chat.ts'
 import { finishOf } from './ending.ts'
 import { shownIn, signatureOf } from './reasoning.ts'
-import { usageOf } from './usage.ts'
 
 /** @throws {UpstreamErrorBody} the vendor's error, in an answer's status; {Error} it is no response */
 export function toMessage (response: unknown, exchange: Exchange, upstream: Upstream): Json {
@@ -30,7 +30,7 @@ export function toMessage (response: unknown, exchange: Exchange, upstream: Upst
   const refusal = items.flatMap(partsOf).map(refusalOf).join('')
   const hasCalls = content.some(({ type }) => type === 'tool_use')
   const finish = refusal !== '' && !isChatClient(exchange) ? graver(calls.finish, 'refusal') : calls.finish
-  const usage = usageOf(response.usage)
+  const usage = inclusiveUsage(response.usage, RESPONSES) ?? {}
   const reason = stopReason(finish, hasCalls, content.length > 0 || refusal !== '', isCounted(usage))
   if (reason === null && !Array.isArray(output)) throw noAnswer(response, 'the answer is no response')
   return withChatFields({
@@ -41,7 +41,7 @@ export function toMessage (response: unknown, exchange: Exchange, upstream: Upst
     content,
     stop_reason: reason,
     stop_sequence: null,
-    usage: usage ?? guessUsage(exchange, charactersOf(content))
+    usage
   }, refusal !== '' && isChatClient(exchange) ? { refusal } : undefined)
 }
 

@@ -8,10 +8,10 @@ import { fieldOf, isRecord, type Json } from '../../../base/json.ts'
 import { CHAT_DELTA, isChatClient } from '../../../protocols/chat.ts'
 import { errorEvent } from '../error-reply.ts'
 import { cutsCalls, graver, isCounted, stopReason } from '../finish.ts'
-import { guessUsage, messageId } from '../omissions.ts'
+import { inclusiveUsage, RESPONSES } from '../inclusive-usage.ts'
+import { reportOf, startOf } from '../omissions.ts'
 import { finishOf } from './ending.ts'
 import { Items } from './items.ts'
-import { usageOf } from './usage.ts'
 
 export function toEvents (exchange: Exchange, upstream: Upstream): StreamTransformer {
   return new ResponseStream(exchange, upstream)
@@ -43,11 +43,13 @@ class ResponseStream implements StreamTransformer {
     const type = typeof data.type === 'string' ? data.type : event.event
     switch (type) {
       case 'response.failed':
-      case 'response.cancelled': return [SseEvent.of('error', { error: fieldOf(data.response, 'error') ?? {} })]
+      case 'response.cancelled':
+        return [...reportIn(data), SseEvent.of('error', { error: fieldOf(data.response, 'error') ?? {} })]
       case 'response.completed':
       case 'response.incomplete': return this.#end(type, isRecord(data.response) ? data.response : {})
     }
-    return BEGINNING.has(type) || this.#read(type, data) ? [...this.#start(), ...this.#items.take()] : undefined
+    if (BEGINNING.has(type)) return [...this.#start(), ...this.#items.take(), ...reportIn(data)]
+    return this.#read(type, data) ? [...this.#start(), ...this.#items.take()] : undefined
   }
 
   /** @returns false: nothing of the answer is in it */
@@ -92,11 +94,7 @@ class ResponseStream implements StreamTransformer {
   #start (): SseEvent[] {
     if (this.#hasStarted) return []
     this.#hasStarted = true
-    const message = {
-      id: messageId(this.#exchange), type: 'message', role: 'assistant', model: this.#exchange.request.body.model,
-      content: [], stop_reason: null, stop_sequence: null, usage: guessUsage(this.#exchange, 0)
-    }
-    return [SseEvent.of('message_start', { type: 'message_start', message })]
+    return [startOf(this.#exchange)]
   }
 
   /** @throws {Error} half a call, although the answer was not cut short: a client would run the tool with it */
@@ -108,16 +106,21 @@ class ResponseStream implements StreamTransformer {
     this.#isOver = true
     const isChat = isChatClient(this.#exchange)
     const { hasCalls, hasContent, hasRefusal, refusal } = this.#items
-    const usage = usageOf(said.usage)
+    const usage = inclusiveUsage(said.usage, RESPONSES) ?? {}
     const delta = { stop_reason: stopReason(hasRefusal && !isChat ? graver(finish, 'refusal') : finish, hasCalls,
       hasContent, isCounted(usage)), stop_sequence: null }
     return [
       ...this.#start(),
       ...this.#items.take(),
       ...(refusal === '' ? [] : [SseEvent.of(CHAT_DELTA, { type: CHAT_DELTA, delta: { refusal } })]),
-      SseEvent.of('message_delta', { type: 'message_delta', delta,
-        usage: usage ?? guessUsage(this.#exchange, this.#items.characters) }),
+      SseEvent.of('message_delta', { type: 'message_delta', delta, usage }),
       SseEvent.of('message_stop', { type: 'message_stop' })
     ]
   }
+}
+
+/** Usage is reported with the end, but a few vendors report it before, or with a failure. */
+function reportIn ({ response }: Json): readonly SseEvent[] {
+  const usage = inclusiveUsage(fieldOf(response, 'usage'), RESPONSES)
+  return usage === undefined ? [] : [reportOf(usage)]
 }
