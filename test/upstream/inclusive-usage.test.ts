@@ -63,6 +63,19 @@ t.test('reports, in the words of both APIs', async (t) => {
   }
 })
 
+t.test('V1: where thoughts are counted, as the operator says', async (t) => {
+  const report = (output: number, thought: number, total: number): object => ({ prompt_tokens: 61,
+    completion_tokens: output, total_tokens: total, completion_tokens_details: { reasoning_tokens: thought } })
+  for (const [thoughts, output, thought, total, expected] of [
+    ['apart', 100, 96, 161, 196], ['apart', 100, 96, 257, 196], ['apart', 100, 0, 161, 100],
+    ['inside', 100, 96, 161, 100], ['inside', 10, 96, 71, 10], ['inside', 100, 96, 257, 100],
+    [undefined, 100, 96, 161, 100], [undefined, 10, 96, 71, 106], [undefined, 100, 96, 257, 196]
+  ] as const) {
+    t.strictSame(counts(inclusiveUsage(report(output, thought, total), CHAT, thoughts)), [61, 0, 0, expected],
+      `${String(thoughts)}: ${output}, ${thought} of ${total}`)
+  }
+})
+
 t.test('whatever is reported: no count is negative, and at least prompt and completion are charged', async () => {
   const count = fc.oneof(fc.nat({ max: 5000 }), fc.constant(0), fc.constant(undefined), fc.constant(null),
     fc.constantFrom<unknown>('7', -1, 1.5, Number.NaN, {}))

@@ -12,7 +12,6 @@ import type { Upstream } from '../../core/upstream.ts'
 import { QUESTION } from '../../endpoints/question.ts'
 import { PRINT } from '../../pipeline/encode-reply.ts'
 import { ResponsesWords } from '../../protocols/responses.ts'
-import { inputEstimate } from '../../tokens/bound.ts'
 import { ENCODE, type Encoded } from '../../upstream/transport/encode-body.ts'
 import { parseReceived } from '../../http/parse-body.ts'
 import { type Answer, type Asked, type Call, type KnownFacts, receiveError, type SentRoute } from './messages.ts'
@@ -261,7 +260,6 @@ class ThreadedReply extends LargeReply {
   readonly #upstream: Upstream
   readonly #received: Received
   readonly #thread: InThread
-  readonly #inputEstimate: number
   /** steps that changed it */
   readonly #done: Call[] = []
   type: unknown
@@ -272,7 +270,6 @@ class ThreadedReply extends LargeReply {
     this.#upstream = upstream
     this.#received = received
     this.#thread = new InThread(exchange, received, pool, LIVES)
-    this.#inputEstimate = inputEstimate(exchange)
   }
 
   async read (): Promise<OpenedReply> {
@@ -295,7 +292,7 @@ class ThreadedReply extends LargeReply {
       id,
       ...(!has && { opened: { exchange: exchange.id, route: sentRoute(exchange), received: exchange.received,
         pieces: this.#received.pieces, upstream: this.#upstream, head: headOf(exchange.request.body, 'text'),
-        inputEstimate: this.#inputEstimate, known: knownFacts(exchange), words: exchange.find(ResponsesWords) } }),
+        known: knownFacts(exchange), words: exchange.find(ResponsesWords) } }),
       replay: has ? [] : this.#done,
       call,
       isLast

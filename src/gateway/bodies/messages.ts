@@ -64,8 +64,6 @@ interface OpenedReply {
   readonly upstream: Upstream
   /** of the request */
   readonly head: BodyHead
-  /** tokens of the request, for an upstream that reports none */
-  readonly inputEstimate: number
   readonly known: KnownFacts
   readonly words: ResponsesWords | undefined
 }

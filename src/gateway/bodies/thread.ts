@@ -148,13 +148,13 @@ function open (opened: Opened<AskedOfBody>): Copy {
 
 /** @throws what the dialect throws */
 function openReply (opened: Opened<AskedOfReply>): Reply {
-  const { pieces, upstream, head, inputEstimate, known, words } = opened
+  const { pieces, upstream, head, known, words } = opened
   const exchange = copyOf(opened)
   if (known.owner !== undefined) exchange.set(ApiKey, known.owner)
   if (known.model !== undefined) exchange.set(Model, known.model)
   if (words !== undefined) exchange.set(ResponsesWords, words)
   exchange.request = { body: bodyOf(head, 'text'), stream: false }
-  exchange.large = { inputEstimate, parsedBytes: 0, run: isElsewhere, bringHere: isElsewhere }
+  exchange.large = { inputEstimate: undefined, parsedBytes: 0, run: isElsewhere, bringHere: isElsewhere }
   return { exchange, body: readAnswer(Buffer.concat(pieces.map(bufferOf)), exchange, upstream) }
 }
 
