@@ -10,6 +10,8 @@ type Fields = Readonly<Record<string, unknown>>
 interface Change {
   events? (emissions: readonly Emission[]): readonly Emission[]
   body? (body: Fields): Fields
+  /** nothing of the answer's text is in it */
+  readonly isEmpty?: true
 }
 
 interface Instead {
@@ -116,7 +118,8 @@ export const habits = {
   no_message: { does: 'chat: a choice without message or delta content, which ends at "length" (Google)', of: { chat: {
     events: (emissions) => changed(emissions.filter(({ text }) => text === undefined), (data) =>
       choiceAs(data, ({ finish_reason: finish }) => ({ index: 0, finish_reason: finish === null ? null : 'length' }))),
-    body: (body) => choiceAs(body, () => ({ index: 0, finish_reason: 'length' }))
+    body: (body) => choiceAs(body, () => ({ index: 0, finish_reason: 'length' })),
+    isEmpty: true
   } } },
   error_before_done: { does: 'chat: an error of an unknown shape in the middle of the text, then [DONE]', of: { chat: {
     events: (emissions) => [...emissions.slice(0, emissions.length >> 1), dataOf({ object: 'error',
@@ -187,7 +190,9 @@ export function applyHabit (habit: Habit, made: Answer, api: Api): Answer {
   const change: Change | undefined = habit.of?.[api]
   if (change === undefined) return made
   if (made.kind === 'events') return { ...made, emissions: change.events?.(made.emissions) ?? made.emissions }
-  if (made.kind === 'json' && isObject(made.body)) return { ...made, body: change.body?.(made.body) ?? made.body }
+  if (made.kind === 'json' && isObject(made.body)) {
+    return { ...made, body: change.body?.(made.body) ?? made.body, ...(change.isEmpty === true && { text: '' }) }
+  }
   return made
 }
 

@@ -60,7 +60,7 @@ export const clientStyles: Readonly<Record<Style, ClientStyle>> = {
     wholeText: (body) =>
       (body['output'] as { content?: { text: string }[] }[] | undefined)?.find(({ content }) => content !== undefined)
         ?.content?.[0]?.text ?? '',
-    isEnded: (events) => events.at(-1)?.event === 'response.completed',
+    isEnded: (events) => /^response\.(?:completed|incomplete)$/.test(events.at(-1)?.event ?? ''),
     isFailed: (events) => events.at(-1)?.event === 'response.failed'
   }
 }

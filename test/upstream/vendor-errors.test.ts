@@ -11,7 +11,7 @@ import { clientStyles, codeOf, type Style, styles, toldError } from '../support/
 import { type Shape, shapes } from '../support/error-shapes.ts'
 import { config, exchange, services, snapshot } from '../support/exchange.ts'
 import { CALM, gateway, KEY } from '../support/gateway.ts'
-import { answer, json, messageEnd, messageStop, messageStart, raw, type Script, status, textBlock,
+import { answer, json, messageEnd, messageStop, messageStart, raw, type Script, sse, status, textBlock,
   upstream } from '../support/upstream.ts'
 
 const NAMES = ['chat', 'messages', 'responses'] as const
@@ -148,6 +148,11 @@ t.test('A5: a failure in an unknown format, then [DONE], is no answer', async (t
   }
 })
 
+/** As Anthropic streams a turn whose calls were made by a program of the model's. */
+const WHOLE_START = sse('message_start', { type: 'message_start', message: { id: 'msg_1', type: 'message',
+  role: 'assistant', model: 'v', content: [{ type: 'tool_use', id: 'toolu_1', name: 'f', input: { a: 1 } }],
+  stop_reason: 'tool_use', stop_sequence: null, usage: { input_tokens: 0, output_tokens: 0 } } })
+
 t.test('A5: text and the mark of the end, with neither a finish reason nor usage', async (t) => {
   const { send } = await start(t)
   const its = { name: 'f', arguments: '{"a":1}' }
@@ -164,7 +169,7 @@ t.test('A5: text and the mark of the end, with neither a finish reason nor usage
     }
     for (const [dialect, script] of [['chat', [OPENING.chat, events(usage), DONE]],
       ['chat', [OPENING.chat, events({ choices: [{ index: 0, delta: {}, finish_reason: 'stop' }] }), DONE]],
-      ['messages', [OPENING.messages, messageEnd()]]] as const) {
+      ['messages', [OPENING.messages, messageEnd()]], ['messages', [WHOLE_START, messageStop()]]] as const) {
       const got = await send(dialect, style, true, script.flat())
       t.ok(isEnded(got.events), `${style}, ${dialect}: ${JSON.stringify(got.events.at(-1))}`)
       t.equal(toldError(got), undefined)

@@ -47,6 +47,8 @@ class MessageStream implements StreamTransformer {
   #hasText = false
   /** last stop reason, whether the client has it or not */
   #reason: string | null | undefined
+  /** finish in `message_start`: an answer whose calls were made by a program of the model's is whole from its start */
+  #early: string | undefined
   /** an incomplete ending, held until more comes, or the stream ends */
   #unsaid: Ending | undefined
   #hasEnd = false
@@ -91,6 +93,7 @@ class MessageStream implements StreamTransformer {
       return reportOf(usage)
     }
     this.#hasStarted = true
+    this.#early = finishOf(message)
     const { content, usage } = message
     const whole = {
       ...message,
@@ -189,10 +192,13 @@ class MessageStream implements StreamTransformer {
     return Object.keys(usage).length > 0 ? reportOf(usage) : undefined
   }
 
-  /** @throws {UnfinishedAnswer} no `message_delta` came, which every whole answer has */
+  /** @throws {UnfinishedAnswer} there was no stop reason, which every whole answer has */
   #readLast (event: SseEvent): Out {
     const isEmpty = !this.#hasText && !this.#blocks.hasCalls
-    if (!this.#hasEnd && this.#unsaid === undefined && !isEmpty) throw new UnfinishedAnswer()
+    if (this.#early !== undefined) this.#reason ??= this.#reasonFor(this.#early)
+    if (!this.#hasEnd && this.#unsaid === undefined && !isEmpty && this.#reason === undefined) {
+      throw new UnfinishedAnswer()
+    }
     const before = this.#blocks.endAll()
     if (this.#unsaid !== undefined || !this.#hasEnd) before.push(this.#wholeEnd(this.#unsaid ?? this.#join({}, {}, {})))
     return before.length === 0 ? event : [...before, event]
