@@ -175,7 +175,7 @@ const failures: Readonly<Record<string, Script>> = {
   'gone': cut(),
   'cut after its head': [status(200, { 'content-type': 'text/event-stream' }),
     messageStart({ usage: { input_tokens: 10 } }), cut()],
-  'empty': json(message('', { usage: { input_tokens: 10, output_tokens: 5 } }))
+  'empty': json({ ...message('', { usage: { input_tokens: 0, output_tokens: 0 } }), stop_reason: null })
 }
 
 t.test('the first channel fails: the second answers, its price is charged and the failed attempt costs nothing', async (t) => {

@@ -93,6 +93,9 @@ const wholeCost = (plan: Plan): bigint => inputCost(plan) + BigInt(plan.usage.ou
 /** message_start reports one. */
 const producedCost = (words: number): bigint => BigInt(Math.max(1, words * WORD_TOKENS)) * OUTPUT
 
+/** With usage, or with a reason for its end, an empty answer would be an answer. */
+const UNUSED = { usage: { input_tokens: 0, output_tokens: 0 } }
+
 function scriptOf (plan: Plan, sent: Sent): Script {
   const { usage, words, pace, trouble } = plan
   const note = (change: () => void): Step => step(change)
@@ -102,12 +105,12 @@ function scriptOf (plan: Plan, sent: Sent): Script {
   const reports = note(() => { sent.hasReported = true })
   if (!plan.stream) {
     if (trouble === 'upstream cuts') return [slowly, cut()]
-    if (trouble === 'upstream is empty') return [slowly, json({ ...message('', { usage }), content: [] })]
+    if (trouble === 'upstream is empty') return [slowly, json({ ...message('', UNUSED), content: [], stop_reason: null })]
     return [slowly, begins, reports, note(() => { sent.words = words }), json(message(WORD.repeat(words), { usage }))]
   }
   const start: Script = [begins, messageStart({ usage: { ...usage, output_tokens: 1 } })]
   const end: Script = [reports, messageDelta({ usage }), messageStop()]
-  if (trouble === 'upstream is empty') return [start, end]
+  if (trouble === 'upstream is empty') return [messageStart(UNUSED), messageStop()]
   const says = (
     count: number
   ): Script => [blockStart(0), ...Array.from({ length: count }, (): Script => [slowly, note(() => {

@@ -54,14 +54,15 @@ const whole = (message: Json, finish: unknown = 'stop', more: Json = {}): Json =
 // Messages style.
 
 const start = (id: unknown = 'msg_a'): Json => ({ type: 'message_start', message: { id, type: 'message',
-  role: 'assistant', content: [], stop_reason: null, stop_sequence: null, usage: { input_tokens: 20, output_tokens: 1 } } })
+  role: 'assistant', content: [], stop_reason: null, stop_sequence: null,
+  usage: { input_tokens: 20, output_tokens: 1 } } })
 const block = (index: number, content_block: Json): Json => ({ type: 'content_block_start', index, content_block })
 const tool = (index: number, id = 'toolu_1'): Json => block(index, { type: 'tool_use', id, name: 'run', input: {} })
 const input = (index: number, partial_json: string): Json =>
   ({ type: 'content_block_delta', index, delta: { type: 'input_json_delta', partial_json } })
 const words = (index: number, text: string): readonly Json[] =>
-  [block(index, { type: 'text', text: '' }), { type: 'content_block_delta', index, delta: { type: 'text_delta', text } },
-    stopOf(index)]
+  [block(index, { type: 'text', text: '' }),
+    { type: 'content_block_delta', index, delta: { type: 'text_delta', text } }, stopOf(index)]
 const stopOf = (index: number): Json => ({ type: 'content_block_stop', index })
 const ended = (stop: unknown, usage: unknown = { output_tokens: 5 }): readonly Json[] =>
   [{ type: 'message_delta', delta: { stop_reason: stop, stop_sequence: null }, usage }, { type: 'message_stop' }]
@@ -95,7 +96,8 @@ const torn = '{"a":'
 const shapes: readonly Shape[] = [
   // A2 and V14
   { name: 'A2: no message, cut by the limit', dialect: 'chat', expected: { stop: 'max_tokens' },
-    reply: completion([{ index: 0, finish_reason: 'length' }]), stream: [chunk({ index: 0, finish_reason: 'length' }), DONE] },
+    reply: completion([{ index: 0, finish_reason: 'length' }]),
+    stream: [chunk({ index: 0, finish_reason: 'length' }), DONE] },
   { name: 'A2: no message, filtered', dialect: 'chat', expected: { stop: 'refusal' },
     reply: completion([{ index: 0, finish_reason: 'content_filter' }]) },
   { name: 'A2: no choice, with usage', dialect: 'chat', expected: { stop: 'end_turn' }, reply: completion([]),
@@ -244,7 +246,8 @@ const shapes: readonly Shape[] = [
     reply: whole({ content: 'Hello', tool_calls: [called(torn)] }, finish) })),
   { name: 'V10: half a call behind a whole one', dialect: 'chat', expected: { inputs: [{ a: 1 }], stop: 'max_tokens' },
     reply: whole({ tool_calls: [called('{"a":1}'), called(torn, { id: 'call_2', index: 1 })] }, 'tool_calls') },
-  { name: 'V10: OpenRouter says that the limit has cut it', dialect: 'chat', expected: { text: 'Hello', stop: 'max_tokens' },
+  { name: 'V10: OpenRouter says that the limit has cut it', dialect: 'chat',
+    expected: { text: 'Hello', stop: 'max_tokens' },
     reply: whole({ content: 'Hello' }, 'stop', { native_finish_reason: 'length' }),
     stream: [said({ content: 'Hello' }), ...over('stop', { native_finish_reason: 'MAX_TOKENS' })] },
   { name: 'V10: a call that its item says is incomplete', dialect: 'responses', expected: { text: 'Hello',
@@ -277,7 +280,8 @@ const shapes: readonly Shape[] = [
 
   // The words for the end.
   { name: 'words: of chat style in a message', dialect: 'messages', expected: { text: 'Hello', stop: 'max_tokens' },
-    reply: message([{ type: 'text', text: 'Hello' }], 'length'), stream: [start(), ...words(0, 'Hello'), ...ended('length')] },
+    reply: message([{ type: 'text', text: 'Hello' }], 'length'),
+    stream: [start(), ...words(0, 'Hello'), ...ended('length')] },
   { name: 'words: the end of a turn with a call', dialect: 'messages', expected: ONE,
     reply: message([toolUse({ a: 1 })], 'stop'),
     stream: [start(), tool(0), input(0, '{"a":1}'), stopOf(0), ...ended('end_turn')] },
@@ -343,7 +347,8 @@ function stopFor (style: Style, stop: string): string | undefined {
 function expectedOf ({ text = '', refusal, inputs = [], stop = 'end_turn' }: Expected, style: Style): object {
   const ending = refusal === undefined ? stop : style === 'chat' ? 'end_turn' : 'refusal'
   return { text: style === 'chat' ? text : text + (refusal ?? ''), refusal: style === 'chat' ? refusal ?? '' : '',
-    inputs: style === 'responses' && stop === 'max_tokens' ? inputs.slice(0, -1) : inputs, stop: stopFor(style, ending) }
+    inputs: style === 'responses' && stop === 'max_tokens' ? inputs.slice(0, -1) : inputs,
+    stop: stopFor(style, ending) }
 }
 
 for (const [where, options, server] of [
@@ -403,7 +408,8 @@ t.test('A12: a tool with a text that the client has declared is called', async (
       .map((one) => raw(eventText(one))) : json(response([custom('patch')])))
     const { body, events } = await send(world, 'responses', 'responses', stream, { tools: declared })
     const { output } = (stream ? events.at(-1)!.data['response'] : body) as { output: Json[] }
-    t.match(output.filter(({ type }) => type !== 'message'), [{ type: 'custom_tool_call', name: 'patch', input: 'ships' }])
+    t.match(output.filter(({ type }) => type !== 'message'),
+      [{ type: 'custom_tool_call', name: 'patch', input: 'ships' }])
   }
 })
 
