@@ -13,7 +13,7 @@ import { KEY, messagesRequest, yaml } from '../support/gateway.ts'
 import { redisServer } from '../support/redis-server.ts'
 import { folderFor, run, type Spawned } from '../support/spawned.ts'
 import { until } from '../support/until.ts'
-import { answer, blockStart, blockStop, json, message, messageEnd, messageStart, textDelta, upstream,
+import { answer, blockStart, blockStop, errorReply, json, message, messageEnd, messageStart, textDelta, upstream,
   wait } from '../support/upstream.ts'
 
 const PIPELINE =
@@ -99,11 +99,15 @@ t.test('a check refuses workers without a store that all share, and names the pl
 await t.test('two workers are one gateway', async (t) => {
   const redis = await redisServer(t)
   let gate = Promise.withResolvers<void>()
-  const up = await upstream(t, ({ body }) =>
-    body!['stream'] === true
+  let isPaid = true
+  let refused = 0
+  const up = await upstream(t, ({ body }) => {
+    if (!isPaid) { refused++; return errorReply(402, 'billing_error', 'no') }
+    return body!['stream'] === true
       ? [messageStart(), blockStart(0), textDelta(0, 'one'), wait(gate.promise), textDelta(0, 'two'), blockStop(0),
         messageEnd()]
-      : [json(message('Hello'))])
+      : [json(message('Hello'))]
+  })
   const folder = folderFor(t, { 'gateway.yaml': settings(up.url, redis.url, await freePort()) })
   const gateway = run(t, folder, ['start'])
   const { api, admin: adminUrl } = await gateway.urls()
@@ -218,6 +222,24 @@ await t.test('two workers are one gateway', async (t) => {
           (await ask(`${api}/v1/messages`, messagesRequest, { headers: { 'x-api-key': made.secret } })).status)
       )
     t.ok(await until(async () => (await used()).every((status) => status === 200)))
+  })
+
+  await t.test('F1: each finds out that the account has no money, and a reset reaches all', async (t) => {
+    const four = async (): Promise<readonly number[]> =>
+      (await Promise.all(Array.from({ length: 4 }, async () => await post(api, false)))).map(({ status }) => status)
+    isPaid = false
+    await four()
+    t.ok(refused >= 2, 'both have asked')
+    const before = refused
+    t.strictSame(await four(), [503, 503, 503, 503])
+    t.match(await admin.get('/admin/v1/upstreams'), { data: [{ credentials: [{ state: 'cooling_down',
+      reason: 'no_money' }] }] })
+    isPaid = true
+    t.strictSame(await four(), [503, 503, 503, 503])
+    t.equal((await fetch(`${adminUrl}/admin/v1/upstreams/u0/reset`, { method: 'POST',
+      headers: { authorization: 'Bearer test-admin-token' } })).status, 200)
+    t.strictSame(await four(), [200, 200, 200, 200])
+    t.equal(refused, before)
   })
 
   await t.test('SIGTERM drains all of them; what they earned is in the ledger', async (t) => {
