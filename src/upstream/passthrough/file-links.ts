@@ -4,11 +4,16 @@
 import { lookup } from 'node:dns'
 import { request as requestHttp, type ClientRequest } from 'node:http'
 import { request as requestHttps } from 'node:https'
+import type { Socket } from 'node:net'
+import { buildConnector } from 'undici'
 import { version } from '../../base/package.ts'
 import type { OwnRequest } from '../../core/endpoint.ts'
 import type { Upstream } from '../../core/upstream.ts'
 import { connectionsOf } from '../pool.ts'
+import { connectToAny } from '../transport/addresses.ts'
 import { BadLink, checkHost, guardedLookup, MOST_REDIRECTS, readLink } from '../transport/public-link.ts'
+
+const CONNECT_MS = 5000
 
 type Headers = Readonly<Record<string, string>>
 
@@ -38,7 +43,13 @@ export class FileLinks {
     const send = url.protocol === 'https:' ? requestHttps : requestHttp
     if (upstream !== undefined) return send(url, { method, headers: sent, agent: connectionsOf(upstream).agent })
     checkHost(url)
+    const connect = connectToAny(buildConnector({ timeout: CONNECT_MS }), guardedLookup(lookup), CONNECT_MS)
     // No agent: a connection that was checked for this link is used for nothing else.
-    return send(url, { method, headers: sent, agent: false, lookup: guardedLookup(lookup) })
+    return send(url, { method, headers: sent,
+      createConnection (_options, connected) {
+        connect({ hostname: url.hostname.replace(/^\[|\]$/g, ''), host: url.host, protocol: url.protocol,
+          port: url.port }, (...[error, socket]) => { connected(error, socket as Socket) })
+        return undefined
+      } })
   }
 }
