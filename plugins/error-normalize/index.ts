@@ -42,6 +42,7 @@ function name (failure: UpstreamFailure, now: () => number, clean: Clean): Gatew
   switch (failure.kind) {
     case 'status':
     case 'error_event': return nameError(failure, now, clean)
+    case 'exhausted': return new GatewayError('service_unavailable', { cause: failure, retryable: true })
     case 'empty': return new GatewayError('empty_response', { cause: failure })
     case 'incomplete': return new GatewayError('stream_incomplete', { cause: failure, retryable: true })
     default: return new GatewayError('upstream_error', { cause: failure })

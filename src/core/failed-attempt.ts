@@ -2,7 +2,7 @@
 // read them.
 import { bodyStep } from './body-step.ts'
 import type { Exchange } from './exchange.ts'
-import { type Json, printed } from '../base/json.ts'
+import { briefly, type Json, printed } from '../base/json.ts'
 import { Body } from './facts.ts'
 import { nameCause } from './name-cause.ts'
 import type { UpstreamFailure } from './plugin.ts'
@@ -46,7 +46,7 @@ export function noteFailure (failure: UpstreamFailure, exchange: Exchange, upstr
     exchange.onFinish(async () => { await said })
   }
   if (failures.length < MOST_FAILURES) failures.push(attempt)
-  snapshot.services.upstreams.health.noteFailure(attempt)
+  if (failure.kind !== 'exhausted') snapshot.services.upstreams.health.noteFailure(attempt)
 }
 
 export const SAID = 'said'
@@ -57,7 +57,7 @@ const saidAtLast = bodyStep(SAID, (exchange, failure: ToldFailure | undefined, s
 
 /** What can be copied of a failure, and is needed. */
 function bodyOf (failure: UpstreamFailure): ToldFailure | undefined {
-  return 'body' in failure ? { kind: 'error_event', body: failure.body } : undefined
+  return 'body' in failure ? { kind: 'error_event', body: briefly(failure.body) } : undefined
 }
 
 /**

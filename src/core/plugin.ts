@@ -111,7 +111,8 @@ export interface UpstreamRequest {
 /** The failures of an attempt. */
 export type UpstreamFailure =
   | ToldFailure
-  | { readonly kind: 'refused' | 'reset' | 'connect_timeout' | 'first_byte_timeout' | 'idle_timeout' | 'total_timeout',
+  /** `exhausted`: this machine has no descriptor, port or memory for a connection */
+  | { readonly kind: 'exhausted' | 'refused' | 'reset' | 'connect_timeout' | 'first_byte_timeout' | 'idle_timeout' | 'total_timeout',
     readonly cause: unknown }
   /** not JSON, not events, or not of the dialect */
   | { readonly kind: 'malformed', readonly cause: unknown }

@@ -16,6 +16,7 @@ import type { loadConfig } from '../config/load/load.ts'
 import { LiveConfig } from './reload.ts'
 import { PartError } from '../config/problem.ts'
 import { Snapshot } from './snapshot.ts'
+import { FEW_DESCRIPTORS, isOutOfResources, mostDescriptors } from '../base/descriptors.ts'
 import { compileNetworks } from '../base/ip-address.ts'
 import { nearUrl } from '../base/near-url.ts'
 import { keepSecret, randomSecret } from '../base/secrets.ts'
@@ -162,6 +163,7 @@ export async function startGateway (options: GatewayOptions): Promise<Gateway> {
     await end()
     throw error
   }
+  if (seat === undefined) warnOfFewDescriptors(log)
   services.links.publicUrl = serverConfig.public.url ?? urls.public
   live.watch()
   if (options.warmsUp === true && crew === undefined) {
@@ -361,8 +363,18 @@ function adminListener (
 }
 
 /** Why load balancers should send requests to another process. */
+/** A process without descriptors refuses clients without a word, so it is said before. */
+function warnOfFewDescriptors (log: Logger): void {
+  const limit = mostDescriptors()
+  if (limit === undefined || limit >= FEW_DESCRIPTORS) return
+  log.warn({ limit, enough: FEW_DESCRIPTORS },
+    'this process may open few files and connections, and each request takes two: raise the limit (ulimit -n, ' +
+    'LimitNOFILE in a unit of systemd, ulimits in Compose)')
+}
+
 function reasonsOf (server: GatewayServer, { store: { health, trouble } }: GatewayServices): readonly string[] {
   return [...(server.overload.isOverloaded ? ['overloaded'] : []),
+    ...(isOutOfResources() ? ['out_of_resources'] : []),
     ...(health?.refusesRequests === true ? ['store_away'] : []),
     ...(trouble !== undefined ? ['ledger_unwritable'] : [])]
 }

@@ -1,4 +1,5 @@
 // Gauges: metrics of a state, read at each scrape.
+import { isOutOfResources } from '../base/descriptors.ts'
 import type { Fleet } from '../cluster/heartbeat.ts'
 import type { GatewayServer } from '../http/server.ts'
 import type { LogOutput } from '../telemetry/log-output.ts'
@@ -26,6 +27,7 @@ export function watchGauges ({ services, fleet, server, live, output, isWorker }
   if (output !== undefined) metrics.watch('gateway_log_dropped_total', () => output.dropped)
   metrics.watch('gateway_request_log_dropped_total', () => services.requests.dropped)
   metrics.watch('gateway_overloaded', () => Number(server.overload.isOverloaded))
+  metrics.watch('gateway_out_of_resources', () => Number(isOutOfResources()))
   metrics.watch('gateway_event_loop_delay_seconds', () => server.overload.delay / 1000)
   metrics.watch('gateway_body_memory_bytes', () => server.bodyMemory.used)
   metrics.watch('gateway_answer_memory_bytes', () => services.upstreams.answers.used)

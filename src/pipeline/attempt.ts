@@ -703,5 +703,6 @@ function endOf (shared: SharedChunks): () => void {
  */
 function isClear (failure: UpstreamFailure): boolean {
   if (failure.kind === 'status') return failure.status <= 501 || failure.status === 503 || failure.status === 529
-  return failure.kind === 'refused' || failure.kind === 'connect_timeout' || credentialFaultIn(failure) !== undefined
+  return failure.kind === 'exhausted' || failure.kind === 'refused' || failure.kind === 'connect_timeout' ||
+    credentialFaultIn(failure) !== undefined
 }

@@ -8,7 +8,7 @@ const WATCH_TIMEOUT_MS = 1000
 export type Watched = 'gateway_accounts_low_balance' | 'gateway_answer_memory_bytes' | 'gateway_body_memory_bytes'
   | 'gateway_event_loop_delay_seconds' | 'gateway_overloaded' | 'gateway_fleet_processes' | 'gateway_holds_open'
   | 'gateway_log_dropped_total' | 'gateway_outbox_pending' | 'gateway_request_log_dropped_total'
-  | 'gateway_store_lag_seconds' | 'gateway_store_up' | 'gateway_videos_open'
+  | 'gateway_out_of_resources' | 'gateway_store_lag_seconds' | 'gateway_store_up' | 'gateway_videos_open'
 
 /** The values with labels, read at each scrape. */
 export type WatchedMany = 'gateway_config_info' | 'gateway_upstream_breaker_state' | 'gateway_upstream_credential_aside'
@@ -79,6 +79,9 @@ function line (name: string, { labels, value }: Sample): string {
 /** In the order in which they are printed. */
 export const WATCHED: Readonly<Record<Watched, Pick<Gauge, 'help' | 'type'>>> = {
   gateway_overloaded: { help: '1: the process has too much to do, and refuses new requests.' },
+  gateway_out_of_resources: {
+    help: '1: no connection can be made or accepted: no descriptors, ports or memory are left; until 5 seconds behind it.'
+  },
   gateway_event_loop_delay_seconds: { help: 'How late the event loop was at the last look.' },
   gateway_body_memory_bytes: { help: 'Request bodies in memory.' },
   gateway_log_dropped_total: {

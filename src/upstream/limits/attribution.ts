@@ -35,6 +35,7 @@ const READ = 8000
  */
 export function blameFor (failure: UpstreamFailure, error: GatewayError, now: () => number): Blame {
   // A prompt can make a model answer nothing: by it one client must not close a target to all others.
+  if (failure.kind === 'exhausted') return NOBODY
   if (failure.kind === 'empty') return failure.isBlank === true ? TARGET : NOBODY
   if (failure.kind !== 'status' && failure.kind !== 'error_event') return TARGET
   const said = readError(failure)
@@ -66,6 +67,7 @@ export function isPassing (failure: UpstreamFailure, error: GatewayError): boole
       return status === undefined ? error.status >= 500 : status === 429 || means === 'tool_use' || mayPass(status)
     }
     case 'empty': return failure.isBlank === true
+    case 'exhausted':
     case 'first_byte_timeout':
     case 'idle_timeout':
     case 'total_timeout': return false
@@ -78,7 +80,7 @@ export function isPassing (failure: UpstreamFailure, error: GatewayError): boole
  * or a 503 a task may exist: the database was slow, or a proxy lost the answer.
  */
 export function isTurnedAway (failure: UpstreamFailure): boolean {
-  return failure.kind === 'refused' || failure.kind === 'connect_timeout' ||
+  return failure.kind === 'exhausted' || failure.kind === 'refused' || failure.kind === 'connect_timeout' ||
     (failure.kind === 'status' && failure.status === 429)
 }
 

@@ -1,6 +1,7 @@
 // Connects to a host with several addresses (RFC 8305): the next one is tried when one fails or is slow, and none is
 // given up before the time to connect is over. Node's own way gives each but the last 250 ms, so a slow address and a
 // dead one behind it (an AAAA record on a host without IPv6) fail every connection.
+import { lacksResources } from '../../base/descriptors.ts'
 import { isIP, type LookupFunction, type Socket } from 'node:net'
 import type { LookupAddress } from 'node:dns'
 import { type buildConnector, errors } from 'undici'
@@ -30,6 +31,8 @@ class Race {
   #left: readonly string[] = []
   #next: NodeJS.Timeout | undefined
   #timer: NodeJS.Timeout | undefined
+  /** of an attempt; one that this machine is to blame for stays */
+  #error = new Error('the host has no address')
   #isOver = false
 
   constructor (connect: Connect, asked: Asked, callback: Callback) {
@@ -47,16 +50,15 @@ class Race {
       if (this.#isOver) return
       if (error !== null) { this.#end(error, null); return }
       this.#left = alternating(found as LookupAddress[])
-      this.#tryNext(new Error(`${hostname} has no address`))
+      this.#tryNext()
     })
   }
 
-  /** @param error of the last attempt: if there is no other, it is that of all */
-  #tryNext (error: Error): void {
+  #tryNext (): void {
     clearTimeout(this.#next)
     const [address, ...others] = this.#left
     if (address === undefined) {
-      if (this.#running.size === 0) this.#end(error, null)
+      if (this.#running.size === 0) this.#end(this.#error, null)
       return
     }
     this.#left = others
@@ -66,7 +68,7 @@ class Race {
       this.#end(thrown as Error, null)                        // such as settings of TLS: the same for all addresses
       return
     }
-    if (others.length > 0) this.#next = setTimeout(() => { this.#tryNext(error) }, NEXT_MS)
+    if (others.length > 0) this.#next = setTimeout(() => { this.#tryNext() }, NEXT_MS)
   }
 
   #try (address: string): void {
@@ -74,7 +76,10 @@ class Race {
       this.#running.delete(socket)
       if (this.#isOver) connected?.destroy()
       else if (failure === null) this.#end(null, connected)
-      else this.#tryNext(failure)
+      else {
+        if (!lacksResources(this.#error)) this.#error = failure
+        this.#tryNext()
+      }
     })
     this.#running.add(socket)
   }

@@ -4,6 +4,7 @@ import { lookup as resolve } from 'node:dns'
 import { request } from 'node:http'
 import { isIPv6, type LookupFunction, type OnReadOpts, type Socket } from 'node:net'
 import { buildConnector } from 'undici'
+import { lacksResources } from '../../base/descriptors.ts'
 import type { UpstreamConfig } from '../../config/config.ts'
 import type { UpstreamFailure } from '../../core/plugin.ts'
 import { readingBehind } from './interim-heads.ts'
@@ -14,11 +15,12 @@ type Dialed = buildConnector.Callback
 
 /** No connection was made, so nothing was sent. */
 export class NotConnected extends Error {
-  readonly kind: 'refused' | 'connect_timeout'
+  readonly kind: 'refused' | 'connect_timeout' | 'exhausted'
 
   constructor (cause: Error) {
     super(cause.message, { cause })
-    this.kind = (cause as NodeJS.ErrnoException).code === 'UND_ERR_CONNECT_TIMEOUT' ? 'connect_timeout' : 'refused'
+    this.kind = lacksResources(cause) ? 'exhausted'
+      : (cause as NodeJS.ErrnoException).code === 'UND_ERR_CONNECT_TIMEOUT' ? 'connect_timeout' : 'refused'
   }
 }
 
