@@ -57,8 +57,12 @@ export function briefly (value: unknown): unknown {
   return shorten(value, BRIEF_DEPTH)
 }
 
+/** What most texts have not: an input, in which numbers may be unusual, or half a character. One pass finds both. */
+const SPECIAL = /"(?:input|arguments)"\s*:\s*\{|\\u[dD][89a-fA-F]/
 /** One half of a character, escaped. */
 const HALF = /\\u[dD][89a-fA-F]/
+/** Both halves: Python escapes all emoji so. Not behind a backslash, which may be escaped. */
+const PAIRS = /(?<!\\)\\u[dD][89abAB][\da-fA-F]{2}\\u[dD][c-fC-F][\da-fA-F]{2}/g
 /** Both halves, or one by itself; not behind an escaped backslash. Characters that are not escaped are whole: UTF-8. */
 const HALVES = /(?<!\\)((?:\\\\)*)\\u[dD](?:[89abAB][\da-fA-F]{2}(\\u[dD][c-fC-F][\da-fA-F]{2})?|[c-fC-F][\da-fA-F]{2})/g
 
@@ -72,8 +76,9 @@ export type Reviver = (name: string, value: unknown, context: { readonly source?
  * @throws {SyntaxError} positions in its message count from behind the mark
  */
 export function parseJson (text: string, revive?: Reviver): unknown {
-  const json = wholeCharacters(withoutMark(text))
-  return revive === undefined ? parseWithDigits(json) : JSON.parse(json, revive as Parameters<typeof JSON.parse>[1])
+  const json = withoutMark(text)
+  if (revive !== undefined) return JSON.parse(wholeCharacters(json), revive as Parameters<typeof JSON.parse>[1])
+  return SPECIAL.test(json) ? parseWithDigits(wholeCharacters(json)) : JSON.parse(json)
 }
 
 /**
@@ -113,7 +118,7 @@ function withoutMark (text: string): string {
 
 /** A JSON text without halves of characters. */
 export function wholeCharacters (json: string): string {
-  return HALF.test(json) ? json.replace(HALVES, wholeCharacter) : json
+  return HALF.test(json) && HALF.test(json.replace(PAIRS, '')) ? json.replace(HALVES, wholeCharacter) : json
 }
 
 function wholeCharacter (found: string, backslashes: string, second: string | undefined): string {
