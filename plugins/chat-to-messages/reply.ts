@@ -50,6 +50,8 @@ export function toCompletion (
     object: 'chat.completion',
     created,
     model,
+    // OpenRouter's SDK rejects a completion without it. No vendor's: the fingerprint is of its deployment.
+    system_fingerprint: null,
     choices: [{ index: 0, message: said, logprobs: null,
       finish_reason: finishReason(message.stop_reason, calls !== undefined) }],
     usage: Object.assign(chatUsage(readUsage(message.usage), thinkingTokens(message.usage)), costOf(charged)),

@@ -102,6 +102,7 @@ t.test('a JSON answer', async (t) => {
     object: 'chat.completion',
     created: 0,
     model: 'm1',
+    system_fingerprint: null,
     choices: [{ index: 0, message: { role: 'assistant', content: 'Hi!', refusal: null }, logprobs: null,
       finish_reason: 'stop' }],
     usage: { ...CHAT_USAGE, cost: 0.0001665 }

@@ -204,7 +204,7 @@ t.test('replies', async (t) => {
           'x-gateway-cost-usd': '0.1'
         }))
       t.strictSame(JSON.parse(JSON.stringify(got.body)), { id: idOf(of), object: 'chat.completion', created: CREATED,
-        model: 'm1', ...one.completion, usage: { ...one.completion['usage'] as Body, cost: 0.1 } })
+        model: 'm1', system_fingerprint: null, ...one.completion, usage: { ...one.completion['usage'] as Body, cost: 0.1 } })
       t.strictSame(got.headers, { 'x-gateway-cost-usd': '0.1' })
       t.equal(got.status, 200)
     })
@@ -345,6 +345,17 @@ t.test('what has no chat style is left alone', async (t) => {
   t.strictSame(messages.route.hooks.onStream.flatMap(({ call }) => call(messages) ?? []), [])
   const answer = json({ type: 'message', content: [] })
   t.equal(await reply(messages, answer), answer)
+})
+
+const WIRE = Buffer.from('event: message_start\ndata: {"type":"message_start","message":{"usage":{"input_tokens":3}}}\n\n' +
+  'event: message_delta\ndata: {"type":"message_delta","delta":{"stop_reason":"end_turn"},"usage":{"output_tokens":5}}\n\n' +
+  'event: message_stop\ndata: {"type":"message_stop"}\n\n')
+
+t.test('C1: a completion has system_fingerprint, which OpenRouter\'s SDK requires; chunks have none', async (t) => {
+  const of = translate(asked())
+  const got = await reply(of, json({ type: 'message', content: [{ type: 'text', text: 'Hi!' }] }))
+  t.equal((got.body as Body)['system_fingerprint'], null)
+  t.notMatch(feed(translate(asked({ stream: true })), [WIRE]), /system_fingerprint/)
 })
 
 t.test('what a plugin answers in its own words is left alone, also where it answered before this one was asked', async (t) => {
