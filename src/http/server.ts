@@ -17,7 +17,7 @@ import { corsHeaders, preflight } from './cors.ts'
 import { GatewayError } from '../errors.ts'
 import { shapeError } from '../protocols/error-shape.ts'
 import { type ClientRequest, Exchange, type Outcome } from '../core/exchange.ts'
-import { nowhere, shownPath } from '../core/not-found.ts'
+import { unrouted, shownPath } from '../core/not-found.ts'
 import { memoryLimitOf, Overload, type WatchLoad, watchProcess } from './overload.ts'
 import { Pace } from './body-rate.ts'
 import { serve } from '../pipeline/pipeline.ts'
@@ -259,11 +259,7 @@ export class GatewayServer {
         this.#refuse(req, res, new GatewayError('upgrade_refused', { headers: { upgrade: 'HTTP/1.1' } }))
         return
       }
-      this.#refuse(req, res, methods.length === 0 ? nowhere(req.method!, path, table === 'publicRoutes')
-        : new GatewayError('method_not_allowed', {
-          message: `This address takes ${methods.join(', ')}, not ${req.method!}.`,
-          headers: { allow: methods.join(', ') }
-        }))
+      this.#refuse(req, res, unrouted(req.method!, path, methods, table === 'publicRoutes'))
       return
     }
     if (

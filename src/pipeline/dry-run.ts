@@ -6,7 +6,7 @@ import { type ClientRequest, type DryRun, Exchange, type Outcome } from '../core
 import type { Body } from '../core/facts.ts'
 import { DryLedger } from './dry-ledger.ts'
 import { callHook } from '../core/hooks.ts'
-import { nowhere } from '../core/not-found.ts'
+import { unrouted } from '../core/not-found.ts'
 import { runRequestPhase, type Turn } from './pipeline.ts'
 import type { Reply } from '../core/reply.ts'
 import { createRequestId } from '../base/request-id.ts'
@@ -51,12 +51,7 @@ export async function rehearse (
   const path = mark === -1 ? address : address.slice(0, mark)
   const route = snapshot.routes.find(method, path)
   if (route === undefined) {
-    const methods = snapshot.routes.methodsAt(path)
-    throw methods.length === 0 ? nowhere(method, path, false)
-      : new GatewayError('method_not_allowed', {
-        message: `This address takes ${methods.join(', ')}, not ${method}.`,
-        headers: { allow: methods.join(', ') }
-      })
+    throw unrouted(method, path, snapshot.routes.methodsAt(path), false)
   }
   const exchange = new Exchange(within?.id ?? createRequestId(), route, { ...received, method, path,
     query: mark === -1 ? '' : address.slice(mark) }, snapshot, new DryLedger(snapshot.ledger),

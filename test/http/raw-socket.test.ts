@@ -220,6 +220,32 @@ t.test('what the parser can not read', async (t) => {
     const got = await send(t, url, head(close, 'http://gateway.example/v1/models?limit=1', 'GET'))
     t.equal(got.status, 200)
   })
+  await t.test('C9: at an address of another vendor the error names the APIs that are spoken here', async (t) => {
+    const bytes = JSON.stringify({ contents: [{ parts: [{ text: 'Hi' }] }] })
+    for (const [path, vendor] of [
+      ['/v1beta/models/gemini-2.5-pro:generateContent', 'Gemini'],
+      ['/v1beta/models/gemini-2.5-pro:streamGenerateContent?alt=sse', 'Gemini'],
+      ['/v1alpha/models/gemini-2.5-pro:countTokens', 'Gemini'],
+      ['/v1/models/gemini-2.5-pro:generateContent', 'Gemini'],
+      ['/models/gemini-2.5-pro:generateContent', 'Gemini'],
+      ['/upload/v1beta/files', 'Gemini'],
+      ['/v1/projects/p/locations/us/publishers/anthropic/models/claude:streamRawPredict', 'Vertex AI'],
+      ['/v1beta1/projects/p/locations/us/publishers/google/models/gemini:generateContent', 'Vertex AI'],
+      ['/model/anthropic.claude/invoke-with-response-stream', 'Bedrock'],
+      ['/api/chat', 'Ollama']
+    ] as const) {
+      const got = await send(t, url, head({ 'content-length': bytes.length, connection: 'close' }, path) + bytes)
+      t.equal(got.status, 404, path)
+      isShaped(t, got, 'not_found')
+      t.ok(got.body.includes(`does not speak the API of ${vendor}. It speaks Anthropic's (POST /v1/messages)`), got.body)
+    }
+    const compatible = await send(t, url,
+      head({ 'content-length': 2, connection: 'close' }, '/v1beta/openai/chat/completions') + '{}')
+    t.match(compatible.body, /Use POST \/v1\/chat\/completions/)
+    const wrong = await send(t, url, head({ 'content-length': 2, connection: 'close' }, '/v1/models/llama:free') + '{}')
+    t.equal(wrong.status, 405)
+  })
+
   await t.test('a wrong method is 405 with Allow', async (t) => {
     const got = await send(t, url, head({ ...close, 'content-length': 0 }, '/v1/messages', 'PUT'))
     t.equal(got.status, 405)
