@@ -30,7 +30,7 @@ export function echoOf (body: Json, isLong: boolean): Json {
     temperature: given('temperature', 1),
     top_p: given('top_p', 1),
     tool_choice: given('tool_choice', 'auto'),
-    tools: given('tools', []),
+    tools: toolsOf(given('tools', [])),
     presence_penalty: 0,
     frequency_penalty: 0,
     top_logprobs: 0,
@@ -49,4 +49,23 @@ export function echoOf (body: Json, isLong: boolean): Json {
     safety_identifier: given('safety_identifier'),
     access_programs: null
   }
+}
+
+/**
+ * Functions with the fields that the vendor's schema requires, also those within namespaces: a client that checks it
+ * rejects a response without them.
+ */
+function toolsOf (tools: unknown): unknown {
+  return Array.isArray(tools) ? tools.map(toolOf) : tools
+}
+
+function toolOf (tool: unknown): unknown {
+  if (!isRecord(tool)) return tool
+  switch (tool.type) {
+    case 'function':
+      return { description: null, parameters: null, ...tool,
+        strict: typeof tool.strict === 'boolean' ? tool.strict : null }
+    case 'namespace': return { ...tool, tools: toolsOf(tool.tools) }
+  }
+  return tool
 }

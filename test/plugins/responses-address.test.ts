@@ -17,6 +17,21 @@ function post (path: string, body: unknown): Promise<Response> {
   return fetch(gw.url + path, { method: 'POST', headers: HEADERS, body: JSON.stringify(body) })
 }
 
+t.test('C5: the answer repeats functions with all fields of the schema, in JSON and in a stream', async (t) => {
+  const look = { type: 'function', name: 'look' }
+  const full = { type: 'function', name: 'run', description: 'Runs.', parameters: { type: 'object' }, strict: true }
+  const space = { type: 'namespace', name: 'ns', description: 'D', tools: [look] }
+  const custom = { type: 'custom', name: 'patch' }
+  const looks = { ...look, description: null, parameters: null, strict: null }
+  const body = { model: 'm1', input: 'Hello', tools: [look, full, { ...full, name: 'walk', strict: false }, space, custom] }
+  const expected = [looks, full, { ...full, name: 'walk', strict: false }, { ...space, tools: [looks] }, custom]
+  const got = await post('/v1/responses', body)
+  t.strictSame((await got.json() as Json)['tools'], expected)
+  const stream = await post('/v1/responses', { ...body, stream: true })
+  const last = /event: response.completed\ndata: (.+)/.exec(await stream.text())?.[1]
+  t.strictSame((JSON.parse(last ?? '{}') as { response?: Json }).response?.['tools'], expected)
+})
+
 t.test('it is there without a line of gateway.yaml, and asks an upstream in messages style', async (t) => {
   const before = up.requests.length
   const got = await post('/v1/responses', { model: 'm1', input: 'Hello', instructions: 'Be brief', store: true,

@@ -297,7 +297,7 @@ t.test('each tool becomes one of the model\'s, and is found by its name there', 
     t.equal((made.body['tools'] as readonly unknown[]).length, inner.length, name)
     t.strictSame(Object.fromEntries(made.shape.tools), clients, name)
     t.strictSame(made.dropped, dropped, name)
-    t.strictSame(made.shape.echo['tools'], tools, 'echoed as asked')
+    t.match(made.shape.echo['tools'], tools, 'echoed as asked')
     t.equal(refusal({ input: 'Hi', tools }), undefined, `${name}: passes the schema`)
   }
   t.equal(translate({ tools: [{ type: 'web_search' }] }).body['tools'], undefined)
@@ -457,7 +457,7 @@ t.test('the answer is told what it needs of the request', async (t) => {
   for (const length of [200_000, 270_000]) {
     const tools = [{ type: 'function', name: 't', parameters: { type: 'object' }, description: 'x'.repeat(length) }]
     const { shape: { echo }, own } = translate({ tools }, {}, true)
-    t.strictSame(echo['tools'], length === 200_000 ? tools : [], 'not what would make the answer as large')
+    t.strictSame(echo['tools'], length === 200_000 ? [{ ...tools[0], strict: null }] : [], 'not what would make the answer as large')
     t.strictSame(own.tools.get('t')?.declared, tools[0])
   }
 })
