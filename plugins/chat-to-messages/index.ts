@@ -1,6 +1,7 @@
 // chat-to-messages: chat completions on top of messages style. Translates the request on its way down, and the answer
 // on its way up; error-normalize shapes errors, billing-meter prices, and schema-validate checks chat bodies.
 import { afterWith } from '../../src/base/awaitable.ts'
+import { flag } from '../../src/config/sections/schema.ts'
 import { bodyStep } from '../../src/core/body-step.ts'
 import type { Exchange } from '../../src/core/exchange.ts'
 import { Body, fact, Model } from '../../src/core/facts.ts'
@@ -45,13 +46,23 @@ function withBody (body: unknown, reply: JsonReply): JsonReply {
   return { ...reply, body }
 }
 
-export const chatToMessages = definePlugin({
+interface Options {
+  readonly always_usage?: boolean
+}
+
+export const chatToMessages = definePlugin<Options>({
   name: 'chat-to-messages',
   readsInSteps: true,
+  schema: {
+    properties: {
+      always_usage: flag('Whether every stream ends with a chunk of its usage, also for clients that do not ask for it.',
+        false)
+    }
+  },
   reads: [Body, Model],
   writes: [Asked],
   provides: ['chat-completions'],
-  create (_options, _config, { now }) {
+  create ({ always_usage: alwaysUsage }, _config, { now }) {
     const frame = (exchange: Exchange): Frame => ({
       // The same 24 characters as in the request id: an answer's id leads to its line in the log.
       id: likeRequestId('chatcmpl-', exchange.id),
@@ -81,7 +92,7 @@ export const chatToMessages = definePlugin({
 
       onStream (exchange) {
         const asked = askedOf(exchange)
-        return asked === undefined ? undefined : toChunks(frame(exchange), asked)
+        return asked && toChunks(frame(exchange), alwaysUsage ? { ...asked, hasUsageChunk: true } : asked)
       }
     }
   }

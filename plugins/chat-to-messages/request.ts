@@ -38,8 +38,9 @@ export function toMessages (
   }
 }
 
-export function includesUsage ({ stream_options: options }: Json): boolean {
-  return isRecord(options) && options.include_usage === true
+/** In OpenAI's words, or in OpenRouter's: `usage: {include: true}`. */
+export function includesUsage ({ stream_options: options, usage }: Json): boolean {
+  return (isRecord(options) && options.include_usage === true) || (isRecord(usage) && usage.include === true)
 }
 
 function readMaxTokens (body: Json): number | undefined {

@@ -23,7 +23,7 @@ const LONGEST_PROMPT = 64_000
 const PLAIN = ['model', 'stream'] as const
 /** The same, of what a body asks for; of a list or an object the loop may only ask whether it is given. */
 const OWN = {
-  text: ['max_tokens', 'messages', 'input', 'stream_options', 'stop_sequences'],
+  text: ['max_tokens', 'messages', 'input', 'stream_options', 'usage', 'stop_sequences'],
   image: ['n', 'response_format'],
   video: ['prompt']
 } as const satisfies Readonly<Record<ModelKind, readonly string[]>>
@@ -46,6 +46,7 @@ function toldOf (name: string, value: unknown): unknown {
     case 'stop_sequences':
       return Array.isArray(value) ? value.slice(0, MOST_STOPS).map((stop) => shortOf(stop)) : shortOf(value)
     case 'stream_options': return isRecord(value) ? { include_usage: shortOf(value.include_usage) } : shortOf(value)
+    case 'usage': return isRecord(value) ? { include: shortOf(value.include) } : shortOf(value)
     default: return shortOf(value)
   }
 }

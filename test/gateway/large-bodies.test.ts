@@ -263,11 +263,13 @@ t.test('a client that leaves while its body is in a thread is one that leaves', 
 
 t.test('of a large body the loop sees a few fields, and reading any other is an error', async (t) => {
   const body = bodyOf(headOf({ model: 'm', stream: true, messages: [{ role: 'user' }], system: 'secret', max_tokens: 5,
-    input: 'x'.repeat(5000), stream_options: { include_usage: true, more: 1 }, stop_sequences: ['a'] }, 'text'), 'text')
+    input: 'x'.repeat(5000), stream_options: { include_usage: true, more: 1 }, stop_sequences: ['a'],
+    usage: { include: true, more: 1 } }, 'text'), 'text')
   t.equal(body['model'], 'm')
   t.strictSame(body['messages'], [], 'whether it is given')
   t.equal((body['input'] as string).length, 1000)
   t.strictSame(body['stream_options'], { include_usage: true })
+  t.strictSame(body['usage'], { include: true }, 'C2')
   for (const read of [() => body['system'], () => Object.keys(body), () => 'tools' in body, () => ({ ...body }),
     () => JSON.stringify(body)]) t.throws(read, /outside of a body step/)
   t.equal(await Promise.resolve(body), body)

@@ -27,9 +27,9 @@ type Body = Readonly<Record<string, unknown>>
 const NOW = Date.parse('2026-11-20T10:00:00.500Z')
 const CREATED = NOW / 1000 - 0.5
 
-function asked (chat: Body = {}, settings: Partial<ModelConfig> = {}): Exchange {
+function asked (chat: Body = {}, settings: Partial<ModelConfig> = {}, options: Body = {}): Exchange {
   const on = snapshot(
-    config({ upstreams: { u: upstreamConfig() },
+    config({ pipeline: [{ use: 'chat-to-messages', with: options }], upstreams: { u: upstreamConfig() },
       models: [model('m1', { premium: 'u/vendor-m1*1' }, { max_output: 64_000, ...settings })] }),
     [chatToMessages],
     services(() => NOW)
@@ -356,6 +356,17 @@ t.test('C1: a completion has system_fingerprint, which OpenRouter\'s SDK require
   const got = await reply(of, json({ type: 'message', content: [{ type: 'text', text: 'Hi!' }] }))
   t.equal((got.body as Body)['system_fingerprint'], null)
   t.notMatch(feed(translate(asked({ stream: true })), [WIRE]), /system_fingerprint/)
+})
+
+t.test('C2: the usage of a stream, asked for as OpenRouter\'s clients do, or sent to every client', async (t) => {
+  const isIn = (of: Exchange): boolean => feed(translate(of), [WIRE]).includes('"choices":[],"usage":{"prompt_tokens":3')
+  t.ok(isIn(asked({ stream: true, usage: { include: true } })))
+  t.notOk(isIn(asked({ stream: true, usage: { include: false } })))
+  t.ok(isIn(asked({ stream: true, usage: { include: false }, stream_options: { include_usage: true } })))
+  const always = { always_usage: true }
+  t.ok(isIn(asked({ stream: true }, {}, always)))
+  t.ok(isIn(asked({ stream: true, stream_options: { include_usage: false } }, {}, always)))
+  t.notOk(isIn(asked({ stream: true })))
 })
 
 t.test('what a plugin answers in its own words is left alone, also where it answered before this one was asked', async (t) => {

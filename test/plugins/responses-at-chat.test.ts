@@ -89,8 +89,8 @@ t.test('a stream of chunks, with its usage where it is asked for', async (t) => 
     blockStop(1), blockStart(2, { ...calls[1], input: {} }),
     blockDelta(2, { type: 'input_json_delta', partial_json: '{"input":"*** End"}' }), blockStop(2),
     messageEnd({ stop_reason: 'tool_use' })])
-  for (const isTold of [true, false]) {
-    const got = await ask({ ...agent, stream: true, ...(isTold && { stream_options: { include_usage: true } }) })
+  for (const asking of [{ stream_options: { include_usage: true } }, { usage: { include: true } }, undefined]) {
+    const got = await ask({ ...agent, stream: true, ...asking })
     t.match(got.headers['content-type'], /^text\/event-stream/)
     const chunks = chunksOf(t, got)
     t.ok(chunks.every(({ object }) => object === 'chat.completion.chunk'))
@@ -101,7 +101,7 @@ t.test('a stream of chunks, with its usage where it is asked for', async (t) => 
       { index: 1, type: 'custom', custom: { name: 'ApplyPatch' } }])
     t.match(JSON.stringify(parts), /\*\*\* End/)
     t.equal(deltas.at(-1)!.finish_reason, 'tool_calls')
-    t.equal(chunks.some(({ usage }) => usage !== undefined && usage !== null), isTold)
+    t.equal(chunks.some(({ usage }) => usage !== undefined && usage !== null), asking !== undefined)
   }
 })
 
