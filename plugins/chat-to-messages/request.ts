@@ -1,12 +1,14 @@
 // Translates a chat body into messages style (src/README.md#chat-request).
 import type { Blobs } from '../../src/core/large-strings.ts'
+import { chatReasoning } from '../../src/protocols/chat.ts'
 import type { Model } from '../../src/core/facts.ts'
 import { isGiven, isRecord, type Json } from '../../src/base/json.ts'
 import { isBlank } from '../../src/translation/blocks.ts'
 import { composeBody } from '../../src/translation/body.ts'
 import { invalid } from '../../src/translation/reads.ts'
-import { opaqueId } from '../../src/translation/settings.ts'
+import { opaqueId, outputOf } from '../../src/translation/settings.ts'
 import { TextFiles } from '../../src/translation/text-files.ts'
+import { type AskedThinking, thinkingWithin } from '../../src/translation/thinking.ts'
 import type { AnswerShape } from './chat.ts'
 import { readConversation } from './conversation.ts'
 import { readFormat } from './format.ts'
@@ -23,8 +25,8 @@ export function toMessages (
   const { system, turns } = readConversation(body.messages, new TextFiles(blobs, model))
   const { tools, choice, custom } = readTools(body)
   const composed = composeBody({
-    model: body.model, stream, maxTokens, system, turns, tools, choice, thinking: body.thinking,
-    effort: body.reasoning_effort, format: readFormat(body.response_format), sampling: body,
+    model: body.model, stream, maxTokens, system, turns, tools, choice, ...readThinking(body, model, maxTokens),
+    format: readFormat(body.response_format), sampling: body,
     stops: readStop(body.stop), userId: opaqueId(body.safety_identifier) ?? opaqueId(body.user)
   }, model)
   return {
@@ -36,6 +38,13 @@ export function toMessages (
       answerTool: composed.answerTool
     }
   }
+}
+
+/** The vendor's own field wins. */
+function readThinking (body: Json, model: Model, maxTokens: number | undefined): AskedThinking {
+  const { effort, budget } = chatReasoning(body)
+  if (budget === undefined || isRecord(body.thinking)) return { effort, thinking: body.thinking }
+  return thinkingWithin(budget, model, outputOf(model, maxTokens))
 }
 
 /** In OpenAI's words, or in OpenRouter's: `usage: {include: true}`. */

@@ -4,7 +4,7 @@ import { SseEvent } from '../core/sse.ts'
 import type { Exchange } from '../core/exchange.ts'
 import type { Style, ToldError } from '../core/style.ts'
 import type { GatewayError } from '../errors.ts'
-import type { Json } from '../base/json.ts'
+import { isGiven, isRecord, type Json } from '../base/json.ts'
 
 /** @param none in the place of the field, where none is to blame */
 export function chatError (
@@ -68,4 +68,19 @@ export function isChatClient ({ route: { style } }: Exchange): boolean {
 /** @param own fields of the chat message @param top fields beside the choices */
 export function withChatFields (message: Json, own: Json | undefined, top?: Json): Json {
   return { ...message, ...(own !== undefined && { [chatFields]: own }), ...(top !== undefined && { [chatTop]: top }) }
+}
+
+/**
+ * How much a chat client wants thought: `reasoning_effort`, or if that is absent OpenRouter's `reasoning`, which may
+ * give a budget of tokens instead.
+ */
+export function chatReasoning ({ reasoning_effort: own, reasoning }: Json): {
+  readonly effort: unknown
+  readonly budget?: number
+} {
+  if (isGiven(own) || !isRecord(reasoning)) return { effort: own }
+  const { effort, max_tokens: budget, enabled } = reasoning
+  if (enabled === false || budget === 0) return { effort: 'none' }
+  if (typeof budget === 'number') return { effort: undefined, budget }
+  return { effort: effort ?? (enabled === true ? 'medium' : undefined) }
 }

@@ -38,7 +38,7 @@ export interface ComposedBody {
 /** @throws {GatewayError} invalid_request: the model can't produce as much as its thinking budget needs */
 export function composeBody (asked: AskedRequest, model: Model): ComposedBody {
   const { maxTokens, turns, format, system } = asked
-  const output = maxTokens === undefined ? outputOf(model) : { usual: maxTokens, most: maxTokens }
+  const output = outputOf(model, maxTokens)
   const thinking = readThinking(asked, model, output, turns, isForced(asked.choice))
   const compile = model.structured_outputs ? grammars() : undefined
   const wanted = format === 'object' ? undefined : format

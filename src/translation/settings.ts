@@ -10,8 +10,9 @@ const LEAST_THINKING_TOP_P = 0.95
 /** Asks for JSON where the client has no schema. */
 export const JSON_LINE = 'Answer with one JSON object and nothing else: no Markdown, no words around it.'
 
-/** Limits of the output where the client sets none. */
-export function outputOf ({ default_max_tokens: usual, max_output, context }: Model): Output {
+/** Limits of the output. @param maxTokens the client's; undefined: it sets none */
+export function outputOf ({ default_max_tokens: usual, max_output, context }: Model, maxTokens?: number): Output {
+  if (maxTokens !== undefined) return { usual: maxTokens, most: maxTokens }
   return { usual: usual ?? Math.min(max_output ?? STANDARD_MAX_TOKENS, STANDARD_MAX_TOKENS),
     most: max_output ?? context ?? Infinity }
 }

@@ -67,6 +67,14 @@ export function readThinking (
   return isForced || (asked.type === 'enabled' && lacksThoughts(turns)) ? OFF : asked
 }
 
+/** A budget in tokens: models that take none get the nearest effort. */
+export function thinkingWithin (budget: number, model: Model, { usual, most }: Output): AskedThinking {
+  if (model.thinking !== 'budget') return { effort: effortFor(budget, usual) }
+  if (most <= LEAST_BUDGET) return { effort: 'none' }
+  const fitting = Math.min(Math.max(LEAST_BUDGET, Math.floor(budget)), most - 1)
+  return { effort: undefined, thinking: { type: 'enabled', budget_tokens: fitting } }
+}
+
 function ownThinking ({ type, budget_tokens, display }: Json): Json {
   return { type, ...(isGiven(budget_tokens) && { budget_tokens }), ...(isGiven(display) && { display }) }
 }

@@ -94,6 +94,7 @@ const B3 = [
   'response_format json_schema',
   'response_format json_object',
   'reasoning_effort',
+  'reasoning',
   'user, safety_identifier',
   'stream_options.include_usage',
   'accepted and ignored',

@@ -261,6 +261,8 @@ const chatRows: readonly Row[] = [
     'must be one of none, minimal, low, medium, high, xhigh, max, not "extreme".'],
   [{ stream_options: { include_usage: 'yes' } }, 'stream_options.include_usage',
     'must be true or false, not a string.'],
+  [{ reasoning: { effort: 'extreme' } }, 'reasoning.effort', 'must be one of none, minimal'],
+  [{ reasoning: { max_tokens: '5' } }, 'reasoning.max_tokens', 'must be a whole number'],
   [{ usage: { include: 'yes' } }, 'usage.include', 'must be true or false, not a string.'],
   [{ max_tokens: 2000, thinking: { type: 'enabled', budget_tokens: 2000 } }, 'thinking.budget_tokens',
     '`max_tokens` must be greater'],

@@ -243,6 +243,15 @@ t.test('reasoning: as much as was asked for, in the words that the models know',
   t.equal(own('high', 'none'), undefined)
 })
 
+t.test('C3: thoughts as OpenRouter\'s clients ask for them', async (t) => {
+  const of = (reasoning: Body): unknown =>
+    sentFor({ own: { reasoning, max_tokens: 9000 } as Body, model: { thinking: 'budget' } })['reasoning']
+  t.strictSame(of({ effort: 'high' }), { effort: 'high', summary: 'auto' })
+  t.strictSame(of({ effort: 'none' }), { effort: 'none' })
+  t.strictSame(of({ enabled: false }), { effort: 'none' })
+  t.strictSame(of({ max_tokens: 4500 }), { effort: 'medium', summary: 'auto' })
+})
+
 t.test('of a chat client', async (t) => {
   const schema = { type: 'object', properties: { a: { type: 'string' } }, required: ['a'], additionalProperties: false }
   const body = sentFor({ own: { response_format: { type: 'json_schema', json_schema: { name: 'city', schema,

@@ -4,7 +4,7 @@
 import type { ChatConfig } from '../../../config/config.ts'
 import type { Exchange } from '../../../core/exchange.ts'
 import { Body, Model } from '../../../core/facts.ts'
-import { chatStyle } from '../../../protocols/chat.ts'
+import { chatReasoning, chatStyle } from '../../../protocols/chat.ts'
 import { styleOfBody } from '../../../protocols/index.ts'
 import type { Upstream } from '../../../core/upstream.ts'
 import type { OwnWords } from '../dialect.ts'
@@ -45,7 +45,7 @@ export function toChat (exchange: Exchange, modelId: string, options: ChatConfig
       add('parallel_tool_calls', false)
     }
   }
-  if (model.thinking !== 'none') add('reasoning_effort', own.reasoning_effort ?? effortOf(body))
+  if (model.thinking !== 'none') add('reasoning_effort', chatReasoning(own).effort ?? effortOf(body))
   add('response_format', formatOf(body, own))
   add('user', isRecord(body.metadata) ? body.metadata.user_id : undefined)
   if (stream) {

@@ -7,7 +7,7 @@ import type { Exchange } from '../../../core/exchange.ts'
 import { conversationOf } from '../../../core/conversation.ts'
 import { type Attempt, Body, Model } from '../../../core/facts.ts'
 import type { Upstream } from '../../../core/upstream.ts'
-import { chatStyle } from '../../../protocols/chat.ts'
+import { chatReasoning, chatStyle } from '../../../protocols/chat.ts'
 import { styleOfBody } from '../../../protocols/index.ts'
 import { ResponsesOwn } from '../../../protocols/responses.ts'
 import { effortFor } from '../../../translation/thinking.ts'
@@ -101,7 +101,8 @@ interface Own {
 function ownOf (exchange: Exchange): Own {
   const asked = exchange.find(Body) ?? NOTHING
   if (styleOfBody(exchange.route, asked) === chatStyle) {
-    const { reasoning_effort: effort, response_format: format } = asked
+    const { response_format: format } = asked
+    const { effort } = chatReasoning(asked)
     const { type, json_schema: schema } = isRecord(format) ? format : NOTHING
     return { effort, summary: undefined, format: isGiven(type) ? { ...isRecord(schema) && schema, type } : undefined,
       verbosity: undefined }
