@@ -1,12 +1,12 @@
 // Holds the worst case before an upstream is called, counts the usage, and settles once. The only plugin that moves
 // money.
 import { after, type Awaitable, afterWith } from '../../src/base/awaitable.ts'
-import { fieldOf, type Json } from '../../src/base/json.ts'
+import { fieldOf, isRecord, type Json } from '../../src/base/json.ts'
 import type { Config } from '../../src/config/config.ts'
 import { isSoldByTokens } from '../../src/config/sections/modalities.ts'
 import { usd } from '../../src/config/sections/schema.ts'
 import type { Exchange, Outcome } from '../../src/core/exchange.ts'
-import { ApiKey, Charge, fact, Model, Plan, Variant, WorstCase } from '../../src/core/facts.ts'
+import { Accepted, ApiKey, Charge, fact, Model, Plan, Variant, WorstCase } from '../../src/core/facts.ts'
 import { limitsOf } from '../../src/accounts/key-limits.ts'
 import { itemPrice } from '../../src/money/item-price.ts'
 import { isTerminal } from '../../src/protocols/messages.ts'
@@ -88,7 +88,11 @@ export const billingMeter = definePlugin<Options>({
         const meter = exchange.find(Metered)
         if (meter === undefined) return
         meter.status = reply.status
-        if (reply.kind !== 'json') return
+        // A task is charged later, and tells its cost then.
+        if (reply.kind !== 'json' || exchange.find(Accepted) !== undefined) return
+        if (!isSoldByTokens(exchange.find(Model)?.kind ?? 'text')) {
+          return afterWith(meter.completedCharge, withItemCost, reply)
+        }
         const usage = meter.unshownUsage
         return usage === undefined ? afterWith(meter.completedCharge, withCost, reply)
           : completed(reply, exchange, meter, usage)
@@ -170,6 +174,14 @@ function isEnd (event: SseEvent): boolean {
 
 function withCost (nanos: Nanos, reply: JsonReply): JsonReply {
   return { ...reply, headers: { ...reply.headers, 'x-gateway-cost-usd': formatUsd(nanos) } }
+}
+
+/** Text has its cost in `usage` from the translator of its style. */
+function withItemCost (nanos: Nanos, reply: JsonReply): JsonReply {
+  const { body: answer } = reply
+  if (!isRecord(answer)) return withCost(nanos, reply)
+  const usage = { ...isRecord(answer.usage) && answer.usage, cost: Number(formatUsd(nanos)) }
+  return withCost(nanos, { ...reply, body: { ...answer, usage } })
 }
 
 /**

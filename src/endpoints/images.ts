@@ -1,4 +1,5 @@
 // POST /v1/images/generations and /v1/images/edits: the check before an upstream is asked, and the client's answer.
+import { isRecord, type Json } from '../base/json.ts'
 import type { Exchange } from '../core/exchange.ts'
 import { type Attempt, Variant } from '../core/facts.ts'
 import { countOf, type MadeImages } from '../core/made-images.ts'
@@ -23,8 +24,14 @@ export async function answerImages (
   if (images.length === 0) return undefined
   const data = await deliverImages(images, blobs, exchange, upstream)
   if (data.length === 0) throw new Error('none of the images could be delivered')
-  return { created: Math.floor(exchange.snapshot.services.now() / 1000), data, ...told, ...settingsOf(exchange),
-    channel: attempt.channel }
+  return { created: Math.floor(exchange.snapshot.services.now() / 1000), data, ...told, ...usageOf(told),
+    ...settingsOf(exchange), channel: attempt.channel }
+}
+
+/** What an image costs the operator is not for its client. */
+function usageOf ({ usage }: MadeImages['told']): Json {
+  if (!isRecord(usage)) return {}
+  return { usage: Object.fromEntries(Object.entries(usage).filter(([name]) => !/cost/i.test(name))) }
 }
 
 /** The settings of the images, including the defaults that applied. */

@@ -317,6 +317,7 @@ export class VideoWatcher implements VideoTasks {
     const expires = Math.min(ended + this.#config.file_life, report.expires ?? Infinity)
     const { seconds, nanos, cost } = deliveryOf(video, task.nanos, report.seconds)
     const text = JSON.stringify({ ...video, status: 'completed', progress: 100, seconds, ended, expires,
+      charged: nanos.toString(),
       ...(report.link !== undefined && { link: report.link }) } satisfies Video)
     const charged = await tasks.endTask(task.id, text, {
       nanos,

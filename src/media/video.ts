@@ -1,8 +1,9 @@
 // A video as the store keeps it and as a client reads it: the 13 fields of the API, four statuses, and a progress that
 // never goes back.
+import type { Json } from '../base/json.ts'
 import type { TaskReport, VideoStatus } from '../core/task-report.ts'
 import { itemCost } from '../money/item-price.ts'
-import type { Nanos } from '../money/nanos.ts'
+import { formatUsd, type Nanos } from '../money/nanos.ts'
 import type { Task } from '../store/tasks.ts'
 
 /** The state of a video task, opaque to the store. */
@@ -32,6 +33,8 @@ export interface Video {
   readonly per_second?: string
   /** what it costs at its upstream if it is completed, in nano-dollars; absent: its target does not say */
   readonly cost?: string
+  /** of a completed video: its price, in nano-dollars; absent: a task of an older version */
+  readonly charged?: string
   /** milliseconds since the epoch */
   readonly ended?: number
   /** when the upstream deletes the file, milliseconds since the epoch */
@@ -77,7 +80,7 @@ export function isOver ({ status }: Video): boolean {
   return status === 'completed' || status === 'failed'
 }
 
-/** All 13 fields. Times are in seconds. */
+/** All 13 fields, and the cost of a video that is over. Times are in seconds. */
 export function describe (
   { id, created, request_id: requestId }: Pick<Task, 'id' | 'created' | 'request_id'>,
   video: Video
@@ -98,8 +101,13 @@ export function describe (
     // A task's error ends like every error.
     error: video.error === undefined
       ? null
-      : { code: video.error.code, message: `${video.error.message} Request ID: ${requestId}` }
+      : { code: video.error.code, message: `${video.error.message} Request ID: ${requestId}` },
+    ...costOf(video)
   }
+}
+
+function costOf ({ status, charged = status === 'failed' ? '0' : undefined }: Video): Json {
+  return charged === undefined ? {} : { usage: { cost: Number(formatUsd(BigInt(charged))) } }
 }
 
 function seconds (ms: number): number {

@@ -1,6 +1,7 @@
 // Images over real sockets: which variant a request asks for and what it costs, what is refused, what of an upstream's
 // answer counts as delivered, and that nothing is charged that nobody has got.
 import t from 'tap'
+import { json, upstream } from '../support/upstream.ts'
 import { ask, imageGateway, imageModel, keyOf } from '../support/image-gateway.ts'
 
 const LITE = `  - id: feather
@@ -50,6 +51,19 @@ t.test('which variant is asked for, what it costs, and what the upstream is told
   }
   t.equal(premium.requests[0]!.headers.authorization, 'Bearer upstream-secret')
   t.equal((premium.requests[0]!.body as { model: string }).model, 'vendor-nano')
+})
+
+t.test('C6: an image answer has its cost in usage, beside the vendor\'s counts and instead of its cost', async (t) => {
+  const counts = { input_tokens: 10, total_tokens: 110 }
+  const up = await upstream(t, ({ body }) => json({ created: 1,
+    data: Array.from({ length: Number(body!['n'] ?? 1) }, () => ({ b64_json: 'iVBORw0KGgoAAAANSUhEUg==' })),
+    ...(body!['n'] !== 2 && { usage: { ...counts, cost: 0.02, cost_details: { upstream: 1 } } }) }))
+  const { gw } = await imageGateway(t, { models: imageModel('nano', { premium: 'nano' }).replace('upstream: premium',
+    'upstream: own'), upstreams: `  own: { url: "${up.url}", dialect: images }\n` })
+  t.match(await ask(gw, { model: 'nano', prompt: 'a cat' }), { body: { usage: { ...counts, cost: 0.039 } } })
+  t.strictSame((await ask(gw, { model: 'nano', prompt: 'a cat', n: 2 })).body.usage, { cost: 0.078 })
+  const { usage } = (await ask(gw, { model: 'nano', prompt: 'a cat' })).body
+  t.notOk('cost_details' in usage!)
 })
 
 t.test('the price that an entry was computed with can be read off it', async (t) => {

@@ -18,7 +18,7 @@ void t.test('a video is created, watched, completed and charged once, whether it
   const created = await ask('POST', '/videos', { model: 'clip', prompt: 'a cat [[sim: task_time=60000]]',
     seconds: '8' })
   t.equal(created.status, 200)
-  t.equal(created.headers.get('x-gateway-cost-usd'), '0', 'nothing is charged yet')
+  t.equal(created.headers.get('x-gateway-cost-usd'), null, 'C6: its cost is not known yet')
   const { body: video } = created
   t.strictSame(Object.keys(video), FIELDS, 'all thirteen fields')
   t.match(video, { object: 'video', model: 'clip', status: 'queued', progress: 0, completed_at: null, expires_at: null,
@@ -44,8 +44,9 @@ void t.test('a video is created, watched, completed and charged once, whether it
   t.ok(seen.every(({ progress }, i) => i === 0 || progress >= seen[i - 1]!.progress), 'progress never goes back')
   t.ok(seen.some(({ progress }) => progress > 0 && progress < 100))
   const done = seen.at(-1)!
-  t.strictSame(Object.keys(done), FIELDS)
-  t.match(done, { progress: 100, error: null })
+  t.strictSame(Object.keys(done), [...FIELDS, 'usage'])
+  t.match(done, { progress: 100, error: null, usage: { cost: 0.8 } }, 'C6')
+  t.ok(seen.every((video) => video.status === 'completed' || !('usage' in video)))
   t.ok(done.completed_at! > done.created_at && done.expires_at! > done.completed_at!)
   t.ok(seen.length > 5, `${seen.length} looks`)
 
@@ -78,8 +79,8 @@ void t.test('what does not come to a good end costs nothing, and says why', asyn
     const { create, ended, entries, gw, ask } = await studio(t)
     const { id } = await create(`a cat [[sim: ${directive}]]`)
     const video = await ended(id)
-    t.strictSame(Object.keys(video), FIELDS, directive)
-    t.match(video, { status: 'failed', completed_at: null, error: { code, message: said } }, directive)
+    t.strictSame(Object.keys(video), [...FIELDS, 'usage'], directive)
+    t.match(video, { status: 'failed', completed_at: null, usage: { cost: 0 }, error: { code, message: said } }, directive)
     t.match(video.error!.message, / Request ID: req_\w{24}$/, directive)
     t.strictSame(await entries(), [], directive)
     t.strictSame(await gw.services.store.balance('acme'), { balance: 100_000_000_000n, held: 0n, open_holds: 0 },

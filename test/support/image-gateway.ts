@@ -128,6 +128,7 @@ export interface Told extends Fate {
   readonly status: number
   readonly headers: Headers
   readonly body: {
+    readonly usage?: Readonly<Record<string, unknown>>,
     readonly data?: readonly { readonly url?: string, readonly b64_json?: string, readonly revised_prompt?: string }[],
     readonly channel?: string,
     readonly created?: number,

@@ -69,6 +69,8 @@ export interface Video {
   readonly seconds: string
   readonly remixed_from_video_id: string | null
   readonly error: { readonly code: string, readonly message: string } | null
+  /** of a video that is over */
+  readonly usage?: { readonly cost: number }
 }
 
 export interface Answered<T> {
