@@ -35,8 +35,9 @@ export interface Means {
 /** Of what is sold by the piece. @throws {GatewayError} invalid_request */
 const choose = bodyStep('variant', (exchange) => {
   const model = exchange.get(Model)
-  const variant = chooseVariant(model, exchange.request.body)
+  const { variant, ignored } = chooseVariant(model, exchange.request.body)
   checkSold(model, variant)
+  if (ignored.length > 0) exchange.answerHeaders['x-gateway-ignored-fields'] = ignored.join(', ')
   exchange.set(Variant, variant)
 })
 

@@ -6,21 +6,31 @@ import { GatewayError } from '../errors.ts'
 import type { Body } from '../core/facts.ts'
 import { itemPrice, rateOf, type Variant } from '../money/item-price.ts'
 
+export interface Choice {
+  readonly variant: Variant
+  /** fields of the request that the model does not have, and that are not sent */
+  readonly ignored: readonly string[]
+}
+
 /**
  * Chooses the variant, and writes it into the body, defaults included: the priced variant is the one that is made.
  * @throws {GatewayError} invalid_request: a value that the model does not have, or that contradicts another
  */
-export function chooseVariant (model: ModelConfig, body: Body): Variant {
+export function chooseVariant (model: ModelConfig, body: Body): Choice {
   const { item } = modalities[model.kind]
-  if (item === undefined) return {}
+  if (item === undefined) return { variant: {}, ignored: [] }
   const parameters = model.parameters ?? {}
   const variant: Record<string, string> = {}
+  const ignored: string[] = []
   for (const name of new Set([...Object.keys(parameters), ...item.pricedFields])) {
     const parameter = Object.hasOwn(parameters, name) ? parameters[name] : undefined
     const asked = readValue(name, body, parameter)
     if (asked === undefined) Reflect.deleteProperty(body, name)
     else if (parameter !== undefined) variant[name] = checkValue(name, asked, parameter, model)
-    else if (name !== 'size' || parameters['resolution']?.max_pixels === undefined) throw unknownField(name, model)
+    else if (item.habitualFields.has(name)) {
+      ignored.push(name)
+      Reflect.deleteProperty(body, name)
+    } else if (name !== 'size' || parameters['resolution']?.max_pixels === undefined) throw unknownField(name, model)
   }
   const implied = impliedResolution(variant, body, parameters['resolution'])
   if (implied !== undefined) {
@@ -43,7 +53,7 @@ export function chooseVariant (model: ModelConfig, body: Body): Variant {
     variant[name] = standard
   }
   Object.assign(body, variant)
-  return variant
+  return { variant, ignored }
 }
 
 /** Undefined: the model's default, which vendors call "auto". An empty text is no value, and is refused. */

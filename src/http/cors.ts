@@ -10,6 +10,7 @@ const EXPOSED = [
   ...['limit', 'remaining', 'reset'].map((name) => `x-ratelimit-${name}-requests`),
   ...['limit', 'remaining', 'reset'].map((name) => `anthropic-ratelimit-requests-${name}`),
   'x-gateway-cost-usd', 'x-gateway-count', 'x-gateway-max-tokens', 'x-gateway-dropped-tools',
+  'x-gateway-ignored-fields',
   'x-gateway-config-generation', 'server-timing'
 ].join(', ')
 

@@ -66,6 +66,27 @@ t.test('C6: an image answer has its cost in usage, beside the vendor\'s counts a
   t.notOk('cost_details' in usage!)
 })
 
+t.test('C8: fields that clients send by habit are ignored by a model without them, and named in a header', async (t) => {
+  const { gw, premium } = await imageGateway(t, {
+    models: imageModel('nano', { premium: 'vendor-nano', cheap: 'vendor-nano' }) + LITE
+  })
+  for (const [asked, ignored] of [
+    [{ model: 'nano', quality: 'medium' }, 'quality'],
+    [{ model: 'nano', quality: 'hd', input_fidelity: 'high' }, 'quality, input_fidelity'],
+    [{ model: 'nano', quality: 'auto' }, null],
+    [{ model: 'feather', quality: 'high' }, null]
+  ] as const) {
+    const { status, headers } = await ask(gw, { prompt: 'a cat', ...asked })
+    t.equal(status, 200, JSON.stringify(asked))
+    t.equal(headers.get('x-gateway-ignored-fields'), ignored, JSON.stringify(asked))
+    if (ignored === null) continue
+    const body = premium.requests.at(-1)!.body as object
+    t.notOk('quality' in body || 'input_fidelity' in body, 'the vendor does not get them')
+  }
+  t.match(await ask(gw, { model: 'feather', prompt: 'a cat', quality: 'medium' }), { status: 400,
+    body: { error: { message: /"quality" must be one of low, high/ } } }, 'a model with the field has its values')
+})
+
 t.test('the price that an entry was computed with can be read off it', async (t) => {
   const { gw } = await imageGateway(t, { models: LITE })
   t.match((await ask(gw, { model: 'feather', prompt: 'x', quality: 'high' })).entries, [{
@@ -84,14 +105,12 @@ t.test('what is refused, before anybody is asked', async (t) => {
     [{ model: 'nano', resolution: '' }, 'invalid_request', 'resolution', /must be one of 1K, 2K, 4K for nano, not ""/],
     [{ model: 'nano', tier: '' }, 'invalid_request', 'tier', /no lightweight mode/],
     [{ model: 'nano', size: '' }, 'invalid_request', 'size', /WIDTHxHEIGHT/],
-    [{ model: 'nano', quality: '' }, 'invalid_request', 'quality', /not sold with the field "quality"/],
     [{ model: 5 }, 'invalid_request', 'model', /"model" must be a string/],
     [{ model: 'nano', resolution: ['1K'] }, 'invalid_request', 'resolution', /must be a string/],
     [{ model: 'nano', size: 'big' }, 'invalid_request', 'size', /WIDTHxHEIGHT/],
     [{ model: 'nano', size: '8192x8192' }, 'invalid_request', 'size', /larger than this model can make/],
     [{ model: 'nano', size: '2048x2048', resolution: '1K' }, 'invalid_request', 'size', /contradict each other/],
-    [{ model: 'nano', quality: 'high' }, 'invalid_request', 'quality',
-      /not sold with the field "quality".*it has resolution \(1K, 2K, 4K\)/],
+    [{ model: 'nano', tier: 'lite' }, 'invalid_request', 'tier', /no lightweight mode/],
     [{ model: 'nano', tier: 'lite' }, 'invalid_request', 'tier', /no lightweight mode/],
     [{ model: 'feather', size: '1024x1024' }, 'invalid_request', 'size', /not sold with the field "size"/],
     [{ model: 'feather', quality: 'high', resolution: '2K' }, 'invalid_request', 'resolution',

@@ -17,7 +17,8 @@ import { judge, trial } from './schemas.ts'
 const MOST_AT_A_TIME = 8
 
 /** Headers of the tried answer that are told. */
-const TOLD = ['content-type', 'x-request-id', 'retry-after', 'x-gateway-cost-usd', 'x-gateway-max-tokens']
+const TOLD = ['content-type', 'x-request-id', 'retry-after', 'x-gateway-cost-usd', 'x-gateway-max-tokens',
+  'x-gateway-ignored-fields']
 
 const tryable = object('Tryable', 'What can be tried, and where.', {
   base_url: text('Where clients find the API: server.api.url, or else where it listens.'),

@@ -14,6 +14,8 @@ export interface Item {
    * fields that change a vendor's charge: a model without such a parameter is not sold with it (src/README.md#variants)
    */
   readonly pricedFields: readonly string[]
+  /** those of them that clients send by habit: a model without such a parameter is sold without it */
+  readonly habitualFields: ReadonlySet<string>
   /** for messages: the price, what it is for, a sample of a list, and how to pay less */
   readonly each: string
   readonly price: string
@@ -43,6 +45,7 @@ export const modalities: Readonly<Record<ModelKind, Modality>> = {
     item: {
       unit: 'usd', otherUnit: 'usd_per_second', publicUnit: 'usd_per_image',
       pricedFields: ['resolution', 'size', 'quality', 'tier', 'input_fidelity'],
+      habitualFields: new Set(['quality', 'input_fidelity']),
       each: 'each per image', price: 'US dollars per delivered image', sample: '[{ usd: 0.04 }]',
       cheaper: 'ask for fewer or smaller images'
     }
@@ -53,6 +56,7 @@ export const modalities: Readonly<Record<ModelKind, Modality>> = {
     item: {
       unit: 'usd_per_second', otherUnit: 'usd', publicUnit: 'usd_per_second',
       pricedFields: ['resolution', 'size', 'seconds', 'quality'],
+      habitualFields: new Set(['quality']),
       each: 'each per second', price: 'US dollars per second of video', sample: '[{ usd_per_second: 0.10 }]',
       cheaper: 'ask for a shorter or smaller video'
     },
