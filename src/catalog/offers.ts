@@ -10,15 +10,19 @@ import { channelsFor } from './channels.ts'
 export interface CatalogEntry {
   readonly id: string
   readonly model: ModelConfig
+  /** the channel that the key would be charged for first */
+  readonly sold: ChannelConfig
 }
 
 /** Models in maintenance included: a client that chooses among them must not forget one meanwhile. */
 export function callable (exchange: Exchange): readonly CatalogEntry[] {
   const { snapshot, snapshot: { config: { models, aliases } } } = exchange
-  const all = [...models.map((model): CatalogEntry => ({ id: model.id, model })),
-    ...aliases.filter(({ id }) => snapshot.isAlias(id))
-      .map(({ id }): CatalogEntry => ({ id, model: snapshot.modelOf(id)! }))]
-  return all.filter(({ id, model }) => soldTo(exchange, model, id) !== undefined)
+  const all = [...models.map((model) => ({ id: model.id, model })),
+    ...aliases.filter(({ id }) => snapshot.isAlias(id)).map(({ id }) => ({ id, model: snapshot.modelOf(id)! }))]
+  return all.flatMap(({ id, model }) => {
+    const sold = soldTo(exchange, model, id)
+    return sold === undefined ? [] : [{ id, model, sold }]
+  })
 }
 
 /**

@@ -51,8 +51,17 @@ export function formatPrice (price: Price): string {
   return format(price, PRICE_DECIMALS)
 }
 
+/** Prints a price per 1M tokens as that of one token: 3000000000000n is "0.000003". */
+export function formatPerToken (price: Price): string {
+  return formatWide(price, PRICE_DECIMALS + 6)
+}
+
 function format (amount: bigint, decimals: number): string {
   if (amount >= 0n && amount <= MOST_SAFE) return formatSafe(Number(amount), decimals)
+  return formatWide(amount, decimals)
+}
+
+function formatWide (amount: bigint, decimals: number): string {
   const sign = amount < 0n ? '-' : ''
   const digits = (amount < 0n ? -amount : amount).toString().padStart(decimals + 1, '0')
   const point = digits.length - decimals

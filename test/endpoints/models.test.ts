@@ -2,7 +2,7 @@
 import t from 'tap'
 import { channelRouter } from '../../plugins/channel-router/index.ts'
 import { keyPolicy } from '../../plugins/key-policy/index.ts'
-import type { KeyConfig } from '../../src/config/config.ts'
+import type { ChannelConfig, KeyConfig, ModelConfig } from '../../src/config/config.ts'
 import { nearestModel } from '../../src/catalog/offers.ts'
 import { isGatewayError } from '../../src/errors.ts'
 import type { Routed as Exchange } from '../../src/core/endpoint.ts'
@@ -82,13 +82,22 @@ t.test('the list is in the shape of both vendors and of coding agents at once', 
   )
   const asked = exchange(own, { method: 'GET', path: '/v1/models' })
   const { endpoint } = asked.route
+  const purpose = {
+    architecture: { modality: 'text->text', input_modalities: ['text'], output_modalities: ['text'] },
+    pricing: { prompt: '0.000003', completion: '0.000015', input_cache_read: '0.000003',
+      input_cache_write: '0.000003' },
+    supported_parameters: ['max_tokens', 'stop', 'tools', 'tool_choice', 'parallel_tool_calls', 'response_format',
+      'structured_outputs', 'temperature', 'top_p', 'top_k']
+  }
   t.strictSame(endpoint.kind === 'local' && (endpoint.answer(asked) as JsonReply).body, {
     object: 'list',
     data: [
       { id: 'acme/large', object: 'model', type: 'model', created: 1759104000, created_at: '2025-09-29T00:00:00Z',
-        owned_by: 'anthropic', display_name: 'ACME/LARGE', max_input_tokens: 200000, max_tokens: 64000 },
+        owned_by: 'anthropic', display_name: 'ACME/LARGE', max_input_tokens: 200000, max_tokens: 64000,
+        context_length: 200000, ...purpose },
       { id: 'bare', object: 'model', type: 'model', created: 1759104000, created_at: '2025-09-29T00:00:00Z',
-        owned_by: 'anthropic', display_name: 'BARE', max_input_tokens: null, max_tokens: null }
+        owned_by: 'anthropic', display_name: 'BARE', max_input_tokens: null, max_tokens: null,
+        context_length: null, ...purpose }
     ],
     has_more: false,
     first_id: 'acme/large',
@@ -103,6 +112,32 @@ t.test('the list is in the shape of both vendors and of coding agents at once', 
       id: path.includes('bare') ? 'bare' : 'acme/large'
     }, path)
   }
+})
+
+t.test('C4: the list says what a model is for', (t) => {
+  const sold = (price: unknown): Partial<ModelConfig> => ({ channels: { premium: { enabled: true, maintenance: false,
+    sticky: false, price: price as ChannelConfig['price'], targets: [] } } })
+  const own = snapshot(config({ models: [
+    model('eyes', {}, { ...sold({ input: '0.333333333333', output: '15', cache_read: '0.1', cache_write: '1.25' }),
+      accepts: ['text', 'image'], sampling: false, thinking: 'adaptive', context: 200_000 }),
+    model('gift', {}, sold('free')),
+    model('brush', {}, { ...sold([{ usd: '0.04' }]), kind: 'image', parameters: { resolution: { values: ['1K'] } } })
+  ] }), [])
+  const asked = exchange(own, { method: 'GET', path: '/v1/models' })
+  const { endpoint } = asked.route
+  const { body } = (endpoint as { answer (of: Exchange): JsonReply }).answer(asked)
+  const [eyes, gift, brush] = (body as { data: Readonly<Record<string, unknown>>[] }).data
+  t.match(eyes, { architecture: { modality: 'text+image->text', input_modalities: ['text', 'image'],
+    output_modalities: ['text'] }, context_length: 200_000, pricing: { prompt: '0.000000333333333333',
+    completion: '0.000015', input_cache_read: '0.0000001', input_cache_write: '0.00000125' } })
+  const parameters = eyes!['supported_parameters'] as string[]
+  t.ok(parameters.includes('reasoning') && !parameters.includes('temperature'))
+  t.strictSame(gift!['pricing'], { prompt: '0', completion: '0', input_cache_read: '0', input_cache_write: '0' })
+  t.match(brush, { architecture: { input_modalities: ['text'], output_modalities: ['image'] }, context_length: null,
+    pricing: null, supported_parameters: ['resolution'] })
+  const one = exchange(own, { method: 'GET', path: '/v1/models/brush' })
+  t.strictSame((one.route.endpoint as { answer (of: Exchange): JsonReply }).answer(one).body, brush)
+  t.end()
 })
 
 t.test('pages are turned only by who asks for it', async (t) => {
