@@ -1,11 +1,12 @@
 // Limits of image requests beside the model's parameters, which channel-router checks.
 import { GatewayError } from '../../src/errors.ts'
 import type { Body, Model } from '../../src/core/facts.ts'
-import { inputFields, readInputs } from '../../src/core/image-inputs.ts'
+import { checkBytes, inputFields, readInputs } from '../../src/core/image-inputs.ts'
+import type { Blobs } from '../../src/core/large-strings.ts'
 import { invalid } from './refusal.ts'
 
 /** @throws {GatewayError} invalid_request, image_input_not_supported */
-export function checkImageRequest (schema: string, body: Body, { accepts }: Model): void {
+export function checkImageRequest (schema: string, body: Body, { accepts }: Model, blobs: Blobs): void {
   if (schema === 'images-edits') {
     if (!accepts.includes('image')) {
       throw new GatewayError('image_input_not_supported', {
@@ -15,7 +16,9 @@ export function checkImageRequest (schema: string, body: Body, { accepts }: Mode
         param: 'image'
       })
     }
-    readInputs(body)
+    const { images, marks } = readInputs(body)
+    for (const image of images) checkBytes(image, 'image', blobs)
+    for (const [field, mark] of marks) checkBytes(mark, field, blobs)
     return
   }
   const given = inputFields.find((name) => body[name] !== undefined && body[name] !== null)

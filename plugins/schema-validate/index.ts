@@ -37,8 +37,8 @@ const check = bodyStep('schema-validate', (exchange, usual: string, canWarmUp: b
   const schema = style === exchange.route.style ? usual : style.endpoint.schema!
   const model = exchange.get(Model)
   const request = checkRequest(compileRequests().get(schema)!, body)
-  if (model.kind === 'image') { checkImageRequest(schema, body, model); return }
-  if (model.kind === 'video') { checkVideoRequest(body, model); return }
+  if (model.kind === 'image') { checkImageRequest(schema, body, model, exchange.blobs); return }
+  if (model.kind === 'video') { checkVideoRequest(body, model, exchange.blobs); return }
   checkImages(request, style, model)
   if (endpoint.kind !== 'model') return
   checkOutput(request, style, exchange, model, canWarmUp)

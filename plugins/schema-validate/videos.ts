@@ -1,14 +1,15 @@
 // Limits of video requests beside the model's parameters, which channel-router checks.
 import { GatewayError } from '../../src/errors.ts'
 import type { Body, Model } from '../../src/core/facts.ts'
-import { isUpload } from '../../src/core/image-inputs.ts'
+import { checkBytes, isUpload } from '../../src/core/image-inputs.ts'
+import type { Blobs } from '../../src/core/large-strings.ts'
 import { isGiven } from '../../src/base/json.ts'
 import { invalid } from './refusal.ts'
 
 const FIELD = 'input_reference'
 
 /** @throws {GatewayError} invalid_request, image_input_not_supported */
-export function checkVideoRequest (body: Body, { accepts }: Model): void {
+export function checkVideoRequest (body: Body, { accepts }: Model, blobs: Blobs): void {
   const reference = body[FIELD]
   if (reference === undefined || reference === null) return
   if (!accepts.includes('image')) {
@@ -21,6 +22,7 @@ export function checkVideoRequest (body: Body, { accepts }: Model): void {
     if (reference.length !== 1 || !isUpload(reference[0])) {
       throw invalid(FIELD, 'must be one file', 'Send one image, as a file of a form.')
     }
+    checkBytes(reference[0], FIELD, blobs)
     return
   }
   const { image_url: url, file_id: file } = reference as Readonly<Record<string, unknown>>
@@ -32,4 +34,5 @@ export function checkVideoRequest (body: Body, { accepts }: Model): void {
   if (typeof url !== 'string' || !/^(?:https?:\/\/|data:image\/)/i.test(url)) {
     throw invalid(`${FIELD}.image_url`, 'must be an address or a data URL of an image')
   }
+  checkBytes({ image_url: url }, `${FIELD}.image_url`, blobs)
 }

@@ -2,7 +2,8 @@
 import { GatewayError } from '../errors.ts'
 import type { Body } from './facts.ts'
 import { isGiven, isRecord } from '../base/json.ts'
-import { Upload } from './upload.ts'
+import type { Blobs } from './large-strings.ts'
+import { FIRST_BYTES, Upload } from './upload.ts'
 
 /**
  * An upload of a form; or a link or data URL, which the upstream fetches itself: the gateway fetches no address of a
@@ -76,6 +77,25 @@ function read (value: unknown, field: string, path: string): InputImage {
     typeof url !== 'string' || !/^(?:data:image\/[\w.+-]{1,40};base64,|https?:\/\/)/i.test(url.slice(0, 100))
   ) throw invalid(at, 'must be a link (https://…) or a data URL (data:image/png;base64,…)')
   return { image_url: url }
+}
+
+/**
+ * Refuses a text or a PDF that was sent as an image: some vendors make an image all the same, and charge for it. Other
+ * bytes pass, because vendors know more types of images than the gateway.
+ * @throws {GatewayError} invalid_request
+ */
+export function checkBytes (image: InputImage, field: string, blobs: Blobs): void {
+  const first = isUpload(image) ? image.first : firstOf(image.image_url, blobs)
+  if (first === undefined || !/^(?:%PDF-|[^\0-\x08\x0e-\x1a\x1c-\x1f\x7f]+$)/.test(first.toString('latin1'))) return
+  throw invalid(field, 'must be an image: its first bytes are those of a text or a PDF')
+}
+
+/** The first bytes of a data URL; undefined: it is a link. */
+function firstOf (url: string, blobs: Blobs): Buffer | undefined {
+  const [, base64] = /^data:[^,]{1,100},(.*)/i.exec(url.slice(0, 2 * FIRST_BYTES)) ?? []
+  if (base64 === undefined) return undefined
+  const whole = blobs.find(base64)?.[0]?.toString('latin1', 0, FIRST_BYTES) ?? base64.slice(0, FIRST_BYTES)
+  return Buffer.from(whole, 'base64')
 }
 
 function invalid (param: string, problem: string): GatewayError {

@@ -7,6 +7,9 @@ import type { TemporaryFile, TemporaryFolder } from './files.ts'
 /** Bytes of a file above which it is moved to the disk. */
 export const SPILL_BYTES = 1024 * 1024
 
+/** Bytes of a file that show what it is. */
+export const FIRST_BYTES = 512
+
 export class Upload {
   readonly name: string
   readonly type: string
@@ -15,6 +18,7 @@ export class Upload {
   #file: TemporaryFile | undefined
   #size = 0
   #isRemoved = false
+  #first = Buffer.alloc(0)
   readonly #hash = createHash('sha256')
   #digest: string | undefined
 
@@ -29,6 +33,11 @@ export class Upload {
     return this.#size
   }
 
+  /** its first bytes, 512 at most */
+  get first (): Buffer {
+    return this.#first
+  }
+
   /** bytes of memory that it takes */
   get inMemory (): number {
     return this.#file === undefined ? this.#chunks.taken : 0
@@ -37,6 +46,9 @@ export class Upload {
   /** Appends a chunk; each call is awaited before the next. @throws {Error} the disk is full */
   async add (chunk: Buffer): Promise<void> {
     this.#size += chunk.length
+    if (this.#first.length < FIRST_BYTES) {
+      this.#first = Buffer.concat([this.#first, chunk.subarray(0, FIRST_BYTES - this.#first.length)])
+    }
     this.#hash.update(chunk)
     if (this.#file !== undefined) { await this.#file.add(chunk); return }
     this.#chunks.add(chunk)

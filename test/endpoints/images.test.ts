@@ -4,6 +4,9 @@ import t from 'tap'
 import { json, upstream } from '../support/upstream.ts'
 import { ask, imageGateway, imageModel, keyOf } from '../support/image-gateway.ts'
 
+/** as far as types are told by */
+const PNG = Buffer.from('iVBORw0KGgoAAAANSUhEUg==', 'base64')
+
 const LITE = `  - id: feather
     provider: acme
     kind: image
@@ -85,6 +88,33 @@ t.test('C8: fields that clients send by habit are ignored by a model without the
   }
   t.match(await ask(gw, { model: 'feather', prompt: 'a cat', quality: 'medium' }), { status: 400,
     body: { error: { message: /"quality" must be one of low, high/ } } }, 'a model with the field has its values')
+})
+
+t.test('C7: a text or a PDF is no image: it is refused before its vendor is asked', async (t) => {
+  const { gw, premium } = await imageGateway(t)
+  const auth = { authorization: `Bearer ${keyOf('premium')}` }
+  const upload = async (bytes: string, field = 'image'): Promise<Response> => {
+    const form = new FormData()
+    form.set('model', 'nano')
+    form.set('prompt', 'a hat')
+    if (field !== 'image') form.set('image', new Blob([PNG]), 'a.png')
+    form.set(field, new Blob([Buffer.from(bytes, 'latin1')], { type: 'image/png' }), 'a.png')
+    return await fetch(`${gw.url}/v1/images/edits`, { method: 'POST', headers: auth, body: form })
+  }
+  const link = async (bytes: Uint8Array | string): Promise<Response> =>
+    await fetch(`${gw.url}/v1/images/edits`, { method: 'POST', headers: { ...auth, 'content-type': 'application/json' },
+      body: JSON.stringify({ model: 'nano', prompt: 'a hat',
+        images: [{ image_url: `data:image/png;base64,${Buffer.from(bytes).toString('base64')}` }] }) })
+  const before = premium.requests.length
+  const long = 'All of it is text. '.repeat(20_000)
+  for (const got of [await upload('Hello, world\n'), await upload(long), await upload('%PDF-1.7\n\0\x01'),
+    await upload('a mask', 'mask'), await link('Hello, world'), await link(long)]) {
+    t.equal(got.status, 400)
+    t.match(await got.json(), { error: { code: 'invalid_request', message: /must be an image: its first bytes are/ } })
+  }
+  t.equal(premium.requests.length, before)
+  t.equal((await upload(PNG.toString('latin1'))).status, 200)
+  t.equal((await link(PNG)).status, 200)
 })
 
 t.test('the price that an entry was computed with can be read off it', async (t) => {

@@ -60,6 +60,14 @@ void t.test('a video is created, watched, completed and charged once, whether it
   t.equal(simulator.requests.length, asked, 'what is over is not asked for any more')
 })
 
+void t.test('C7: a text is no image to begin a video with', async (t) => {
+  const { ask, simulator } = await studio(t)
+  const got = await ask('POST', '/videos', { model: 'clip', prompt: 'a cat',
+    input_reference: { image_url: `data:image/png;base64,${Buffer.from('Hello, world').toString('base64')}` } })
+  t.match(errorIn(got), /^400 invalid_request: .*input_reference.image_url" must be an image: its first bytes/)
+  t.equal(simulator.requests.length, 0)
+})
+
 void t.test('nobody asks: it is charged all the same', async (t) => {
   const { create, clock, entries, gw } = await studio(t)
   await create('a cat')
