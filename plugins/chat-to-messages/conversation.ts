@@ -1,10 +1,10 @@
 // Translates the messages of a chat into system blocks and alternating turns (src/README.md#chat-request).
 import { JsonGuard } from '../../src/base/json-limits.ts'
-import { isRecord, type Json, parseInput } from '../../src/base/json.ts'
-import { type Block, isBlank, textBlock, type Turn } from '../../src/translation/blocks.ts'
+import { isGiven, isRecord, type Json, parseInput } from '../../src/base/json.ts'
+import { type Block, cacheControl, isBlank, textBlock, type Turn } from '../../src/translation/blocks.ts'
 import { invalid, nameAt } from '../../src/translation/reads.ts'
 import type { TextFiles } from '../../src/translation/text-files.ts'
-import { readPart } from './parts.ts'
+import { contentPath, pathOf, type Place, readPart } from './parts.ts'
 import { ToolCalls } from './tool-calls.ts'
 
 export interface Conversation {
@@ -12,10 +12,15 @@ export interface Conversation {
   readonly turns: readonly Turn[]
 }
 
-/** @throws {GatewayError} invalid_request, with the path of a part that can't be expressed in messages style */
-export function readConversation (messages: unknown, files: TextFiles): Conversation {
+/**
+ * Content may be in messages style, blocks and system included: Cursor's agents write chats so for models that have
+ * `claude` in their name.
+ * @throws {GatewayError} invalid_request, with the path of a part that can't be expressed in messages style
+ */
+export function readConversation ({ messages, system }: Json, files: TextFiles): Conversation {
   if (!Array.isArray(messages)) throw invalid('messages', 'must be an array')
   const reader = new Reader(files)
+  if (isGiven(system)) reader.readSystem(system)
   for (let i = 0; i < messages.length; i++) reader.read(messages[i], i)
   reader.end()
   if (reader.turns.length === 0) throw invalid('messages', 'must hold a message of the user that is not empty')
@@ -24,6 +29,9 @@ export function readConversation (messages: unknown, files: TextFiles): Conversa
 
 /** Empty content is '' or []. */
 type Content = string | Block[]
+
+/** Where content stands; only an answer has calls and thoughts, and only a question results of calls. */
+type Holder = 'system' | 'question' | 'answer' | 'result'
 
 interface OpenTurn extends Turn {
   content: Content
@@ -40,9 +48,15 @@ class Reader implements Conversation {
   #guard: JsonGuard | undefined
   /** id for a deprecated function call, which has none */
   #functionCall: string | undefined
+  /** ids of calls in the content of the answer that is being read; undefined: none */
+  #inContent: Set<string> | undefined
 
   constructor (files: TextFiles) {
     this.#files = files
+  }
+
+  readSystem (system: unknown): void {
+    this.system = blocksOf(this.#content(system, undefined, 'system'))
   }
 
   read (message: unknown, at: number): void {
@@ -51,17 +65,16 @@ class Reader implements Conversation {
       // At any position.
       case 'system':
       case 'developer':
-        this.system = joined(this.system, blocksOf(this.#content(message.content, at, false)))
+        this.system = joined(this.system, blocksOf(this.#content(message.content, at, 'system')))
         break
       case 'user':
-        this.#add('user', this.#content(message.content, at, true))
+        this.#add('user', this.#content(message.content, at, 'question'))
         break
       case 'assistant':
         this.#addAnswer(message, at)
         break
       case 'tool':
-        this.#addResult(this.#toolCalls.answer(nameAt(message.tool_call_id, `messages[${at}].tool_call_id`), at),
-          message, at)
+        this.#addResult(this.#toolCalls.answer(message.tool_call_id, `messages[${at}].tool_call_id`), message, at)
         break
       case 'function':
         if (this.#functionCall === undefined) {
@@ -103,16 +116,19 @@ class Reader implements Conversation {
     else last.content = joined(blocksOf(last.content), blocksOf(content))
   }
 
-  #addResult (id: string, { content }: Json, at: number): void {
-    const said = this.#content(content, at, true)
+  /** @param part index of the result, where it is a part of the message */
+  #addResult (id: string, { content, is_error: isError, cache_control: mark }: Json, at: number, part?: number): void {
+    const said = this.#content(content, at, 'result', part)
     if (this.turns.at(-1)?.role !== 'user') this.#begin({ role: 'user', content: [] })
     this.#results ??= []
-    this.#results.push({ type: 'tool_result', tool_use_id: id, ...(said.length > 0 && { content: said }) })
+    this.#results.push({ type: 'tool_result', tool_use_id: id, ...(said.length > 0 && { content: said }),
+      ...(part !== undefined && isError === true && { is_error: true }), ...cacheControl(mark) })
   }
 
   #addAnswer (message: Json, at: number): void {
     const thoughts = signedThoughts(message)
-    const said = this.#content(message.content, at, false)
+    this.#inContent = undefined
+    const said = this.#content(message.content, at, 'answer')
     const refused = typeof message.refusal === 'string' && !isBlank(message.refusal) ? message.refusal : ''
     const calls = this.#calls(message, at)
     if (thoughts.length === 0 && refused === '' && calls.length === 0) this.#add('assistant', said)
@@ -124,7 +140,10 @@ class Reader implements Conversation {
     const calls: Block[] = []
     const { tool_calls: toolCalls, function_call: functionCall } = message
     if (Array.isArray(toolCalls)) {
-      for (let i = 0; i < toolCalls.length; i++) calls.push(this.#call(toolCalls[i], at, i))
+      for (let i = 0; i < toolCalls.length; i++) {
+        const call = this.#call(toolCalls[i], at, i)
+        if (call !== undefined) calls.push(call)
+      }
     }
     if (isRecord(functionCall)) {
       const path = `messages[${at}].function_call`
@@ -137,10 +156,12 @@ class Reader implements Conversation {
     return calls
   }
 
-  #call (call: unknown, at: number, index: number): Block {
+  /** @returns undefined: the call is in the content too */
+  #call (call: unknown, at: number, index: number): Block | undefined {
     const path = `messages[${at}].tool_calls[${index}]`
     if (!isRecord(call)) throw invalid(path, 'must be an object')
-    const id = this.#toolCalls.make(nameAt(call.id, `${path}.id`), at, index)
+    if (this.#inContent?.has(call.id as string) === true) return undefined
+    const id = this.#toolCalls.make(call.id, `${path}.id`)
     if (isRecord(call.custom)) {
       if (typeof call.custom.input !== 'string') throw invalid(`${path}.custom.input`, 'must be a string')
       return toolUse(id, nameAt(call.custom.name, `${path}.custom.name`), { input: call.custom.input })
@@ -166,16 +187,44 @@ class Reader implements Conversation {
     return value
   }
 
-  #content (content: unknown, at: number, mayBeMedia: boolean): Content {
+  /**
+   * @param at index of the message; undefined: the system beside the messages
+   * @param outer index of the part that it is the content of
+   */
+  #content (content: unknown, at: number | undefined, holder: Holder, outer?: number): Content {
     if (typeof content === 'string') return isBlank(content) ? '' : content
     if (content === undefined || content === null) return ''
-    if (!Array.isArray(content)) throw invalid(`messages[${at}].content`, 'must be a string or an array of parts')
+    if (!Array.isArray(content)) {
+      throw invalid(contentPath({ message: at, outer }), 'must be a string or an array of parts')
+    }
     const blocks: Block[] = []
     for (let i = 0; i < content.length; i++) {
-      const block = readPart(content[i], mayBeMedia, this.#files, { message: at, part: i })
+      const block = this.#part(content[i], holder, { message: at, outer, part: i })
       if (block !== undefined) blocks.push(block)
     }
     return blocks
+  }
+
+  #part (part: unknown, holder: Holder, place: Place): Block | undefined {
+    if (isRecord(part)) {
+      if (holder === 'answer') {
+        if (part.type === 'tool_use') return this.#callInContent(part, pathOf(place))
+        if (THOUGHTS.has(part.type)) return signedThought(part)
+      } else if (holder === 'question' && part.type === 'tool_result') {
+        this.#addResult(this.#toolCalls.answer(part.tool_use_id, `${pathOf(place)}.tool_use_id`), part, place.message!,
+          place.part)
+        return undefined
+      }
+    }
+    return readPart(part, holder === 'question' || holder === 'result', this.#files, place)
+  }
+
+  #callInContent ({ id, name, input, cache_control: mark }: Json, path: string): Block {
+    const vendorId = this.#toolCalls.make(id, `${path}.id`)
+    this.#inContent ??= new Set()
+    this.#inContent.add(id as string)
+    return { ...toolUse(vendorId, nameAt(name, `${path}.name`),
+      isRecord(input) ? input : this.#arguments(input, `${path}.input`)), ...cacheControl(mark) }
   }
 }
 
@@ -201,16 +250,18 @@ function toolUse (id: string, name: string, input: Json): Block {
 function signedThoughts (message: Json): Block[] {
   const { thinking_blocks: echoed, reasoning_content: thinking, reasoning_signature: signature } = message
   const found = Array.isArray(echoed) ? echoed : [{ type: 'thinking', thinking, signature }]
-  return found.flatMap((block: unknown): Block[] => {
-    if (!isRecord(block)) return []
-    if (block.type === 'redacted_thinking') {
-      return isSigned(block.data)
-        ? [{ type: 'redacted_thinking', data: block.data }]
-        : []
-    }
-    if (block.type !== 'thinking' || typeof block.thinking !== 'string' || !isSigned(block.signature)) return []
-    return [{ type: 'thinking', thinking: block.thinking, signature: block.signature }]
-  })
+  return found.map((block: unknown) => isRecord(block) ? signedThought(block) : undefined)
+    .filter((block) => block !== undefined)
+}
+
+/** Types of thoughts in content: those of messages style, and Mistral's own, which are lists of texts. */
+const THOUGHTS: ReadonlySet<unknown> = new Set(['thinking', 'redacted_thinking'])
+
+/** @returns undefined: it is not signed */
+function signedThought ({ type, thinking, signature, data }: Json): Block | undefined {
+  if (type === 'redacted_thinking') return isSigned(data) ? { type, data } : undefined
+  if (type !== 'thinking' || typeof thinking !== 'string' || !isSigned(signature)) return undefined
+  return { type, thinking, signature }
 }
 
 function isSigned (signature: unknown): boolean {

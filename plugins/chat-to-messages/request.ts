@@ -22,7 +22,7 @@ export function toMessages (
   blobs: Blobs
 ): { readonly body: Json, readonly asked: AnswerShape } {
   const maxTokens = readMaxTokens(body)
-  const { system, turns } = readConversation(body.messages, new TextFiles(blobs, model))
+  const { system, turns } = readConversation(body, new TextFiles(blobs, model))
   const { tools, choice, custom } = readTools(body)
   const composed = composeBody({
     model: body.model, stream, maxTokens, system, turns, tools, choice, ...readThinking(body, model, maxTokens),

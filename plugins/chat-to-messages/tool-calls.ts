@@ -1,15 +1,13 @@
 // Matches tool messages with their calls, and gives both the id for the vendor.
-import { invalid } from '../../src/translation/reads.ts'
+import { invalid, nameAt } from '../../src/translation/reads.ts'
 import { vendorId } from '../../src/translation/vendor-id.ts'
 
 interface Call {
   /** the client's id */
   readonly id: string
   readonly vendorId: string
-  /** index of its message */
-  readonly at: number
-  /** index within the message */
-  readonly index: number
+  /** of its id */
+  readonly path: string
   isAnswered: boolean
 }
 
@@ -23,9 +21,14 @@ export class ToolCalls {
   /** calls of the assistant's last turn, by the client's id; undefined: none */
   #calls: Map<string, Call> | undefined
 
-  /** @returns the vendor's id */
-  make (id: string, at: number, index: number): string {
-    const call = { id, vendorId: vendorId(id), at, index, isAnswered: false }
+  /**
+   * @param path of the id
+   * @returns the vendor's id
+   * @throws {GatewayError} invalid_request: it is no id
+   */
+  make (value: unknown, path: string): string {
+    const id = nameAt(value, path)
+    const call = { id, vendorId: vendorId(id), path, isAnswered: false }
     this.#made ??= []
     this.#made.push(call)
     return call.vendorId
@@ -39,12 +42,14 @@ export class ToolCalls {
     this.#made = undefined
   }
 
-  /** @returns the vendor's id */
-  answer (id: string, at: number): string {
-    const call = this.#calls?.get(id)
-    if (call === undefined) {
-      throw invalid(`messages[${at}].tool_call_id`, 'answers no tool call of the assistant message before it')
-    }
+  /**
+   * @param path of the id
+   * @returns the vendor's id
+   * @throws {GatewayError} invalid_request: there is no such call
+   */
+  answer (id: unknown, path: string): string {
+    const call = this.#calls?.get(nameAt(id, path))
+    if (call === undefined) throw invalid(path, 'answers no tool call of the assistant message before it')
     call.isAnswered = true
     return call.vendorId
   }
@@ -52,10 +57,9 @@ export class ToolCalls {
   /** Ends the assistant's last turn with its answers. */
   end (): void {
     if (this.#calls === undefined) return
-    for (const { at, index, isAnswered } of this.#calls.values()) {
+    for (const { path, isAnswered } of this.#calls.values()) {
       if (!isAnswered) {
-        throw invalid(`messages[${at}].tool_calls[${index}].id`,
-          'has no answer: a tool message with this tool_call_id must follow the assistant message')
+        throw invalid(path, 'has no answer: a tool message with this tool_call_id must follow the assistant message')
       }
     }
     this.#calls = undefined

@@ -7,6 +7,7 @@ import {
   customTool,
   eachOf,
   functionTool,
+  isChoiceWord,
   isForced,
   type Tools,
   withoutParallel
@@ -28,15 +29,7 @@ export function readTools (body: Json): ChatTools {
 function toolsIn (body: Json): ChatTools {
   const custom = new Set<string>()
   const all: Json[] = []
-  eachOf(body.tools, 'tools', (tool, path) => {
-    if (isRecord(tool.function)) all.push(functionTool(tool.function, `${path}.function`, tool))
-    else if (isRecord(tool.custom)) {
-      custom.add(nameAt(tool.custom.name, `${path}.custom.name`))
-      const { format } = tool.custom
-      const grammar = isRecord(format) && isRecord(format.grammar) ? format.grammar : undefined
-      all.push(customTool(tool.custom, grammar, `${path}.custom.format.grammar`, tool))
-    } else throw invalid(`${path}.type`, 'must be "function" or "custom", with an object of that name')
-  })
+  eachOf(body.tools, 'tools', (tool, path) => { all.push(readTool(tool, path, custom)) })
   eachOf(body.functions, 'functions', (tool, path) => { all.push(functionTool(tool, path, tool)) })
   const { choice, allowed } = readChoice(body)
   const tools = allowed === undefined ? all : all.filter(({ name }) => allowed.has(name as string))
@@ -46,6 +39,28 @@ function toolsIn (body: Json): ChatTools {
   // Without tools there is nothing to choose; one that must be called all the same is for the upstream to refuse.
   if (tools.length === 0) return { tools, choice: isForced(choice) ? choice : undefined, custom }
   return { tools, choice: body.parallel_tool_calls === false ? withoutParallel(choice) : choice, custom }
+}
+
+/**
+ * A tool of chat style, or one whose fields stand in the tool itself, as messages and responses style have them.
+ * @param custom gets its name where its input is text
+ */
+function readTool (tool: Json, path: string, custom: Set<string>): Json {
+  const { type, input_schema: schema } = tool
+  if (isRecord(tool.function)) return functionTool(tool.function, `${path}.function`, tool)
+  if (isRecord(schema) && (type === 'custom' || !isGiven(type))) {
+    return functionTool({ ...tool, parameters: schema }, path, tool)
+  }
+  const isFlat = !isRecord(tool.custom) && typeof tool.name === 'string'
+  if (isFlat && (type === 'function' || !isGiven(type))) return functionTool(tool, path, tool)
+  const declared = isRecord(tool.custom) ? tool.custom : isFlat && type === 'custom' ? tool : undefined
+  if (declared === undefined) throw invalid(`${path}.type`, 'must be "function" or "custom", with an object of that name')
+  const at = isFlat ? path : `${path}.custom`
+  custom.add(nameAt(declared.name, `${at}.name`))
+  const { format } = declared
+  const rule = isRecord(format) && isRecord(format.grammar) ? format.grammar : format
+  const grammar = isRecord(rule) && isGiven(rule.definition) ? rule : undefined
+  return customTool(declared, grammar, `${at}.format.grammar`, tool)
 }
 
 interface ToolChoice {
@@ -62,7 +77,10 @@ function readChoice ({ tool_choice: asked, function_call: deprecated }: Json): T
   }
   if (!isRecord(asked)) return { choice: byWord(asked, 'tool_choice') }
   if (asked.type === 'allowed_tools') return readAllowed(asked.allowed_tools)
-  return { choice: { type: 'tool', name: nameIn(asked, 'tool_choice') } }
+  const choice: Choice = isChoiceWord(asked.type)
+    ? byWord(asked.type, 'tool_choice.type')
+    : { type: 'tool', name: nameIn(asked, 'tool_choice') }
+  return { choice: asked.disable_parallel_tool_use === true ? withoutParallel(choice) : choice }
 }
 
 function readAllowed (list: unknown): ToolChoice {
@@ -73,8 +91,9 @@ function readAllowed (list: unknown): ToolChoice {
   return { choice: byWord(list.mode, `${path}.mode`), allowed }
 }
 
-/** The name in `{type: "function", function: {name}}`, or in the same with "custom". */
+/** The name in `{type: "function", function: {name}}`, in the same with "custom", or in the choice itself. */
 function nameIn (named: Json, path: string): string {
+  if (isGiven(named.name)) return nameAt(named.name, `${path}.name`)
   const kind = isRecord(named.custom) ? 'custom' : 'function'
   const inner = named[kind]
   if (!isRecord(inner)) throw invalid(path, 'must name a tool: {"type": "function", "function": {"name": …}}')

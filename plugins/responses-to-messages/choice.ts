@@ -1,7 +1,7 @@
 // tool_choice of a Responses request.
 import { isRecord, type Json } from '../../src/base/json.ts'
 import { invalid, nameAt } from '../../src/translation/reads.ts'
-import { byWord, type Choice, eachOf, isForced, type Tools, withoutParallel } from '../../src/translation/tools.ts'
+import { byWord, type Choice, eachOf, isChoiceWord, isForced, type Tools, withoutParallel } from '../../src/translation/tools.ts'
 import { isBuiltIn } from './built-ins.ts'
 import type { ResponseShape } from './shape.ts'
 import { spaceAt, type ToolBox } from './tools.ts'
@@ -34,6 +34,7 @@ interface ToolChoice {
 function readChoice (asked: unknown, finder: Finder): ToolChoice {
   if (asked === undefined || asked === null) return { choice: undefined }
   if (!isRecord(asked)) return { choice: byWord(asked, 'tool_choice') }
+  if (isChoiceWord(asked.type)) return { choice: byWord(asked.type, 'tool_choice.type') }
   if (asked.type !== 'allowed_tools') return { choice: { type: 'tool', name: finder.find(asked, 'tool_choice') } }
   const allowed = new Set<string>()
   eachOf(asked.tools, 'tool_choice.tools', (tool, path) => {
@@ -67,7 +68,8 @@ class Finder {
    * @returns the name that the model was given; where the choice has no namespace, that of a tool without one first
    * @throws {GatewayError} invalid_request
    */
-  find ({ type, name, namespace }: Json, path: string): string {
+  find ({ type: kind, name, namespace }: Json, path: string): string {
+    const type = kind ?? 'function'
     if (!isNamed(type)) {
       throw invalid(`${path}.type`,
         'must be "function", "custom", "apply_patch", "shell" or "allowed_tools": other tools run at a vendor')

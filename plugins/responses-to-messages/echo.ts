@@ -2,6 +2,7 @@
 // them refuse a response without these.
 import { isGiven, isRecord, type Json } from '../../src/base/json.ts'
 import type { Exchange } from '../../src/core/exchange.ts'
+import { isChoiceWord } from '../../src/translation/tools.ts'
 import { boundValue } from '../../src/tokens/bound.ts'
 
 /** Longer instructions are not repeated: no client reads them. */
@@ -29,7 +30,7 @@ export function echoOf (body: Json, isLong: boolean): Json {
     parallel_tool_calls: given('parallel_tool_calls', true),
     temperature: given('temperature', 1),
     top_p: given('top_p', 1),
-    tool_choice: given('tool_choice', 'auto'),
+    tool_choice: choiceIn(given('tool_choice', 'auto')),
     tools: toolsOf(given('tools', [])),
     presence_penalty: 0,
     frequency_penalty: 0,
@@ -68,4 +69,11 @@ function toolOf (tool: unknown): unknown {
     case 'namespace': return { ...tool, tools: toolsOf(tool.tools) }
   }
   return tool
+}
+
+/** A choice of tools as this API has it, in whichever style the client has written it. */
+function choiceIn (choice: unknown): unknown {
+  const word = isRecord(choice) ? choice.type : choice
+  if (isChoiceWord(word)) return word === 'any' ? 'required' : word
+  return isRecord(choice) && !isGiven(word) ? { ...choice, type: 'function' } : choice
 }

@@ -91,11 +91,19 @@ export function customTool ({ name, description }: Json, grammar: Json | undefin
   }
 }
 
+/** Whether a word stands for a choice that names no tool: the words of all styles. */
+export function isChoiceWord (word: unknown): boolean {
+  return CHOICE_WORDS.has(word)
+}
+
+const CHOICE_WORDS: ReadonlySet<unknown> = new Set(['none', 'auto', 'required', 'any'])
+
 /** @throws {GatewayError} invalid_request: it is no word for a choice */
 export function byWord (word: unknown, path: string): Choice {
   switch (word) {
     case 'none':
     case 'auto': return { type: word }
+    case 'any':                                               // Mistral's word, and that of messages style
     case 'required': return { type: 'any' }
     default: throw invalid(path, 'must be "none", "auto", "required", or an object that names a tool')
   }

@@ -544,7 +544,7 @@ const refused: readonly (readonly [Json, string, RegExp])[] = [
     /syntax/],
   [{ input: 'Hi', tools: [{ type: 'namespace', name: 'a', tools: [{ type: 'function' }] }] }, 'tools[0].tools[0].name',
     /name/],
-  [{ input: 'Hi', tool_choice: 'any' }, 'tool_choice', /required/],
+  [{ input: 'Hi', tool_choice: 'some' }, 'tool_choice', /required/],
   [{ input: 'Hi', tool_choice: 'required' }, 'tool_choice', /there are no tools/],
   [{ input: 'Hi', tool_choice: 'required', tools: [{ type: 'web_search' }] }, 'tool_choice', /web_search would run/],
   [{ input: 'Hi', tool_choice: { type: 'web_search' }, tools: [LOOK] }, 'tool_choice.type', /run at a vendor/],

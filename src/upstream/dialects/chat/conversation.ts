@@ -106,7 +106,7 @@ export function thoughtsByCall ({ messages }: Json): Thoughts {
   for (const message of Array.isArray(messages) ? (messages as readonly unknown[]).toReversed() : []) {
     if (!isRecord(message) || !Array.isArray(message.tool_calls)) continue
     const [call] = message.tool_calls as readonly unknown[]
-    const thought = textIn(message.reasoning_content) || textIn(message.reasoning)
+    const thought = textIn(message.reasoning_content) || textIn(message.reasoning) || thoughtIn(message.content)
     if (!isRecord(call) || thought === '') continue
     const id = vendorsId(textIn(call.id))
     const others = thoughts.get(id)
@@ -114,6 +114,14 @@ export function thoughtsByCall ({ messages }: Json): Thoughts {
     else others.push(thought)
   }
   return thoughts
+}
+
+/** The thoughts among an answer's parts, as Mistral has them. */
+function thoughtIn (content: unknown): string {
+  const parts: readonly unknown[] = Array.isArray(content) ? content : []
+  return parts.flatMap((part) =>
+    isRecord(part) && part.type === 'thinking' && Array.isArray(part.thinking) ? part.thinking : []
+  ).map((piece: unknown) => isRecord(piece) ? textIn(piece.text) : '').join('')
 }
 
 /** Text alone where possible: fewer vendors accept parts. */

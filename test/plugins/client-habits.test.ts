@@ -1,0 +1,208 @@
+// What clients really send: each shape is understood, and each vendor gets it in its own words.
+import t, { type Test } from 'tap'
+import { ask, type Got } from '../support/billing-client.ts'
+import { gateway, type GatewayTestOptions, KEY, yaml } from '../support/gateway.ts'
+import { json, type Received, upstream } from '../support/upstream.ts'
+
+type Json = Readonly<Record<string, unknown>>
+
+const dialects = ['messages', 'chat', 'responses'] as const
+type Dialect = typeof dialects[number]
+const PATHS = { messages: '/v1/messages', chat: '/v1/chat/completions', responses: '/v1/responses' } as const
+
+const ANSWERS: Readonly<Record<Dialect, Json>> = {
+  messages: { id: 'msg_1', type: 'message', role: 'assistant', content: [{ type: 'text', text: 'Hello' }],
+    stop_reason: 'end_turn', stop_sequence: null, usage: { input_tokens: 20, output_tokens: 5 } },
+  chat: { id: 'c', object: 'chat.completion', created: 1, usage: { prompt_tokens: 20, completion_tokens: 5 },
+    choices: [{ index: 0, message: { role: 'assistant', content: 'Hello' }, finish_reason: 'stop' }] },
+  responses: { id: 'resp_1', object: 'response', status: 'completed', usage: { input_tokens: 20, output_tokens: 5 },
+    output: [{ type: 'message', id: 'msg_1', role: 'assistant', status: 'completed',
+      content: [{ type: 'output_text', text: 'Hello', annotations: [] }] }] }
+}
+
+interface World {
+  /** @returns the body that the upstream of this dialect got, and the client's answer */
+  send (style: Dialect, dialect: Dialect, body: Json): Promise<{ readonly got: Got, readonly sent: Json }>
+}
+
+interface Settings extends GatewayTestOptions {
+  /** fields of the upstreams and of the models, in YAML */
+  readonly upstreams?: Partial<Readonly<Record<Dialect, string>>>
+  readonly model?: string
+  /** the vendor's name of the model */
+  readonly vendors?: string
+}
+
+const NOTHING: Json = {}
+
+async function world (test: Test, { upstreams = {}, model = '', vendors = 'vendor', ...options }: Settings = {}):
+Promise<World> {
+  const received: Received[] = []
+  const urls = await Promise.all(dialects.map(async (dialect) => (await upstream(test, (request) => {
+    received.push(request)
+    return json(ANSWERS[dialect])
+  })).url))
+  const text = yaml([], '', 'auth, schema-validate, responses-to-messages, chat-to-messages, channel-router, ' +
+    'billing-meter, error-normalize').replace(/upstreams:\n[^]*(?=accounts:)/, `upstreams:\n${dialects.map((dialect, i) =>
+    `  ${dialect}: { url: "${urls[i]!}", dialect: ${dialect}, retries: { attempts: 0 }${upstreams[dialect] ?? ''} }\n`)
+    .join('')}models:\n${dialects.map((dialect) => `  - { id: ${dialect}, provider: acme, created: 2025-01-01,
+    context: 200000, max_output: 8192, accepts: [text, image]${model}, channels: { premium: {
+      price: { input: 1, output: 10 }, targets: [{ upstream: ${dialect}, model: ${vendors} }] } } }\n`).join('')}`)
+  const gw = await gateway(test, text, options)
+  return {
+    async send (style, dialect, body) {
+      const before = received.length
+      const got = await ask(gw.url + PATHS[style], { model: dialect, ...body },
+        { headers: { authorization: `Bearer ${KEY}` } })
+      return { got, sent: received[before]?.body ?? NOTHING }
+    }
+  }
+}
+
+const hello = [{ role: 'user', content: 'Hello' }]
+const schema = { type: 'object', properties: { path: { type: 'string' } }, required: ['path'] }
+const EPHEMERAL = { type: 'ephemeral' }
+const PNG = 'iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=='
+
+/** As Cursor's agent sends it to a model with `claude` in its name. */
+const cursor: Json = {
+  system: [{ type: 'text', text: 'You are an agent.', cache_control: { type: 'ephemeral' } }],
+  max_tokens: 100,
+  messages: [
+    { role: 'system', content: 'Be brief.' },
+    { role: 'user', content: [{ type: 'text', text: 'What is in it?' },
+      { type: 'image', source: { type: 'base64', media_type: 'image/png', data: PNG } }] },
+    { role: 'assistant', content: [{ type: 'text', text: 'I look.' },
+      { type: 'tool_use', id: 'toolu_1', name: 'read', input: { path: 'a' } },
+      { type: 'tool_use', id: 'toolu_2', name: 'read', input: { path: 'b' } }],
+    // The same call once more, in the words of chat style.
+    tool_calls: [{ id: 'toolu_1', type: 'function', function: { name: 'read', arguments: '{"path":"a"}' } }] },
+    { role: 'user', content: [{ type: 'text', text: 'Go on.' },
+      { type: 'tool_result', tool_use_id: 'toolu_1', content: [{ type: 'text', text: 'A' }], cache_control: EPHEMERAL },
+      { type: 'tool_result', tool_use_id: 'toolu_2', content: 'no such file', is_error: true }] }
+  ],
+  tools: [
+    { name: 'read', description: 'Reads', input_schema: schema, cache_control: { type: 'ephemeral' } },
+    { type: 'custom', name: 'write', input_schema: schema },
+    { type: 'function', name: 'list', parameters: schema, strict: null },
+    { name: 'grep', parameters: schema }
+  ],
+  tool_choice: { type: 'auto', disable_parallel_tool_use: true }
+}
+
+for (const largeBody of [undefined, 1]) {
+  t.test(`T6: Cursor's agent posts messages style to chat completions${largeBody ? ', in threads' : ''}`, async (t) => {
+    const { send } = await world(t, largeBody === undefined ? {} : { largeBody })
+    const toMessages = await send('chat', 'messages', cursor)
+    t.match(toMessages.got.body, { object: 'chat.completion', choices: [{ message: { content: 'Hello' } }] })
+    t.strictSame(toMessages.sent, {
+      model: 'vendor', max_tokens: 100,
+      system: [{ type: 'text', text: 'You are an agent.', cache_control: { type: 'ephemeral' } },
+        { type: 'text', text: 'Be brief.' }],
+      messages: [
+        { role: 'user', content: [{ type: 'text', text: 'What is in it?' },
+          { type: 'image', source: { type: 'base64', media_type: 'image/png', data: PNG } }] },
+        { role: 'assistant', content: [{ type: 'text', text: 'I look.' },
+          { type: 'tool_use', id: 'toolu_1', name: 'read', input: { path: 'a' } },
+          { type: 'tool_use', id: 'toolu_2', name: 'read', input: { path: 'b' } }] },
+        { role: 'user', content: [
+          { type: 'tool_result', tool_use_id: 'toolu_1', content: [{ type: 'text', text: 'A' }], cache_control: EPHEMERAL },
+          { type: 'tool_result', tool_use_id: 'toolu_2', content: 'no such file', is_error: true },
+          { type: 'text', text: 'Go on.' }] }
+      ],
+      tools: [
+        { name: 'read', description: 'Reads', input_schema: schema, cache_control: { type: 'ephemeral' } },
+        { name: 'write', input_schema: schema }, { name: 'list', input_schema: schema },
+        { name: 'grep', input_schema: schema }
+      ],
+      tool_choice: { type: 'auto', disable_parallel_tool_use: true }
+    })
+    t.match((await send('chat', 'chat', cursor)).sent, {
+      messages: [
+        { role: 'system', content: 'You are an agent.\nBe brief.' },
+        { role: 'user', content: [{ type: 'text' }, { type: 'image_url', image_url: { url: `data:image/png;base64,${PNG}` } }] },
+        { role: 'assistant', content: 'I look.', tool_calls: [{ id: 'toolu_1' }, { id: 'toolu_2' }] },
+        { role: 'tool', tool_call_id: 'toolu_1', content: 'A' },
+        { role: 'tool', tool_call_id: 'toolu_2', content: 'Error: no such file' },
+        { role: 'user', content: 'Go on.' }
+      ],
+      tools: ['read', 'write', 'list', 'grep'].map((name) => ({ type: 'function', function: { name } })),
+      tool_choice: 'auto', parallel_tool_calls: false
+    })
+    t.match((await send('chat', 'responses', cursor)).sent, {
+      input: [{ role: 'user' }, { content: 'I look.' }, { type: 'function_call', call_id: 'toolu_1' },
+        { type: 'function_call', call_id: 'toolu_2' }, { type: 'function_call_output', output: 'A' },
+        { type: 'function_call_output', output: 'Error: no such file' }, { role: 'user' }]
+    })
+  })
+}
+
+t.test('T6: what can\'t be understood is refused, with its place', async (t) => {
+  const { send } = await world(t)
+  const result = (more: Json): Json => ({ type: 'tool_result', tool_use_id: 'x', content: 'A', ...more })
+  const use = (more: Json): Json => ({ type: 'tool_use', id: 'x', name: 'read', input: {}, ...more })
+  const said = (role: string, content: unknown): Json => ({ messages: [...hello, { role, content }] })
+  const cases: readonly (readonly [Json, string])[] = [
+    [said('user', [result({})]), 'messages[1].content[0].tool_use_id'],
+    [said('user', [use({})]), 'messages[1].content[0].type'],
+    [said('assistant', [use({})]), 'messages[1].content[0].id'],
+    [said('assistant', [result({})]), 'messages[1].content[0].type'],
+    [said('assistant', [use({ id: 7 })]), 'messages[1].content[0].id'],
+    [{ messages: [...hello, { role: 'assistant', content: [use({})] },
+      { role: 'user', content: [result({ content: [{ type: 'audio' }] })] }] }, 'messages[2].content[0].content[0].type'],
+    [said('user', [{ type: 'image', source: { type: 'file', file_id: 'f' } }]), 'messages[1].content[0].source.type'],
+    [{ messages: hello, system: [{ type: 'image' }] }, 'system[0].text'],
+    [{ messages: hello, tools: [{ type: 'function' }] }, 'tools[0].type'],
+    [{ messages: hello, tools: [{ input_schema: schema }] }, 'tools[0].name'],
+    [{ messages: hello, tools: [{ type: 'bash_20250124', name: 'bash' }] }, 'tools[0].type']
+  ]
+  for (const [body, param] of cases) {
+    const { got } = await send('chat', 'messages', { max_tokens: 100, ...body })
+    t.match(got, { status: 400, body: { error: { param } } }, `${param}: ${JSON.stringify(got.body)}`)
+  }
+})
+
+t.test('V18: a choice of tools by Mistral\'s word, by those of messages style, and without a type', async (t) => {
+  const { send } = await world(t)
+  const tools = [{ type: 'function', function: { name: 'read', parameters: schema } }]
+  const flat = [{ type: 'function', name: 'read', parameters: schema, strict: false }]
+  for (const [choice, inner] of [
+    ['any', { type: 'any' }], [{ type: 'any' }, { type: 'any' }], [{ type: 'required' }, { type: 'any' }],
+    [{ type: 'none' }, { type: 'none' }], [{ type: 'tool', name: 'read' }, { type: 'tool', name: 'read' }],
+    [{ function: { name: 'read' } }, { type: 'tool', name: 'read' }], [{ name: 'read' }, { type: 'tool', name: 'read' }],
+    [{ type: 'function', name: 'read' }, { type: 'tool', name: 'read' }],
+    [{ type: 'allowed_tools', allowed_tools: { mode: 'any', tools: [{ name: 'read' }] } }, { type: 'any' }]
+  ] as const) {
+    const { got, sent } = await send('chat', 'messages', { messages: hello, max_tokens: 100, tools, tool_choice: choice })
+    t.equal(got.status, 200, JSON.stringify(got.body))
+    t.strictSame(sent['tool_choice'], inner, JSON.stringify(choice))
+  }
+  t.equal((await send('chat', 'chat', { messages: hello, tools, tool_choice: 'any' })).sent['tool_choice'], 'required')
+  for (const choice of ['any', { name: 'read' }, { type: 'any' }]) {
+    const { got, sent } = await send('responses', 'messages', { input: 'Hello', tools: flat, tool_choice: choice })
+    t.equal(got.status, 200, JSON.stringify(got.body))
+    t.match(got.body?.['tool_choice'], typeof choice === 'object' && 'name' in choice ? { type: 'function' } : 'required')
+    t.equal((sent['tool_choice'] as Json)['type'], typeof choice === 'object' && 'name' in choice ? 'tool' : 'any')
+  }
+})
+
+t.test('V19, V20: files by an address, and thoughts in parts', async (t) => {
+  const { send } = await world(t, { upstreams: { chat: ', chat: { reasoning_field: reasoning_content }' } })
+  const url = 'https://example.com/a.pdf'
+  const document = { type: 'document', source: { type: 'url', url } }
+  for (const part of [{ type: 'document_url', document_url: url }, { type: 'document_url', document_url: { url } },
+    { type: 'file_url', file_url: { url } }, { type: 'file_url', file_url: url }, document]) {
+    const { got, sent } = await send('chat', 'messages', { messages: [{ role: 'user', content: [part] }], max_tokens: 9 })
+    t.equal(got.status, 200, JSON.stringify(got.body))
+    t.strictSame(sent['messages'], [{ role: 'user', content: [document] }])
+  }
+  const thinking = { type: 'thinking', thinking: [{ type: 'text', text: 'Two and' }, { type: 'text', text: ' two.' }] }
+  const messages = [...hello, { role: 'assistant', content: [thinking, { type: 'text', text: 'I look.' }],
+    tool_calls: [{ id: 'call_1', type: 'function', function: { name: 'read', arguments: '{}' } }] },
+  { role: 'tool', tool_call_id: 'call_1', content: 'A' }]
+  const toMessages = await send('chat', 'messages', { messages, max_tokens: 100 })
+  t.equal(toMessages.got.status, 200, JSON.stringify(toMessages.got.body))
+  t.match((toMessages.sent['messages'] as Json[])[1], { content: [{ type: 'text', text: 'I look.' }, { type: 'tool_use' }] })
+  t.match((await send('chat', 'chat', { messages })).sent['messages'],
+    [{}, { content: 'I look.', reasoning_content: 'Two and two.', tool_calls: [{ id: 'call_1' }] }, {}])
+})
