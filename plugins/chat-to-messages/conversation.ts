@@ -1,7 +1,8 @@
 // Translates the messages of a chat into system blocks and alternating turns (src/README.md#chat-request).
 import { JsonGuard } from '../../src/base/json-limits.ts'
-import { isGiven, isRecord, type Json, parseInput } from '../../src/base/json.ts'
+import { isGiven, isRecord, type Json } from '../../src/base/json.ts'
 import { type Block, cacheControl, isBlank, textBlock, type Turn } from '../../src/translation/blocks.ts'
+import { inputOf, objectInput } from '../../src/translation/call-input.ts'
 import { invalid, nameAt } from '../../src/translation/reads.ts'
 import type { TextFiles } from '../../src/translation/text-files.ts'
 import { contentPath, pathOf, type Place, readPart } from './parts.ts'
@@ -174,17 +175,10 @@ class Reader implements Conversation {
   #arguments (text: unknown, path: string): Json {
     if (text === undefined || text === null || text === '') return {}
     if (typeof text !== 'string') throw invalid(path, 'must be a string that holds a JSON object')
-    if (isBlank(text)) return {}
     this.#guard ??= new JsonGuard()
+    this.#guard.next()
     this.#guard.push(Buffer.from(text))
-    let value: unknown
-    try {
-      value = parseInput(text)
-    } catch {
-      throw invalid(path, 'is not valid JSON. Send the arguments of the call as the model wrote them')
-    }
-    if (!isRecord(value)) throw invalid(path, 'is JSON, but not an object')
-    return value
+    return inputOf(text)
   }
 
   /**
@@ -224,7 +218,7 @@ class Reader implements Conversation {
     this.#inContent ??= new Set()
     this.#inContent.add(id as string)
     return { ...toolUse(vendorId, nameAt(name, `${path}.name`),
-      isRecord(input) ? input : this.#arguments(input, `${path}.input`)), ...cacheControl(mark) }
+      isRecord(input) ? objectInput(input) : this.#arguments(input, `${path}.input`)), ...cacheControl(mark) }
   }
 }
 

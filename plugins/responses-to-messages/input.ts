@@ -1,8 +1,9 @@
 // Reads the input of a Responses request: items become system blocks and turns (src/README.md#responses-request).
 import { GatewayError, isGatewayError } from '../../src/errors.ts'
 import { JsonGuard } from '../../src/base/json-limits.ts'
-import { isGiven, isRecord, type Json, parseInputOr } from '../../src/base/json.ts'
+import { isGiven, isRecord, type Json } from '../../src/base/json.ts'
 import { type Block, isBlank, textBlock, type Turn } from '../../src/translation/blocks.ts'
+import { inputOf } from '../../src/translation/call-input.ts'
 import { invalid, nameAt, textAt } from '../../src/translation/reads.ts'
 import { MOST_OPENED } from '../../src/translation/thinking.ts'
 import { actionAt, foundTools, mcpResult, recordAt, shellOutput } from './own-tools.ts'
@@ -230,14 +231,11 @@ class Reader {
     return this.#means.parts.read(content, () => `input[${at}].output`, true)
   }
 
-  /** What is no JSON object is kept as text: one broken call must not end a conversation. */
   #arguments (value: unknown, at: number): Json {
     const text = isGiven(value) ? textAt(value, `input[${at}].arguments`) : ''
-    if (isBlank(text)) return {}
     this.#guard.next()
     this.#guard.push(Buffer.from(text))
-    const parsed = parseInputOr(text)
-    return isRecord(parsed) ? parsed : { _raw: text }
+    return inputOf(text)
   }
 
   #summary ({ encrypted_content: sealed }: Json, at: number): void {

@@ -206,3 +206,49 @@ t.test('V19, V20: files by an address, and thoughts in parts', async (t) => {
   t.match((await send('chat', 'chat', { messages })).sent['messages'],
     [{}, { content: 'I look.', reasoning_content: 'Two and two.', tool_calls: [{ id: 'call_1' }] }, {}])
 })
+
+t.test('T5, V21: arguments that are no object do not end a conversation', async (t) => {
+  const { send } = await world(t)
+  const whole = '{"path":"a"}'
+  for (const [text, input, sent] of [
+    ['{"a":', { _raw: '{"a":' }, '{"a":'], ['[1]', { _raw: '[1]' }, '[1]'], ['"', { _raw: '"' }, '"'],
+    ['{"_raw":"x"}', { _raw: '{"_raw":"x"}' }, '{"_raw":"x"}'], ['{"_raw":"x","a":1}', { _raw: 'x', a: 1 }, '{"_raw":"x","a":1}'],
+    ['null', {}, '{}'], [' null ', {}, '{}'], ['', {}, '{}'], [' ', {}, '{}'], [whole, { path: 'a' }, whole]
+  ] as const) {
+    const bodies = {
+      chat: { max_tokens: 100, messages: [...hello,
+        { role: 'assistant', content: null, tool_calls: [call('call_1', text), call('call_2', whole)] },
+        { role: 'tool', tool_call_id: 'call_1', content: 'A' }, { role: 'tool', tool_call_id: 'call_2', content: 'B' }] },
+      responses: { max_output_tokens: 100, input: [...hello, item('call_1', text), item('call_2', whole),
+        { type: 'function_call_output', call_id: 'call_1', output: 'A' },
+        { type: 'function_call_output', call_id: 'call_2', output: 'B' }] }
+    }
+    for (const style of ['chat', 'responses'] as const) {
+      const about = `${style}: ${text}`
+      const inMessages = await send(style, 'messages', bodies[style])
+      t.equal(inMessages.got.status, 200, JSON.stringify(inMessages.got.body))
+      t.strictSame(((inMessages.sent['messages'] as Json[])[1]?.['content'] as Json[]).map((block) => block['input']),
+        [input, { path: 'a' }], `${about} to messages`)
+      const inChat = (await send(style, 'chat', bodies[style])).sent['messages'] as { tool_calls: ReturnType<typeof call>[] }[]
+      t.strictSame(inChat[1]!.tool_calls.map((made) => made.function.arguments), [sent, whole], `${about} to chat`)
+      const items = (await send(style, 'responses', bodies[style])).sent['input'] as Json[]
+      t.strictSame(items.map((one) => one['arguments']).filter((made) => made !== undefined), [sent, whole],
+        `${about} to responses`)
+    }
+  }
+  // In messages style it is a name like any other.
+  const messages = [...hello, { role: 'assistant', content: [{ type: 'tool_use', id: 'a', name: 'read', input: { _raw: 'x' } }] },
+    { role: 'user', content: [{ type: 'tool_result', tool_use_id: 'a', content: 'A' }] }]
+  t.match((await send('messages', 'chat', { messages, max_tokens: 9 })).sent['messages'],
+    [{}, { tool_calls: [{ function: { arguments: '{"_raw":"x"}' } }] }])
+  t.match((await send('messages', 'responses', { messages, max_tokens: 9 })).sent['input'], [{}, { arguments: '{"_raw":"x"}' }])
+})
+
+function call (id: string, text: string): { readonly id: string, readonly type: 'function',
+  readonly function: { readonly name: string, readonly arguments: string } } {
+  return { id, type: 'function', function: { name: 'read', arguments: text } }
+}
+
+function item (id: string, text: string): Json {
+  return { type: 'function_call', call_id: id, name: 'read', arguments: text }
+}

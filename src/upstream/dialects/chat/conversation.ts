@@ -1,4 +1,5 @@
 // Translates system blocks and turns into the messages of a chat.
+import { argumentsOf } from '../../../translation/call-input.ts'
 import { vendorsId } from '../call-ids.ts'
 import { isRecord, type Json } from '../../../base/json.ts'
 import { textIn } from '../json.ts'
@@ -11,21 +12,27 @@ const PARTS: PartStyle = {
     type === 'url' ? undefined : { type: 'file', file: { filename: title, file_data: dataUrl(source) } }
 }
 
+export interface ChatOptions {
+  /** the field in which the vendor wants its own thoughts back; undefined: none */
+  readonly reasoning: string | undefined
+  /** whether an input of a call may stand for a text (src/translation/call-input.ts) */
+  readonly mayBeRaw: boolean
+}
+
 /**
  * @param own the body of a chat client, which alone has its thoughts
- * @param reasoning the field in which the vendor wants its own thoughts back; undefined: none
  * @throws {GatewayError} invalid_request, with the path of a part that can't be expressed in chat style
  */
-export function toChatMessages (body: Json, own: Json, reasoning: string | undefined): readonly Json[] {
+export function toChatMessages (body: Json, own: Json, options: ChatOptions): readonly Json[] {
   const messages: readonly unknown[] = Array.isArray(body.messages) ? body.messages : []
-  const thoughts = reasoning === undefined ? undefined : thoughtsByCall(own)
+  const thoughts = options.reasoning === undefined ? undefined : thoughtsByCall(own)
   const system = systemLines(body.system, 'system')
   const turns: Json[] = []
   for (const [i, message] of messages.entries()) {
     if (!isRecord(message)) continue
     const path = `messages[${i}].content`
     if (message.role === 'system') system.push(...systemLines(message.content, path))
-    else if (message.role === 'assistant') addAnswer(message.content, reasoning, thoughts, turns)
+    else if (message.role === 'assistant') addAnswer(message.content, options, thoughts, turns)
     else addQuestion(message.content, path, turns)
   }
   return system.length === 0 ? turns : [{ role: 'system', content: system.join('\n') }, ...turns]
@@ -63,7 +70,7 @@ function addResult (
 
 function addAnswer (
   content: unknown,
-  reasoning: string | undefined,
+  { reasoning, mayBeRaw }: ChatOptions,
   thoughts: Thoughts | undefined,
   turns: Json[]
 ): void {
@@ -76,7 +83,7 @@ function addAnswer (
     // The pieces of one answer are joined without a separator. Blocks of tools that ran at a vendor of messages style
     // have no equivalent here.
     if (block.type === 'text') text += textIn(block.text)
-    else if (block.type === 'tool_use') calls.push(toCall(block))
+    else if (block.type === 'tool_use') calls.push(toCall(block, mayBeRaw))
     // A signature says that another vendor thought it (src/README.md#signatures).
     else if (block.type === 'thinking' && textIn(block.signature) === '') thought += textIn(block.thinking)
   }
@@ -90,8 +97,8 @@ function addAnswer (
   })
 }
 
-function toCall ({ id, name, input }: Json): { readonly id: string } & Json {
-  return { id: vendorsId(textIn(id)), type: 'function', function: { name, arguments: JSON.stringify(input ?? {}) } }
+function toCall ({ id, name, input }: Json, mayBeRaw: boolean): { readonly id: string } & Json {
+  return { id: vendorsId(textIn(id)), type: 'function', function: { name, arguments: argumentsOf(input, mayBeRaw) } }
 }
 
 /** the last ones first */

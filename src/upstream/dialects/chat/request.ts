@@ -5,6 +5,7 @@ import type { ChatConfig } from '../../../config/config.ts'
 import type { Exchange } from '../../../core/exchange.ts'
 import { Body, Model } from '../../../core/facts.ts'
 import { chatReasoning, chatStyle } from '../../../protocols/chat.ts'
+import { messagesStyle } from '../../../protocols/messages.ts'
 import { styleOfBody } from '../../../protocols/index.ts'
 import type { Upstream } from '../../../core/upstream.ts'
 import type { OwnWords } from '../dialect.ts'
@@ -29,7 +30,8 @@ export function toChat (exchange: Exchange, modelId: string, options: ChatConfig
   for (const name of options.fields ?? []) add(name, body[name] ?? own[name])
   for (const name of KEPT) add(name, own[name])
   add('model', modelId)
-  add('messages', toChatMessages(body, own, options.reasoning_field))
+  add('messages', toChatMessages(body, own, { reasoning: options.reasoning_field,
+    mayBeRaw: exchange.route.style !== messagesStyle }))
   add(options.max_tokens_field ?? 'max_tokens', body.max_tokens)
   if (model.sampling) {
     add('temperature', body.temperature)

@@ -3,6 +3,8 @@
 import type { Exchange } from '../../../core/exchange.ts'
 import type { Upstream } from '../../../core/upstream.ts'
 import { type DeclaredTool, ResponsesOwn, ResponsesWords, type ToolName } from '../../../protocols/responses.ts'
+import { messagesStyle } from '../../../protocols/messages.ts'
+import { argumentsOf } from '../../../translation/call-input.ts'
 import { isRecord, type Json } from '../../../base/json.ts'
 import type { FunctionTool } from '../functions.ts'
 import { textIn } from '../json.ts'
@@ -18,6 +20,8 @@ export class ClientTools {
   readonly #names: ReadonlyMap<string, ToolName>
   /** names in the inner language of those whose input is text */
   readonly #custom: ReadonlySet<string>
+  /** whether an input of a call may stand for a text (src/translation/call-input.ts) */
+  readonly #mayBeRaw: boolean
 
   constructor (exchange: Exchange, { config: { responses: options } }: Upstream) {
     const areOwn = options?.client_tools !== 'functions'
@@ -25,6 +29,7 @@ export class ClientTools {
     const words = exchange.find(ResponsesWords)
     this.#names = areOwn ? words?.names ?? NONE : NONE
     this.#custom = words?.answer.customTools ?? NO_TOOLS
+    this.#mayBeRaw = exchange.route.style !== messagesStyle
   }
 
   /** The tools of a request; members of a namespace stand where its first one stood. */
@@ -60,7 +65,7 @@ export class ClientTools {
     const { name: own = name, space, declared } = this.#find(textIn(name)) ?? {}
     const about = { call_id: id, name: own, ...(space !== undefined && { namespace: space.name }) }
     if (declared?.type !== 'custom') {
-      return { type: 'function_call', ...about, arguments: JSON.stringify(input ?? {}) }
+      return { type: 'function_call', ...about, arguments: argumentsOf(input, this.#mayBeRaw) }
     }
     const text = isRecord(input) && typeof input.input === 'string' ? input.input : JSON.stringify(input ?? '')
     return { type: 'custom_tool_call', ...about, input: text }
