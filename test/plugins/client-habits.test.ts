@@ -244,6 +244,54 @@ t.test('T5, V21: arguments that are no object do not end a conversation', async 
   t.match((await send('messages', 'responses', { messages, max_tokens: 9 })).sent['input'], [{}, { arguments: '{"_raw":"x"}' }])
 })
 
+t.test('T4: schemas of tools that vendors of the other family refuse', async (t) => {
+  const { send } = await world(t)
+  const string = { type: 'string' }
+  const number = { type: 'number' }
+  const object = (properties: Json, more: Json = {}): Json => ({ type: 'object', properties, ...more })
+  const either = { anyOf: [object({ a: string, b: string }, { required: ['a'] }), { $ref: '#/$defs/other' }],
+    $defs: { other: object({ b: number, c: number }, { oneOf: [{ $ref: '#/$defs/other' }] }) } }
+  const cases: readonly { readonly schema: Json, readonly adapted: Json, readonly isTold?: boolean }[] = [
+    { schema: { type: 'object' }, adapted: object({}) },
+    { schema: {}, adapted: object({}) },
+    { schema: { type: ['object', 'null'], properties: { a: string } }, adapted: object({ a: string }) },
+    { schema: { type: 'object', properties: null, required: null, description: null }, adapted: object({}) },
+    { schema: object({ a: { default: null } }), adapted: object({ a: { default: null } }) },
+    { schema: { type: 'object', ...either }, isTold: true,
+      adapted: object({ a: string, b: { anyOf: [string, number] }, c: number }, { $defs: either.$defs }) },
+    { schema: object({ a: string }, { oneOf: [{ required: ['a'] }, { properties: { b: string } }] }), isTold: true,
+      adapted: object({ a: string, b: string }) },
+    { schema: { allOf: [object({ a: string }, { required: ['a'] }), object({ b: string }, { required: ['b'] })] },
+      isTold: true, adapted: object({ a: string, b: string }, { required: ['a', 'b'] }) }
+  ]
+  const wide = Object.fromEntries(dialects.map((style) => [style, cases.map(({ schema: made }, i) => {
+    const about = { name: `f${i}`, description: 'Does it' }
+    if (style === 'messages') return { ...about, input_schema: made }
+    return style === 'chat' ? { type: 'function', function: { ...about, parameters: made } }
+      : { type: 'function', ...about, parameters: made, strict: false }
+  })]))
+  const bodies: Readonly<Record<Dialect, Json>> = { chat: { messages: hello, max_tokens: 100 },
+    messages: { messages: hello, max_tokens: 100 }, responses: { input: 'Hello', max_output_tokens: 100 } }
+  for (const style of dialects) {
+    for (const dialect of dialects) {
+      const { got, sent } = await send(style, dialect, { ...bodies[style], tools: wide[style] })
+      t.equal(got.status, 200, JSON.stringify(got.body))
+      const tools = (sent['tools'] as Json[]).map((tool) => (tool['function'] ?? tool) as Json)
+      for (const [i, { schema: made, adapted, isTold = false }] of cases.entries()) {
+        const about = `${style} to ${dialect}: ${JSON.stringify(made)}`
+        const { description, input_schema: one, parameters: other } = tools[i]!
+        if (style === dialect) {
+          t.strictSame(one ?? other, style === 'chat' ? { type: 'object', ...made } : made, about)
+          t.equal(description, 'Does it', about)
+          continue
+        }
+        t.strictSame(one ?? other, adapted, about)
+        t.equal(String(description).includes(JSON.stringify(made).slice(-20)), isTold, about)
+      }
+    }
+  }
+})
+
 function call (id: string, text: string): { readonly id: string, readonly type: 'function',
   readonly function: { readonly name: string, readonly arguments: string } } {
   return { id, type: 'function', function: { name: 'read', arguments: text } }

@@ -141,9 +141,9 @@ t.test('what a request becomes', async (t) => {
     ['tools, strict where that is possible', { tools: [...tools, { name: 'tell', input_schema: schema, strict: true },
       { name: 'open', input_schema: { type: 'object' }, strict: true },
       { type: 'web_search_20250305', name: 'web_search' }] }, { tools: [
-      { type: 'function', name: 'look', description: 'Looks', parameters: { type: 'object' }, strict: false },
+      { type: 'function', name: 'look', description: 'Looks', parameters: { type: 'object', properties: {} }, strict: false },
       { type: 'function', name: 'tell', parameters: schema, strict: true },
-      { type: 'function', name: 'open', parameters: { type: 'object' }, strict: false }
+      { type: 'function', name: 'open', parameters: { type: 'object', properties: {} }, strict: false }
     ] }],
     ['any tool, one at a time', { tools, tool_choice: { type: 'any', disable_parallel_tool_use: true } },
       { tool_choice: 'required', parallel_tool_calls: false }],

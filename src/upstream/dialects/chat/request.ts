@@ -11,6 +11,7 @@ import type { Upstream } from '../../../core/upstream.ts'
 import type { OwnWords } from '../dialect.ts'
 import { thoughtsByCall, toChatMessages } from './conversation.ts'
 import { toolsInForce } from '../tool-changes.ts'
+import { adaptTools } from '../../../translation/tool-schema.ts'
 import { isGiven, isRecord, type Json } from '../../../base/json.ts'
 import { functionChoice, functionsOf, isClosed } from '../functions.ts'
 
@@ -39,7 +40,7 @@ export function toChat (exchange: Exchange, modelId: string, options: ChatConfig
   }
   const stops = Array.isArray(body.stop_sequences) ? body.stop_sequences : []
   if (stops.length > 0) add('stop', stops)
-  const functions = functionsOf(toolsInForce(body))
+  const functions = functionsOf(own === NOTHING ? adaptTools(toolsInForce(body)) : toolsInForce(body))
   if (functions.length > 0) {
     add('tools', functions.map((one) => ({ type: 'function', function: one })))
     add('tool_choice', functionChoice(body.tool_choice, functions, (name) => ({ type: 'function', function: { name } })))

@@ -12,7 +12,8 @@ import { sample } from './sample.ts'
 import { toEvents } from './stream.ts'
 import { withoutSystemTurns } from './system-turns.ts'
 import { ownThoughts } from './thoughts.ts'
-import { isGiven, isRecord } from '../../../base/json.ts'
+import { isGiven, isRecord, type Json } from '../../../base/json.ts'
+import { adaptTools } from '../../../translation/tool-schema.ts'
 import { PassedRequest } from '../passed-body.ts'
 import { versionedAtEnd } from '../versioned.ts'
 
@@ -95,11 +96,14 @@ function encode (
   const isLong = context === undefined || context > LONG_CONTEXT
   const beta = betasOf(upstream.config, exchange.received.headers['anthropic-beta'], isLong ? isAny : isShort)
   if (beta !== '') headers['anthropic-beta'] = beta
-  const folded = takesSystemTurns ? undefined : withoutSystemTurns(body)
+  const folded: Json | undefined = takesSystemTurns ? undefined : withoutSystemTurns(body)
+  const declared = folded !== undefined && 'tools' in folded ? folded.tools : body.tools
+  const tools = exchange.route.style === messagesStyle ? declared : adaptTools(declared)
   return new PassedRequest(path, headers, body, {
     ...folded,
     ...ownThoughts(folded?.messages ?? body.messages, body, exchange, upstream),
     ...(!(takesSampling && version < NO_SAMPLING_VERSION) && NO_SAMPLING),
+    ...(tools !== declared && { tools }),
     model: attempt.model
   })
 }

@@ -11,6 +11,7 @@ import { chatReasoning, chatStyle } from '../../../protocols/chat.ts'
 import { styleOfBody } from '../../../protocols/index.ts'
 import { ResponsesOwn } from '../../../protocols/responses.ts'
 import { effortFor } from '../../../translation/thinking.ts'
+import { adaptTools } from '../../../translation/tool-schema.ts'
 import { isGiven, isRecord, type Json } from '../../../base/json.ts'
 import { functionChoice, functionsOf, isClosed } from '../functions.ts'
 import type { OwnWords } from '../dialect.ts'
@@ -46,7 +47,8 @@ export function toResponses (exchange: Exchange, attempt: Attempt, upstream: Ups
     add('temperature', body.temperature)
     add('top_p', body.top_p)
   }
-  const functions = functionsOf(toolsInForce(body))
+  const declared = toolsInForce(body)
+  const functions = functionsOf(exchange.find(ResponsesOwn) === undefined ? adaptTools(declared) : declared)
   if (functions.length > 0) {
     add('tools', tools.declare(functions))
     add('tool_choice', functionChoice(body.tool_choice, functions, (name) => tools.choice(textIn(name))))
