@@ -292,6 +292,40 @@ t.test('T4: schemas of tools that vendors of the other family refuse', async (t)
   }
 })
 
+t.test('V24: answers with calls in a row are one, and results come before words', async (t) => {
+  const { send } = await world(t)
+  const use = (id: string): Json => ({ type: 'tool_use', id, name: 'read', input: {} })
+  const result = (id: string): Json => ({ type: 'tool_result', tool_use_id: id, content: id })
+  const text = (said: string): Json => ({ type: 'text', text: said })
+  const bodies: Readonly<Record<Dialect, Json>> = {
+    messages: { max_tokens: 100, messages: [...hello, { role: 'assistant', content: [text('One.'), use('a')] },
+      { role: 'assistant', content: [text('Two.'), use('b')] }, { role: 'assistant', content: 'Three.' },
+      { role: 'user', content: [result('a'), text('And?')] }, { role: 'user', content: [result('b')] },
+      { role: 'user', content: 'Go on.' }, { role: 'assistant', content: 'Yes.' }, { role: 'assistant', content: 'No.' }] },
+    chat: { max_tokens: 100, messages: [...hello, { role: 'assistant', content: 'One.', tool_calls: [call('a', '{}')] },
+      { role: 'assistant', content: 'Two.', tool_calls: [call('b', '{}')] }, { role: 'assistant', content: 'Three.' },
+      { role: 'tool', tool_call_id: 'a', content: 'a' }, { role: 'user', content: 'And?' },
+      { role: 'tool', tool_call_id: 'b', content: 'b' }, { role: 'user', content: 'Go on.' }] },
+    responses: { max_output_tokens: 100, input: [...hello, { role: 'assistant', content: 'One.' }, item('a', '{}'),
+      { role: 'assistant', content: 'Two.' }, item('b', '{}'), { role: 'assistant', content: 'Three.' },
+      { type: 'function_call_output', call_id: 'a', output: 'a' }, { role: 'user', content: 'And?' },
+      { type: 'function_call_output', call_id: 'b', output: 'b' }, { role: 'user', content: 'Go on.' }] }
+  }
+  for (const style of dialects) {
+    const { got, sent } = await send(style, 'chat', bodies[style])
+    t.equal(got.status, 200, JSON.stringify(got.body))
+    const turns = sent['messages'] as { role: string, content?: string, tool_calls?: Json[], tool_call_id?: string }[]
+    const behind = turns.findLastIndex(({ role }) => role === 'tool') + 1
+    t.match(turns.slice(0, 4), [{ role: 'user' }, { role: 'assistant', tool_calls: [{ id: 'a' }, { id: 'b' }] },
+      { role: 'tool', tool_call_id: 'a' }, { role: 'tool', tool_call_id: 'b' }], `${style}: ${JSON.stringify(turns)}`)
+    t.match(turns[1]!.content, /One.*Two.*Three/s, style)
+    t.match(turns.slice(behind).map(({ content }) => content).join(' '), /^And\?\sGo on\./, style)
+    const items = (await send(style, 'responses', bodies[style])).sent['input'] as Json[]
+    t.strictSame(items.flatMap(({ type, call_id: id }) => type === 'message' ? [] : [[type, id]]).slice(0, 4),
+      [['function_call', 'a'], ['function_call', 'b'], ['function_call_output', 'a'], ['function_call_output', 'b']], style)
+  }
+})
+
 function call (id: string, text: string): { readonly id: string, readonly type: 'function',
   readonly function: { readonly name: string, readonly arguments: string } } {
   return { id, type: 'function', function: { name: 'read', arguments: text } }

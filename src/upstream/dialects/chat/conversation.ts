@@ -27,7 +27,7 @@ export function toChatMessages (body: Json, own: Json, options: ChatOptions): re
   const messages: readonly unknown[] = Array.isArray(body.messages) ? body.messages : []
   const thoughts = options.reasoning === undefined ? undefined : thoughtsByCall(own)
   const system = systemLines(body.system, 'system')
-  const turns: Json[] = []
+  const turns = new Turns()
   for (const [i, message] of messages.entries()) {
     if (!isRecord(message)) continue
     const path = `messages[${i}].content`
@@ -35,13 +35,67 @@ export function toChatMessages (body: Json, own: Json, options: ChatOptions): re
     else if (message.role === 'assistant') addAnswer(message.content, options, thoughts, turns)
     else addQuestion(message.content, path, turns)
   }
-  return system.length === 0 ? turns : [{ role: 'system', content: system.join('\n') }, ...turns]
+  const said = turns.end()
+  return system.length === 0 ? said : [{ role: 'system', content: system.join('\n') }, ...said]
+}
+
+type Call = ReturnType<typeof toCall>
+
+interface Answer extends Json {
+  readonly role: 'assistant'
+  content: string | null
+  tool_calls?: Call[]
+}
+
+/**
+ * The messages so far. Calls must be followed by their results, all of them and nothing else: so answers are one where
+ * the first has calls, and what the user says waits until all results are there.
+ */
+class Turns {
+  readonly #all: Json[] = []
+  /** of the user, behind the last answer */
+  #questions: Json[] = []
+  /** with calls, and nothing behind it */
+  #open: Answer | undefined
+
+  addAnswer (answer: Answer): void {
+    this.#ask()
+    const open = this.#open
+    if (open === undefined) this.#all.push(answer)
+    else {
+      const texts = [open.content, answer.content].filter((text) => text !== null)
+      open.content = texts.length === 0 ? null : texts.join('\n')
+      for (const call of answer.tool_calls ?? []) open.tool_calls!.push(call)
+    }
+    if (answer.tool_calls !== undefined) this.#open ??= answer
+  }
+
+  addResult (result: Json): void {
+    this.#open = undefined
+    this.#all.push(result)
+  }
+
+  addQuestion (question: Json): void {
+    this.#questions.push(question)
+  }
+
+  end (): readonly Json[] {
+    this.#ask()
+    return this.#all
+  }
+
+  #ask (): void {
+    if (this.#questions.length === 0) return
+    this.#open = undefined
+    for (const question of this.#questions) this.#all.push(question)
+    this.#questions = []
+  }
 }
 
 /** Results of tools come first: chat style wants them right behind the calls. */
-function addQuestion (content: unknown, path: string, turns: Json[]): void {
+function addQuestion (content: unknown, path: string, turns: Turns): void {
   if (!Array.isArray(content)) {
-    if (textIn(content) !== '') turns.push({ role: 'user', content })
+    if (textIn(content) !== '') turns.addQuestion({ role: 'user', content })
     return
   }
   const shown: Json[] = []
@@ -51,20 +105,21 @@ function addQuestion (content: unknown, path: string, turns: Json[]): void {
     else said.push(...readPart(block, `${path}[${i}]`, PARTS))
   }
   const parts = [...shown, ...said]
-  if (parts.length > 0) turns.push({ role: 'user', content: contentOf(parts) })
+  if (parts.length > 0) turns.addQuestion({ role: 'user', content: contentOf(parts) })
 }
 
 /** @returns parts that only a user message may have: images and files */
 function addResult (
   { tool_use_id: id, content, is_error: isError }: Json,
   path: string,
-  turns: Json[]
+  turns: Turns
 ): readonly Json[] {
   const parts = typeof content === 'string' ? [textPart(content)] : readParts(content, `${path}.content`, PARTS)
   const media = parts.filter(({ type }) => type !== 'text')
   const text = parts.map((part) => textIn(part.text)).filter((one) => one !== '').join('\n')
   const said = text === '' && media.length > 0 ? 'See what follows.' : text
-  turns.push({ role: 'tool', tool_call_id: vendorsId(textIn(id)), content: isError === true ? `Error: ${said}` : said })
+  turns.addResult({ role: 'tool', tool_call_id: vendorsId(textIn(id)),
+    content: isError === true ? `Error: ${said}` : said })
   return media
 }
 
@@ -72,10 +127,10 @@ function addAnswer (
   content: unknown,
   { reasoning, mayBeRaw }: ChatOptions,
   thoughts: Thoughts | undefined,
-  turns: Json[]
+  turns: Turns
 ): void {
   const blocks: readonly unknown[] = Array.isArray(content) ? content : [textPart(textIn(content))]
-  const calls: { readonly id: string }[] = []
+  const calls: Call[] = []
   let text = ''
   let thought = ''
   for (const block of blocks) {
@@ -89,7 +144,7 @@ function addAnswer (
   }
   if (text === '' && calls.length === 0) return
   if (thought === '') thought = thoughts?.get(calls[0]?.id)?.pop() ?? ''
-  turns.push({
+  turns.addAnswer({
     role: 'assistant',
     content: text === '' ? null : text,
     ...(reasoning !== undefined && thought !== '' && { [reasoning]: thought }),
