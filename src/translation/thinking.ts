@@ -62,7 +62,9 @@ export function readThinking (
   turns: readonly Turn[],
   isForced: boolean
 ): Json | undefined {
-  const asked = isRecord(thinking) ? ownThinking(thinking) : byEffort(effort, model, output)
+  const asked = isRecord(thinking) && !isSwitch(thinking)
+    ? ownThinking(thinking)
+    : byEffort(isRecord(thinking) && (!isGiven(effort) || effort === 'none') ? SWITCHED_ON : effort, model, output)
   if (asked === undefined || !isThinking(asked)) return asked
   return isForced || (asked.type === 'enabled' && lacksThoughts(turns)) ? OFF : asked
 }
@@ -74,6 +76,14 @@ export function thinkingWithin (budget: number, model: Model, { usual, most }: O
   const fitting = Math.min(Math.max(LEAST_BUDGET, Math.floor(budget)), most - 1)
   return { effort: undefined, thinking: { type: 'enabled', budget_tokens: fitting } }
 }
+
+/** What DeepSeek and Z.ai have for `enabled`, which has a budget in messages style. */
+function isSwitch ({ type, budget_tokens: budget }: Json): boolean {
+  return type === 'enabled' && !isGiven(budget)
+}
+
+/** The effort of a client that says nothing but that it wants thoughts. */
+export const SWITCHED_ON = 'medium'
 
 function ownThinking ({ type, budget_tokens, display }: Json): Json {
   return { type, ...(isGiven(budget_tokens) && { budget_tokens }), ...(isGiven(display) && { display }) }

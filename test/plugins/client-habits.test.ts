@@ -326,6 +326,46 @@ t.test('V24: answers with calls in a row are one, and results come before words'
   }
 })
 
+t.test('V17: thoughts are switched on and off by DeepSeek\'s and Z.ai\'s field', async (t) => {
+  const off = { type: 'disabled' }
+  const on = { type: 'enabled' }
+  const sends = async (settings: Settings, dialect: Dialect, more: Json): Promise<Json> => {
+    const body = { messages: hello, max_tokens: 4000, ...more }
+    const { got, sent } = await (await world(t, settings)).send('chat', dialect, body)
+    t.equal(got.status, 200, JSON.stringify(got.body))
+    return sent
+  }
+  const budget = { model: ', thinking: budget' }
+  const adaptive = { model: ', thinking: adaptive' }
+  const listed = { ...budget, upstreams: { chat: ', chat: { fields: [thinking] }' } }
+  t.strictSame((await sends(budget, 'messages', { thinking: on }))['thinking'], { type: 'enabled', budget_tokens: 2000 })
+  t.strictSame((await sends(budget, 'messages', { thinking: on, reasoning_effort: 'high' }))['thinking'],
+    { type: 'enabled', budget_tokens: 3200 })
+  t.strictSame((await sends(adaptive, 'messages', { thinking: on }))['thinking'], { type: 'adaptive' })
+  t.strictSame((await sends(budget, 'messages', { thinking: off }))['thinking'], off)
+  t.equal((await sends(budget, 'chat', { thinking: off }))['reasoning_effort'], 'none')
+  t.equal((await sends(budget, 'chat', { thinking: on }))['reasoning_effort'], 'medium')
+  t.equal((await sends(budget, 'chat', { thinking: on, reasoning_effort: 'low' }))['reasoning_effort'], 'low')
+  t.match((await sends(budget, 'responses', { thinking: off }))['reasoning'], { effort: 'none' })
+  for (const thinking of [on, off, { ...on, budget_tokens: 2048 }]) {
+    const sent = await sends(listed, 'chat', { thinking })
+    t.strictSame([sent['thinking'], sent['reasoning_effort']], [thinking, undefined])
+  }
+})
+
+t.test('V22: a chat client\'s max_completion_tokens keeps its name towards chat upstreams', async (t) => {
+  const { send } = await world(t)
+  const named = async (body: Json, of = send): Promise<readonly unknown[]> => {
+    const { max_tokens: old, max_completion_tokens: made } = (await of('chat', 'chat', { messages: hello, ...body })).sent
+    return [old, made]
+  }
+  t.strictSame(await named({ max_completion_tokens: 100 }), [undefined, 100])
+  t.strictSame(await named({ max_tokens: 100 }), [100, undefined])
+  t.strictSame(await named({ max_tokens: 50, max_completion_tokens: 100 }), [undefined, 100])
+  const set = await world(t, { upstreams: { chat: ', chat: { max_tokens_field: max_tokens }' } })
+  t.strictSame(await named({ max_completion_tokens: 100 }, set.send), [100, undefined], 'the operator\'s word wins')
+})
+
 function call (id: string, text: string): { readonly id: string, readonly type: 'function',
   readonly function: { readonly name: string, readonly arguments: string } } {
   return { id, type: 'function', function: { name: 'read', arguments: text } }

@@ -157,7 +157,7 @@ const upstream = map('A provider that answers requests.', {
   }),
   chat: map('With "dialect: chat", what differs among its vendors.', {
     max_tokens_field: choice(
-      'Its name for the most tokens of an answer; absent: max_tokens.', ['max_tokens', 'max_completion_tokens']
+      'Its name for the most tokens of an answer; absent: that of a chat client, and max_tokens for all others.', ['max_tokens', 'max_completion_tokens']
     ),
     reasoning_field: choice(
       'The field of a message in which it wants its own thoughts back; absent: it gets none back.',

@@ -11,6 +11,7 @@ import type { Upstream } from '../../../core/upstream.ts'
 import type { OwnWords } from '../dialect.ts'
 import { thoughtsByCall, toChatMessages } from './conversation.ts'
 import { toolsInForce } from '../tool-changes.ts'
+import { SWITCHED_ON } from '../../../translation/thinking.ts'
 import { adaptTools } from '../../../translation/tool-schema.ts'
 import { isGiven, isRecord, type Json } from '../../../base/json.ts'
 import { functionChoice, functionsOf, isClosed } from '../functions.ts'
@@ -28,12 +29,14 @@ export function toChat (exchange: Exchange, modelId: string, options: ChatConfig
   const chat: Record<string, unknown> = {}
   const add = (name: string, value: unknown): void => { if (isGiven(value)) chat[name] = value }
 
-  for (const name of options.fields ?? []) add(name, body[name] ?? own[name])
+  // A chat client's own switch is not that of messages style, which has a budget.
+  for (const name of options.fields ?? []) add(name, name === 'thinking' ? own[name] ?? body[name] : body[name] ?? own[name])
   for (const name of KEPT) add(name, own[name])
   add('model', modelId)
   add('messages', toChatMessages(body, own, { reasoning: options.reasoning_field,
     mayBeRaw: exchange.route.style !== messagesStyle }))
-  add(options.max_tokens_field ?? 'max_tokens', body.max_tokens)
+  add(options.max_tokens_field ?? (isGiven(own.max_completion_tokens) ? 'max_completion_tokens' : 'max_tokens'),
+    body.max_tokens)
   if (model.sampling) {
     add('temperature', body.temperature)
     add('top_p', body.top_p)
@@ -48,7 +51,11 @@ export function toChat (exchange: Exchange, modelId: string, options: ChatConfig
       add('parallel_tool_calls', false)
     }
   }
-  if (model.thinking !== 'none') add('reasoning_effort', chatReasoning(own).effort ?? effortOf(body))
+  if (model.thinking !== 'none') {
+    const isSwitched = isRecord(own.thinking) && options.fields?.includes('thinking') === true
+    add('reasoning_effort',
+      chatReasoning(own).effort ?? (isSwitched ? undefined : switchedEffort(own) ?? effortOf(body)))
+  }
   add('response_format', formatOf(body, own))
   add('user', isRecord(body.metadata) ? body.metadata.user_id : undefined)
   if (stream) {
@@ -72,6 +79,13 @@ export function ownWords (exchange: Exchange, { config: { chat: options } }: Ups
   const thoughts = options?.reasoning_field === undefined ? [] : [...thoughtsByCall(own).values()]
   if (thoughts.length === 0 && !isRecord(own.response_format)) return undefined
   return { sent: { response_format: formatOf(body, own), thoughts }, instead: { output_config: body.output_config } }
+}
+
+/** A chat client's switch (DeepSeek's, Z.ai's): without it, thoughts that are switched off are paid for. */
+function switchedEffort ({ thinking }: Json): string | undefined {
+  const { type, budget_tokens: budget } = isRecord(thinking) ? thinking : NOTHING
+  if (type === 'disabled') return 'none'
+  return type === 'enabled' && !isGiven(budget) ? SWITCHED_ON : undefined
 }
 
 /** LiteLLM's steps. Without thinking the vendor's own default applies: few accept "none". */
