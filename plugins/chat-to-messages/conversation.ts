@@ -24,7 +24,7 @@ export function readConversation ({ messages, system }: Json, files: TextFiles):
   if (isGiven(system)) reader.readSystem(system)
   for (let i = 0; i < messages.length; i++) reader.read(messages[i], i)
   reader.end()
-  if (reader.turns.length === 0) throw invalid('messages', 'must hold a message of the user that is not empty')
+  if (reader.turns.length === 0) reader.askSystem()
   return reader
 }
 
@@ -87,6 +87,16 @@ class Reader implements Conversation {
         throw invalid(`messages[${at}].role`,
           'must be "system", "developer", "user", "assistant", "tool" or "function"')
     }
+  }
+
+  /**
+   * What the system says last is a turn of its own where there is no other.
+   * @throws {GatewayError} invalid_request: it says nothing
+   */
+  askSystem (): void {
+    const last = this.system.pop()
+    if (last === undefined) throw invalid('messages', 'must hold a message of the user that is not empty')
+    this.turns.push({ role: 'system', content: [last] })
   }
 
   end (): void {

@@ -94,6 +94,7 @@ export function readInput (
     const text = textAt(instructions, 'instructions')
     if (!isBlank(text)) system.push(textBlock(text))
   }
+  const before = system.length
   const items: readonly Json[] = Array.isArray(input) ? input : []
   const thoughts = [...history, ...items].filter(({ type }) => type === 'reasoning').length
   const reader = new Reader(system, means, thoughts)
@@ -106,7 +107,10 @@ export function readInput (
     if (compacts && history.length + end === 0) throw invalid('input', 'must hold the conversation to be summarized')
   }
   if (compacts) reader.read({ role: 'user', content: SUMMARIZE }, 0)
-  const turns = reader.turns.end()
+  const said = reader.turns.end()
+  // What the system says last is a turn of its own where there is no other; the instructions alone are no input.
+  const isAlone = said.length === 0 && system.length > before
+  const turns: readonly Turn[] = isAlone ? [{ role: 'system', content: [system.pop()!] }] : said
   if (turns.length === 0) throw invalid('input', 'must hold a message of the user that is not empty')
   return { system, turns }
 }

@@ -10,6 +10,11 @@ const LEAST_THINKING_TOP_P = 0.95
 /** Asks for JSON where the client has no schema. */
 export const JSON_LINE = 'Answer with one JSON object and nothing else: no Markdown, no words around it.'
 
+/** Lines of a system without that one, for a vendor that gets the client's own field. */
+export function withoutJsonLine (lines: readonly string[]): readonly string[] {
+  return lines.at(-1) === JSON_LINE ? lines.slice(0, -1) : lines
+}
+
 /** Limits of the output. @param maxTokens the client's; undefined: it sets none */
 export function outputOf ({ default_max_tokens: usual, max_output, context }: Model, maxTokens?: number): Output {
   if (maxTokens !== undefined) return { usual: maxTokens, most: maxTokens }

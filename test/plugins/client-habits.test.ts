@@ -366,6 +366,63 @@ t.test('V22: a chat client\'s max_completion_tokens keeps its name towards chat 
   t.strictSame(await named({ max_completion_tokens: 100 }, set.send), [100, undefined], 'the operator\'s word wins')
 })
 
+t.test('T10: white space at the end of a last answer, and a conversation of system messages', async (t) => {
+  const { send } = await world(t)
+  const begun = (content: unknown): Json => ({ max_tokens: 100, messages: [...hello, { role: 'assistant', content }] })
+  for (const content of ['{"a": \n', [{ type: 'text', text: '{"a": \n' }]]) {
+    t.match((await send('chat', 'messages', begun(content))).sent['messages'], [{}, {
+      content: typeof content === 'string' ? '{"a":' : [{ type: 'text', text: '{"a":' }] }])
+    t.match((await send('chat', 'chat', begun(content))).sent['messages'], [{}, { content: '{"a": \n' }])
+    t.match((await send('messages', 'messages', begun(content))).sent['messages'], [{}, { content }])
+  }
+  const system = [{ role: 'system', content: 'Be brief.' }, { role: 'developer', content: 'Greet.' }]
+  for (const model of ['', ', mid_system: true']) {
+    const { send: ask } = await world(t, { model })
+    for (const [style, body] of [['chat', { messages: system, max_tokens: 100 }],
+      ['responses', { input: system, max_output_tokens: 100 }]] as const) {
+      const { got, sent } = await ask(style, 'messages', body)
+      t.equal(got.status, 200, JSON.stringify(got.body))
+      t.strictSame([sent['system'], sent['messages']], [[{ type: 'text', text: 'Be brief.' }],
+        [{ role: 'user', content: [{ type: 'text', text: 'Greet.' }] }]], `${style}${model}`)
+      t.strictSame((await ask(style, 'chat', body)).sent['messages'], [{ role: 'system', content: 'Be brief.\nGreet.' }])
+      t.match((await ask(style, 'responses', body)).sent, { instructions: 'Be brief.',
+        input: [{ role: 'developer', content: 'Greet.' }] })
+    }
+  }
+  for (const body of [{ messages: [{ role: 'system', content: ' ' }] }, { messages: [{ role: 'user', content: '' }] }]) {
+    t.match((await send('chat', 'messages', body)).got, { status: 400, body: { error: { param: 'messages' } } })
+  }
+})
+
+t.test('V23: temperature goes alone to Claude 4.5 and later', async (t) => {
+  for (const [vendors, hasBoth] of [['claude-3-5-sonnet-20241022', true], ['claude-sonnet-4-20250514', true],
+    ['claude-sonnet-4-5', false], ['claude-haiku-4-5-20251001', false], ['anthropic/claude-opus-4.6', false],
+    ['anthropic.claude-sonnet-4-5-20250929-v1:0', false], ['claude-sonnet-5', false], ['qwen-9', true]] as const) {
+    const { send } = await world(t, { vendors: `"${vendors}"` })
+    for (const style of ['messages', 'chat'] as const) {
+      const body = { messages: hello, max_tokens: 100, temperature: 0.5, top_p: 0.9 }
+      const { sent } = await send(style, 'messages', body)
+      t.strictSame([sent['temperature'], sent['top_p']], [0.5, hasBoth ? 0.9 : undefined], `${vendors}, ${style}`)
+      const { temperature: _, ...alone } = body
+      t.equal((await send(style, 'messages', alone)).sent['top_p'], 0.9)
+    }
+  }
+})
+
+t.test('V25: a vendor that gets json_object needs no sentence of ours', async (t) => {
+  const { send } = await world(t)
+  const messages = [{ role: 'system', content: 'Answer in JSON.' }, ...hello]
+  const chat = { messages, max_tokens: 100, response_format: { type: 'json_object' } }
+  const responses = { input: hello, instructions: 'Answer in JSON.', max_output_tokens: 100,
+    text: { format: { type: 'json_object' } } }
+  t.match((await send('chat', 'messages', chat)).sent['system'], [{ text: 'Answer in JSON.' }, { text: /JSON object/ }])
+  t.match((await send('chat', 'chat', chat)).sent, { response_format: { type: 'json_object' }, messages })
+  t.match((await send('chat', 'responses', chat)).sent, { text: { format: { type: 'json_object' } },
+    instructions: /^Answer in JSON\.$/ })
+  t.match((await send('responses', 'responses', responses)).sent, { instructions: /^Answer in JSON\.$/ })
+  t.match((await send('responses', 'chat', responses)).sent['messages'], [{ content: /JSON object/ }])
+})
+
 function call (id: string, text: string): { readonly id: string, readonly type: 'function',
   readonly function: { readonly name: string, readonly arguments: string } } {
   return { id, type: 'function', function: { name: 'read', arguments: text } }

@@ -1,4 +1,5 @@
 // Translates system blocks and turns into the messages of a chat.
+import { withoutJsonLine } from '../../../translation/settings.ts'
 import { argumentsOf } from '../../../translation/call-input.ts'
 import { vendorsId } from '../call-ids.ts'
 import { isRecord, type Json } from '../../../base/json.ts'
@@ -17,6 +18,8 @@ export interface ChatOptions {
   readonly reasoning: string | undefined
   /** whether an input of a call may stand for a text (src/translation/call-input.ts) */
   readonly mayBeRaw: boolean
+  /** whether the vendor gets the client's own field for any JSON object */
+  readonly hasJsonField: boolean
 }
 
 /**
@@ -26,7 +29,8 @@ export interface ChatOptions {
 export function toChatMessages (body: Json, own: Json, options: ChatOptions): readonly Json[] {
   const messages: readonly unknown[] = Array.isArray(body.messages) ? body.messages : []
   const thoughts = options.reasoning === undefined ? undefined : thoughtsByCall(own)
-  const system = systemLines(body.system, 'system')
+  const lines = systemLines(body.system, 'system')
+  const system = options.hasJsonField ? [...withoutJsonLine(lines)] : lines
   const turns = new Turns()
   for (const [i, message] of messages.entries()) {
     if (!isRecord(message)) continue

@@ -26,6 +26,7 @@ export function toChat (exchange: Exchange, modelId: string, options: ChatConfig
   const { body, stream } = exchange.request
   const own = ownOf(exchange)
   const model = exchange.get(Model)
+  const format = formatOf(body, own)
   const chat: Record<string, unknown> = {}
   const add = (name: string, value: unknown): void => { if (isGiven(value)) chat[name] = value }
 
@@ -34,7 +35,7 @@ export function toChat (exchange: Exchange, modelId: string, options: ChatConfig
   for (const name of KEPT) add(name, own[name])
   add('model', modelId)
   add('messages', toChatMessages(body, own, { reasoning: options.reasoning_field,
-    mayBeRaw: exchange.route.style !== messagesStyle }))
+    mayBeRaw: exchange.route.style !== messagesStyle, hasJsonField: isJsonObject(format) }))
   add(options.max_tokens_field ?? (isGiven(own.max_completion_tokens) ? 'max_completion_tokens' : 'max_tokens'),
     body.max_tokens)
   if (model.sampling) {
@@ -56,7 +57,7 @@ export function toChat (exchange: Exchange, modelId: string, options: ChatConfig
     add('reasoning_effort',
       chatReasoning(own).effort ?? (isSwitched ? undefined : switchedEffort(own) ?? effortOf(body)))
   }
-  add('response_format', formatOf(body, own))
+  add('response_format', format)
   add('user', isRecord(body.metadata) ? body.metadata.user_id : undefined)
   if (stream) {
     add('stream', true)
@@ -95,6 +96,10 @@ function effortOf ({ thinking, output_config: output }: Json): unknown {
   if (isGiven(effort)) return effort === 'xhigh' || effort === 'max' ? 'high' : effort
   if (!isRecord(thinking) || typeof thinking.budget_tokens !== 'number') return undefined
   return thinking.budget_tokens <= 1024 ? 'low' : thinking.budget_tokens <= 2048 ? 'medium' : 'high'
+}
+
+function isJsonObject (format: unknown): boolean {
+  return isRecord(format) && format.type === 'json_object'
 }
 
 function formatOf ({ output_config: output }: Json, { response_format: own }: Json): unknown {

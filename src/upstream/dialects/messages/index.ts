@@ -10,8 +10,9 @@ import type { DialectModule } from '../dialect.ts'
 import { toMessage } from './reply.ts'
 import { sample } from './sample.ts'
 import { toEvents } from './stream.ts'
-import { withoutSystemTurns } from './system-turns.ts'
+import { isSystemOnly, withoutSystemTurns } from './system-turns.ts'
 import { ownThoughts } from './thoughts.ts'
+import { withoutEndSpace } from './end-space.ts'
 import { isGiven, isRecord, type Json } from '../../../base/json.ts'
 import { adaptTools } from '../../../translation/tool-schema.ts'
 import { PassedRequest } from '../passed-body.ts'
@@ -67,6 +68,14 @@ function pathsOf (upstream: Upstream): Paths {
   return known
 }
 
+/** Models that refuse temperature beside top_p: Claude 4.5 and later, as the vendor and clouds name it. */
+const VERSION = /claude-(?:[a-z]+-)?(\d{1,2})(?:[-.](\d{1,2}))?(?!\d)/
+
+function takesOneOfBoth (model: string): boolean {
+  const [, major = 0, minor = 0] = VERSION.exec(model) ?? []
+  return Number(major) * 100 + Number(minor) >= 405
+}
+
 function isAny (): boolean {
   return true
 }
@@ -96,12 +105,18 @@ function encode (
   const isLong = context === undefined || context > LONG_CONTEXT
   const beta = betasOf(upstream.config, exchange.received.headers['anthropic-beta'], isLong ? isAny : isShort)
   if (beta !== '') headers['anthropic-beta'] = beta
-  const folded: Json | undefined = takesSystemTurns ? undefined : withoutSystemTurns(body)
+  const isFolded = !takesSystemTurns || isSystemOnly(body.messages)
+  const folded: Json | undefined = isFolded ? withoutSystemTurns(body) : undefined
+  const turns = folded?.messages ?? body.messages
   const declared = folded !== undefined && 'tools' in folded ? folded.tools : body.tools
-  const tools = exchange.route.style === messagesStyle ? declared : adaptTools(declared)
+  const isTranslated = exchange.route.style !== messagesStyle
+  const tools = isTranslated ? adaptTools(declared) : declared
+  const messages = isTranslated ? withoutEndSpace(turns) : turns
   return new PassedRequest(path, headers, body, {
     ...folded,
-    ...ownThoughts(folded?.messages ?? body.messages, body, exchange, upstream),
+    ...(messages !== turns && { messages }),
+    ...ownThoughts(messages, body, exchange, upstream),
+    ...(isGiven(body.temperature) && isGiven(body.top_p) && takesOneOfBoth(attempt.model) && { top_p: undefined }),
     ...(!(takesSampling && version < NO_SAMPLING_VERSION) && NO_SAMPLING),
     ...(tools !== declared && { tools }),
     model: attempt.model

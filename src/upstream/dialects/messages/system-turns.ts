@@ -22,6 +22,11 @@ export function withoutSystemTurns (body: Json): Json {
   }
 }
 
+/** Whether nobody asks anything: then what the system says last is the question, also where system turns are taken. */
+export function isSystemOnly (turns: unknown): boolean {
+  return Array.isArray(turns) && turns.length > 0 && turns.every(isSystem)
+}
+
 const NOTHING: Json = Object.freeze({})
 
 function isSystem (turn: unknown): turn is Json {

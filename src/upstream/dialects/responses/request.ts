@@ -11,6 +11,7 @@ import { chatReasoning, chatStyle } from '../../../protocols/chat.ts'
 import { styleOfBody } from '../../../protocols/index.ts'
 import { ResponsesOwn } from '../../../protocols/responses.ts'
 import { effortFor } from '../../../translation/thinking.ts'
+import { withoutJsonLine } from '../../../translation/settings.ts'
 import { adaptTools } from '../../../translation/tool-schema.ts'
 import { isGiven, isRecord, type Json } from '../../../base/json.ts'
 import { functionChoice, functionsOf, isClosed } from '../functions.ts'
@@ -39,7 +40,9 @@ export function toResponses (exchange: Exchange, attempt: Attempt, upstream: Ups
   const add = (name: string, value: unknown): void => { if (isGiven(value)) sent[name] = value }
 
   add('model', attempt.model)
-  const system = systemLines(body.system, 'system')
+  const text = textOf(body, own)
+  const lines = systemLines(body.system, 'system')
+  const system = isRecord(text?.format) && text.format.type === 'json_object' ? withoutJsonLine(lines) : lines
   if (system.length > 0) add('instructions', system.join('\n'))
   add('input', inputOf(exchange, attempt, upstream, tools))
   if (typeof body.max_tokens === 'number') add('max_output_tokens', Math.max(LEAST_OUTPUT, body.max_tokens))
@@ -60,7 +63,7 @@ export function toResponses (exchange: Exchange, attempt: Attempt, upstream: Ups
     add('reasoning', reasoningOf(body, own, options))
     add('include', ['reasoning.encrypted_content'])
   }
-  add('text', textOf(body, own))
+  add('text', text)
   add('safety_identifier', userOf(body))
   add('prompt_cache_key', `gw-${conversationOf(exchange).toString(36)}`)
   add('store', false)
