@@ -1,4 +1,6 @@
 // What clients really send: each shape is understood, and each vendor gets it in its own words.
+import assert from 'node:assert/strict'
+import fc from 'fast-check'
 import t, { type Test } from 'tap'
 import { ask, type Got } from '../support/billing-client.ts'
 import { gateway, type GatewayTestOptions, KEY, yaml } from '../support/gateway.ts'
@@ -421,6 +423,33 @@ t.test('V25: a vendor that gets json_object needs no sentence of ours', async (t
     instructions: /^Answer in JSON\.$/ })
   t.match((await send('responses', 'responses', responses)).sent, { instructions: /^Answer in JSON\.$/ })
   t.match((await send('responses', 'chat', responses)).sent['messages'], [{ content: /JSON object/ }])
+})
+
+t.test('a history drawn by chance is understood for all dialects, or refused with its place', async (t) => {
+  const { send } = await world(t)
+  const id = fc.constantFrom('a', 'b')
+  const text = fc.constantFrom('Yes.', ' ', '')
+  const args = fc.constantFrom('{"path":"a"}', '{"a":', 'null', '[1]', '')
+  const block = fc.oneof(text.map((said) => ({ type: 'text', text: said })),
+    id.map((one) => ({ type: 'tool_result', tool_use_id: one, content: 'A' })),
+    id.map((one) => ({ type: 'tool_use', id: one, name: 'read', input: {} })))
+  const content = fc.oneof(text, fc.array(block, { maxLength: 3 }))
+  const message = fc.oneof(
+    fc.record({ role: fc.constantFrom('user', 'assistant', 'system'), content }),
+    fc.record({ role: fc.constant('assistant'), content, tool_calls: fc.array(fc.tuple(id, args), { maxLength: 2 })
+      .map((calls) => calls.map(([one, made]) => call(one, made))) }),
+    id.map((one) => ({ role: 'tool', tool_call_id: one, content: 'A' })))
+  let understood = 0
+  await fc.assert(fc.asyncProperty(fc.array(message, { minLength: 1, maxLength: 6 }), async (messages) => {
+    const results = await Promise.all(dialects.map(async (dialect) =>
+      (await send('chat', dialect, { messages, max_tokens: 100 })).got))
+    const told = results.map(({ status, body }) => [status, (body?.['error'] as Json | undefined)?.['param']])
+    assert.deepEqual(told[1], told[0])
+    assert.deepEqual(told[2], told[0])
+    if (told[0]![0] === 200) understood++
+    else assert.match(String(told[0]![1]), /^messages/)
+  }), { numRuns: 150 })
+  t.ok(understood > 5, `${understood} were understood`)
 })
 
 function call (id: string, text: string): { readonly id: string, readonly type: 'function',
