@@ -222,7 +222,7 @@ void t.test('a creation that fails upstream creates nothing', async (t) => {
   for (const [directive, said] of [
     ['status=500', /^502 server_error/],
     ['status=429', /^503 model_overloaded/],
-    ['status=401', /^502 server_error: The model's provider/],
+    ['status=401', /^503 service_unavailable/],
     ['html', /^502 server_error/],
     ['cut', /^502 server_error/],
     ['empty_body', /^502 empty_response/],

@@ -23,9 +23,9 @@ async function vendor (t: Test, options: SimulatorOptions = {}): Promise<Simulat
   return simulator
 }
 
-async function world (t: Test, more = ''): Promise<{ readonly gw: TestGateway, readonly simulator: Simulator }> {
+async function world (t: Test, more = '', isForgetful = true): Promise<{ readonly gw: TestGateway, readonly simulator: Simulator }> {
   const simulator = await vendor(t)
-  return { simulator, gw: await gateway(t, config([simulator.url], more), { isForgetful: true }) }
+  return { simulator, gw: await gateway(t, config([simulator.url], more), { isForgetful }) }
 }
 
 const weather = { name: 'weather', input_schema: { type: 'object', properties: { city: { type: 'string' } } } }
@@ -143,12 +143,12 @@ for (const stream of [false, true]) {
   })
 
   t.test(`${form}: errors of the vendor`, async (t) => {
-    const { gw, simulator } = await world(t)
+    const { gw, simulator } = await world(t, '', false)
     for (const [directive, status, code] of [
       ['context', 400, 'context_length_exceeded'],
       ['content_policy', 400, 'content_policy_violation'],
       ['status=429 retry_after=7', 503, 'model_overloaded'],
-      ['status=401', 502, 'server_error'],
+      ['status=401', 503, 'service_unavailable'],
       ['status=500', 502, 'server_error'],
       ['html', 502, 'server_error'],
       ['empty_body', 502, 'empty_response'],
@@ -158,10 +158,11 @@ for (const stream of [false, true]) {
       ['failed_after=2 error_type=server_is_overloaded', 503, 'model_overloaded'],
       ['failed_after=2 error_type=slow_down', 503, 'model_overloaded'],
       ['failed_after=2 error_type=rate_limit_exceeded', 503, 'model_overloaded'],
-      ['failed_after=2 error_type=insufficient_quota', 502, 'server_error'],
+      ['failed_after=2 error_type=insufficient_quota', 503, 'service_unavailable'],
       ['failed_after=2 error_type=invalid_prompt', 400, 'invalid_request']
     ] as const) {
       for (const send of [messages, chat]) {
+        gw.heal()
         const got = await send(gw, `[[sim: ${directive}]] x`, { stream })
         const error = got.body!['error'] as { code?: string, details?: { error_code: string }, charged_usd: string }
         t.strictSame([got.status, error.code ?? error.details!.error_code, error.charged_usd], [status, code, '0'],
