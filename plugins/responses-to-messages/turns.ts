@@ -14,6 +14,12 @@ interface Call {
   hasFailed: boolean
 }
 
+/** Calls of one turn that share an id: their outputs come in the same order, and the first calls may have none. */
+interface SameId {
+  readonly calls: Call[]
+  readonly outputs: { readonly blocks: readonly Block[], readonly hasFailed: boolean }[]
+}
+
 interface OpenTurn {
   readonly role: 'user' | 'assistant'
   readonly blocks: Block[]
@@ -34,8 +40,9 @@ const GO_ON = 'Continue.'
 
 export class Turns {
   readonly #turns: OpenTurn[] = []
-  /** the last call of each of the client's ids: some clients count their calls anew in each turn */
-  readonly #calls = new Map<string, Call>()
+  /** the last ones of each of the client's ids: some clients count their calls anew in each turn */
+  readonly #calls = new Map<string, SameId>()
+  readonly #all: SameId[] = []
   /** ids for the vendor, which must be unique */
   readonly #ids = new Set<string>()
   /** of the client's ids that came again: the number of the next one, so that none is looked for from the beginning */
@@ -70,20 +77,26 @@ export class Turns {
     turn.push({ type: 'tool_use', id, name, input })
     const call: Call = { id, among: this.#made, output: [], isAnswered: false, hasFailed: false }
     this.#made.push(call)
-    for (const one of ids) this.#calls.set(one, call)
+    for (const one of ids) {
+      const same = this.#calls.get(one)
+      if (same?.calls[0]!.among === this.#made) same.calls.push(call)
+      else {
+        const first: SameId = { calls: [call], outputs: [] }
+        this.#calls.set(one, first)
+        this.#all.push(first)
+      }
+    }
   }
 
   /** @param id of its call; without such a call the output is told as the user's text */
   addOutput (id: string, blocks: readonly Block[], hasFailed = false): void {
-    const call = this.#calls.get(id)
-    if (call === undefined) {
+    const same = this.#calls.get(id)
+    if (same === undefined) {
       this.addUser([textBlock(`The output of a call ${JSON.stringify(id.slice(0, 64))} that is not shown:`), ...blocks])
       return
     }
-    call.isAnswered = true
-    call.hasFailed ||= hasFailed
-    append(call.output, blocks)
-    if (call.among === this.#made) this.#userTurn()
+    same.outputs.push({ blocks, hasFailed })
+    if (same.calls[0]!.among === this.#made) this.#userTurn()
   }
 
   #newId (theirs: string): string {
@@ -102,6 +115,7 @@ export class Turns {
     if (this.#turns.length === 0) return []
     if (this.#made.length > 0) this.#userTurn()
     else if (this.#turns.at(-1)!.role === 'assistant') this.addUser([textBlock(GO_ON)])
+    for (const same of this.#all) giveOutputs(same)
     return this.#turns.flatMap(({ role, blocks, calls, system }): Turn[] => {
       if (role === 'assistant') return [{ role, content: blocks }]
       if (calls.length + blocks.length === 0) blocks.push(textBlock(GO_ON))
@@ -132,6 +146,16 @@ export class Turns {
 
   #endThoughts (): void {
     if (this.#thoughts.length > 0) this.#thoughts = []
+  }
+}
+
+function giveOutputs ({ calls, outputs }: SameId): void {
+  const unanswered = Math.max(0, calls.length - outputs.length)
+  for (const [i, { blocks, hasFailed }] of outputs.entries()) {
+    const call = calls[Math.min(unanswered + i, calls.length - 1)]!
+    call.isAnswered = true
+    call.hasFailed ||= hasFailed
+    append(call.output, blocks)
   }
 }
 

@@ -11,6 +11,8 @@ import { countTokens } from '../../src/simulator/tokens.ts'
 import { readRow } from '../../src/store/transfer.ts'
 import { parseInput, parseJson } from '../../src/base/json.ts'
 import { scrub, scrubStart } from '../../src/base/redact.ts'
+import { SentIds, withSentIds } from '../../src/upstream/dialects/call-ids.ts'
+import { shortNames } from '../../src/upstream/dialects/tool-names.ts'
 import { readReport } from '../../src/upstream/dialects/videos/report.ts'
 import { membersNamed } from '../../src/base/json-members.ts'
 import { isPublicAddress } from '../../src/base/public-address.ts'
@@ -99,4 +101,19 @@ t.test('N9: amounts of many digits', async (t) => {
     t.ok(readRow(JSON.stringify(row('9'.repeat(19)))), '19 digits')
     t.throws(() => readRow(JSON.stringify(row('9'.repeat(20)))), /no amount/, '20 digits')
   }
+})
+
+t.test('T1, T3: ids of calls and names of tools', async (t) => {
+  const sent = (ids: readonly string[]): unknown => withSentIds([{ role: 'assistant',
+    content: ids.map((id) => ({ type: 'tool_use', id, name: 'run', input: {} })) }], new SentIds(64))
+  const rows: Readonly<Record<string, (i: number) => string>> = {
+    'the same': () => 'call_0', 'numbers of others': (i) => i % 2 === 0 ? 'call_0' : `call_0_${i}`,
+    'long, with one beginning': (i) => `${'a'.repeat(56)}${String(i >> 1).padStart(8, '0')}`
+  }
+  for (const [name, id] of Object.entries(rows)) {
+    t.equal(await growsTooFast({ input: (size) => Array.from({ length: size }, (_, i) => id(i)), run: sent,
+      from: 5000 }), undefined, name)
+  }
+  t.equal(await growsTooFast({ input: (size) => Array.from({ length: size }, (_, i) => ({ name: `a.${i}` })),
+    run: (tools: readonly unknown[]) => shortNames({ tools }), from: 5000 }), undefined, 'names')
 })

@@ -23,7 +23,9 @@ async function vendor (t: Test, options: SimulatorOptions = {}): Promise<Simulat
   return simulator
 }
 
-async function world (t: Test, more = '', isForgetful = true): Promise<{ readonly gw: TestGateway, readonly simulator: Simulator }> {
+async function world (
+  t: Test, more = '', isForgetful = true
+): Promise<{ readonly gw: TestGateway, readonly simulator: Simulator }> {
   const simulator = await vendor(t)
   return { simulator, gw: await gateway(t, config([simulator.url], more), { isForgetful }) }
 }

@@ -12,6 +12,8 @@ import type { Upstream } from '../../core/upstream.ts'
 import { QUESTION } from '../../endpoints/question.ts'
 import { PRINT } from '../../pipeline/encode-reply.ts'
 import { ResponsesWords } from '../../protocols/responses.ts'
+import { EarlierCalls } from '../../upstream/dialects/call-ids.ts'
+import { earlierCalls } from '../../upstream/dialects/tool-names.ts'
 import { ENCODE, type Encoded } from '../../upstream/transport/encode-body.ts'
 import { parseReceived } from '../../http/parse-body.ts'
 import { type Answer, type Asked, type Call, type KnownFacts, receiveError, type SentRoute } from './messages.ts'
@@ -203,8 +205,13 @@ class ThreadedBody implements LargeBody {
     const call: Call = { step, args }
     const result = await this.#ask(call, LAST.has(step))
     if (!stepNamed(step).isRead) this.#done.push(call)
-    if (step === ENCODE) this.inputEstimate = (result as Encoded).inputEstimate
+    if (step === ENCODE) this.#note(result as Encoded)
     return result
+  }
+
+  #note ({ inputEstimate, earlierCalls: calls }: Encoded): void {
+    this.inputEstimate = inputEstimate
+    if (this.#exchange.find(EarlierCalls) === undefined) this.#exchange.set(EarlierCalls, calls)
   }
 
   async #ask (call: Call | undefined, isLast: boolean): Promise<unknown> {
@@ -292,7 +299,8 @@ class ThreadedReply extends LargeReply {
       id,
       ...(!has && { opened: { exchange: exchange.id, route: sentRoute(exchange), received: exchange.received,
         pieces: this.#received.pieces, upstream: this.#upstream, head: headOf(exchange.request.body, 'text'),
-        known: knownFacts(exchange), words: exchange.find(ResponsesWords) } }),
+        known: knownFacts(exchange), words: exchange.find(ResponsesWords),
+        calls: earlierCalls(exchange) } }),
       replay: has ? [] : this.#done,
       call,
       isLast

@@ -3,6 +3,7 @@ import type { ReceivedBody } from '../../core/body-step.ts'
 import type { ClientRequest } from '../../core/exchange.ts'
 import type { ApiKey, Model } from '../../core/facts.ts'
 import type { ResponsesWords } from '../../protocols/responses.ts'
+import type { EarlierCalls } from '../../upstream/dialects/call-ids.ts'
 import type { ModelKind } from '../../config/config.ts'
 import type { BodyHead } from '../../core/large-body.ts'
 import type { Route } from '../../core/route.ts'
@@ -66,6 +67,7 @@ interface OpenedReply {
   readonly head: BodyHead
   readonly known: KnownFacts
   readonly words: ResponsesWords | undefined
+  readonly calls: EarlierCalls
 }
 
 /** A route of which the style is sent by its name, and of the endpoint the data alone. */

@@ -25,6 +25,7 @@ import { HASH } from '../../pipeline/idempotency.ts'
 import { styles } from '../../protocols/index.ts'
 import { isEmptyReply } from '../../protocols/messages.ts'
 import { ResponsesWords } from '../../protocols/responses.ts'
+import { EarlierCalls } from '../../upstream/dialects/call-ids.ts'
 import { readAnswer } from '../../upstream/dialects/whole-answer.ts'
 import { ENCODE } from '../../upstream/transport/encode-body.ts'
 import { type Answer, type Asked, type AskedOfBody, type AskedOfReply, type Call, sendError, type ThreadInput,
@@ -148,11 +149,12 @@ function open (opened: Opened<AskedOfBody>): Copy {
 
 /** @throws what the dialect throws */
 function openReply (opened: Opened<AskedOfReply>): Reply {
-  const { pieces, upstream, head, known, words } = opened
+  const { pieces, upstream, head, known, words, calls } = opened
   const exchange = copyOf(opened)
   if (known.owner !== undefined) exchange.set(ApiKey, known.owner)
   if (known.model !== undefined) exchange.set(Model, known.model)
   if (words !== undefined) exchange.set(ResponsesWords, words)
+  exchange.set(EarlierCalls, calls)
   exchange.request = { body: bodyOf(head, 'text'), stream: false }
   exchange.large = { inputEstimate: undefined, parsedBytes: 0, run: isElsewhere, bringHere: isElsewhere }
   return { exchange, body: readAnswer(Buffer.concat(pieces.map(bufferOf)), exchange, upstream) }

@@ -11,7 +11,9 @@ export function isToolChange (block: unknown): boolean {
  * The tools at the end of the conversation: those of the request, without what was withdrawn, and with what was defined
  * later. The same value where nothing was changed.
  */
-export function toolsInForce ({ tools, messages }: Json): unknown {
+export function toolsInForce (
+  { tools, messages }: { readonly tools?: unknown, readonly messages?: unknown }
+): unknown {
   const changes = changesIn(messages)
   if (changes.length === 0) return tools
   const defined = new Map<unknown, Json>()
@@ -29,7 +31,8 @@ export function toolsInForce ({ tools, messages }: Json): unknown {
     .filter((tool) => !isRecord(tool) || tool.name === undefined || !withdrawn.has(tool.name))
 }
 
-function changesIn (messages: unknown): readonly Json[] {
+/** All changes, in their order. */
+export function changesIn (messages: unknown): readonly Json[] {
   const turns: readonly unknown[] = Array.isArray(messages) ? messages : []
   return turns.flatMap((turn) =>
     isRecord(turn) && turn.role === 'system' && Array.isArray(turn.content)

@@ -9,8 +9,10 @@ import type { FormFile, UpstreamRequest } from '../../core/plugin.ts'
 import type { Upstream } from '../../core/upstream.ts'
 import { inputEstimate } from '../../tokens/bound.ts'
 import type { CallRequest } from './call.ts'
+import type { EarlierCalls } from '../dialects/call-ids.ts'
 import { dialectOf } from '../dialects/index.ts'
 import { textOf } from '../dialects/passed-body.ts'
+import { earlierCalls } from '../dialects/tool-names.ts'
 
 export function encodeRequest (request: UpstreamRequest, exchange: Exchange): CallRequest {
   const { method, path, headers, files } = request
@@ -54,6 +56,7 @@ export interface Encoded extends Pick<CallRequest, 'path' | 'headers'> {
   /** memory of its own: that of the body may be used again while an upstream still takes its last bytes */
   readonly bytes: Uint8Array
   readonly inputEstimate: number
+  readonly earlierCalls: EarlierCalls
 }
 
 /**
@@ -67,6 +70,7 @@ export const encodeLarge = bodyStep(ENCODE, (
   const request = (purpose === 'answer' ? dialect : dialect.countTokens!).encode(exchange, attempt, upstream)
   const body = exchange.blobs.join(textOf(request))
   return { path: request.path, headers: request.headers, inputEstimate: inputEstimate(exchange),
+    earlierCalls: earlierCalls(exchange),
     bytes: typeof body === 'string' ? Buffer.from(body) : Buffer.concat(body.pieces) }
 }, { isRead: true })
 

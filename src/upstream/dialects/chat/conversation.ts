@@ -1,7 +1,7 @@
 // Translates system blocks and turns into the messages of a chat.
 import { withoutJsonLine } from '../../../translation/settings.ts'
 import { argumentsOf } from '../../../translation/call-input.ts'
-import { vendorsId } from '../call-ids.ts'
+import { SentIds, vendorsId } from '../call-ids.ts'
 import { isRecord, type Json } from '../../../base/json.ts'
 import { textIn } from '../json.ts'
 import { dataUrl, type PartStyle, readPart, readParts, systemLines } from '../parts.ts'
@@ -12,6 +12,9 @@ const PARTS: PartStyle = {
   file: ({ type, title, source }) =>
     type === 'url' ? undefined : { type: 'file', file: { filename: title, file_data: dataUrl(source) } }
 }
+
+/** Characters of the longest id of a call at OpenAI. */
+const LONGEST_ID = 40
 
 export interface ChatOptions {
   /** the field in which the vendor wants its own thoughts back; undefined: none */
@@ -31,7 +34,7 @@ export function toChatMessages (body: Json, own: Json, options: ChatOptions): re
   const thoughts = options.reasoning === undefined ? undefined : thoughtsByCall(own)
   const lines = systemLines(body.system, 'system')
   const system = options.hasJsonField ? [...withoutJsonLine(lines)] : lines
-  const turns = new Turns()
+  const turns = new Turns(new SentIds(LONGEST_ID))
   for (const [i, message] of messages.entries()) {
     if (!isRecord(message)) continue
     const path = `messages[${i}].content`
@@ -56,11 +59,17 @@ interface Answer extends Json {
  * the first has calls, and what the user says waits until all results are there.
  */
 class Turns {
+  /** of the calls, as the vendor gets them */
+  readonly ids: SentIds
   readonly #all: Json[] = []
   /** of the user, behind the last answer */
   #questions: Json[] = []
   /** with calls, and nothing behind it */
   #open: Answer | undefined
+
+  constructor (ids: SentIds) {
+    this.ids = ids
+  }
 
   addAnswer (answer: Answer): void {
     this.#ask()
@@ -98,6 +107,7 @@ class Turns {
 
 /** Results of tools come first: chat style wants them right behind the calls. */
 function addQuestion (content: unknown, path: string, turns: Turns): void {
+  turns.ids.question()
   if (!Array.isArray(content)) {
     if (textIn(content) !== '') turns.addQuestion({ role: 'user', content })
     return
@@ -122,7 +132,7 @@ function addResult (
   const media = parts.filter(({ type }) => type !== 'text')
   const text = parts.map((part) => textIn(part.text)).filter((one) => one !== '').join('\n')
   const said = text === '' && media.length > 0 ? 'See what follows.' : text
-  turns.addResult({ role: 'tool', tool_call_id: vendorsId(textIn(id)),
+  turns.addResult({ role: 'tool', tool_call_id: turns.ids.result(id),
     content: isError === true ? `Error: ${said}` : said })
   return media
 }
@@ -135,6 +145,7 @@ function addAnswer (
 ): void {
   const blocks: readonly unknown[] = Array.isArray(content) ? content : [textPart(textIn(content))]
   const calls: Call[] = []
+  let first: string | undefined
   let text = ''
   let thought = ''
   for (const block of blocks) {
@@ -142,12 +153,15 @@ function addAnswer (
     // The pieces of one answer are joined without a separator. Blocks of tools that ran at a vendor of messages style
     // have no equivalent here.
     if (block.type === 'text') text += textIn(block.text)
-    else if (block.type === 'tool_use') calls.push(toCall(block, mayBeRaw))
+    else if (block.type === 'tool_use') {
+      first ??= vendorsId(textIn(block.id))
+      calls.push(toCall(block, turns.ids.call(block.id), mayBeRaw))
+    }
     // A signature says that another vendor thought it (src/README.md#signatures).
     else if (block.type === 'thinking' && textIn(block.signature) === '') thought += textIn(block.thinking)
   }
   if (text === '' && calls.length === 0) return
-  if (thought === '') thought = thoughts?.get(calls[0]?.id)?.pop() ?? ''
+  if (thought === '') thought = thoughts?.get(first)?.pop() ?? ''
   turns.addAnswer({
     role: 'assistant',
     content: text === '' ? null : text,
@@ -156,8 +170,8 @@ function addAnswer (
   })
 }
 
-function toCall ({ id, name, input }: Json, mayBeRaw: boolean): { readonly id: string } & Json {
-  return { id: vendorsId(textIn(id)), type: 'function', function: { name, arguments: argumentsOf(input, mayBeRaw) } }
+function toCall ({ name, input }: Json, id: string, mayBeRaw: boolean): Json {
+  return { id, type: 'function', function: { name, arguments: argumentsOf(input, mayBeRaw) } }
 }
 
 /** the last ones first */

@@ -13,6 +13,7 @@ import { thoughtsByCall, toChatMessages } from './conversation.ts'
 import { toolsInForce } from '../tool-changes.ts'
 import { SWITCHED_ON } from '../../../translation/thinking.ts'
 import { adaptTools } from '../../../translation/tool-schema.ts'
+import { withShortNames } from '../tool-names.ts'
 import { isGiven, isRecord, type Json } from '../../../base/json.ts'
 import { functionChoice, functionsOf, isClosed } from '../functions.ts'
 
@@ -27,6 +28,8 @@ export function toChat (exchange: Exchange, modelId: string, options: ChatConfig
   const own = ownOf(exchange)
   const model = exchange.get(Model)
   const format = formatOf(body, own)
+  const named = withShortNames(body)
+  const { tool_choice: choice } = named
   const chat: Record<string, unknown> = {}
   const add = (name: string, value: unknown): void => { if (isGiven(value)) chat[name] = value }
 
@@ -34,7 +37,7 @@ export function toChat (exchange: Exchange, modelId: string, options: ChatConfig
   for (const name of options.fields ?? []) add(name, name === 'thinking' ? own[name] ?? body[name] : body[name] ?? own[name])
   for (const name of KEPT) add(name, own[name])
   add('model', modelId)
-  add('messages', toChatMessages(body, own, { reasoning: options.reasoning_field,
+  add('messages', toChatMessages({ system: body.system, messages: named.messages }, own, { reasoning: options.reasoning_field,
     mayBeRaw: exchange.route.style !== messagesStyle, hasJsonField: isJsonObject(format) }))
   add(options.max_tokens_field ?? (isGiven(own.max_completion_tokens) ? 'max_completion_tokens' : 'max_tokens'),
     body.max_tokens)
@@ -44,11 +47,11 @@ export function toChat (exchange: Exchange, modelId: string, options: ChatConfig
   }
   const stops = Array.isArray(body.stop_sequences) ? body.stop_sequences : []
   if (stops.length > 0) add('stop', stops)
-  const functions = functionsOf(own === NOTHING ? adaptTools(toolsInForce(body)) : toolsInForce(body))
+  const functions = functionsOf(own === NOTHING ? adaptTools(toolsInForce(named)) : toolsInForce(named))
   if (functions.length > 0) {
     add('tools', functions.map((one) => ({ type: 'function', function: one })))
-    add('tool_choice', functionChoice(body.tool_choice, functions, (name) => ({ type: 'function', function: { name } })))
-    if (isRecord(body.tool_choice) && body.tool_choice.disable_parallel_tool_use === true) {
+    add('tool_choice', functionChoice(choice, functions, (name) => ({ type: 'function', function: { name } })))
+    if (isRecord(choice) && choice.disable_parallel_tool_use === true) {
       add('parallel_tool_calls', false)
     }
   }

@@ -1,6 +1,7 @@
 // Completes content blocks by their type: clients read these fields without checking that they exist.
 import type { Exchange } from '../../../core/exchange.ts'
 import { isRecord, type Json } from '../../../base/json.ts'
+import type { CallIds } from '../call-ids.ts'
 import { callInput } from '../json.ts'
 
 /** Defaults of fields that a vendor leaves out, by the block's type. Blocks of unknown types pass as they are. */
@@ -18,6 +19,13 @@ const TELLING = [['text', 'text'], ['thinking', 'thinking'], ['name', 'tool_use'
 
 export function isCall (type: unknown): boolean {
   return type === 'tool_use' || type === 'server_tool_use' || type === 'mcp_tool_use'
+}
+
+/** A call of the client's tools gets the client's id. @returns the same object where that is the vendor's */
+export function withId (block: Json, ids: CallIds): Json {
+  if (block.type !== 'tool_use') return block
+  const id = ids.next(block.id as string)
+  return id === block.id ? block : { ...block, id }
 }
 
 /** The blocks of one answer. */

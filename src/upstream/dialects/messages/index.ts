@@ -6,11 +6,13 @@ import { askedVersion, DEFAULT_VERSION, messagesStyle } from '../../../protocols
 import type { UpstreamRequest } from '../../../core/plugin.ts'
 import { betasOf, requestHeaders } from '../../transport/headers.ts'
 import type { Upstream } from '../../../core/upstream.ts'
+import { SentIds, validId, withSentIds } from '../call-ids.ts'
 import type { DialectModule } from '../dialect.ts'
 import { toMessage } from './reply.ts'
 import { sample } from './sample.ts'
 import { toEvents } from './stream.ts'
 import { isSystemOnly, withoutSystemTurns } from './system-turns.ts'
+import { shortNames, withShortNames } from '../tool-names.ts'
 import { ownThoughts } from './thoughts.ts'
 import { withoutEndSpace } from './end-space.ts'
 import { isGiven, isRecord, type Json } from '../../../base/json.ts'
@@ -28,6 +30,8 @@ const NO_SAMPLING = { temperature: undefined, top_p: undefined, top_k: undefined
  */
 const LONGER_CONTEXT = /context-\d+m/i
 const LONG_CONTEXT = 200_000
+/** Characters of the longest id of a call that every host of the style takes. */
+const LONGEST_ID = 64
 
 export const dialect: DialectModule = {
   encode: (exchange, attempt, upstream) =>
@@ -107,18 +111,22 @@ function encode (
   if (beta !== '') headers['anthropic-beta'] = beta
   const isFolded = !takesSystemTurns || isSystemOnly(body.messages)
   const folded: Json | undefined = isFolded ? withoutSystemTurns(body) : undefined
-  const turns = folded?.messages ?? body.messages
-  const declared = folded !== undefined && 'tools' in folded ? folded.tools : body.tools
+  const names = shortNames(body)
+  const named = names.size === 0 ? undefined : withShortNames(body,
+    { tools: body.tools, tool_choice: body.tool_choice, messages: body.messages, ...folded }, names)
+  const turns = named?.messages ?? folded?.messages ?? body.messages
+  const declared = named?.tools ?? (folded !== undefined && 'tools' in folded ? folded.tools : body.tools)
   const isTranslated = exchange.route.style !== messagesStyle
   const tools = isTranslated ? adaptTools(declared) : declared
-  const messages = isTranslated ? withoutEndSpace(turns) : turns
+  const messages = withSentIds(isTranslated ? withoutEndSpace(turns) : turns, new SentIds(LONGEST_ID, validId))
   return new PassedRequest(path, headers, body, {
     ...folded,
-    ...(messages !== turns && { messages }),
+    ...(named !== undefined && { tool_choice: named.tool_choice }),
+    ...(messages !== body.messages && { messages }),
     ...ownThoughts(messages, body, exchange, upstream),
     ...(isGiven(body.temperature) && isGiven(body.top_p) && takesOneOfBoth(attempt.model) && { top_p: undefined }),
     ...(!(takesSampling && version < NO_SAMPLING_VERSION) && NO_SAMPLING),
-    ...(tools !== declared && { tools }),
+    ...(tools !== body.tools && { tools }),
     model: attempt.model
   })
 }

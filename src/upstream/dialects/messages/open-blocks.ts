@@ -5,9 +5,10 @@ import type { Json } from '../../../base/json.ts'
 import { SseEvent } from '../../../core/sse.ts'
 import type { Upstream } from '../../../core/upstream.ts'
 import { saysSomething } from '../../../protocols/messages.ts'
+import { CallIds } from '../call-ids.ts'
 import { JsonEnd } from '../json-end.ts'
 import { sealThought } from '../thoughts.ts'
-import { isCall, WholeBlocks } from './blocks.ts'
+import { isCall, WholeBlocks, withId } from './blocks.ts'
 import { sealBlock } from './thoughts.ts'
 
 /** A content block that has not ended. */
@@ -19,7 +20,7 @@ export interface OpenBlock {
   readonly type: unknown
   /** of a thought, so far: vendors may send it in pieces, and it can be sealed only whole */
   signature: string
-  /** of a call of the client's tools */
+  /** of a call of the client's tools, with the vendor's id */
   readonly call?: { readonly id: unknown, readonly input: JsonEnd }
 }
 
@@ -34,6 +35,7 @@ export class OpenBlocks {
   readonly #exchange: Exchange
   readonly #upstream: Upstream
   readonly #whole: WholeBlocks
+  readonly #ids: CallIds
   /** in the order in which they began */
   readonly #open: OpenBlock[] = []
   #count = 0
@@ -45,6 +47,7 @@ export class OpenBlocks {
     this.#exchange = exchange
     this.#upstream = upstream
     this.#whole = new WholeBlocks(exchange)
+    this.#ids = new CallIds(exchange)
   }
 
   /** whether a tool of the client's was called, in this block or an earlier one */
@@ -83,7 +86,7 @@ export class OpenBlocks {
       ...(isToolUse && { call: { id: block.id, input: new JsonEnd() } }) })
     this.#hasCalls ||= isToolUse
     this.#hasContent ||= saysSomething(block)
-    const { content, early } = split(block, index)
+    const { content, early } = split(withId(block, this.#ids), index)
     const start = type === 'redacted_thinking' ? sealBlock(content, this.#exchange, this.#upstream) : content
     const isWhole = event !== undefined && start === said && theirs === index
     return [...ended, isWhole

@@ -5,11 +5,11 @@ import type { Upstream } from '../../../core/upstream.ts'
 import { asRecord, isRecord, type Json } from '../../../base/json.ts'
 import { isErrorBody } from '../../../core/vendor-error.ts'
 import { saysSomething } from '../../../protocols/messages.ts'
-import { SeenCalls } from '../call-ids.ts'
+import { CallIds, SeenCalls } from '../call-ids.ts'
 import { noAnswer, UpstreamErrorBody } from '../error-reply.ts'
 import { cutsCalls, type Finish, isCounted, readFinish, stopReason } from '../finish.ts'
 import { messageId } from '../omissions.ts'
-import { WholeBlocks } from './blocks.ts'
+import { WholeBlocks, withId } from './blocks.ts'
 import { sealBlock } from './thoughts.ts'
 
 /** @throws {UpstreamErrorBody} the vendor's error, in an answer's status; {Error} it is no message */
@@ -45,12 +45,13 @@ function contentOf (said: unknown, isShort: boolean, exchange: Exchange, upstrea
   const content = listOf(said)
   const blocks = new WholeBlocks(exchange)
   const seen = new SeenCalls()
+  const ids = new CallIds(exchange)
   let length = 0
   for (const one of content) {
     const block = blocks.fill(one, isShort)
     if (block === undefined || (isToolUse(block) && isRecord(one) && one.id === block.id &&
       seen.isRepeated(block.id as string, { name: block.name, input: block.input }))) continue
-    content[length++] = sealBlock(block, exchange, upstream)
+    content[length++] = sealBlock(withId(block, ids), exchange, upstream)
   }
   content.length = length
   return content as readonly Json[]

@@ -5,7 +5,7 @@ import type { Attempt } from '../../../core/facts.ts'
 import type { Upstream } from '../../../core/upstream.ts'
 import { MOST_OPENED } from '../../../translation/thinking.ts'
 import { isRecord, type Json } from '../../../base/json.ts'
-import { clientId, vendorsId } from '../call-ids.ts'
+import { SentIds } from '../call-ids.ts'
 import { textIn } from '../json.ts'
 import { dataUrl, type PartStyle, readPart, readParts, systemLines } from '../parts.ts'
 import type { ClientTools } from './client-tools.ts'
@@ -18,17 +18,17 @@ const PARTS: PartStyle = {
     ...(type === 'url' ? { file_url: source.url } : { filename: title, file_data: dataUrl(source) }) })
 }
 
-/** The vendor's longest `call_id`. */
+/** Characters of the vendor's longest `call_id`. */
 const LONGEST_ID = 64
 
 /** @throws {GatewayError} invalid_request, with the path of a part that this API can't be told */
 export function inputOf (
+  said: unknown,
   exchange: Exchange,
   attempt: Attempt,
   upstream: Upstream,
   tools: ClientTools
 ): readonly Json[] {
-  const { messages: said } = exchange.request.body
   const messages: readonly unknown[] = Array.isArray(said) ? said : []
   const calls = new Calls(tools)
   const takesThoughts = attempt.withoutThoughts !== true
@@ -68,27 +68,33 @@ function systemItem (lines: readonly string[]): readonly Json[] {
 /** The calls of a conversation: an output is of the same kind as its call. */
 class Calls {
   readonly #tools: ClientTools
+  readonly #ids = new SentIds(LONGEST_ID)
   readonly #outputs = new Map<string, string>()
 
   constructor (tools: ClientTools) {
     this.#tools = tools
   }
 
+  question (): void {
+    this.#ids.question()
+  }
+
   item ({ id, name, input }: Json): Json {
-    const called = callId(id)
+    const called = this.#ids.call(id)
     const item = this.#tools.call(name, called, input)
     this.#outputs.set(called, `${String(item.type)}_output`)
     return item
   }
 
   output (id: unknown, output: unknown): Json {
-    const called = callId(id)
+    const called = this.#ids.result(id)
     return { type: this.#outputs.get(called) ?? 'function_call_output', call_id: called, output }
   }
 }
 
 /** Outputs of calls come first, behind the calls. */
 function questionItems (content: unknown, path: string, calls: Calls): readonly Json[] {
+  calls.question()
   if (!Array.isArray(content)) return textIn(content) === '' ? [] : [{ type: 'message', role: 'user', content }]
   const outputs: Json[] = []
   const said: Json[] = []
@@ -126,10 +132,4 @@ function answerItems (
     return type === 'thinking' ? [open(signature)].filter((item) => item !== undefined) : []
   })
   return items.slice(0, items.findLastIndex(({ type }) => type !== 'reasoning') + 1)
-}
-
-/** The vendor's own, or one that it takes. */
-function callId (id: unknown): string {
-  const given = vendorsId(textIn(id))
-  return given.length > LONGEST_ID ? clientId(given) : given
 }

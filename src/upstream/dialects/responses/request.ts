@@ -19,6 +19,7 @@ import type { OwnWords } from '../dialect.ts'
 import { textIn, unsayable } from '../json.ts'
 import { systemLines } from '../parts.ts'
 import { toolsInForce } from '../tool-changes.ts'
+import { withShortNames } from '../tool-names.ts'
 import { ClientTools } from './client-tools.ts'
 import { inputOf } from './input.ts'
 
@@ -35,6 +36,8 @@ export function toResponses (exchange: Exchange, attempt: Attempt, upstream: Ups
   const own = ownOf(exchange)
   const tools = new ClientTools(exchange, upstream)
   const model = exchange.get(Model)
+  const named = withShortNames(body)
+  const { tool_choice: choice } = named
   checkStops(body, options)
   const sent: Record<string, unknown> = {}
   const add = (name: string, value: unknown): void => { if (isGiven(value)) sent[name] = value }
@@ -44,18 +47,18 @@ export function toResponses (exchange: Exchange, attempt: Attempt, upstream: Ups
   const lines = systemLines(body.system, 'system')
   const system = isRecord(text?.format) && text.format.type === 'json_object' ? withoutJsonLine(lines) : lines
   if (system.length > 0) add('instructions', system.join('\n'))
-  add('input', inputOf(exchange, attempt, upstream, tools))
+  add('input', inputOf(named.messages, exchange, attempt, upstream, tools))
   if (typeof body.max_tokens === 'number') add('max_output_tokens', Math.max(LEAST_OUTPUT, body.max_tokens))
   if (model.sampling) {
     add('temperature', body.temperature)
     add('top_p', body.top_p)
   }
-  const declared = toolsInForce(body)
+  const declared = toolsInForce(named)
   const functions = functionsOf(exchange.find(ResponsesOwn) === undefined ? adaptTools(declared) : declared)
   if (functions.length > 0) {
     add('tools', tools.declare(functions))
-    add('tool_choice', functionChoice(body.tool_choice, functions, (name) => tools.choice(textIn(name))))
-    if (isRecord(body.tool_choice) && body.tool_choice.disable_parallel_tool_use === true) {
+    add('tool_choice', functionChoice(choice, functions, (name) => tools.choice(textIn(name))))
+    if (isRecord(choice) && choice.disable_parallel_tool_use === true) {
       add('parallel_tool_calls', false)
     }
   }

@@ -1,0 +1,274 @@
+// Ids of tool calls: unique in the conversation for the client, whatever the vendor counts; for the vendor, each call
+// and its result have one id, which no other call has.
+import fc from 'fast-check'
+import t, { type Test } from 'tap'
+import { dialects } from '../../src/upstream/dialects/index.ts'
+import { ask, type Got } from '../support/billing-client.ts'
+import { clientStyles, type Style, styles } from '../support/client-styles.ts'
+import { config, exchange, model, snapshot, upstreamConfig } from '../support/exchange.ts'
+import { ApiKey, Model } from '../../src/core/facts.ts'
+import { gateway, type GatewayTestOptions, KEY, yaml } from '../support/gateway.ts'
+import { json, raw, type Received, type Script, upstream } from '../support/upstream.ts'
+
+type Json = Readonly<Record<string, unknown>>
+type Dialect = 'messages' | 'chat' | 'responses'
+
+const RUNS = Number(process.env['RUNS'] ?? 300)
+const DIALECTS = ['messages', 'chat', 'responses'] as const
+const list = (value: unknown): readonly Json[] => Array.isArray(value) ? value as readonly Json[] : []
+const record = (value: unknown): Json => (value ?? {}) as Json
+const events = (all: readonly Json[]): string => all.map((one) => typeof one.type === 'string'
+  ? `event: ${one.type}\ndata: ${JSON.stringify(one)}\n\n` : `data: ${JSON.stringify(one)}\n\n`).join('')
+
+/** An answer with calls of the tool "run" that have these ids. */
+const answers: Readonly<Record<Dialect, (ids: readonly string[], stream: boolean) => Script>> = {
+  messages (ids, stream) {
+    const message = { id: 'msg_1', type: 'message', role: 'assistant', model: 'v', stop_reason: 'tool_use',
+      stop_sequence: null, usage: { input_tokens: 9, output_tokens: 2 } }
+    const blocks = ids.map((id) => ({ type: 'tool_use', id, name: 'run', input: {} }))
+    if (!stream) return json({ ...message, content: blocks })
+    return raw(events([{ type: 'message_start', message: { ...message, content: [], stop_reason: null } },
+      ...blocks.flatMap((content_block, index) => [{ type: 'content_block_start', index, content_block },
+        { type: 'content_block_stop', index }]),
+      { type: 'message_delta', delta: { stop_reason: 'tool_use', stop_sequence: null }, usage: { output_tokens: 2 } },
+      { type: 'message_stop' }]))
+  },
+  chat (ids, stream) {
+    const tool_calls = ids.map((id, index) => ({ index, id, type: 'function', function: { name: 'run',
+      arguments: '{}' } }))
+    const usage = { prompt_tokens: 9, completion_tokens: 2, total_tokens: 11 }
+    if (!stream) {
+      return json({ id: 'c', object: 'chat.completion', created: 1, usage, choices: [{ index: 0,
+        message: { role: 'assistant', content: null, tool_calls }, finish_reason: 'tool_calls' }] })
+    }
+    return raw(`${events([{ choices: [{ index: 0, delta: { role: 'assistant', tool_calls } }] },
+      { choices: [{ index: 0, delta: {}, finish_reason: 'tool_calls' }], usage }])}data: [DONE]\n\n`)
+  },
+  responses (ids, stream) {
+    const output = ids.map((call_id, i) => ({ type: 'function_call', id: `fc_${i}`, call_id, name: 'run',
+      arguments: '{}', status: 'completed' }))
+    const response = { id: 'resp_1', object: 'response', status: 'completed', output,
+      usage: { input_tokens: 9, output_tokens: 2, total_tokens: 11 } }
+    return stream ? raw(events([...output.map((item, output_index) =>
+      ({ type: 'response.output_item.done', output_index, item })), { type: 'response.completed', response }]))
+      : json(response)
+  }
+}
+
+interface Sent {
+  readonly calls: readonly string[]
+  readonly results: readonly string[]
+}
+
+/** The ids in a request to a vendor. */
+const sent: Readonly<Record<Dialect, (body: Json) => Sent>> = {
+  messages ({ messages }) {
+    const blocks = list(messages).flatMap(({ content }) => list(content))
+    return { calls: blocks.filter(({ type }) => type === 'tool_use').map(({ id }) => String(id)),
+      results: blocks.filter(({ type }) => type === 'tool_result').map(({ tool_use_id: id }) => String(id)) }
+  },
+  chat: ({ messages }) => ({
+    calls: list(messages).flatMap(({ tool_calls: calls }) => list(calls)).map(({ id }) => String(id)),
+    results: list(messages).filter(({ role }) => role === 'tool').map(({ tool_call_id: id }) => String(id))
+  }),
+  responses: ({ input }) => ({
+    calls: list(input).filter(({ type }) => type === 'function_call').map(({ call_id: id }) => String(id)),
+    results: list(input).filter(({ type }) => type === 'function_call_output').map(({ call_id: id }) => String(id))
+  })
+}
+
+/** A client: the ids of the calls in an answer, and its next turn, in its style. */
+const clients: Readonly<Record<Style, {
+  idsIn (got: Got): readonly string[]
+  next (ids: readonly string[]): readonly Json[]
+}>> = {
+  messages: {
+    idsIn: ({ events, body }) => [...list(body?.['content']), ...events.map(({ data }) => record(data['content_block']))]
+      .filter(({ type }) => type === 'tool_use').map(({ id }) => String(id)),
+    next: (ids) => [
+      { role: 'assistant', content: ids.map((id) => ({ type: 'tool_use', id, name: 'run', input: {} })) },
+      { role: 'user', content: ids.map((tool_use_id) => ({ type: 'tool_result', tool_use_id, content: 'done' })) }]
+  },
+  chat: {
+    idsIn: ({ events, body }) => [record(list(body?.['choices'])[0]?.['message']),
+      ...events.map(({ data }) => record(list(data['choices'])[0]?.['delta']))]
+      .flatMap(({ tool_calls: calls }) => list(calls)).filter(({ id }) => id !== undefined).map(({ id }) => String(id)),
+    next: (ids) => [
+      { role: 'assistant', content: null,
+        tool_calls: ids.map((id) => ({ id, type: 'function', function: { name: 'run', arguments: '{}' } })) },
+      ...ids.map((id) => ({ role: 'tool', tool_call_id: id, content: 'done' }))]
+  },
+  responses: {
+    idsIn: ({ events, body }) => list(body?.['output'] ?? record(events.at(-1)?.data['response'])['output'])
+      .filter(({ type }) => type === 'function_call').map(({ call_id: id }) => String(id)),
+    next: (ids) => [...ids.map((call_id) => ({ type: 'function_call', call_id, name: 'run', arguments: '{}' })),
+      ...ids.map((call_id) => ({ type: 'function_call_output', call_id, output: 'done' }))]
+  }
+}
+
+const parameters = { type: 'object', properties: {} }
+const tools: Readonly<Record<Style, readonly Json[]>> = {
+  messages: [{ name: 'run', input_schema: parameters }],
+  chat: [{ type: 'function', function: { name: 'run', parameters } }],
+  responses: [{ type: 'function', name: 'run', parameters }]
+}
+
+interface World {
+  say (style: Style, dialect: Dialect, stream: boolean, turns: readonly Json[], ids: readonly string[]): Promise<Got>
+  last (): Received
+}
+
+async function startWorld (t: Test, options: GatewayTestOptions = {}, server = ''): Promise<World> {
+  let script: Script = []
+  const vendor = await upstream(t, () => script)
+  const text = yaml([]).replace(/upstreams:\n[^]*(?=accounts:)/, `upstreams:\n${DIALECTS.map((dialect) =>
+    `  ${dialect}: { url: "${vendor.url}", dialect: ${dialect} }\n`).join('')}models:\n${DIALECTS.map((dialect) =>
+    `  - { id: ${dialect}, provider: acme, created: 2025-01-01, context: 200000, max_output: 8192, channels: {
+    premium: { price: { input: 1, output: 10 }, targets: [{ upstream: ${dialect}, model: v }] } } }\n`).join('')}`)
+    .replace('server:\n', `server:\n${server}`)
+  const gw = await gateway(t, text, options)
+  return {
+    async say (style, dialect, stream, turns, ids) {
+      script = answers[dialect](ids, stream)
+      const { path, asking } = clientStyles[style]
+      return await ask(gw.url + path, { ...asking({ model: dialect, max_tokens: 2000, stream,
+        messages: [{ role: 'user', content: 'Go.' }, ...turns] }), tools: tools[style] },
+      { headers: { authorization: `Bearer ${KEY}` } })
+    },
+    last: () => vendor.requests.at(-1)!
+  }
+}
+
+for (const [where, options, server] of [
+  ['on the loop', {}, ''],
+  ['in threads', { largeBody: 1 }, ''],
+  ['without the fast lanes', {}, '  fast_lane: off\n']
+] as const) {
+  t.test(`T1: a vendor counts its calls anew in each answer (rule call-ids), ${where}`, async (t) => {
+    const world = await startWorld(t, options, server)
+    for (const style of styles) {
+      for (const dialect of DIALECTS) {
+        for (const stream of [true, false]) {
+          const about = `a ${style} client, ${dialect}, ${stream ? 'streamed' : 'whole'}`
+          const turns: Json[] = []
+          const seen: string[] = []
+          for (let turn = 1; turn <= 3; turn++) {
+            const got = await world.say(style, dialect, stream, turns, ['call_0', 'call_1'])
+            t.equal(got.status, 200, `${about}: ${JSON.stringify(got.body ?? {}).slice(0, 300)}`)
+            const ids = clients[style].idsIn(got)
+            t.equal(ids.length, 2, about)
+            seen.push(...ids)
+            turns.push(...clients[style].next(ids))
+            const { calls, results } = sent[dialect](world.last().body!)
+            t.equal(new Set(calls).size, 2 * turn - 2, `${about}, turn ${turn}: ${calls.join()}`)
+            t.strictSame(results, calls, about)
+          }
+          t.equal(new Set(seen).size, 6, `${about}: ${seen.join()}`)
+          t.strictSame(seen.slice(0, 2), ['call_0', 'call_1'], 'the first ones are the vendor\'s own')
+        }
+      }
+    }
+  })
+
+  t.test(`T1: a history with the same ids in each turn goes on, ${where}`, async (t) => {
+    const world = await startWorld(t, options, server)
+    for (const style of styles) {
+      for (const dialect of DIALECTS) {
+        const turns = [['call_0'], ['call_0', 'call_0'], ['call_0']].flatMap((ids) => clients[style].next(ids))
+        const got = await world.say(style, dialect, true, turns, ['call_0'])
+        t.equal(got.status, 200)
+        const { calls, results } = sent[dialect](world.last().body!)
+        t.equal(new Set(calls).size, 4, `a ${style} client, ${dialect}: ${calls.join()}`)
+        t.strictSame(results, calls)
+        const [id] = clients[style].idsIn(got)
+        t.notOk(id === 'call_0', 'the next call has an id that the client has not seen')
+      }
+    }
+  })
+}
+
+// The ids of whole histories, without sockets.
+
+const on = snapshot(config({
+  upstreams: Object.fromEntries(DIALECTS.map((dialect) => [dialect, upstreamConfig({ dialect })])),
+  models: DIALECTS.map((dialect) => model(dialect, { premium: `${dialect}/v*1` }))
+}), [])
+
+const OWNER = { account: { id: 'acme' }, key: { id: 'k' } } as unknown as ApiKey
+
+function encode (dialect: Dialect, messages: readonly Json[]): Json {
+  const made = exchange(on, { path: '/v1/messages' })
+  const body = { model: dialect, max_tokens: 100, messages }
+  made.set(ApiKey, OWNER)
+  made.set(Model, on.models.get(dialect)!)
+  made.request = { body, stream: false }
+  const sold = on.models.get(dialect)!.channels.premium!
+  const encoded = dialects[dialect].encode(made, { upstream: dialect, model: 'v', channel: 'premium', sold },
+    on.upstreams.get(dialect)!)
+  return JSON.parse(JSON.stringify((encoded as { readonly body: Json }).body)) as Json
+}
+
+const ids = fc.oneof(fc.constantFrom('call_0', 'call_0_2', 'call_1', '', 'functions.run:0', 'gw_call_0_0123456789012345678901',
+  'gwid_ZnVuY3Rpb25zLnJ1bjow', 'gwhash_x', 'a'.repeat(64), 'b'.repeat(41), '\ud800', 'x'.repeat(100)),
+fc.string({ maxLength: 80 }))
+
+/** Characters of the longest id that the strictest vendor of a dialect takes. */
+const LONGEST = { messages: 64, chat: 40, responses: 64 }
+
+t.test('T1, T2: in each dialect pairs stay pairs, whatever a client\'s ids are', (t) => {
+  fc.assert(fc.property(fc.array(fc.tuple(fc.array(ids, { minLength: 1, maxLength: 4 }), fc.boolean()),
+    { maxLength: 6 }), (turns) => {
+    const messages = [{ role: 'user', content: 'Go.' }, ...turns.flatMap(([made, isAnswered]) => [
+      { role: 'assistant', content: made.map((id) => ({ type: 'tool_use', id, name: 'run', input: {} })) },
+      { role: 'user', content: isAnswered
+        ? made.map((id) => ({ type: 'tool_result', tool_use_id: id, content: 'done' }))
+        : [{ type: 'text', text: 'Stop.' }] }])]
+    const isAnswered = turns.flatMap(([made, isTrue]) => made.map(() => isTrue))
+    for (const dialect of DIALECTS) {
+      const { calls, results } = sent[dialect](encode(dialect, messages))
+      if (new Set(calls).size !== isAnswered.length) return false
+      if (calls.some((id) => id.length > LONGEST[dialect])) return false
+      if (dialect === 'messages' && !calls.every((id) => /^[\w-]+$/.test(id))) return false
+      const expected = calls.filter((_, i) => isAnswered[i])
+      if (JSON.stringify(results) !== JSON.stringify(expected)) return false
+    }
+    return true
+  }), { numRuns: RUNS })
+  t.end()
+})
+
+t.test('T1: an upstream gets ids that need no change as they are, in the same objects', (t) => {
+  const messages = [['toolu_1'], ['call_2', 'gw_call_0_0123456789012345678901']]
+    .flatMap((made) => clients.messages.next(made))
+  for (const dialect of DIALECTS) {
+    t.strictSame(sent[dialect](encode(dialect, messages)).calls, ['toolu_1', 'call_2',
+      'gw_call_0_0123456789012345678901'], dialect)
+  }
+  t.end()
+})
+
+t.test('T1: a result without a call is no other call\'s', (t) => {
+  const messages = [{ role: 'user', content: [{ type: 'tool_result', tool_use_id: 'lost', content: 'done' }] },
+    ...clients.messages.next(['call_0'])]
+  for (const dialect of DIALECTS) {
+    t.strictSame(sent[dialect](encode(dialect, messages)), { calls: ['call_0'], results: ['lost', 'call_0'] }, dialect)
+  }
+  t.end()
+})
+
+t.test('T2: a long id is short for a vendor that refuses it, the same in each turn, and another for another', (t) => {
+  const made = ['chatcmpl-tool-0123456789abcdef0123456789abcdef', `${'x'.repeat(63)}1`, `${'x'.repeat(63)}2`,
+    'gw_functions_run_0_0123456789012345678901234567890', 'functions.run:0', 'gwid_ZnVuY3Rpb25zLmY6MA']
+  const turns = made.map((id) => clients.messages.next([id]))
+  for (const dialect of DIALECTS) {
+    const { calls, results } = sent[dialect](encode(dialect, turns.flat()))
+    t.equal(new Set(calls).size, made.length, dialect)
+    t.ok(calls.every((id) => id.length <= LONGEST[dialect]), `${dialect}: ${calls.join()}`)
+    t.strictSame(results, calls, dialect)
+    for (let i = 1; i < made.length; i++) {
+      t.strictSame(sent[dialect](encode(dialect, turns.slice(0, i).flat())).calls, calls.slice(0, i), 'the same before')
+    }
+    t.equal(calls.at(-1), dialect === 'messages' ? made.at(-1) : 'functions.f:0', 'the vendor\'s own where it made it')
+  }
+  t.end()
+})
