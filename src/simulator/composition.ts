@@ -123,7 +123,8 @@ function toolsToCall (body: MessagesBody, turn: readonly Block[], faults: Faults
   const prompt = textOf(turn).toLowerCase()
   const named = tools.find(({ name }) => prompt.includes(name.toLowerCase()))
   if (named !== undefined) return [named]
-  return /\b(use|call)\b.*\btools?\b|\bweather\b/.test(prompt) ? [first] : []
+  const use = prompt.search(/\b(?:use|call)\b/)
+  return (use >= 0 && /\btools?\b/.test(prompt.slice(use))) || /\bweather\b/.test(prompt) ? [first] : []
 }
 
 function sayTo (body: MessagesBody, turn: readonly Block[], faults: Faults): string {

@@ -115,7 +115,7 @@ export type Faults = {
 /** An unknown directive; the message names the known ones. */
 export class UnknownDirective extends Error {}
 
-const marker = /\[\[sim:([^\]]*)\]\]/g
+const marker = /\[\[sim:([^[\]]*)\]\]/g
 
 /**
  * The faults in `[[sim: name name=value]]`, wherever the text has it.

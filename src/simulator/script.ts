@@ -29,7 +29,7 @@ export interface Scene {
   readonly played: number
 }
 
-const directive = /\[\[sim:[^\]]*\bscript=([^\]\s,]+)/g
+const directive = /\[\[sim:[^[\]]*\bscript=([^\]\s,]+)/g
 
 /** @param body of a request, of any dialect; undefined: no turn of the user has a script */
 export function sceneIn (body: unknown): Scene | undefined {

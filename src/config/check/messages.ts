@@ -43,7 +43,10 @@ export function looksSecret (text: string): boolean {
 export function quote (text: string): string {
   if (looksSecret(text)) return '"***"'
   // credentials stand before the @ of a URL, or in its query
-  const shown = text.replace(/\/\/[^/\s]*@/, '//***@').replace(/(:\/\/[^?]*\?).*/s, '$1***')
+  const masked = text.replace(/\/\/[^/\s]*@/, '//***@')
+  const scheme = masked.indexOf('://')
+  const query = scheme < 0 ? -1 : masked.indexOf('?', scheme)
+  const shown = query < 0 ? masked : `${masked.slice(0, query)}?***`
   return JSON.stringify(shown.length > 80 ? shown.slice(0, 79) + '…' : shown)
 }
 

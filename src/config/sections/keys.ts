@@ -57,7 +57,7 @@ export const key = map('What a client proves itself with.', {
   allowed_origins: some(
     'The web pages that may use it from a browser; requests without an Origin are let through; absent: all.',
     {
-      description: 'Scheme, host and port of a page.', type: 'string', pattern: '^(?:null|[^*]*://[^*]*)$',
+      description: 'Scheme, host and port of a page.', type: 'string', pattern: '^(?:null|[^*:]*://[^*]*)$',
       expected: 'an origin such as https://app.example.com, without "*"'
     }
   ),
