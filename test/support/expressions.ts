@@ -85,8 +85,8 @@ export async function madeAtImport (folder: string, paths: readonly string[]): P
   return made
 }
 
-/** A count of so many is read as "any number": 64 more steps at each of 64 places stop the process too. */
-const MANY = 10
+/** A count of more is read as "any number"; of fewer as 3 at most, for the time grows by this factor at most. */
+export const MANY = 100
 
 /**
  * What is wrong with an expression; undefined: its time grows like the text. The limits are counts of the checker's
@@ -104,8 +104,10 @@ export function slowness ({ source, flags }: Omit<Expression, 'at'>): string | u
 }
 
 function withoutCounts (source: string): string {
-  return source.replace(/\\.|\[(?:\\.|[^\]\\])*\]|\{(\d+)(?:,(\d*))?\}/gs, (all, min?: string, max?: string) => {
-    if (min === undefined || (max !== '' && Number(max ?? min) < MANY)) return all
-    return min === '0' ? '*' : '+'
+  return source.replace(/\\.|\[(?:\\.|[^\]\\])*\]|\{(\d+)(,?)(\d*)\}/gs, (all, min?: string, comma = '', max = '') => {
+    if (min === undefined) return all
+    const least = Math.min(Number(min), 3)
+    if (comma === '') return `{${least}}`
+    return max === '' || Number(max) > MANY ? `{${least},}` : `{${least},${Math.min(Number(max), 3)}}`
   })
 }
