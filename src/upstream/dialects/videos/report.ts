@@ -168,9 +168,9 @@ function wordIn (parts: readonly Part[]): string | undefined {
   const own = wordsIn(task)
   const words = own.length > 0 ? own : wordsIn(parts)
   const depth = task.findLast(({ fields, isFile }) => !isFile && (fields.has('id') || fields.has('taskid')))?.level ?? 0
-  const counted = words.filter(({ word, level }, i) =>
-    !isAcknowledgement(word) || (level >= depth && words.slice(i).every((inner) => inner.level === level))
-  )
+  const lastLevel = words.at(-1)?.level
+  const beginOfLast = words.findLastIndex(({ level }) => level !== lastLevel) + 1
+  const counted = words.filter(({ word, level }, i) => !isAcknowledgement(word) || (level >= depth && i >= beginOfLast))
   return (counted.findLast(({ word }) => statusOf(word) !== undefined) ?? counted.at(-1))?.word
 }
 
