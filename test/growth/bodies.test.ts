@@ -1,6 +1,7 @@
 // Requests and answers of growing size on their way through the translators: for each style of clients and each dialect
 // of upstreams, wide histories, lists and texts cost at most n log n (rule growth).
 import t from 'tap'
+import { growsTooFast, type Grown } from '../support/growth.ts'
 import { chatToMessages } from '../../plugins/chat-to-messages/index.ts'
 import { responsesToMessages } from '../../plugins/responses-to-messages/index.ts'
 import { schemaValidate } from '../../plugins/schema-validate/index.ts'
@@ -13,7 +14,6 @@ import { dialects } from '../../src/upstream/dialects/index.ts'
 import { inputEstimate } from '../../src/tokens/bound.ts'
 import { clientStyles, type Style, styles } from '../support/client-styles.ts'
 import { account, config, exchange, key, model, snapshot, upstreamConfig, upstreamOf } from '../support/exchange.ts'
-import { growsTooFast, type Grown } from '../support/growth.ts'
 
 type Json = Readonly<Record<string, unknown>>
 
@@ -98,7 +98,7 @@ async function translated (live: ReturnType<typeof snapshot>, style: Style, more
   return made
 }
 
-async function holds (name: string, of: Grown): Promise<readonly string[]> {
+async function holds (name: string, of: Omit<Grown, 'from'>): Promise<readonly string[]> {
   const found = await growsTooFast({ ...of, from: LEAST })
   return found === undefined ? [] : [`${name}: ${found}`]
 }

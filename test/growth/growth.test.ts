@@ -17,17 +17,37 @@ import { readReport } from '../../src/upstream/dialects/videos/report.ts'
 import { membersNamed } from '../../src/base/json-members.ts'
 import { isPublicAddress } from '../../src/base/public-address.ts'
 import { placeIn } from '../../src/config/load/user-plugin.ts'
-import { growsTooFast, growth, MOST_GROWTH } from '../support/growth.ts'
+import { growsTooFast, stepsOf } from '../support/growth.ts'
 
-t.test('the measurement tells n and n log n from a square, and from what never ends', async (t) => {
+type Run = (input: never) => unknown
+
+t.test('the measurement tells n and n log n from n to the power of 1.5, a square, and what never ends', async (t) => {
   const numbers = (size: number): readonly number[] => Array.from({ length: size }, (_, i) => (i * 7919) % size)
-  t.ok(await growth({ input: numbers, run: (of: readonly number[]) => of.toSorted((a, b) => a - b) }) <= MOST_GROWTH)
-  t.ok(await growth({ input: (size) => 'a'.repeat(size), run: (text: string) => text.replaceAll('a', 'bb') }) <=
-    MOST_GROWTH)
-  t.ok(await growth({ input: (size) => `${'0'.repeat(size)}1`, run: (text: string) => text.replace(/0+$/, ''),
-    to: 3000 }) > MOST_GROWTH, 'a square')
-  t.equal(await growth({ from: 13, to: 13, endless: 200_000, input: (size) => `${'a'.repeat(Math.min(size, 27))}b`,
-    run: (text: string) => /^(?:a|a)+$/.test(text) }), Infinity, 'an exponential function')
+  const turns = (count: number): number => {
+    let sum = 0
+    for (let i = 0; i < count; i++) sum += i
+    return sum
+  }
+  t.ok(await stepsOf(() => turns(1000)) >= 1000, 'turns of a loop are counted')
+
+  const size = (of: number): number => of
+  const well = async (from: number, run: Run, input: (size: number) => unknown = size): Promise<void> => {
+    t.equal(await growsTooFast({ from, input, run }), undefined, run.toString())
+  }
+  const wrong = async (says: RegExp, from: number, run: Run, input: (size: number) => unknown = size): Promise<void> => {
+    t.match(await growsTooFast({ from, input, run }), says, run.toString())
+  }
+  await well(1e5, turns)
+  await well(1e5, (n: number) => turns(n * Math.log2(n)))
+  await well(1e5, (of: readonly number[]) => of.toSorted((a, b) => a - b), numbers)
+  await well(1e5, (text: string) => text.replaceAll('a', 'bb'), (n) => 'a'.repeat(n))
+  await well(1e5, (n: number) => n < 2e5 ? 0 : turns(n))
+  await wrong(/steps/, 1e4, (n: number) => turns(n ** 1.5))
+  await wrong(/steps/, 1e3, (n: number) => turns(n ** 2))
+  await wrong(/times the time/, 3000, (text: string) => text.replace(/0+$/, ''), (n) => `${'0'.repeat(n)}1`)
+  await wrong(/times the time|s at/, 5000, (of: readonly number[]) => of.filter((one) => of.includes(-one - 1)), numbers)
+  await wrong(/times the time|s at/, 16, (text: string) => /^(?:a|a)+$/.test(text),
+    (n) => `${'a'.repeat(Math.min(n, 24))}b`)
 })
 
 const repeated = (text: string) => (size: number): string => text.repeat(Math.ceil(size / text.length)).slice(0, size)
