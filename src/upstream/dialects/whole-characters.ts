@@ -4,6 +4,7 @@ import { asRecord, type Json, wholeCharacters } from '../../base/json.ts'
 import type { StreamTransformer } from '../../core/plugin.ts'
 import { SseEvent } from '../../core/sse.ts'
 import { isPing } from '../../protocols/messages.ts'
+import type { StreamDecoder } from './dialect.ts'
 
 type Out = ReturnType<StreamTransformer['event']>
 
@@ -14,17 +15,21 @@ const HALF_AT_END = /[\uD800-\uDBFF]$/
 const LOST = '\uFFFD'
 
 /** A decoder of a dialect, whose events it completes. */
-export function withWholeCharacters (decode: StreamTransformer): StreamTransformer {
+export function withWholeCharacters (decode: StreamDecoder): StreamDecoder {
   return decode.end === undefined ? new WholeCharacters(decode) : new EndingWholeCharacters(decode)
 }
 
-class WholeCharacters implements StreamTransformer {
-  readonly #decode: StreamTransformer
+class WholeCharacters implements StreamDecoder {
+  readonly #decode: StreamDecoder
   /** the delta whose text has ended with half a character */
   #half: { readonly data: Json, readonly type: keyof typeof TEXT_OF, readonly text: string } | undefined
 
-  constructor (decode: StreamTransformer) {
+  constructor (decode: StreamDecoder) {
     this.#decode = decode
+  }
+
+  get isComplete (): boolean {
+    return this.#decode.isComplete === true
   }
 
   event (event: SseEvent): Out {
@@ -60,9 +65,9 @@ class WholeCharacters implements StreamTransformer {
 
 /** Of a dialect whose streams end without a terminal event too. */
 class EndingWholeCharacters extends WholeCharacters {
-  readonly #decode: StreamTransformer
+  readonly #decode: StreamDecoder
 
-  constructor (decode: StreamTransformer) {
+  constructor (decode: StreamDecoder) {
     super(decode)
     this.#decode = decode
   }
