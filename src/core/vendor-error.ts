@@ -191,10 +191,14 @@ function isEmptyList (value: unknown): boolean {
   return Array.isArray(value) && value.length === 0
 }
 
-/** A few vendors send the field with each answer. */
+/** A few vendors send the field with each answer, and say in it that there is none. */
 function isFault (error: unknown): boolean {
-  if (isRecord(error)) return Object.values(error).some((value) => Boolean(value) && value !== 'success')
-  return Array.isArray(error) ? error.length > 0 : Boolean(error)
+  if (Array.isArray(error)) return error.length > 0
+  return isRecord(error) ? Object.values(error).some(saysFault) : saysFault(error)
+}
+
+function saysFault (value: unknown): boolean {
+  return typeof value === 'number' || typeof value === 'string' ? isCodeOfFault(value) : Boolean(value)
 }
 
 function isCodeOfFault (code: unknown): boolean {

@@ -122,6 +122,13 @@ const shapes: readonly Shape[] = [
     reply: response([]), stream: [completed()] },
   { name: 'A0: nothing but usage', dialect: 'messages', expected: { stop: 'end_turn' },
     reply: message([], null), stream: [start(), { type: 'message_stop' }] },
+  { name: 'A0: an error that says that there is none', dialect: 'chat', expected: HELLO,
+    reply: { ...whole({ content: 'Hello' }), error: { code: 200, message: 'OK' } },
+    stream: [{ ...said({ content: 'Hello' }), error: { code: '0', message: 'success' } }, ...over('stop')] },
+  { name: 'A0: an error that says that there is none', dialect: 'messages', expected: HELLO,
+    stream: [start(), ...words(0, 'Hello').map((one) => ({ ...one, error: { code: 200 } })), ...ended('end_turn')] },
+  { name: 'A0: an empty error, and no status', dialect: 'responses', expected: HELLO,
+    reply: response([item('Hello')], { status: undefined, error: {} }) },
 
   // A3
   { name: 'A3: text in one choice, calls in the next', dialect: 'chat',

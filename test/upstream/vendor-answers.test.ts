@@ -102,7 +102,7 @@ const labels = [undefined, 'application/json', 'text/event-stream', 'text/plain;
   'application/octet-stream', ''] as const
 /** Vendors send blank lines while they work, and some tools a byte order mark. */
 const beginnings = ['', '\n\n \r\n', '\uFEFF'] as const
-const endings = ['ends', 'is cut', 'stays open'] as const
+const endings = ['ends', 'is cut', 'stays open', 'has a mark behind it'] as const
 
 interface Wire {
   readonly isStream: boolean
@@ -114,7 +114,8 @@ interface Wire {
 }
 
 function wired (one: VendorAnswer, { isStream, label, beginning, ending, chunk }: Wire): Script {
-  const text = isStream ? one.stream.map(eventText).join('') : JSON.stringify(one.reply)
+  const mark = ending === 'has a mark behind it' ? '\n\ndata: [DONE]\n\n' : ''
+  const text = isStream ? one.stream.map(eventText).join('') : JSON.stringify(one.reply) + mark
   const body = Buffer.from(beginning + text)
   return [
     step(({ response }) => { response.writeHead(200, label === undefined ? {} : { 'content-type': label }) }),

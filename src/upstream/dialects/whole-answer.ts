@@ -30,10 +30,13 @@ export function readAnswer (bytes: Buffer, exchange: Exchange, upstream: Upstrea
     : decodeReply(readWhole(text, bytes), exchange, upstream)
 }
 
+/** The mark at the end of a stream: some proxies put it behind JSON too. */
+const MARK_AT_END = /[\r\n](?:data:)?[ \t]*\[DONE\]\s*$/
+
 /** @throws {UpstreamErrorBody} a stream begins with an error that has no field of events; {SyntaxError} no JSON */
 function readWhole (text: string, bytes: Buffer): unknown {
   try {
-    return parseJson(text)
+    return parseJson(text.replace(MARK_AT_END, ''))
   } catch (broken) {
     const [first] = new SseDecoder().push(Buffer.concat([bytes, BLANK_LINE]))
     const error = first && errorEvent(first)

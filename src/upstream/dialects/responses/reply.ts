@@ -1,7 +1,8 @@
 // Translates a whole response into a message.
 import type { Exchange } from '../../../core/exchange.ts'
 import type { Upstream } from '../../../core/upstream.ts'
-import { isGiven, isRecord, type Json } from '../../../base/json.ts'
+import { isRecord, type Json } from '../../../base/json.ts'
+import { isErrorBody } from '../../../core/vendor-error.ts'
 import { CallIds, SeenCalls } from '../call-ids.ts'
 import { noAnswer, UpstreamErrorBody } from '../error-reply.ts'
 import { callInput, textIn } from '../json.ts'
@@ -19,7 +20,7 @@ export function toMessage (response: unknown, exchange: Exchange, upstream: Upst
   const { status, error, output } = response
   const said = finishOf(response)
   const isOver = status === 'completed' || status === 'incomplete'
-  if (!isOver && (status === 'failed' || said === 'error' || isGiven(error))) {
+  if (!isOver && (status === 'failed' || said === 'error' || isErrorBody({ error }))) {
     throw new UpstreamErrorBody({ error: error ?? {} })
   }
   if (status === 'queued' || status === 'in_progress') throw new Error(`the answer is "${status}"`)
