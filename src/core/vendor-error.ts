@@ -2,6 +2,7 @@
 // an event of a stream. Vendors nest one error in another, wrap it in a list, or send it as text.
 import { isGiven, isRecord, type Json, parseOr } from '../base/json.ts'
 import { type Meaning, rowFor } from './error-meanings.ts'
+import { DECIDING, framingOf } from './framing.ts'
 
 export interface VendorError {
   /** the vendor's sentence, of the innermost error; '': none, or a page of HTML */
@@ -143,8 +144,9 @@ function isPage (text: string): boolean {
   return /^\s*<[!?a-z]/i.test(text)
 }
 
-/** The error in a body that is a stream, though its status is an error's (DashScope, Groq). */
+/** The error in a body that is a stream, though its status is an error's (DashScope, Groq). A page may quote one. */
 function eventIn (text: string): unknown {
+  if (framingOf(text.trimStart().slice(0, DECIDING), undefined) !== 'events') return undefined
   const data = /^(?:data|error):[ \t]*([[{].*)$/m.exec(text)?.[1]
   return data === undefined ? undefined : parseOr(data)
 }

@@ -314,7 +314,9 @@ export class VideoWatcher implements VideoTasks {
   async #complete (task: Task, video: Video, report: TaskReport): Promise<true> {
     const { tasks, now, log, metrics } = this.#options
     const ended = now()
-    const expires = Math.min(ended + this.#config.file_life, report.expires ?? Infinity)
+    // One before the task is no time: a number of seconds from now, maybe.
+    const told = report.expires === undefined || report.expires < task.created ? Infinity : report.expires
+    const expires = Math.min(ended + this.#config.file_life, told)
     const { seconds, nanos, cost } = deliveryOf(video, task.nanos, report.seconds)
     const text = JSON.stringify({ ...video, status: 'completed', progress: 100, seconds, ended, expires,
       charged: nanos.toString(),

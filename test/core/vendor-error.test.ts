@@ -264,6 +264,13 @@ t.test('A5: what is an error in the place of an answer, and what is none', async
   ]) t.notOk(isErrorBody(body), JSON.stringify(body))
 })
 
+t.test('F1: a page that quotes a client\'s words puts no credential aside; a stream that is an error does', async (t) => {
+  const event = 'data: {"error":{"code":"insufficient_quota","message":"no"}}'
+  t.equal(errorIn(`event: error\n${event}\n\n`, 400).means, 'no_money')
+  t.equal(errorIn(`\n: working\n${event}\n\n`, 400).means, 'no_money')
+  t.equal(errorIn(`The request is wrong:\n${event}\n`, 400).means, undefined)
+})
+
 t.test('an error is the same in every shape: its sentence, its meaning, its wait', async () => {
   const sentences = fc.constantFrom(
     ['prompt is too long: 9 tokens > 8 maximum', 'context'], ['Insufficient Balance', 'no_money'],

@@ -104,6 +104,14 @@ void t.test('F7: numeric ids are asked for as they were written', async (t) => {
   t.equal(up.requests.at(-1)!.path, '/v1/videos/2512292042121000001')
 })
 
+void t.test('F7: an expiry before the task, as of a number of seconds, makes no paid file unreachable', async (t) => {
+  for (const said of [0, 3600, null]) {
+    const v = await vendor(t, { poll: json({ status: 'completed', expires_at: said }), content: () => file() })
+    const { id } = await v.finished()
+    t.match(await v.download(id), { status: 200, text: BYTES }, String(said))
+  }
+})
+
 void t.test('F7: an unknown word is named in the log, and 202 is "not yet"', async (t) => {
   const v = await vendor(t, { poll: json({ id: 'task-1', status: 'resting' }) })
   const { id } = await v.create('a cat')

@@ -5,7 +5,7 @@ import { DECIDING, framingOf } from '../../core/framing.ts'
 import { SseDecoder, SseEvent } from '../../core/sse.ts'
 import type { StreamTransformer } from '../../core/plugin.ts'
 import type { Upstream } from '../../core/upstream.ts'
-import { asRecord, isRecord, type Json, parseJson } from '../../base/json.ts'
+import { asRecord, isRecord, type Json, parseJson, parseOr } from '../../base/json.ts'
 import { countedBefore, isCount, laterUsage, readUsage } from '../../money/usage.ts'
 import { CHAT_DELTA, chatFields, chatTop } from '../../protocols/chat.ts'
 import { isError, isTerminal } from '../../protocols/messages.ts'
@@ -36,8 +36,10 @@ const MARK_AT_END = /[\r\n](?:data:)?[ \t]*\[DONE\]\s*$/
 /** @throws {UpstreamErrorBody} a stream begins with an error that has no field of events; {SyntaxError} no JSON */
 function readWhole (text: string, bytes: Buffer): unknown {
   try {
-    return parseJson(text.replace(MARK_AT_END, ''))
+    return parseJson(text)
   } catch (broken) {
+    const before = parseOr(text.replace(MARK_AT_END, ''))
+    if (typeof before === 'object') return before
     const [first] = new SseDecoder().push(Buffer.concat([bytes, BLANK_LINE]))
     const error = first && errorEvent(first)
     throw error === undefined ? broken : new UpstreamErrorBody(error.json)
