@@ -4,6 +4,7 @@ import { isRecord, type Json } from '../../src/base/json.ts'
 import { GatewayError } from '../../src/errors.ts'
 import { BuiltInItem, CompactionItem, CustomItem, FunctionItem, type Item, type ItemStatus, MessageItem, ReasoningItem,
   type Seal } from './items.ts'
+import { isTorn } from '../../src/upstream/dialects/json-end.ts'
 import { type ResponseShape, toolCalled } from './shape.ts'
 
 /** Is told of the items while they are made. */
@@ -50,6 +51,8 @@ export class Output {
   readonly items: Json[] = []
   /** the item that is being made; it ends when the next one begins, or the end of the answer is known */
   #open: Item | undefined
+  /** of the last call that was begun, so far */
+  #input = ''
   #begun = 0
   /** blocks that are not whole, by their index */
   readonly #blocks = new Map<unknown, Block>()
@@ -237,6 +240,7 @@ export class Output {
   }
 
   #say (item: Item, piece: string): void {
+    if (isCall(item)) this.#input += piece
     const said = item.add(piece)
     if (said !== '') this.#listener.said(item, said)
   }
@@ -265,6 +269,9 @@ export class Output {
   }
 
   #openItem<T extends Item> (item: T): T {
+    // Of parallel calls the limit may have cut any, and what cut it is not known yet.
+    if (this.#open !== undefined && isCall(this.#open) && isTorn(this.#input)) this.#open = undefined
+    this.#input = ''
     this.#close('completed')
     const index = this.#begun++
     item.place = { id: `${item.prefix}_${this.#unique}_${index}`, index }

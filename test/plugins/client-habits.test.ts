@@ -440,8 +440,9 @@ t.test('a history drawn by chance is understood for all dialects, or refused wit
       .map((calls) => calls.map(([one, made]) => call(one, made))) }),
     id.map((one) => ({ role: 'tool', tool_call_id: one, content: 'A' })))
   let understood = 0
-  // Of long ones nearly none is understood.
-  const histories = fc.oneof(fc.array(message, { minLength: 1, maxLength: 2 }), fc.array(message, { maxLength: 6 }))
+  // Nearly no long one is understood.
+  const short = fc.array(message, { minLength: 1, maxLength: 1 })
+  const histories = fc.oneof(short, short, fc.array(message, { maxLength: 6 }))
   await fc.assert(fc.asyncProperty(histories.filter(({ length }) => length > 0), async (messages) => {
     const results = await Promise.all(dialects.map(async (dialect) =>
       (await send('chat', dialect, { messages, max_tokens: 100 })).got))

@@ -7,6 +7,7 @@ import { toResponse } from '../../plugins/responses-to-messages/reply.ts'
 import type { Frame } from '../../plugins/responses-to-messages/response.ts'
 import type { ClientTool, ResponseShape } from '../../plugins/responses-to-messages/shape.ts'
 import { toResponseEvents } from '../../plugins/responses-to-messages/stream.ts'
+import { wholeCharacters } from '../../src/base/json.ts'
 import { GatewayError } from '../../src/errors.ts'
 import { chatStyle } from '../../src/protocols/chat.ts'
 import { shapeError } from '../../src/protocols/error-shape.ts'
@@ -197,7 +198,7 @@ function itemOf (block: Block, i: number, showsThoughts: boolean): Json | undefi
       if (tool.type !== 'custom') return { type: `${tool.type}_call`, ...call }
       const { input } = block.input
       return { type: 'custom_tool_call', ...call, name,
-        input: typeof input === 'string' ? input : JSON.stringify(block.input) }
+        input: typeof input === 'string' ? input.toWellFormed() : wholeCharacters(JSON.stringify(block.input)) }
     }
     case 'server_tool_use': return undefined
   }

@@ -1,9 +1,8 @@
 // Joins characters that an upstream has cut in two between the pieces of a text: no event leaves with half a character,
 // which a client would keep, and send back to a vendor that refuses it. Real Codex repeats its request for one.
-import { asRecord, type Json, wholeCharacters } from '../../base/json.ts'
+import { asRecord, isGiven, type Json, wholeCharacters } from '../../base/json.ts'
 import type { StreamTransformer } from '../../core/plugin.ts'
 import { SseEvent } from '../../core/sse.ts'
-import { isPing } from '../../protocols/messages.ts'
 import type { StreamDecoder } from './dialect.ts'
 
 type Out = ReturnType<StreamTransformer['event']>
@@ -46,7 +45,7 @@ class WholeCharacters implements StreamDecoder {
   }
 
   #complete (event: SseEvent): SseEvent[] {
-    if (isPing(event)) return [event]
+    if (isBeside(event)) return [withoutHalf(event)]
     const half = this.#half
     this.#half = undefined
     const data = asRecord(event.json)
@@ -55,7 +54,7 @@ class WholeCharacters implements StreamDecoder {
       return [saying(half.data, half.type, LOST), ...this.#complete(event)]
     }
     const text = textIn(data)
-    if (text === undefined) return [isWhole(event) ? event : new SseEvent(event.event, wholeCharacters(event.data))]
+    if (text === undefined) return [withoutHalf(event)]
     const all = (half?.text ?? '') + text
     const said = all.replace(HALF_AT_END, '')
     if (said !== all) this.#half = { data, type: type as keyof typeof TEXT_OF, text: all.slice(said.length) }
@@ -75,6 +74,26 @@ class EndingWholeCharacters extends WholeCharacters {
   end (): readonly SseEvent[] {
     return this.readAll(this.#decode.end!())
   }
+}
+
+/**
+ * Whether a text may go on behind it: a report of usage, which some vendors send with each piece, a field of chat
+ * style, a ping, an event of an unknown type.
+ */
+function isBeside (event: SseEvent): boolean {
+  switch (event.event) {
+    case 'message_delta': return !isGiven(asRecord(asRecord(event.json).delta).stop_reason)
+    case 'content_block_start':
+    case 'content_block_delta':
+    case 'content_block_stop':
+    case 'message_stop':
+    case 'error': return false
+    default: return true
+  }
+}
+
+function withoutHalf (event: SseEvent): SseEvent {
+  return isWhole(event) ? event : new SseEvent(event.event, wholeCharacters(event.data))
 }
 
 /** Whether no half of a character is in it. */

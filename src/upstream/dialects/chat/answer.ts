@@ -71,10 +71,10 @@ function isCall (call: unknown): call is Json {
   return textIn(name) !== '' || textIn(call.id) !== '' || (isGiven(given) && given !== '')
 }
 
-/** A few vendors send an object. */
+/** A few vendors send an object. Any other value stays what it is, so that it is not taken for no arguments. */
 export function argumentsOf (call: unknown): string {
   const { arguments: given } = isRecord(call) ? call : {}
-  return isRecord(given) ? JSON.stringify(given) : textIn(given)
+  return typeof given === 'string' ? given : isGiven(given) ? JSON.stringify(given) : ''
 }
 
 export interface Stop {

@@ -31,6 +31,9 @@ export interface OpenBlock {
 export const BLOCK_OF: Readonly<Record<string, string>> = { text_delta: 'text', citations_delta: 'text',
   thinking_delta: 'thinking', signature_delta: 'thinking' }
 
+/** Most blocks that are open at a time: parallel calls, of which no model makes as many. All are looked at for each. */
+const MOST_OPEN = 1000
+
 export class OpenBlocks {
   readonly #exchange: Exchange
   readonly #upstream: Upstream
@@ -72,6 +75,7 @@ export class OpenBlocks {
   /**
    * @param event the vendor's event, if there is one
    * @returns the block's start, and the deltas for content in it; nothing where it says nothing, or was begun before
+   * @throws {Error} too many are open
    */
   begin (said: unknown, theirs: unknown, event?: SseEvent, data: Json = {}): readonly SseEvent[] {
     const block = this.#whole.fill(said)
@@ -79,6 +83,7 @@ export class OpenBlocks {
     const { type } = block
     const ended = this.#open.filter((one) => one.theirs === theirs || !isCall(one.type))
       .flatMap((one) => this.end(one))
+    if (this.#open.length === MOST_OPEN) throw new Error(`more than ${MOST_OPEN} content blocks have no end`)
     const index = this.#count++
     const signature = type === 'thinking' ? block.signature as string : ''
     const isToolUse = type === 'tool_use'

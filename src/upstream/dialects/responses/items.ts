@@ -138,7 +138,10 @@ export class Items {
    * @param part its name in the item: what the vendor calls the text, and its number
    */
   say (kind: Kind, data: Json, part: string, text: unknown, isWhole: boolean): void {
-    const item = this.#find(data, kind) ?? this.#begin(kind, data, {})
+    const found = this.#find(data, kind)
+    // More text behind the end of an item is another one's: some vendors give all of them one number, or none.
+    const isOther = found?.isDone === true && kind === 'text' && !isWhole
+    const item = found === undefined || isOther ? this.#begin(kind, data, {}) : found
     if (item.isDropped || (kind === 'thinking' && isOtherForm(item, part))) return
     if (isWhole) this.#complete(item, this.#nameIn(item, part, textIn(text)), textIn(text))
     else this.#add(item, part, textIn(text))
@@ -289,7 +292,7 @@ export class Items {
     const part = item.said.get(name)
     if (part === undefined || startsWith(whole, part)) this.#add(item, name, whole.slice(part?.length ?? 0))
     else if (item.kind !== 'tool_use') this.#replace(item, part, whole)
-    else if (JSON.stringify(parseOr(item.input)) !== JSON.stringify(parseOr(whole))) throw new Error('a call is another at its end')
+    else if (sorted(item.input) !== sorted(whole)) throw new Error('a call is another at its end')
     const complete = item.said.get(name)
     if (complete !== undefined) complete.isWhole = true
   }
@@ -364,6 +367,13 @@ export class Items {
 
 function startsWith (whole: string, { text, length }: Part): boolean {
   return text === undefined ? whole.length >= length : whole.startsWith(text)
+}
+
+/** The input of a call as JSON, whatever the order of its fields. */
+function sorted (input: string): string {
+  return JSON.stringify(parseOr(input), (_, value: unknown) => isRecord(value)
+    ? Object.fromEntries(Object.keys(value).toSorted().map((name) => [name, value[name]]))
+    : value)
 }
 
 /** Whether reasoning came in another form before, as a summary or as it is: one of them is enough. */
