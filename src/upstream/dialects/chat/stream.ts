@@ -119,12 +119,13 @@ class ChatStream implements StreamDecoder {
     this.#isFirstOver ||= isFirst
   }
 
-  /** What a choice adds. Its whole message counts only where nothing came in pieces. */
+  /** What a choice adds. Its whole message counts only where nothing came in pieces, and its calls where none did. */
   #saidIn ({ delta, message, text }: Json): Json {
     const said = isRecord(delta) ? delta : isRecord(message) ? {} : { content: text }
-    if (!isRecord(message) || this.#hasContent) return said
+    if (!isRecord(message) || !this.#calls.isEmpty || callsIn(said).length > 0) return said
     const { thought, text: words, refusal } = readSpoken(said)
-    return thought + words + refusal === '' && callsIn(said).length === 0 ? message : said
+    return thought + words + refusal === '' && !this.#hasContent ? message
+      : { ...said, tool_calls: message.tool_calls, function_call: message.function_call }
   }
 
   get #hasContent (): boolean {

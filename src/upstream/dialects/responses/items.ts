@@ -3,7 +3,7 @@
 import type { Exchange } from '../../../core/exchange.ts'
 import type { SseEvent } from '../../../core/sse.ts'
 import type { Upstream } from '../../../core/upstream.ts'
-import { isRecord, type Json, parseOr } from '../../../base/json.ts'
+import { isGiven, isRecord, type Json, parseOr } from '../../../base/json.ts'
 import { type Block, Blocks, type Call } from '../answer-blocks.ts'
 import { CallIds } from '../call-ids.ts'
 import { textIn } from '../json.ts'
@@ -124,13 +124,15 @@ export class Items {
   begin (data: Json): void {
     const said = isRecord(data.item) ? data.item : {}
     const kind = KINDS.get(said.type)
-    if (kind !== undefined && !this.#hasBegun(data, textIn(said.id))) this.#begin(kind, data, said)
+    if (kind !== undefined && !this.#hasBegun(data, said)) this.#begin(kind, data, said)
   }
 
-  /** Whether the beginning of an item came before. */
-  #hasBegun ({ output_index: place }: Json, id: string): boolean {
+  /** Whether the beginning of an item came before: of a call also behind its end, or a client would run it twice. */
+  #hasBegun ({ output_index: place }: Json, said: Json): boolean {
+    const id = textIn(said.id)
     const found = typeof place === 'number' ? this.#placed.get(place) : this.#named.get(id)
-    return found !== undefined && !found.isDone && found.id === id
+    if (found?.id !== id) return false
+    return !found.isDone || (found.callId !== '' && found.callId === said.call_id)
   }
 
   /**
@@ -139,8 +141,9 @@ export class Items {
    */
   say (kind: Kind, data: Json, part: string, text: unknown, isWhole: boolean): void {
     const found = this.#find(data, kind)
-    // More text behind the end of an item is another one's: some vendors give all of them one number, or none.
-    const isOther = found?.isDone === true && kind === 'text' && !isWhole
+    // Text in the place of an item that is done, under another id: some vendors give all of their items one number.
+    const isOther = found?.isDone === true && kind === 'text' && !isWhole && isGiven(data.item_id) &&
+      data.item_id !== found.id
     const item = found === undefined || isOther ? this.#begin(kind, data, {}) : found
     if (item.isDropped || (kind === 'thinking' && isOtherForm(item, part))) return
     if (isWhole) this.#complete(item, this.#nameIn(item, part, textIn(text)), textIn(text))
