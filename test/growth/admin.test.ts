@@ -79,7 +79,11 @@ t.test('files that are imported', async (t) => {
       async run () {
         const inventory = new Inventory()
         for await (const { bytes } of linesOf(file)) {
-          try { inventory.add(readRow(bytes.toString())) } catch (thrown) { if (!(thrown instanceof Error)) throw thrown }
+          try {
+            inventory.add(readRow(bytes.toString()))
+          } catch (thrown) {
+            if (!(thrown instanceof Error)) throw thrown
+          }
         }
       } }), undefined, name)
   }

@@ -34,7 +34,9 @@ t.test('the measurement tells n and n log n from n to the power of 1.5, a square
   const well = async (from: number, run: Run, input: (size: number) => unknown = size): Promise<void> => {
     t.equal(await growsTooFast({ from, input, run }), undefined, run.toString())
   }
-  const wrong = async (says: RegExp, from: number, run: Run, input: (size: number) => unknown = size): Promise<void> => {
+  const wrong = async (
+    says: RegExp, from: number, run: Run, input: (size: number) => unknown = size
+  ): Promise<void> => {
     t.match(await growsTooFast({ from, input, run }), says, run.toString())
   }
   await well(1e5, turns)

@@ -1,4 +1,4 @@
-// What stands around a body: heads, fields of heads, cookies, forms and frames of streams of growing size (rule growth).
+// What stands around a body: heads, their fields, cookies, forms and frames of streams of growing size (rule growth).
 import { Readable } from 'node:stream'
 import t from 'tap'
 import { growsTooFast } from '../support/growth.ts'
