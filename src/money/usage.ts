@@ -50,6 +50,12 @@ export interface Believed {
  */
 export const countedBefore = Symbol('output was counted before more of it came')
 
+/**
+ * In a `usage` whose output is more than the vendor's own count of it, because of the total or of thoughts: that count,
+ * which holds where the larger one is not believed. Under a symbol, so that it is never written.
+ */
+export const statedOutput = Symbol('output as the vendor counts it')
+
 export const nothingReported: ReportedUsage = Object.freeze({})
 
 /** No answer has a billion tokens: a number above this is a fault of the upstream, whatever the model. */
@@ -102,7 +108,8 @@ function readCounts (into: Mutable<ReportedUsage>, vendorUsage: Json, { input, o
   set(into, 'cache_write', vendorUsage['cache_creation_input_tokens'], input)
   set(into, 'cache_write_5m', lives?.['ephemeral_5m_input_tokens'], input)
   set(into, 'cache_write_1h', lives?.['ephemeral_1h_input_tokens'], input)
-  set(into, 'output', vendorUsage['output_tokens'], output)
+  const { output_tokens: whole, [statedOutput]: stated } = vendorUsage as Json & { readonly [statedOutput]?: unknown }
+  set(into, 'output', isCount(stated) && isCount(whole) && whole > output ? stated : whole, output)
 }
 
 /** Types of the passes that the model of the request made; those of other models have other prices. */

@@ -230,3 +230,19 @@ t.test('a zero is a zero where nothing was said, and an answer without words can
   script = () => json({ ...parts.messages.reply(counts('messages', 0, 0)), content: [], stop_reason: 'refusal' })
   agrees(t, await send('messages', { stream: false }), { input: 0, output: 0, source: 'provider' }, 'a refusal')
 })
+
+// Behind the others: the gateway learns from it how long texts are.
+t.test('U3: what only an absurd total shows is not believed, and the vendor\'s own count is', async (t) => {
+  for (const dialect of dialects.filter((name) => name !== 'messages')) {
+    for (const style of styles) {
+      for (const stream of [true, false]) {
+        for (const at of [gw, threaded]) {
+          const said = counts(dialect, 1000, 200) as Readonly<Record<string, unknown>>
+          script = (received) => answering(dialect, received, { finish: { ...said, total_tokens: 5_000_000 } })
+          agrees(t, await send(dialect, { style, stream, at }), { input: 1000, output: 200, source: 'provider' },
+            `${dialect} for ${style}, ${stream ? 'a stream' : 'JSON'}${at === gw ? '' : ' in a thread'}`)
+        }
+      }
+    }
+  }
+})

@@ -1,7 +1,7 @@
 // Reads a usage whose input includes what came from a cache, and translates it into the disjoint classes of messages
 // style (src/README.md#usage-classes). OpenAI defined it (chat completions and responses); its imitators leave counts
 // out, name them differently, or count beside each other what OpenAI counts inside. Sums decide which.
-import { isCount } from '../../money/usage.ts'
+import { isCount, statedOutput } from '../../money/usage.ts'
 import { isRecord, type Json } from '../../base/json.ts'
 
 /** What OpenAI calls the counts in one of its APIs. */
@@ -48,11 +48,13 @@ export function inclusiveUsage (reported: unknown, names: CountNames, thoughts?:
   // is input.
   const unexplained = Math.max(0, excess - explained)
   const isAudio = unexplained > 0 && (firstCount(inputDetails, ['audio_tokens']) ?? 0) >= unexplained
+  const more = (isThoughtApart ? thought : 0) + (isAudio ? 0 : unexplained)
   return {
     input_tokens: input - inside + (isAudio ? unexplained : 0),
     cache_creation_input_tokens: written,
     cache_read_input_tokens: read,
-    output_tokens: output + (isThoughtApart ? thought : 0) + (isAudio ? 0 : unexplained),
+    output_tokens: output + more,
+    ...(more > 0 && { [statedOutput]: output }),
     ...(thought !== undefined && { output_tokens_details: { thinking_tokens: thought } })
   }
 }
