@@ -1,7 +1,7 @@
 // How real vendors and proxies deviate from the API that they claim to speak. Each habit was seen in recorded traffic
 // or in public bug reports. The directive `habit=NAME` selects one; random suites draw from the table.
 import { SseEvent } from '../core/sse.ts'
-import { isObject, type Answer, type Api, type Asked, type Emission } from './dialect.ts'
+import { isObject, type Answer, type Api, type Asked, type Emission, type ReportedUsage } from './dialect.ts'
 import { UnknownDirective } from './faults.ts'
 
 type Fields = Readonly<Record<string, unknown>>
@@ -12,6 +12,8 @@ interface Change {
   body? (body: Fields): Fields
   /** nothing of the answer's text is in it */
   readonly isEmpty?: true
+  /** the tokens that the vendor charges, if they are others than those in the names of its API */
+  charged? (usage: ReportedUsage): ReportedUsage
 }
 
 interface Instead {
@@ -32,6 +34,8 @@ export interface Habit {
   readonly isOtherFraming?: true
   /** the stream does not end after its last event */
   readonly staysOpen?: true
+  /** the answer has not the words of the log, or not where a client looks for them */
+  readonly isReworded?: true
   /** replaces the answer, also that of a streaming request */
   readonly instead?: Instead
   /** it is about the credential, which the gateway does not use for a while then */
@@ -96,6 +100,24 @@ export const habits = {
   usage_cache_names: { does: 'chat: cached tokens at the top of the usage (DashScope, proxies)', of: {
     chat: usageAs(({ prompt_tokens_details: details, ...usage }) =>
       ({ ...usage, cache_read_input_tokens: isObject(details) ? details['cached_tokens'] : 0 })) } },
+  usage_hidden_thoughts: { does: 'chat: thoughts are counted in the total alone (Google)', of: { chat: {
+    ...usageAs((usage) => ({ ...usage, total_tokens: Number(usage['total_tokens']) + 7 })),
+    charged: (usage) => ({ ...usage, completion_tokens: Number(usage['completion_tokens']) + 7 })
+  } } },
+  usage_thoughts_beside: { does: 'chat: more thoughts than completion (Vercel, xAI)', of: { chat: {
+    ...usageAs((usage) => ({ ...usage,
+      completion_tokens_details: { reasoning_tokens: Number(usage['completion_tokens']) + 5 } })),
+    charged: (usage) => ({ ...usage, completion_tokens: 2 * Number(usage['completion_tokens']) + 5 })
+  } } },
+  usage_cached_beside: { does: 'chat: more cached tokens than prompt (Grok on Azure)', of: { chat: {
+    ...usageAs((usage) => ({ ...usage, prompt_tokens_details: { cached_tokens: Number(usage['prompt_tokens']) + 9 } })),
+    charged: (usage) => ({ ...usage, prompt_tokens: 2 * Number(usage['prompt_tokens']) + 9 })
+  } } },
+  usage_read_and_written: { does: 'chat: the same tokens as read and as written (OpenRouter)', of: { chat: {
+    ...usageAs((usage) => ({ ...usage, prompt_tokens_details: { cached_tokens: Number(usage['prompt_tokens']),
+      cache_write_tokens: Number(usage['prompt_tokens']) } })),
+    charged: (usage) => ({ ...usage, prompt_tokens: 2 * Number(usage['prompt_tokens']) })
+  } } },
   usage_input_zero: { does: 'messages: the last usage repeats the input as 0', of: { messages: { events: (emissions) =>
     changed(emissions, (data) => data['type'] !== 'message_delta' || !isObject(data['usage']) ? data : { ...data,
       usage: { input_tokens: 0, cache_creation_input_tokens: 0, cache_read_input_tokens: 0,
@@ -136,6 +158,25 @@ export const habits = {
     messages: { events: (emissions) => withHalves(emissions, (text, data) =>
       ({ ...data, delta: { type: 'text_delta', text } })) } } },
 
+  refusal_field: { does: 'chat: the text is a refusal', isReworded: true, of: { chat: {
+    events: (emissions) => changed(emissions, (data) => choiceAs(data, (choice) => ({ ...choice,
+      delta: asRefusal(choice['delta']) }))),
+    body: (body) => choiceAs(body, (choice) => ({ ...choice, message: asRefusal(choice['message']) }))
+  } } },
+  content_object: { does: 'chat: the content is an object (Cloudflare)', isReworded: true, of: { chat: {
+    body: (body) => choiceAs(body, (choice) => ({ ...choice,
+      message: { ...choice['message'] as Fields, content: { answer: 'an object' } } }))
+  } } },
+  top_fields: { does: 'chat: citations and other fields beside the choices (Perplexity, Azure)', of: { chat: {
+    events: (emissions) => changed(emissions, (data) => ({ ...data, ...TOP_FIELDS })),
+    body: (body) => ({ ...body, ...TOP_FIELDS })
+  } } },
+  call_cut_short: { does: 'chat: a call without its last piece, under the finish reason tool_calls (vLLM)',
+    isReworded: true, of: { chat: { events: withoutLastPiece } } },
+  done_text_differs: { does: 'responses: the text of .done is not that of its pieces', of: { responses: {
+    events: (emissions) => changed(emissions, (data) => data['type'] === 'response.output_text.done'
+      ? { ...data, text: 'Something else.' }
+      : data) } } },
   undeclared_call: { does: 'responses: a custom call that the vendor ran itself (xAI)', of: { responses: {
     events: (emissions) => emissions.flatMap((emission) => emission.event.event === 'response.completed'
       ? [dataOf({ type: 'response.output_item.done', output_index: 90, item: VENDORS_CALL },
@@ -158,6 +199,8 @@ export const habits = {
 
 export type HabitName = keyof typeof habits
 
+const TOP_FIELDS = { provider: 'Acme', citations: ['https://example.com'],
+  prompt_filter_results: [{ prompt_index: 0 }] }
 const VENDORS_CALL = { type: 'custom_tool_call', id: 'ctc_1', call_id: 'xs_call_1', name: 'x_keyword_search',
   input: '{"query":"ferry"}', status: 'completed' }
 const VIDEO_WORDS: Readonly<Record<string, string>> = { queued: 'Submitted', in_progress: 'IN_PROGRESS',
@@ -189,11 +232,17 @@ export function applyHabit (habit: Habit, made: Answer, api: Api): Answer {
   if (habit.instead !== undefined && made.kind !== 'file') return { kind: 'json', ...habit.instead }
   const change: Change | undefined = habit.of?.[api]
   if (change === undefined) return made
-  if (made.kind === 'events') return { ...made, emissions: change.events?.(made.emissions) ?? made.emissions }
-  if (made.kind === 'json' && isObject(made.body)) {
-    return { ...made, body: change.body?.(made.body) ?? made.body, ...(change.isEmpty === true && { text: '' }) }
+  if (made.kind === 'events') {
+    const emissions = change.events?.(made.emissions) ?? made.emissions
+    return { ...made, emissions: emissions.map((emission) => ({ ...emission, ...chargedBy(change, emission.usage) })) }
   }
-  return made
+  if (made.kind !== 'json' || !isObject(made.body)) return made
+  return { ...made, body: change.body?.(made.body) ?? made.body, ...(change.isEmpty === true && { text: '' }),
+    ...chargedBy(change, made.usage) }
+}
+
+function chargedBy ({ charged }: Change, usage: ReportedUsage | undefined): { readonly usage?: ReportedUsage } {
+  return usage === undefined ? {} : { usage: charged?.(usage) ?? usage }
 }
 
 function dataOf (data: Fields, name = ''): Emission {
@@ -219,6 +268,17 @@ function choiceAs (data: Fields, change: (choice: Fields) => Fields): Fields {
 function usageAs (change: (usage: Fields) => Fields): Change {
   const body = (data: Fields): Fields => isObject(data['usage']) ? { ...data, usage: change(data['usage']) } : data
   return { body, events: (emissions) => changed(emissions, body) }
+}
+
+/** Of a message or a delta. */
+function asRefusal (said: unknown): unknown {
+  if (!isObject(said) || typeof said['content'] !== 'string' || said['content'] === '') return said
+  return { ...said, content: null, refusal: said['content'] }
+}
+
+function withoutLastPiece (emissions: readonly Emission[]): readonly Emission[] {
+  const last = emissions.findLastIndex(({ event }) => event.data.includes('"tool_calls":[{"index"'))
+  return last === -1 ? emissions : emissions.toSpliced(last, 1)
 }
 
 function withUsageBeside (early: Fields): NonNullable<Change['events']> {

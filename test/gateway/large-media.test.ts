@@ -125,7 +125,7 @@ const word = fc.oneof(
     weight: 6 },
   { arbitrary: fc.string({ unit: 'grapheme', maxLength: 30 }), weight: 1 })
 /** of which the gateway keeps bytes, or not: it is short, is broken into lines, or stands in no field for it */
-const LONG_PICTURE = `data:image/png;base64,${'QUJD'.repeat(17_000)}`
+const LONG_PICTURE = `data:image/png;base64,iVBORw0KGgoA${'QUJD'.repeat(17_000)}`
 const picture = fc.constantFrom(`data:image/png;base64,${PNG}`, LONG_PICTURE,
   `data:image/png;base64,${`${'QUJD'.repeat(19)}\n`.repeat(900)}`)
 const input = oftenRight(fc.oneof(picture, fc.constant('https://example.com/a.png'),
@@ -217,7 +217,7 @@ t.test('nothing that is large, whatever it is, is read on the loop, and it costs
 
 t.test('pictures make no body large, unless their base64 has to be read; what is written to an upstream is the same', async (t) => {
   const both = await pair(t)
-  const base64 = 'QU/D'.repeat(100_000)
+  const base64 = 'iVBORw0KGgoA' + 'QU/D'.repeat(100_000)
   const url = `data:image/png;base64,${base64}`
   const edit = { model: 'nano', prompt: 'a cat' }
   const escaped = (body: Json): Buffer => Buffer.from(JSON.stringify(body).replaceAll('/', '\\/'))
@@ -241,7 +241,7 @@ t.test('pictures make no body large, unless their base64 has to be read; what is
 
 t.test('Idempotency-Key: of large bodies too the same is answered and charged once, however it is spelled', async (t) => {
   const { there, up, opened } = await pair(t)
-  const url = `data:image/png;base64,${'QU/D'.repeat(100_000)}`
+  const url = `data:image/png;base64,iVBORw0KGgoA${'QU/D'.repeat(100_000)}`
   const ask = async (body: Json, { path = EDITS, name = 'my-1', spell = JSON.stringify }: { readonly path?: string,
     readonly name?: string, readonly spell?: (body: Json) => string } = {}): Promise<string> => {
     const answer = await fetch(there.url + path, { method: 'POST', body: spell(body),
