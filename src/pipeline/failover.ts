@@ -338,7 +338,9 @@ class Walk {
     if (this.#plan.otherwise !== undefined && error?.status !== 429) {
       return new GatewayError(this.#plan.otherwise, { cause: last ?? this.#refusesUs, ...retryAfter })
     }
-    if (candidates.every(({ upstream, attempt }) => this.#health.refusesUs(upstream, attempt.model))) {
+    // Meanwhile a reset may have let the credentials in again: then nothing has to be waited for.
+    const isReset = error === undefined && this.#refusesUs !== undefined && recovery === 0
+    if (isReset || candidates.every(({ upstream, attempt }) => this.#health.refusesUs(upstream, attempt.model))) {
       return notServed(recovery * 1000, this.#refusesUs?.cause)
     }
     // No target failed: the operator gets the reasons.

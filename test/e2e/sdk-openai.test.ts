@@ -537,7 +537,7 @@ for (const { name, SDK, exported, format, func } of sdks) {
         [hello, 'RateLimitError', 429, 'rate_limit_error', 'rate_limited', { key: keys.slow,
           message: /limit of 1 request in any 60 seconds/ }],
         [hello, 'InternalServerError', 500, 'api_error', 'server_error', { key: keys.unlucky }],
-        [sim('status=401'), 'InternalServerError', 502, 'api_error', 'server_error'],
+        [sim('status=401'), 'InternalServerError', 503, 'api_error', 'service_unavailable'],
         [sim('html=502'), 'InternalServerError', 502, 'api_error', 'server_error'],
         [sim('empty_body'), 'InternalServerError', 502, 'api_error', 'empty_response'],
         [sim('malformed'), 'InternalServerError', 502, 'api_error', 'server_error'],

@@ -96,7 +96,7 @@ for (const { name, SDK, file } of sdks) {
 
   void t.test(`${name}: create with a file, and with a link to one`, async (t) => {
     const { simulator, openai } = await scene(t, SDK)
-    const bytes = Buffer.alloc(3_000_000, 'png')
+    const bytes = Buffer.concat([Buffer.from('\x89PNG\r\n\x1A\n', 'latin1'), Buffer.alloc(3_000_000, 'png')])
     const video = await openai.videos.create({ model: 'clip' as OpenAI.VideoModel, prompt: 'a cat', seconds: '4',
       input_reference: await file(bytes, 'start.png', { type: 'image/png' }) })
     t.match(video, { status: 'queued', seconds: '4', prompt: 'a cat' })
