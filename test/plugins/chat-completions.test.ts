@@ -212,7 +212,7 @@ t.test('what can\'t be translated is refused with its path, and nobody is asked'
       tool_calls: [{ id: 'a', type: 'function', function: { name: 'f', arguments: 'nonsense' } }] }]
   }).whole()
   t.equal(got.status, 400)
-  isError(t, got.json as Body, got, { code: 'invalid_request', param: 'messages[2].tool_calls[0].function.arguments',
+  isError(t, got.json as Body, got, { code: 'invalid_request', param: 'messages[2].tool_calls[0].id',
     charged_usd: '0' })
   t.equal(target.requests.length, before)
 })
