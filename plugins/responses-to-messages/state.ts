@@ -117,6 +117,7 @@ class Search {
     for (let id: string | null = last; id !== null;) {
       const kept: KeptResponse | undefined = await this.#find(id)
       if (kept === undefined) throw unknownResponse(last)
+      if (chain.length === MOST_RESPONSES) throw tooLong()    // a circle, which only a broken store has
       chain.push(kept)
       id = kept.previous
     }

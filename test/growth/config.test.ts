@@ -1,6 +1,6 @@
 // Configurations of growing size, right and wrong: a check costs at most n log n (rule growth).
 import { writeFileSync } from 'node:fs'
-import { join } from 'node:path'
+import { dirname, join } from 'node:path'
 import t from 'tap'
 import { readConfig } from '../../src/config/load/read-config.ts'
 import { yaml } from '../support/gateway.ts'
@@ -30,13 +30,34 @@ const SHAPES: Readonly<Record<string, (size: number) => string>> = {
 
 t.test('what a check of a configuration costs', async (t) => {
   const file = join(t.testdir(), 'gateway.yaml')
+  const base = yaml(['http://127.0.0.1:9'])
   for (const [name, shape] of Object.entries(SHAPES)) {
-    const wrong = await growsTooFast({ from: 300, input: (size) => `${yaml(['http://127.0.0.1:9'])}${shape(size)}\n`,
+    const wrong = await growsTooFast({ from: 300, input: (size) => `${base}${shape(size)}\n`,
       async run (text: string) {
         writeFileSync(file, text)
         await readConfig({ file, env: {}, pluginsUrl }, () => {})
       } })
     t.equal(wrong, undefined, name)
+  }
+  const folder = dirname(file)
+  const included = (i: number): string => `keys:\n  - { id: of-${i}, account: acme, secret: ${secret(1000 + i)} }\n`
+  const INCLUDES: Readonly<Record<string, (size: number) => void>> = {
+    'files that are included': (size) => {
+      for (let i = 0; i < size; i++) writeFileSync(join(folder, `${i}.yaml`), included(i))
+      writeFileSync(file, `include: [${many(size, (i) => `${i}.yaml`).replaceAll('\n', ', ')}]\n${base}`)
+    },
+    'one file, included often': (size) => {
+      writeFileSync(join(folder, 'one.yaml'), included(0))
+      writeFileSync(file, `include: [${many(size, () => 'one.yaml').replaceAll('\n', ', ')}]\n${base}`)
+    },
+    'a large file that is included': (size) => {
+      writeFileSync(join(folder, 'one.yaml'), `keys:\n${SHAPES['keys']!(size)}\n`)
+      writeFileSync(file, `include: [one.yaml]\n${base}`)
+    }
+  }
+  for (const [name, input] of Object.entries(INCLUDES)) {
+    const run = async (): Promise<void> => { await readConfig({ file, env: {}, pluginsUrl }, () => {}) }
+    t.equal(await growsTooFast({ from: 50, input, run }), undefined, name)
   }
   for (const [name, anchor] of [['aliases of aliases', '*a0, *a0, *a0, *a0, *a0, *a0, *a0, *a0']] as const) {
     const bomb = `a: &a0 [x]\n${many(12, (i) => `b${i}: &a${i + 1} [${anchor.replaceAll('a0', `a${i}`)}]`)}`

@@ -17,7 +17,7 @@ import { readReport } from '../../src/upstream/dialects/videos/report.ts'
 import { membersNamed } from '../../src/base/json-members.ts'
 import { isPublicAddress } from '../../src/base/public-address.ts'
 import { placeIn } from '../../src/config/load/user-plugin.ts'
-import { growsTooFast, stepsOf } from '../support/growth.ts'
+import { growsTooFast, type Grown, stepsOf } from '../support/growth.ts'
 
 type Run = (input: never) => unknown
 
@@ -31,12 +31,10 @@ t.test('the measurement tells n and n log n from n to the power of 1.5, a square
   t.ok(await stepsOf(() => turns(1000)) >= 1000, 'turns of a loop are counted')
 
   const size = (of: number): number => of
-  const well = async (from: number, run: Run, input: (size: number) => unknown = size): Promise<void> => {
+  const well = async (from: number, run: Run, input: Grown['input'] = size): Promise<void> => {
     t.equal(await growsTooFast({ from, input, run }), undefined, run.toString())
   }
-  const wrong = async (
-    says: RegExp, from: number, run: Run, input: (size: number) => unknown = size
-  ): Promise<void> => {
+  const wrong = async (says: RegExp, from: number, run: Run, input: Grown['input'] = size): Promise<void> => {
     t.match(await growsTooFast({ from, input, run }), says, run.toString())
   }
   await well(1e5, turns)
@@ -47,7 +45,7 @@ t.test('the measurement tells n and n log n from n to the power of 1.5, a square
   await wrong(/steps/, 1e4, (n: number) => turns(n ** 1.5))
   await wrong(/steps/, 1e3, (n: number) => turns(n ** 2))
   await wrong(/times the time/, 3000, (text: string) => text.replace(/0+$/, ''), (n) => `${'0'.repeat(n)}1`)
-  await wrong(/times the time|s at/, 5000, (of: readonly number[]) => of.filter((one) => of.includes(-one - 1)), numbers)
+  await wrong(/times the time|s at/, 5000, (of: readonly number[]) => of.filter((n) => of.includes(-n - 1)), numbers)
   await wrong(/times the time|s at/, 16, (text: string) => /^(?:a|a)+$/.test(text),
     (n) => `${'a'.repeat(Math.min(n, 24))}b`)
 })

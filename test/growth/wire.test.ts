@@ -55,7 +55,7 @@ const ROWS: Readonly<Record<string, readonly [input: (size: number) => unknown, 
     (size) => Object.fromEntries(many(size, (i) => [`x-${i}`, 'a'])),
     (headers: Readonly<Record<string, string>>) => { forwardable(headers); returnable(headers, UPSTREAM) }],
   'names in Connection': [
-    (size) => ({ connection: list(size, ', ', (i) => `x-${i}`), ...Object.fromEntries(many(100, (i) => [`x-${i}`, 'a'])) }),
+    (size) => ({ connection: list(size, ', ', (i) => `x-${i}`), 'x-1': 'a', 'x-2': 'b' }),
     (headers: Readonly<Record<string, string>>) => { forwardable(headers); returnable(headers, UPSTREAM) }],
   'anthropic-beta': [
     (size) => list(size, ',', (i) => `beta-${i}`),
