@@ -21,7 +21,7 @@ if (values.help) {
 
   --minutes N   how long (1)
   --seed S      of all chance: the same seed makes the same inputs (another one each time)
-  --only KIND   forms, bodies, heads, upstreams, habits, stalls, admin, yaml or reloads; more than once (all)
+  --only KIND   forms, bodies, heads, upstreams, habits, stalls, kept, admin, yaml or reloads; more than once (all)
   --number I    only the input of this number, of each kind
 
 The run prints the longest stall of the gateway's event loop. Inputs that ran during a stall of more than 100 ms are

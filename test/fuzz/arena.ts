@@ -22,6 +22,8 @@ export const PATIENCE_MS = 120_000
 export interface Arena {
   readonly api: string
   readonly admin: string
+  /** of the hostile upstream */
+  readonly hostile: string
   /** What the hostile upstream says to the request that has `fuzz-ID` in it. */
   readonly answers: Map<string, readonly Buffer[]>
   /** lines of the log, and deaths, that should not be */
@@ -43,7 +45,7 @@ function arenaYaml (simulator: string, hostile: string): string {
     `  good-${dialect}: { url: "${simulator}", dialect: ${dialect}, ${calm} }`,
     `  vendor-${dialect}: { url: "${simulator}", dialect: ${dialect}, ${calm} }`,
     `  bad-${dialect}: { url: "${hostile}", dialect: ${dialect}, ${calm}, timeouts: { first_byte: 2s, idle: 2s, total: 20s } }`
-  ])
+  ]).concat(`  mirror-images: { url: "${hostile}", dialect: images, links: mirror, ${calm} }`)
   const model = (id: string, upstream: string, kind: string, price: string, more = ''): string => `
   - { id: ${id}, name: ${id}, provider: acme, kind: ${kind}, created: 2025-01-01, accepts: [text, image], ${more}channels: { premium: { price: ${price}, targets: [{ upstream: ${upstream}, model: vendor }] } } }`
   const text = '{ input: 3, output: 15, cache_read: 0.3, cache_write: 3.75 }'
@@ -56,12 +58,11 @@ server:
   api: { listen: "127.0.0.1:0", timeouts: { headers: 3s, body_idle: 3s, write_stall: 10s, hold_head: 2s } }
   public: { listen: "127.0.0.1:0" }
   admin: { listen: "127.0.0.1:0", token: ${TOKEN} }
-  body_limit: 1MB
   overload: { event_loop_delay: 0s }
   drain_timeout: 30s
 store: { driver: embedded, path: ./data }
 videos: { poll_interval: 500ms, lost_after: 1s, max_age: 1m }
-pipeline: [auth, key-policy, rate-limit: { default_rpm: 0, default_concurrency: 0 }, schema-validate, chat-to-messages, channel-router, billing-meter: { low_balance_usd: 0 }, error-normalize]
+pipeline: [auth, key-policy, rate-limit: { default_rpm: 0, default_concurrency: 0 }, schema-validate, chat-to-messages, responses-to-messages: { keep: 1h }, channel-router, billing-meter: { low_balance_usd: 0 }, error-normalize]
 upstreams:
 ${upstreams.join('\n')}
 models:${['good', 'vendor', 'bad'].map((who) => [
@@ -73,7 +74,7 @@ models:${['good', 'vendor', 'bad'].map((who) => [
   model(`${who}-image`, `${who}-images`, 'image', '[{ usd: 0.04 }]', picture), model(
     `${who}-clip`, `${who}-videos`, 'video', '[{ usd_per_second: 0.1 }]', film
   )
-].join('')).join('')}
+].join('')).join('')}${model('mirror-image', 'mirror-images', 'image', '[{ usd: 0.04 }]', picture)}
 routes:
   - { match: "GET,POST /v1/raw/*", forward: bad-chat, price: { usd: 0.001 } }
 accounts:
@@ -181,7 +182,7 @@ export async function startArena (): Promise<Arena> {
     )
 
   return {
-    api: first.api, admin: first.admin, answers, wrong, reload,
+    api: first.api, admin: first.admin, hostile: hostile.url, answers, wrong, reload,
     async worstStall () {
       const { child } = first
       if (!child.connected) return 0

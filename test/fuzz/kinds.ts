@@ -6,7 +6,8 @@ import { dialectNamed, dialectNames } from '../../src/config/sections/dialects.t
 import { type Habit, habits } from '../../src/simulator/habits.ts'
 import { clientStyles, styles } from '../support/client-styles.ts'
 import { KEY, PATIENCE_MS, PLAIN_YAML, TOKEN, type Arena } from './arena.ts'
-import { request, type Input } from './request.ts'
+import { HOSTILE, request, type Input } from './request.ts'
+import { keptOf, withIds } from './kept.ts'
 import { pieces, spoilJson, wound, type Chance } from './chance.ts'
 import { formOf } from './forms.ts'
 import { answerOf, type Asked } from './upstreams.ts'
@@ -324,18 +325,31 @@ const stalls: Kind = {
   lanes: 2,
   share: 0.5,
   // Its numbers begin far behind those of `upstreams`, which the hostile upstream knows too.
-  make: (chance, number) => stallOf(chance, `fuzz-${STALLS_FROM + number}`),
-  async run (input, number, arena) {
-    const id = String(STALLS_FROM + number)
-    if (input.answer !== undefined) arena.answers.set(id, input.answer)
+  make: (chance, number) => stallOf(chance, `fuzz-${STALLS_FROM + number}`, `fuzz-${LINKS_FROM + number}`),
+  async run ({ answer, linked, ...input }, number, arena) {
+    const [id, link] = [String(STALLS_FROM + number), String(LINKS_FROM + number)]
+    if (answer !== undefined) arena.answers.set(id, answer.map((piece) => piece.includes(HOSTILE)
+      ? Buffer.from(piece.toString('latin1').replaceAll(HOSTILE, arena.hostile), 'latin1')
+      : piece))
+    if (linked !== undefined) arena.answers.set(link, linked)
     try {
       return await toApi(input, arena)
     } finally {
       arena.answers.delete(id)
+      arena.answers.delete(link)
     }
   }
 }
 const STALLS_FROM = 1_000_000_000
+const LINKS_FROM = 2_000_000_000
+
+const kept: Kind = {
+  name: 'kept',
+  lanes: 2,
+  share: 0.5,
+  make: (chance) => keptOf(chance),
+  run: async (input, _, arena) => await toApi(await withIds(input, arena), arena)
+}
 
 const CHANGES: readonly (readonly [line: string, body?: object])[] = [
   ['POST /admin/v1/accounts', { id: 'victim', name: 'Victim', suspended: false, allow_fallback: true }],
@@ -486,5 +500,5 @@ const reloads: Kind = {
 
 /** @param folder for files that pass */
 export function kinds (folder: string): readonly Kind[] {
-  return [forms, bodies, heads, upstreams, vendorHabits, stalls, admin, yaml(folder), reloads]
+  return [forms, bodies, heads, upstreams, vendorHabits, stalls, kept, admin, yaml(folder), reloads]
 }

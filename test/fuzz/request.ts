@@ -6,9 +6,13 @@ export interface Input {
   readonly send: readonly Buffer[]
   /** the connection ends behind the last piece */
   readonly isTorn?: boolean
-  /** what the upstream says to it */
+  /** what the upstream says to it; HOSTILE in it is the upstream's own address */
   readonly answer?: readonly Buffer[]
+  /** what it says at the link in that answer */
+  readonly linked?: readonly Buffer[]
 }
+
+export const HOSTILE = '{hostile}'
 
 /** A request as a client would send it. */
 export function request (line: string, headers: Readonly<Record<string, string>>, body: Buffer | string = ''): Buffer {

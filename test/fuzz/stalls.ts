@@ -1,7 +1,8 @@
 // Inputs whose shape has stopped a loop once: repeated pieces, long runs, many references, compression, cut images.
 import zlib from 'node:zlib'
 import type { Chance } from './chance.ts'
-import { request, type Input } from './request.ts'
+import { seededRandom } from '../../src/simulator/random.ts'
+import { HOSTILE, request, type Input } from './request.ts'
 
 const RUNS = ['reda', '[redacted]', '[redacted', '\\', '\\"', '[', ']', '{', '<!---->', '<!--', '-->', '0', ' ', '\n', '&', '<a ',
   'data:', '..', '\u00e9', '\u{1F600}', '${', '/*']
@@ -9,6 +10,7 @@ const RUNS = ['reda', '[redacted]', '[redacted', '\\', '\\"', '[', ']', '{', '<!
 /** Parts of what stands for a quote: found again in their own replacement, they would make it grow without end. */
 const REDACTED = ['reda', 'red', 'dact', 'cted', 'acted]', '[red', 'edac', '[redacted]', '[redacted']
 
+/** Of every type of images that is known, and of none. */
 const HEADS: readonly Buffer[] = [
   Buffer.alloc(0),
   Buffer.from('89504e470d0a1a0a0000000d49484452000004000000040008060000001f15c489', 'hex'),
@@ -29,10 +31,40 @@ function run (chance: Chance): string {
   return piece.repeat(Math.ceil(2 ** chance.between(4, 18) / piece.length))
 }
 
-function image (chance: Chance): string {
+/** Cut at any byte. */
+function image (chance: Chance): Buffer {
   const head = chance.of(HEADS)
   const whole = Buffer.concat([head, Buffer.from(head.length === 0 || chance.is(0.3) ? run(chance) : '')])
-  return whole.subarray(0, chance.below(whole.length + 1)).toString('base64')
+  return whole.subarray(0, chance.below(whole.length + 1))
+}
+
+/** Characters that repeat: the more, the lower the ratio; and what is much to parse. */
+const FILLERS: Readonly<Record<string, () => string>> = {
+  one: () => 'x', some: () => random(64), many: () => random(4096), all: () => random(2 ** 20),
+  lists: () => '[[]],', texts: () => '"a",', marks: () => '\\"'
+}
+const MEGABYTES = [17, 24, 31, 33, 48] as const
+const bombs = new Map<string, Buffer>()
+
+function random (length: number): string {
+  const next = seededRandom(length)
+  return Array.from({ length }, () => String.fromCharCode(97 + Math.floor(next() * 26))).join('')
+}
+
+/** A compressed body of more than 16 MB. Each is made once: that takes up to a second. */
+function bomb (chance: Chance): { readonly encoding: string, readonly bytes: Buffer } {
+  const [encoding, filler] = [chance.of(Object.keys(ENCODERS)), chance.of(Object.keys(FILLERS))]
+  const size = chance.of(MEGABYTES)
+  const name = `${encoding} ${filler} ${size}`
+  let bytes = bombs.get(name)
+  if (bytes === undefined) {
+    const text = FILLERS[filler]!()
+    const filled = text.repeat(Math.ceil(size * 1024 * 1024 / text.length))
+    const [before, after] = filler === 'lists' || filler === 'texts' ? ['[', '0]'] : ['"', '"']
+    bombs.set(name, bytes = ENCODERS[encoding]!(Buffer.from('{"model":"good-text","max_tokens":5,' +
+      `"max_output_tokens":16,"x":${before}${filled}${after},"input":"x","messages":[{"role":"user","content":"x"}]}`)))
+  }
+  return { encoding, bytes }
 }
 
 function answer (status: string, body: string): readonly Buffer[] {
@@ -44,8 +76,11 @@ function post (path: string, body: string | Buffer, headers: Readonly<Record<str
   return request(`POST ${path}`, { 'content-type': 'application/json', ...headers }, body)
 }
 
-/** @param words by which the hostile upstream knows the input */
-export function stallOf (chance: Chance, words: string): Input {
+/**
+ * @param words by which the hostile upstream knows the input
+ * @param link by which it knows the request for the link in its answer
+ */
+export function stallOf (chance: Chance, words: string, link: string): Input {
   const text = `${words} ${run(chance)}`
   const messages = { model: 'bad-text', max_tokens: 100, messages: [{ role: 'user', content: text }] }
   const makes: readonly (() => Input)[] = [
@@ -79,10 +114,28 @@ export function stallOf (chance: Chance, words: string): Input {
     },
     // Images cut at any byte: of an upstream, and in a data: URL.
     () => ({ send: [post('/v1/images/generations', JSON.stringify({ model: 'bad-image', prompt: words }))],
-      answer: answer('200 OK', JSON.stringify({ created: 1, data: [{ b64_json: image(chance) }] })) }),
+      answer: answer('200 OK', JSON.stringify({ created: 1, data: [{ b64_json: image(chance).toString('base64') }] })) }),
     () => ({ send: [post('/v1/chat/completions', JSON.stringify({ model: 'good-chat', max_tokens: 5,
       messages: [{ role: 'user', content: [{ type: 'text', text: 'x' }, { type: 'image_url', image_url: {
-        url: `data:image/${chance.of(['png', 'jpeg', 'svg+xml', 'x'])};base64,${image(chance)}` } }] }] }))] })
+        url: `data:image/${chance.of(['png', 'jpeg', 'svg+xml', 'x'])};base64,${image(chance).toString('base64')}` } }] }] }))] }),
+    // And behind a link, which the gateway fetches.
+    () => ({ send: [post('/v1/images/generations', JSON.stringify({ model: 'mirror-image', prompt: words }))],
+      answer: [Buffer.from('HTTP/1.1 200 OK\r\ncontent-type: application/json\r\nconnection: close\r\n\r\n' +
+        JSON.stringify({ created: 1, data: [{ url: `${HOSTILE}/${link}.png` }] }))],
+      linked: [Buffer.from(`HTTP/1.1 200 OK\r\ncontent-type: ${chance.of(['image/png', 'image/svg+xml', 'text/html',
+        'application/octet-stream'])}\r\nconnection: close\r\n\r\n`), image(chance)] }),
+    // Bombs: to each style, and from an upstream.
+    () => {
+      const { encoding, bytes } = bomb(chance)
+      const path = chance.of(['/v1/messages', '/v1/chat/completions', '/v1/responses', '/v1/images/generations'])
+      return { send: [post(path, bytes, { 'content-encoding': encoding })] }
+    },
+    () => {
+      const { encoding, bytes } = bomb(chance)
+      return { send: [post('/v1/messages', JSON.stringify(messages))],
+        answer: [Buffer.from('HTTP/1.1 200 OK\r\ncontent-type: application/json\r\nconnection: close\r\n' +
+          `content-encoding: ${encoding}\r\ncontent-length: ${bytes.length}\r\n\r\n`), bytes] }
+    }
   ]
   return chance.of(makes)()
 }
