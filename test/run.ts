@@ -7,7 +7,10 @@ import { packageRoot } from '../src/base/package.ts'
 import { packed, runFiles } from './run-files.ts'
 import { sets } from './sets.ts'
 
-const { quick, redis, e2e } = sets()
+const { quick: all, redis, e2e } = sets()
+// Growth tests call functions, for minutes: without the lanes they would measure the same once more.
+const hasLanes = process.env['FAST_LANE'] !== 'off'
+const quick = hasLanes ? all : all.filter((path) => !path.startsWith('test/growth/'))
 const rest = [...redis, ...e2e].toSorted().map((file) => [file])
 const parts: Readonly<Record<string, readonly (readonly string[])[]>> = {
   quick: packed(quick), rest, all: [...packed(quick), ...rest]
