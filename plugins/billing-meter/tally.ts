@@ -96,9 +96,12 @@ export class Tally {
    */
   see (event: SseEvent): boolean {
     const type = typeOf(event, this.#malformed)
-    if (type === 'content_block_delta') {
-      this.#malformed = 'upstream_stream_interrupted'
-      this.#isBehind = true
+    // A block's start may hold all of a call. The signature of a thought may come with its end, behind all counts.
+    if (type === 'content_block_delta' || type === 'content_block_start') {
+      if (!this.#isBehind && saysSomething(asRecord(pieceOf(event)))) {
+        this.#malformed = 'upstream_stream_interrupted'
+        this.#isBehind = true
+      }
     }
     else if (type === 'message_delta') { this.#readUsage(fieldOf(readJson(event, this.#malformed), 'usage')) }
     else if (type === 'message_start') {

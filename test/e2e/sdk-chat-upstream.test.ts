@@ -314,7 +314,7 @@ t.test('failover between the styles, both ways: only who answers is paid', async
   const simulator = await simulate(t, 'upstream-secret-1')
   const first = await upstream(t,
     ({ path, body }) =>
-      failing(path, body?.['stream'] === true, String((body?.['messages'] as { content: string }[])[0]!.content)))
+      failing(path, body?.['stream'] === true, JSON.stringify(body?.['messages'])))
   for (const [name, chats] of [['from messages to chat', [1]], ['from chat to messages', [0]]] as const) {
     const gw = await gateway(t, config([first.url, simulator.url], chats))
     for (const [way, askBy] of Object.entries(ways(clientsOf(gw)))) {
@@ -350,18 +350,53 @@ function failing (path: string, isStream: boolean, said: string): Script {
         : 'event: error\ndata: {"type":"error","error":{"type":"api_error"}}\n\n'
     )
   }
+  // Neither content nor a reason nor counts. With a reason it would be an answer (rule one-request).
+  if (!isStream) {
+    return json(isChat
+      ? { choices: [{ index: 0, finish_reason: null, message: { content: '' } }] }
+      : { ...message('', { usage: { input_tokens: 0, output_tokens: 0 } }), content: [], stop_reason: null })
+  }
+  return raw(
+    isChat
+      ? 'data: {"choices":[{"index":0,"delta":{"role":"assistant","content":""},"finish_reason":null}]}\n\ndata: [DONE]\n\n'
+      : 'event: message_start\ndata: {"type":"message_start","message":{"usage":{"input_tokens":0}}}\n\nevent: message_stop\ndata: {"type":"message_stop"}\n\n'
+  )
+}
+
+/** Answers without content, all of them with a reason or counts, in the style of the path. */
+function empty (path: string, isStream: boolean): Script {
+  const isChat = path.endsWith('/chat/completions')
   if (!isStream) {
     return json(isChat
       ? { choices: [{ index: 0, finish_reason: 'stop', message: { content: '' } }],
         usage: { prompt_tokens: 9, completion_tokens: 9 } }
-      : { ...message(''), content: [] })
+      : { ...message('', { usage: { input_tokens: 9, output_tokens: 9 } }), content: [] })
   }
   return raw(
     isChat
       ? 'data: {"choices":[{"index":0,"delta":{"role":"assistant","content":""},"finish_reason":"stop"}],"usage":{"prompt_tokens":9,"completion_tokens":9}}\n\ndata: [DONE]\n\n'
-      : 'event: message_start\ndata: {"type":"message_start","message":{"usage":{"input_tokens":9}}}\n\nevent: message_stop\ndata: {"type":"message_stop"}\n\n'
+      : 'event: message_start\ndata: {"type":"message_start","message":{"usage":{"input_tokens":9}}}\n\nevent: message_delta\ndata: {"type":"message_delta","delta":{"stop_reason":"end_turn"},"usage":{"output_tokens":9}}\n\nevent: message_stop\ndata: {"type":"message_stop"}\n\n'
   )
 }
+
+t.test('an empty answer with a reason is one, is charged as counted, and nobody else is asked (rule one-request)', async (t) => {
+  const spare = await simulate(t, 'upstream-secret-1')
+  const first = await upstream(t, ({ path, body }) => empty(path, body?.['stream'] === true))
+  for (const chats of [[0], [1]]) {
+    const gw = await gateway(t, config([first.url, spare.url], chats))
+    for (const [way, askBy] of Object.entries(ways(clientsOf(gw)))) {
+      await t.test(`of ${chats[0] === 0 ? 'chat' : 'messages'}, ${way}`, async (t) => {
+        const before = first.requests.length
+        const got = await askBy({ directive: 'tokens=9' })
+        t.match(got, { text: '', thought: '', calls: [], reason: 'stop', input: 9, output: 9 })
+        t.equal(first.requests.length, before + 1)
+        const { nanos, usage_source: source } = await chargeOf(gw, got.id)
+        t.strictSame([-nanos, source], [9n * 3000n + 9n * 15_000n, 'provider'])
+      })
+    }
+  }
+  t.equal(spare.requests.length, 0)
+})
 
 t.test('what one vendor can\'t be told another is', async (t) => {
   const chat = await simulate(t, 'upstream-secret-0')
@@ -503,17 +538,17 @@ t.test('of a client that leaves a call without input nothing was counted but by 
   t.ok(entries[0]!.usage!.input > 0)
 })
 
-t.test('a call that ends in the middle is no call', async (t) => {
+t.test('a call that ends in the middle was cut by the limit, whatever the reason: no client runs it (rule tool-input)', async (t) => {
   const up = await upstream(
     t, [raw(callDelta('{"path":"/tm')), raw(FINISH.replace('"stop"', '"tool_calls"')), raw('data: [DONE]\n\n')]
   )
   const gw = await gateway(t, config([up.url], [0]))
   const { events } = await ask(`${gw.url}/v1/messages`, { model: 'm1', max_tokens: 99, stream: true,
     messages: [{ role: 'user', content: 'Hello' }] }, { headers: { 'x-api-key': KEY } })
-  t.strictSame(
-    events.map(({ event }) => event), ['message_start', 'content_block_start', 'content_block_delta', 'error']
-  )
-  t.match(events.at(-1)!.data, { error: { details: { error_code: 'upstream_stream_interrupted' } } })
+  t.strictSame(events.map(({ event }) => event), ['message_start', 'content_block_start', 'content_block_delta',
+    'content_block_stop', 'message_delta', 'message_stop'])
+  t.match(events.at(-2)!.data, { delta: { stop_reason: 'max_tokens' } })
+  t.equal(up.requests.length, 1)
 })
 
 t.test('an error with the status of an answer is named as one in a stream is', async (t) => {

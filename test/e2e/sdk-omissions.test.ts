@@ -207,7 +207,9 @@ function checkBlock ({ type, text, thinking, id, name, input }: Fields): void {
 const textOf = ({ blocks }: Case, kind: Block['kind']): string =>
   blocks.filter((block) => block.kind === kind).map(({ pieces }) => pieces.join('')).join('')
 const callsOf = ({ blocks }: Case): readonly Fields[] => blocks.filter(({ kind }) => kind === 'tool_use').map(inputOf)
-const reasonOf = (one: Case): string => one.reason ?? (callsOf(one).length > 0 ? 'tool_use' : 'end_turn')
+/** Clients run tools only if the reason says so: the calls count, whatever the vendor's word for a whole answer. */
+const reasonOf = ({ reason = 'end_turn', ...one }: Case): string =>
+  reason === 'end_turn' && callsOf(one as Case).length > 0 ? 'tool_use' : reason
 
 function checkMessage (
   one: Case,
@@ -341,14 +343,16 @@ t.test('what is whole passes as the bytes that came, and what is new to us too',
 
 t.test('what can\'t be made whole is the next target\'s, until something was said; behind that the answer breaks off', async (t) => {
   const json0 = blockDelta(0, { type: 'input_json_delta', partial_json: '{}' })
+  const uncounted = { input_tokens: 0, output_tokens: 0 }
+  const call = { type: 'tool_use', id: 'toolu_1', input: { a: 1 } }
   const scripts: Readonly<Record<string, Script>> = {
     'the input of a call that nobody named': [messageStart(), json0, messageEnd()],
-    'a call without a name': [messageStart(), blockStart(0, { type: 'tool_use', id: 'toolu_1', input: {} }),
+    'the input of a call that began without a name': [messageStart(), blockStart(0, { ...call, input: {} }), json0,
       blockStop(0), messageEnd()],
-    'a block without anything': [messageStart(), blockStart(0, {}), messageEnd()],
+    'a call without a name': [messageStart(), blockStart(0, call), blockStop(0), messageEnd()],
     'a text that is none': [messageStart(), blockStart(0), blockDelta(0, { type: 'text_delta', text: 5 }),
       messageEnd()],
-    'nothing but a start and an end': [messageStart(), messageStop()],
+    'nothing but a start without counts and an end': [messageStart({ usage: uncounted }), messageStop()],
     'nothing but an end': messageStop(),
     'an error with the status of an answer': json({ type: 'error',
       error: { type: 'overloaded_error', message: 'busy' } }),
@@ -357,9 +361,9 @@ t.test('what can\'t be made whole is the next target\'s, until something was sai
   const bodies: Readonly<Record<string, Fields>> = {
     'no object': [] as unknown as Fields,
     'no content': { id: 'msg_1', role: 'assistant' },
-    'content of another kind': { ...message('x'), content: 5 },
-    'a call without a name ': { ...message('x'), content: [{ type: 'tool_use', input: {} }] },
-    'nothing in it': { ...message('x'), content: [], stop_reason: undefined },
+    'a call without a name ': { ...message('x'), content: [call] },
+    'nothing in it, and nothing counted': { ...message('x', { usage: uncounted }), content: [],
+      stop_reason: undefined },
     'an error': { type: 'error', error: { type: 'api_error', message: 'no' } }
   }
   let script: Script = []
@@ -378,14 +382,60 @@ t.test('what can\'t be made whole is the next target\'s, until something was sai
         openHolds: 0 })
     })
   }
-  await t.test('behind the first words', async (t) => {
-    gw.heal()
-    script = [messageStart(), textBlock(0, 'Hello'), blockDelta(1, { type: 'input_json_delta', partial_json: '{}' }),
-      messageEnd()]
-    const text = await (await gw.messages({ ...messagesRequest, stream: true })).text()
-    t.equal(events(text).at(-1)?.event, 'error')
-    t.match(text, /Hello[^]*upstream_stream_interrupted/)
-  })
+  const broken: Readonly<Record<string, Script>> = {
+    'the input of no call': [blockDelta(1, { type: 'input_json_delta', partial_json: '{}' }), messageEnd()],
+    'half a call without a limit': [blockStart(1, { ...call, name: 'f', input: {} }),
+      blockDelta(1, { type: 'input_json_delta', partial_json: '{"a' }), blockStop(1),
+      messageEnd({ stop_reason: 'tool_use' })],
+    // An end without a reason is none, whatever was counted (A5).
+    'no end': messageStop()
+  }
+  for (const [name, said] of Object.entries(broken)) {
+    await t.test(`behind the first words: ${name}`, async (t) => {
+      gw.heal()
+      const before = spare.requests.length
+      script = [messageStart(), textBlock(0, 'Hello'), said]
+      const text = await (await gw.messages({ ...messagesRequest, stream: true })).text()
+      t.equal(events(text).at(-1)?.event, 'error')
+      t.match(text, name === 'no end' ? /Hello[^]*stream_incomplete/ : /Hello[^]*upstream_stream_interrupted/)
+      t.equal(spare.requests.length, before)
+    })
+  }
+})
+
+t.test('what is odd and was paid for is the answer, and nobody else is asked (rule one-request)', async (t) => {
+  const scripts: Readonly<Record<string, Script>> = {
+    'a call without anything': [messageStart(), blockStart(0, { type: 'tool_use', id: 'toolu_1', input: {} }),
+      blockStop(0), messageEnd()],
+    'a block without anything': [messageStart(), blockStart(0, {}), messageEnd()],
+    'nothing but a start with counts and an end': [messageStart(), messageStop()],
+    'nothing but a reason': [messageStart({ usage: { input_tokens: 0, output_tokens: 0 } }),
+      messageEnd({ usage: { output_tokens: 0 } })]
+  }
+  const bodies: Readonly<Record<string, Fields>> = {
+    'a call without anything ': { ...message('x'), content: [{ type: 'tool_use', input: {} }] },
+    'nothing in it but counts': { ...message('x'), content: [], stop_reason: undefined },
+    'nothing but a reason ': { ...message('x', { usage: { input_tokens: 0, output_tokens: 0 } }), content: [] },
+    'content of another kind': { ...message('x'), content: 5 }
+  }
+  let script: Script = []
+  const up = await upstream(t, () => script)
+  const spare = await upstream(t, answer('from the spare'))
+  const gw = await gateway(t, yaml([up.url, spare.url]))
+  const { messages } = new Anthropic({ apiKey: KEY, baseURL: gw.url, maxRetries: 0 })
+  const asking = messagesRequest as unknown as Anthropic.MessageCreateParamsNonStreaming
+  for (const [name, said] of [...Object.entries(scripts),
+    ...Object.entries(bodies).map(([name, body]) => [name, json(body)] as const)]) {
+    await t.test(name, async (t) => {
+      script = said
+      const got = name in scripts ? await messages.stream(asking).finalMessage()
+        : await messages.create(asking)
+      t.equal(got.stop_reason, 'end_turn')
+      t.match(got.content, name === 'content of another kind' ? [{ type: 'text', text: '5' }] : [])
+    })
+  }
+  t.equal(up.requests.length, Object.keys({ ...scripts, ...bodies }).length)
+  t.equal(spare.requests.length, 0)
 })
 
 t.test('an answer whose calls a program made stands in message_start: it is an answer', async (t) => {

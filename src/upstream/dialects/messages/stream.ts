@@ -185,7 +185,8 @@ class MessageStream implements StreamTransformer {
       this.#hasEnd = true
       const ended = this.#blocks.endAll()
       const whole = this.#reason === said.stop_reason ? event
-        : SseEvent.of('message_delta', { ...data, delta: { ...said, stop_reason: this.#reason } })
+        : SseEvent.of('message_delta', { ...data, type: 'message_delta',
+          delta: { ...said, stop_reason: this.#reason } })
       return ended.length === 0 ? whole : [...ended, whole]
     }
     this.#unsaid = this.#join(data, said, usage)
