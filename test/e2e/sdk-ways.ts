@@ -21,7 +21,10 @@ export const messagesTool = { name: 'weather', input_schema: city }
 export const chatTool = { type: 'function', function: { name: 'weather', parameters: city } } as const
 export const responsesTool = { type: 'function', name: 'weather', parameters: city, strict: false } as const
 
-/** Text and calls of an answer that is over; a throw or `told`: an error; undefined: it ended, and nothing says how. */
+/**
+ * Text and calls of an answer that is over; a throw or `told`: an error; undefined: it ended, and nothing says how, or
+ * that its limit did.
+ */
 export type Heard = { readonly text: string, readonly calls: readonly (readonly [name: string, input: unknown])[] } | 'told'
   | undefined
 export type Listen = (url: string, fetch: typeof globalThis.fetch) => Promise<Heard>
@@ -29,7 +32,7 @@ export type Listen = (url: string, fetch: typeof globalThis.fetch) => Promise<He
 const call = (name: string, input: string): readonly [string, unknown] => [name, JSON.parse(input)]
 
 function ofMessage ({ content, stop_reason: reason }: Anthropic.Message): Heard {
-  return reason === null ? undefined : {
+  return reason === null || reason === 'max_tokens' ? undefined : {
     text: content.flatMap((block) => block.type === 'text' ? [block.text] : []).join(''),
     calls: content.flatMap((block) => block.type === 'tool_use' ? [[block.name, block.input] as const] : [])
   }
@@ -56,15 +59,17 @@ function anthropicWays (name: string, SDK: typeof Anthropic): Readonly<Record<st
       let text = ''
       const calls: [string, string][] = []
       let isOver = false
+      let isLimited = false
       for await (const event of await client(url, fetch).messages.create({ ...body, stream: true })) {
         if (event.type === 'content_block_start' && event.content_block.type === 'tool_use') {
           calls.push([event.content_block.name, ''])
         } else if (event.type === 'content_block_delta' && event.delta.type === 'text_delta') text += event.delta.text
         else if (event.type === 'content_block_delta' && event.delta.type === 'input_json_delta') {
           calls.at(-1)![1] += event.delta.partial_json
-        } else if (event.type === 'message_stop') isOver = true
+        } else if (event.type === 'message_delta') isLimited = event.delta.stop_reason === 'max_tokens'
+        else if (event.type === 'message_stop') isOver = true
       }
-      return isOver ? { text, calls: calls.map(([name, input]) => call(name, input)) } : undefined
+      return isOver && !isLimited ? { text, calls: calls.map(([name, input]) => call(name, input)) } : undefined
     }
   }
 }
@@ -84,7 +89,7 @@ function openaiWays (name: string, SDK: typeof OpenAI): Readonly<Record<string, 
     async [`${name}, chat.completions.stream()`] (url, fetch) {
       const stream = client(url, fetch).chat.completions.stream({ ...chat, stream: true })
       const { message, finish_reason: reason } = (await stream.finalChatCompletion()).choices[0]!
-      return reason as string | null === null ? undefined : { text: message.content ?? '',
+      return (reason as string | null ?? 'length') === 'length' ? undefined : { text: message.content ?? '',
         calls: calls(message.tool_calls as Parameters<typeof calls>[0]) }
     },
     async [`${name}, chat.completions.create({ stream: true })`] (url, fetch) {
@@ -97,7 +102,7 @@ function openaiWays (name: string, SDK: typeof OpenAI): Readonly<Record<string, 
         text += choice?.delta.content ?? ''
         tool += choice?.delta.tool_calls?.[0]?.function?.name ?? ''
         input += choice?.delta.tool_calls?.[0]?.function?.arguments ?? ''
-        isOver ||= (choice?.finish_reason ?? null) !== null
+        isOver ||= (choice?.finish_reason ?? 'length') !== 'length'
       }
       return isOver ? { text, calls: tool === '' ? [] : [call(tool, input)] } : undefined
     },
