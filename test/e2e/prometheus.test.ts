@@ -84,6 +84,7 @@ interface Vendors {
   readonly good: Upstream
   readonly broken: Upstream
   readonly refusing: Upstream
+  readonly limited: Upstream
   readonly greedy: Upstream
   readonly slow: Upstream
   readonly silent: Upstream
@@ -94,6 +95,7 @@ async function vendors (t: Test): Promise<Vendors> {
     good: await upstream(t, [wait(20), answer('Hello there', { usage: { output_tokens: 8, cache_read_input_tokens: 5 } })]),
     broken: await upstream(t, errorReply(500, 'api_error', 'broken')),
     refusing: await upstream(t, errorReply(401, 'authentication_error', 'no such key')),
+    limited: await upstream(t, errorReply(429, 'rate_limit_error', 'too many', { 'retry-after': '300' })),
     greedy: await upstream(t, answer('Hi', { usage: { input_tokens: 50_000 } })),
     slow: await upstream(t, [wait(6000), answer('At last')]),
     // It takes a video, and never tells what becomes of it.
@@ -141,6 +143,7 @@ upstreams:
   broken: { url: "${up.broken.url}", retries: { attempts: 0 } }
   shaky: { url: "${up.broken.url}", ${calm} }
   refusing: { url: "${up.refusing.url}", headers: { x-api-key: old } }
+  limited: { url: "${up.limited.url}", headers: { x-api-key: small } }
   greedy: { url: "${up.greedy.url}" }
   slow: { url: "${up.slow.url}" }
   narrow: { url: "${up.slow.url}", limits: { concurrency: 1, queue: 0 }, ${calm} }
@@ -153,6 +156,7 @@ ${sold('good', '{ upstream: good, model: vendor-good, cost: { input: 2, output: 
   sold('broken', '{ upstream: broken, model: vendor-broken }')}${
   sold('shaky', '{ upstream: shaky, model: vendor-shaky }, { upstream: good, model: vendor-good, priority: 1 }')}${
   sold('refusing', '{ upstream: refusing, model: vendor-refusing }')}${
+  sold('limited', '{ upstream: limited, model: vendor-limited }')}${
   sold('greedy', '{ upstream: greedy, model: vendor-greedy }', '{ input: 1000, output: 1000 }')}${
   sold('slow', '{ upstream: slow, model: vendor-slow }')}${
   sold('narrow', '{ upstream: narrow, model: vendor-narrow }')}
@@ -350,6 +354,7 @@ void t.test('a Prometheus reads gateways under load', async (t) => {
     drive(t, () => main.message('broken'), 2)
     drive(t, () => main.message('shaky'))
     drive(t, () => main.message('refusing'))
+    drive(t, () => main.message('limited'))
     drive(t, () => main.message('dear'))
     drive(t, () => main.message('slow', { stream: true }), 6)
     drive(t, () => main.message('narrow'), 3)
@@ -384,12 +389,14 @@ void t.test('a Prometheus reads gateways under load', async (t) => {
     })
     await fired(...['Shortfall', 'HoldsLeak', 'VideoUnknown', 'SoldBelowCost', 'LowBalances', 'RequestsFail',
       'FirstTokenSlow', 'QueueFull', 'SignInFailures', 'TargetOut', 'TargetFails', 'CredentialRefused',
-      'ConfigRefused', 'SlowItself', 'HookTimeouts', 'EventLoopStalls'].map((name) => `Gateway${name} gateway`),
+      'CredentialLimited', 'ConfigRefused', 'SlowItself', 'HookTimeouts',
+      'EventLoopStalls'].map((name) => `Gateway${name} gateway`),
     'GatewayLedgerDiffers fleet', 'GatewayConfigDiffers fleet', 'GatewayRestarts fleet', 'GatewayOverloaded tired',
     'GatewayLogDropped tired')
     t.match(seen.get('GatewayTargetOut gateway')?.labels, { upstream: 'broken', model: 'vendor-broken' })
     t.match(seen.get('GatewayCredentialRefused gateway')?.labels, { upstream: 'refusing', credential: 'headers',
       reason: 'bad_key' })
+    t.match(seen.get('GatewayCredentialLimited gateway')?.labels, { upstream: 'limited', credential: 'headers' })
     t.match(seen.get('GatewayFirstTokenSlow gateway')?.labels, { gen_ai_request_model: 'slow' })
     t.match(seen.get('GatewayVideoUnknown gateway')?.labels, { model: 'lost-film' })
     t.match(seen.get('GatewaySoldBelowCost gateway')?.labels, { model: 'dear', upstream: 'good' })
