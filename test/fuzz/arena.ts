@@ -19,6 +19,10 @@ export const TOKEN = 'admin-token-of-the-fuzz'
 /** How long something may take that never takes a second, on a machine that is ten times as slow. */
 export const PATIENCE_MS = 120_000
 
+/** One refusal of a credential would leave nothing to ask for ten minutes. */
+const RESET_MS = 500
+const HOSTILE_UPSTREAMS = [...dialectNames.map((dialect) => `bad-${dialect}`), 'mirror-images']
+
 export interface Arena {
   readonly api: string
   readonly admin: string
@@ -150,6 +154,12 @@ export async function startArena (): Promise<Arena> {
   }
   const first = await start(folder, look('gateway'))
   const other = await start(second, look('the reloaded gateway'))
+  const resets = setInterval(() => {
+    for (const upstream of HOSTILE_UPSTREAMS) {
+      fetch(`${first.admin}/admin/v1/upstreams/${upstream}/reset`, { method: 'POST',
+        headers: { authorization: `Bearer ${TOKEN}` } }).then(async (answer) => await answer.arrayBuffer()).catch(() => {})
+    }
+  }, RESET_MS)
 
   async function stateOfOther (): Promise<
     { readonly at: string, readonly ok: boolean, readonly problems: readonly { readonly message: string }[] }
@@ -192,6 +202,7 @@ export async function startArena (): Promise<Arena> {
     },
     isDead: () => dead().length > 0,
     async end () {
+      clearInterval(resets)
       const found = await lookAtBooks(first).catch((error: Error) => [`the books could not be read: ${error.message}`])
       const ended = dead()
       isEnding = true
