@@ -65,7 +65,7 @@ const cases: fc.Arbitrary<Case> = fc.record({
 const call: Block = { kind: 'tool_use', pieces: ['Hello'] }
 const plain: Case = { blocks: [call], reason: 'end_turn', input: 'start', output: true, lacking: [], missing: [],
   isStartTwice: false, isEarly: false }
-/** What failed once: a corrected reason without its type, a count before a whole call, a signature behind the counts. */
+/** What failed once: a corrected reason without its type, a count before a whole call, a signature behind counts. */
 const FOUND: readonly Case[] = [
   { ...plain, lacking: ['type of event'] },
   { ...plain, output: false, isEarly: true },
