@@ -2,13 +2,14 @@
 import assert from 'node:assert/strict'
 import fc from 'fast-check'
 import t, { type Test } from 'tap'
+import { dialectsOf } from '../../src/config/sections/dialects.ts'
 import { ask, type Got } from '../support/billing-client.ts'
 import { gateway, type GatewayTestOptions, KEY, yaml } from '../support/gateway.ts'
 import { json, type Received, upstream } from '../support/upstream.ts'
 
 type Json = Readonly<Record<string, unknown>>
 
-const dialects = ['messages', 'chat', 'responses'] as const
+const dialects = dialectsOf('text')
 type Dialect = typeof dialects[number]
 const PATHS = { messages: '/v1/messages', chat: '/v1/chat/completions', responses: '/v1/responses' } as const
 

@@ -1,6 +1,7 @@
 // The shapes in which vendors really answer: a client of each style gets the whole answer, from one upstream request,
 // or an error; a call is never there twice, and never half.
 import t, { type Test } from 'tap'
+import { type DialectOf, dialectsOf } from '../../src/config/sections/dialects.ts'
 import { FINISH_REASONS } from '../../src/protocols/chat.ts'
 import { readFinish } from '../../src/upstream/dialects/finish.ts'
 import { ask, type Got } from '../support/billing-client.ts'
@@ -10,7 +11,7 @@ import { readAnswer } from '../support/read-answer.ts'
 import { json, raw, type Script, upstream } from '../support/upstream.ts'
 
 type Json = Readonly<Record<string, unknown>>
-type Dialect = 'messages' | 'chat' | 'responses'
+type Dialect = DialectOf<'text'>
 
 interface Expected {
   readonly text?: string
@@ -323,7 +324,7 @@ interface World {
 async function startWorld (test: Test, options: GatewayTestOptions = {}, server = ''): Promise<World> {
   let script: Script = []
   const vendor = await upstream(test, () => script)
-  const dialects = ['messages', 'chat', 'responses'] as const
+  const dialects = dialectsOf('text')
   const model = (dialect: Dialect): string => `  - { id: ${dialect}, provider: acme, created: 2025-01-01,
     context: 200000, max_output: 8192, channels: { premium: { price: { input: 1, output: 10 },
       targets: [{ upstream: ${dialect}, model: vendor }] } } }\n`

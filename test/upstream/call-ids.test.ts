@@ -2,58 +2,23 @@
 // and its result have one id, which no other call has.
 import fc from 'fast-check'
 import t, { type Test } from 'tap'
+import { type DialectOf, dialectsOf } from '../../src/config/sections/dialects.ts'
 import { dialects } from '../../src/upstream/dialects/index.ts'
 import { ask, type Got } from '../support/billing-client.ts'
 import { clientStyles, type Style, styles } from '../support/client-styles.ts'
 import { config, exchange, model, snapshot, upstreamConfig } from '../support/exchange.ts'
 import { ApiKey, Model } from '../../src/core/facts.ts'
 import { gateway, type GatewayTestOptions, KEY, yaml } from '../support/gateway.ts'
-import { json, raw, type Received, type Script, upstream } from '../support/upstream.ts'
+import { type Received, type Script, upstream } from '../support/upstream.ts'
+import { answersWith } from '../support/vendor-calls.ts'
 
 type Json = Readonly<Record<string, unknown>>
-type Dialect = 'messages' | 'chat' | 'responses'
+type Dialect = DialectOf<'text'>
 
 const RUNS = Number(process.env['RUNS'] ?? 300)
-const DIALECTS = ['messages', 'chat', 'responses'] as const
+const DIALECTS = dialectsOf('text')
 const list = (value: unknown): readonly Json[] => Array.isArray(value) ? value as readonly Json[] : []
 const record = (value: unknown): Json => (value ?? {}) as Json
-const events = (all: readonly Json[]): string => all.map((one) => typeof one.type === 'string'
-  ? `event: ${one.type}\ndata: ${JSON.stringify(one)}\n\n` : `data: ${JSON.stringify(one)}\n\n`).join('')
-
-/** An answer with calls of the tool "run" that have these ids. */
-const answers: Readonly<Record<Dialect, (ids: readonly string[], stream: boolean) => Script>> = {
-  messages (ids, stream) {
-    const message = { id: 'msg_1', type: 'message', role: 'assistant', model: 'v', stop_reason: 'tool_use',
-      stop_sequence: null, usage: { input_tokens: 9, output_tokens: 2 } }
-    const blocks = ids.map((id) => ({ type: 'tool_use', id, name: 'run', input: {} }))
-    if (!stream) return json({ ...message, content: blocks })
-    return raw(events([{ type: 'message_start', message: { ...message, content: [], stop_reason: null } },
-      ...blocks.flatMap((content_block, index) => [{ type: 'content_block_start', index, content_block },
-        { type: 'content_block_stop', index }]),
-      { type: 'message_delta', delta: { stop_reason: 'tool_use', stop_sequence: null }, usage: { output_tokens: 2 } },
-      { type: 'message_stop' }]))
-  },
-  chat (ids, stream) {
-    const tool_calls = ids.map((id, index) => ({ index, id, type: 'function', function: { name: 'run',
-      arguments: '{}' } }))
-    const usage = { prompt_tokens: 9, completion_tokens: 2, total_tokens: 11 }
-    if (!stream) {
-      return json({ id: 'c', object: 'chat.completion', created: 1, usage, choices: [{ index: 0,
-        message: { role: 'assistant', content: null, tool_calls }, finish_reason: 'tool_calls' }] })
-    }
-    return raw(`${events([{ choices: [{ index: 0, delta: { role: 'assistant', tool_calls } }] },
-      { choices: [{ index: 0, delta: {}, finish_reason: 'tool_calls' }], usage }])}data: [DONE]\n\n`)
-  },
-  responses (ids, stream) {
-    const output = ids.map((call_id, i) => ({ type: 'function_call', id: `fc_${i}`, call_id, name: 'run',
-      arguments: '{}', status: 'completed' }))
-    const response = { id: 'resp_1', object: 'response', status: 'completed', output,
-      usage: { input_tokens: 9, output_tokens: 2, total_tokens: 11 } }
-    return stream ? raw(events([...output.map((item, output_index) =>
-      ({ type: 'response.output_item.done', output_index, item })), { type: 'response.completed', response }]))
-      : json(response)
-  }
-}
 
 interface Sent {
   readonly calls: readonly string[]
@@ -129,7 +94,7 @@ async function startWorld (t: Test, options: GatewayTestOptions = {}, server = '
   const gw = await gateway(t, text, options)
   return {
     async say (style, dialect, stream, turns, ids) {
-      script = answers[dialect](ids, stream)
+      script = answersWith[dialect](ids.map((id) => ({ id, name: 'run' })), stream)
       const { path, asking } = clientStyles[style]
       return await ask(gw.url + path, { ...asking({ model: dialect, max_tokens: 2000, stream,
         messages: [{ role: 'user', content: 'Go.' }, ...turns] }), tools: tools[style] },

@@ -4,6 +4,7 @@
 import { strict as assert } from 'node:assert'
 import fc from 'fast-check'
 import t from 'tap'
+import { type DialectOf } from '../../src/config/sections/dialects.ts'
 import { FINISH_REASONS } from '../../src/protocols/chat.ts'
 import { ask } from '../support/billing-client.ts'
 import { clientStyles, type Style, styles } from '../support/client-styles.ts'
@@ -12,7 +13,7 @@ import { readAnswer } from '../support/read-answer.ts'
 import { raw, type Script, upstream } from '../support/upstream.ts'
 
 type Json = Readonly<Record<string, unknown>>
-type Dialect = 'messages' | 'chat' | 'responses'
+type Dialect = DialectOf<'text'>
 
 interface Call { readonly name: string, readonly input: Json }
 interface Said { readonly text: string, readonly calls: readonly Call[] }

@@ -2,6 +2,7 @@
 // down for ten minutes, one request probes it, and operators see, reset and are warned of it.
 import { Agent, request } from 'node:http'
 import t, { type Test } from 'tap'
+import { dialectsOf } from '../../src/config/sections/dialects.ts'
 import type { CredentialView } from '../../src/upstream/limits/health.ts'
 import { Call, client, errorOf, fate, type Received as Answered } from '../support/client.ts'
 import { clientStyles, styles } from '../support/client-styles.ts'
@@ -49,7 +50,7 @@ const sayings: Readonly<Record<string, Saying>> = {
 const viewOf = (gw: TestGateway): readonly CredentialView[] =>
   gw.services.upstreams.health.credentials(gw.live.current())
 
-for (const dialect of ['messages', 'chat', 'responses'] as const) {
+for (const dialect of dialectsOf('text')) {
   for (const largeBody of [undefined, 1]) {
     const where = largeBody === undefined ? 'read on the loop' : 'read in a thread'
     t.test(`F1: said in ${dialect}, ${where}`, async (t) => {

@@ -1,59 +1,27 @@
 // Names of tools that vendors refuse: short ones for the vendor, everywhere in the request; the client gets its own.
 import fc from 'fast-check'
 import t, { type Test } from 'tap'
+import { type DialectOf, dialectsOf } from '../../src/config/sections/dialects.ts'
 import { VALID_NAME } from '../../src/translation/short-name.ts'
 import { shortNames, withShortNames } from '../../src/upstream/dialects/tool-names.ts'
 import { ask } from '../support/billing-client.ts'
 import { clientStyles, type Style, styles } from '../support/client-styles.ts'
 import { gateway, type GatewayTestOptions, KEY, yaml } from '../support/gateway.ts'
 import { readAnswer } from '../support/read-answer.ts'
-import { json, raw, type Received, type Script, upstream } from '../support/upstream.ts'
+import { type Received, upstream } from '../support/upstream.ts'
+import { answersWith } from '../support/vendor-calls.ts'
 
 type Json = Readonly<Record<string, unknown>>
-type Dialect = 'messages' | 'chat' | 'responses'
+type Dialect = DialectOf<'text'>
 
 const RUNS = Number(process.env['RUNS'] ?? 300)
-const DIALECTS = ['messages', 'chat', 'responses'] as const
+const DIALECTS = dialectsOf('text')
 const list = (value: unknown): readonly Json[] => Array.isArray(value) ? value as readonly Json[] : []
 const record = (value: unknown): Json => (value ?? {}) as Json
-const eventText = (all: readonly Json[]): string => all.map((one) => typeof one['type'] === 'string'
-  ? `event: ${one['type']}\ndata: ${JSON.stringify(one)}\n\n` : `data: ${JSON.stringify(one)}\n\n`).join('')
 
 const LONG = `mcp__a_server_with_a_long_name__${'find_'.repeat(12)}`
 const SAME_BEGIN = `${LONG}by_name`
 const DOTS = 'files.read'
-
-/** Calls of tools by their names in the request. */
-const answers: Readonly<Record<Dialect, (names: readonly string[], stream: boolean) => Script>> = {
-  messages (names, stream) {
-    const message = { id: 'msg_1', type: 'message', role: 'assistant', model: 'v', stop_reason: 'tool_use',
-      stop_sequence: null, usage: { input_tokens: 9, output_tokens: 2 } }
-    const blocks = names.map((name, i) => ({ type: 'tool_use', id: `toolu_${i}`, name, input: {} }))
-    return stream ? raw(eventText([{ type: 'message_start', message: { ...message, content: [], stop_reason: null } },
-      ...blocks.flatMap((content_block, index) => [{ type: 'content_block_start', index, content_block },
-        { type: 'content_block_stop', index }]),
-      { type: 'message_delta', delta: { stop_reason: 'tool_use', stop_sequence: null }, usage: { output_tokens: 2 } },
-      { type: 'message_stop' }])) : json({ ...message, content: blocks })
-  },
-  chat (names, stream) {
-    const tool_calls = names.map((name, index) => ({ index, id: `call_${index}`, type: 'function',
-      function: { name, arguments: '{}' } }))
-    const usage = { prompt_tokens: 9, completion_tokens: 2, total_tokens: 11 }
-    return stream ? raw(`${eventText([{ choices: [{ index: 0, delta: { role: 'assistant', tool_calls } }] },
-      { choices: [{ index: 0, delta: {}, finish_reason: 'tool_calls' }], usage }])}data: [DONE]\n\n`)
-      : json({ id: 'c', object: 'chat.completion', created: 1, usage, choices: [{ index: 0,
-        message: { role: 'assistant', content: null, tool_calls }, finish_reason: 'tool_calls' }] })
-  },
-  responses (names, stream) {
-    const output = names.map((name, i) => ({ type: 'function_call', id: `fc_${i}`, call_id: `call_${i}`, name,
-      arguments: '{}', status: 'completed' }))
-    const response = { id: 'resp_1', object: 'response', status: 'completed', output,
-      usage: { input_tokens: 9, output_tokens: 2, total_tokens: 11 } }
-    return stream ? raw(eventText([...output.map((item, output_index) =>
-      ({ type: 'response.output_item.done', output_index, item })), { type: 'response.completed', response }]))
-      : json(response)
-  }
-}
 
 interface Sent {
   readonly tools: readonly unknown[]
@@ -112,7 +80,8 @@ interface World {
 async function startWorld (t: Test, options: GatewayTestOptions, server: string): Promise<World> {
   const vendor = await upstream(t, ({ path, body }) => {
     const dialect = DIALECTS.find((one) => path.startsWith(`/${one}/`))!
-    return answers[dialect](sentNames(dialect, body!).tools as readonly string[], body!['stream'] === true)
+    const names = sentNames(dialect, body!).tools as readonly string[]
+    return answersWith[dialect](names.map((name, i) => ({ id: `call_${i}`, name })), body!['stream'] === true)
   })
   const text = yaml([]).replace(/upstreams:\n[^]*(?=accounts:)/, `upstreams:\n${DIALECTS.map((dialect) =>
     `  ${dialect}: { url: "${vendor.url}/${dialect}", dialect: ${dialect} }\n`).join('')}models:\n${DIALECTS.map((dialect) =>

@@ -2,11 +2,12 @@
 // JSON: each gets the whole answer, from one upstream request, and pays what the vendor counts.
 import t, { type Test } from 'tap'
 import { noUsage } from '../../src/money/usage.ts'
-import { type VendorAnswer, vendorAnswers } from '../fixtures/vendors/answers.ts'
+import { tools, type VendorAnswer, vendorAnswers } from '../fixtures/vendors/answers.ts'
+import { Chance } from '../fuzz/chance.ts'
 import { ask, type Got } from '../support/billing-client.ts'
-import { readers, tools } from '../support/client-answers.ts'
 import { clientStyles, type Style, styles } from '../support/client-styles.ts'
 import { gateway, type GatewayTestOptions, KEY, type TestGateway } from '../support/gateway.ts'
+import { readAnswer } from '../support/read-answer.ts'
 import { json, raw, type Received, type Script, step, upstream } from '../support/upstream.ts'
 
 const STOPS: Readonly<Record<Style, Readonly<Record<VendorAnswer['stop'], string>>>> = {
@@ -81,9 +82,8 @@ async function check (t: Test, { gw, requests, at, one, style, stream, how = '' 
     messages: [{ role: 'user', content: 'When does the ferry leave?' }] }), tools: tools[style] },
   { headers: { authorization: `Bearer ${KEY}` } })
   t.equal(got.status, 200, `${name}: ${JSON.stringify(got.body ?? {}).slice(0, 300)}`)
-  const answer = stream ? readers[style].stream(got.events) : readers[style].reply(got.body ?? {})
-  t.strictSame({ ...answer, call: answer.call ?? null },
-    { text: one.text, call: one.call ?? null, stop: STOPS[style][one.stop] }, name)
+  t.match(readAnswer(style, stream, got), { text: one.text, stop: STOPS[style][one.stop] }, name)
+  t.strictSame(readAnswer(style, stream, got)?.calls, one.call === undefined ? [] : [one.call], `${name}: calls`)
   t.equal(requests() - before, 1, `${name}: one upstream request`)
   t.match(await entryOf(gw, got), { source: 'provider', usage: { ...noUsage, ...one.charged } },
     `${name}: the charge`)
@@ -137,13 +137,13 @@ for (const [name, options, server] of [
     async (t) => {
       let wire: Wire | undefined
       const { gw, requests } = await start(t, (one) => wired(one, wire!), options, server)
-      const random = seeded(17)
+      const chance = new Chance(17)
       for (const [at, one] of vendorAnswers.entries()) {
         for (const style of styles) {
           for (const stream of [true, false]) {
             for (const isStream of [true, false]) {
-              wire = { isStream, label: random(labels), beginning: random(beginnings), ending: random(endings),
-                chunk: random([1, 7, 64, 100_000]) }
+              wire = { isStream, label: chance.of(labels), beginning: chance.of(beginnings),
+                ending: chance.of(endings), chunk: chance.of([1, 7, 64, 100_000]) }
               const { ending, ...others } = wire
               if (ending === 'stays open' && !(isStream && stream)) wire = { ...others, ending: 'ends' }
               await check(t, { gw, requests, at, one, style, stream, how: ` ${JSON.stringify(wire)}` })
@@ -152,13 +152,4 @@ for (const [name, options, server] of [
         }
       }
     })
-}
-
-/** Draws from lists, the same at each run. */
-function seeded (seed: number): <T>(of: readonly T[]) => T {
-  let state = seed
-  return (of) => {
-    state = (state * 1103515245 + 12345) % 2147483648
-    return of[Math.floor(state / 65536) % of.length]!
-  }
 }

@@ -7,9 +7,10 @@ import type { RequestRecord } from '../../src/simulator/request-log.ts'
 import { startSimulator } from '../../src/simulator/simulator.ts'
 import { ask, type Got } from '../support/billing-client.ts'
 import { clientStyles, type Style, styles, toldError } from '../support/client-styles.ts'
-import { readers, tools } from '../support/client-answers.ts'
-import { gateway, KEY } from '../support/gateway.ts'
+import { tools } from '../fixtures/vendors/answers.ts'
+import { CALM, gateway, KEY } from '../support/gateway.ts'
 import { type Fate, fates } from '../support/habit-fates.ts'
+import { readAnswer } from '../support/read-answer.ts'
 
 function fateIn ({ status, body, events }: Got, style: Style, seconds: number): Fate {
   const error = toldError({ body, events })
@@ -36,7 +37,6 @@ for (const [how, options] of [['on the loop', {}], ['in threads', { largeBody: 1
     const second = await startSimulator({ ...pace, directives: false })
     t.teardown(() => Promise.all([first.close(), second.close()]))
     const dialects = dialectsOf('text')
-    const calm = 'retries: { attempts: 0, max_backoff: 1ms }, breaker: { failures: 1000000 }'
     const headers = 'headers: { x-api-key: secret }'
     const gw = await gateway(t, `
 server:
@@ -46,7 +46,7 @@ server:
 store: { driver: memory, path: ./data }
 pipeline: [auth, schema-validate, chat-to-messages, channel-router, billing-meter, error-normalize]
 upstreams:
-${dialects.map((name) => `  ${name}: { url: "${first.url}", dialect: ${name}, ${calm}, ${headers} }`).join('\n')}
+${dialects.map((name) => `  ${name}: { url: "${first.url}", dialect: ${name}, ${CALM}, ${headers} }`).join('\n')}
   second: { url: "${second.url}", ${headers} }
 models:
 ${dialects.map((name) => `  - id: ${name}
@@ -82,9 +82,8 @@ keys: [{ id: acme-dev, account: acme, secret: ${KEY} }]
             const own = first.requests.at(-1)!
             const { isReworded, of }: Habit = habits[habit]
             if (fate !== 'whole' || own.status !== 200 || (isReworded === true && of?.[dialect] !== undefined)) continue
-            const { text, call } = got.body === undefined ? readers[style].stream(got.events)
-              : readers[style].reply(got.body)
-            const input = call === undefined ? '' : JSON.stringify(call.input)
+            const { text, calls: made } = readAnswer(style, stream, got)!
+            const input = made.map((call) => JSON.stringify(call.input)).join('')
             t.equal(text + input, own.text_sent, `${name}: the content`)
             bills.set(String(got.headers['x-request-id']), { name, counts: reportedBy(own) })
           }

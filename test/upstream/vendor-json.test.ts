@@ -3,10 +3,11 @@
 import fc from 'fast-check'
 import t, { type Test } from 'tap'
 import { ask, type ClientEvent } from '../support/billing-client.ts'
-import { readers, tools } from '../support/client-answers.ts'
+import { tools } from '../fixtures/vendors/answers.ts'
 import { clientStyles, type Style, styles } from '../support/client-styles.ts'
 import { gateway, KEY } from '../support/gateway.ts'
 import { stylesYaml } from '../support/large.ts'
+import { readAnswer } from '../support/read-answer.ts'
 import { raw, type Received, type Script, step, upstream } from '../support/upstream.ts'
 
 const DIGITS = '{"id":2512292042121000001,"price":1.10,"zero":-0,"list":[1e400,0.0,{"input":1.50}],"plain":15}'
@@ -210,8 +211,7 @@ t.test('A10: halves in two pieces are one character, and one alone is U+FFFD, at
       said = { pieces: ends.map((end, i) => escaped(text.slice(ends[i - 1] ?? 0, end))) }
       for (const stream of [false, true]) {
         const got = await ask(url, asking(style, dialect, stream, QUESTION), { headers: AUTH })
-        const answer = stream ? readers[style].stream(got.events) : readers[style].reply(got.body ?? {})
-        t.equal(answer.text, text.toWellFormed(), `${name}: ${JSON.stringify([stream, said.pieces])}`)
+        t.equal(readAnswer(style, stream, got)?.text, text.toWellFormed(), `${name}: ${JSON.stringify([stream, said.pieces])}`)
         t.ok(got.events.every(isWhole), `${name}: no event with half a character`)
       }
     }
