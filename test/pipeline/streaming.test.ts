@@ -352,19 +352,25 @@ t.test('an answer that ends while its client takes nothing leaves no upstream co
     sockets.push(socket)
   }
   const rest = Promise.withResolvers<void>()
-  const held = Array.from({ length: 60 },
-    (_, i) => sse('future_event', { type: 'future_event', i, padding: 'x'.repeat(1000) }))
+  // The end fills the socket (64 KB): in the chunk that fills it, or in the one that comes before the pause is heard.
+  const fills = Buffer.concat([
+    eventBytes('content_block_delta',
+      { type: 'content_block_delta', index: 0, delta: { type: 'text_delta', text: 'x'.repeat(36_000) } }),
+    eventBytes('message_delta', { type: 'message_delta', delta: { stop_reason: 'end_turn', stop_sequence: null },
+      usage: { output_tokens: 5 } }),
+    eventBytes('message_stop', { type: 'message_stop' })
+  ])
   const up = await upstream(
-    t, [messageStart(), held, textDelta(0, 'x'.repeat(30_000)), wait(rest.promise), messageEnd()]
+    t, [messageStart(), textDelta(0, 'x'.repeat(30_000)), wait(rest.promise), raw(fills)]
   )
   const own = await gateway(t, config([up.url]))
   const port = Number(new URL(own.url).port)
   subscribe('net.server.socket', onConnection)
   t.teardown(() => { unsubscribe('net.server.socket', onConnection) })
-  const call = client(t, own).post({ ...streaming, max_tokens: 8000 })
+  const call = client(t, own).post({ ...streaming, max_tokens: 20_000 })
   const connections = connectionsOf(own.live.current().upstreams.get('u0')!)
   await up.nextRequest()
-  await until(() => sockets[0]!.writableNeedDrain)
+  await until(() => sockets[0]!.writableLength > 30_000)
   rest.resolve()
   await until(() => connections.stats.running === 0)
   t.ok(sockets[0]!.writableNeedDrain, 'the client has taken nothing yet')
