@@ -248,10 +248,9 @@ export class Meter {
 
   /** Usage of a whole answer that is charged, where the answer does not say it. */
   get unshownUsage (): Usage | undefined {
-    const { tally } = this
-    if (tally?.told === undefined) return
-    const { usage } = tally.count('completed', this.#exchange)
-    return isShown(tally.told.shown, usage) ? undefined : usage
+    const told = this.tally?.told
+    const bill = told && this.#billOf('completed')
+    return bill === undefined || isShown(told?.shown, bill.usage) ? undefined : bill.usage
   }
 
   /** The charge if the answer completes: never more than the hold, which is extended for it. */

@@ -26,7 +26,7 @@ export class ShownUsage {
     const message = asRecord(data.message)
     const usage = asRecord(message.usage)
     const reported = readUsage(usage)
-    if (shownIn(usage) !== undefined) { this.#shown = reported; return event }
+    if (shownIn(usage, reported) !== undefined) { this.#shown = reported; return event }
     const input = isInputReported(reported) ? reported.input ?? 0 : estimate()
     const whole = { ...usage, ...vendorUsageOf(reportedInput({ ...reported, input }, reported.output)) }
     this.#shown = readUsage(whole)

@@ -47,7 +47,7 @@ export function readReply (body: unknown, believed: Believed | undefined): Told 
   }
   const reported = readUsage(usage, nothingReported, believed)
   const isBehind = isRecord(usage) && countedBefore in usage
-  return { reported, text: text.counted, hasUnseen, hasContent, isBehind, shown: shownIn(usage) }
+  return { reported, text: text.counted, hasUnseen, hasContent, isBehind, shown: shownIn(usage, reported) }
 }
 
 /** Characters from which on text that was sent is counted. */

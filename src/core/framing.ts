@@ -28,7 +28,7 @@ function isEventStream (label: string | undefined): boolean {
 
 /** What of a body's start is kept: no blanks, which some vendors send while they work, and no byte order mark. */
 export function withoutBlanks (start: Buffer): Buffer {
-  let from = start.indexOf(MARK) === 0 ? MARK.length : 0
+  let from = start.subarray(0, MARK.length).equals(MARK) ? MARK.length : 0
   while (from < start.length && isBlank(start[from]!)) from++
   return start.subarray(from)
 }

@@ -182,17 +182,20 @@ export function laterUsage (vendorUsage: Json, before: ReportedUsage, believed?:
 
 /**
  * What a client of messages style reads in a whole `usage`.
+ * @param reported what `readUsage` has read in it alone
  * @returns undefined: a count is missing, or is no number of tokens
  */
-export function shownIn (vendorUsage: unknown): ReportedUsage | undefined {
+export function shownIn (vendorUsage: unknown, reported?: ReportedUsage): ReportedUsage | undefined {
   if (!isRecord(vendorUsage) || !isCount(vendorUsage['input_tokens']) || !isCount(vendorUsage['output_tokens'])) return
-  if (!INPUT_COUNTS.every((name) => isCount(vendorUsage[name] ?? 0))) return
-  return readUsage(vendorUsage)
+  for (const name of INPUT_COUNTS) if (!isCount(vendorUsage[name] ?? 0)) return
+  const isAllBelieved = reported?.isAbsurd !== true && !(statedOutput in vendorUsage)
+  return isAllBelieved && reported !== undefined ? reported : readUsage(vendorUsage)
 }
 
 /** Whether both have the same tokens in each class. */
 export function isSameUsage (one: Usage, other: Usage): boolean {
-  return CLASSES.every((name) => one[name] === other[name])
+  for (const name of CLASSES) if (one[name] !== other[name]) return false
+  return true
 }
 
 /** As `usage` of messages style. */

@@ -86,8 +86,8 @@ const MOST_CALLS = 1000
 /** The ids of an answer's calls, as the client gets them: unique in the conversation. */
 export class CallIds {
   readonly #exchange: Exchange
-  readonly #taken = new Set<string>()
-  /** read with the first call: most answers have none */
+  // Made and read with the first call: most answers have none.
+  #taken: Set<string> | undefined
   #earlier: EarlierCalls['ids'] | undefined
   #calls = 0
 
@@ -104,13 +104,14 @@ export class CallIds {
     const id = theirs === '' ? this.#generate() : clientId(theirs)
     const own = this.#isTaken(id) ? this.#generate() : id
     this.#calls++
+    this.#taken ??= new Set()
     this.#taken.add(own)
     return own
   }
 
   #isTaken (id: string): boolean {
     this.#earlier ??= earlierIds(this.#exchange)
-    return this.#taken.has(id) || this.#earlier.has(id)
+    return this.#taken?.has(id) === true || this.#earlier.has(id)
   }
 
   /** The id of the request makes it unique in the conversation. */
@@ -238,17 +239,20 @@ const FIELDS: ReadonlyMap<unknown, 'id' | 'tool_use_id'> = new Map([['tool_use',
 
 /** Tells the calls of a whole answer that are there twice: vLLM repeats them. */
 export class SeenCalls {
-  readonly #first = new Map<string, Json>()
+  // Made with the first call: most answers have none.
+  #first: Map<string, Json> | undefined
   /** of calls under one key, as JSON */
-  readonly #all = new Map<string, Set<string>>()
+  #all: Map<string, Set<string>> | undefined
 
   /** @param key the vendor's id, or the place @param call its name and input */
   isRepeated (key: string, call: Json): boolean {
+    this.#first ??= new Map()
     const first = this.#first.get(key)
     if (first === undefined) {
       this.#first.set(key, call)
       return false
     }
+    this.#all ??= new Map()
     let all = this.#all.get(key)
     if (all === undefined) this.#all.set(key, all = new Set([JSON.stringify(first)]))
     const text = JSON.stringify(call)
