@@ -23,6 +23,8 @@ export class StallWatch {
   readonly #timer: NodeJS.Timeout
   /** of the last turn, by `performance.now()` */
   #beatAt = performance.now()
+  /** microseconds that the thread of the loop had computed by then */
+  #computed = computedSoFar()
   #loggedAt = -Infinity
   #unlogged = 0
 
@@ -47,6 +49,8 @@ export class StallWatch {
     const now = performance.now()
     const ms = Math.round(now - this.#beatAt - BEAT_MS)
     this.#beatAt = now
+    const before = this.#computed
+    this.#computed = computedSoFar()
     shared[BEAT]!++
     // A process that was suspended has seen no stall, nor has its thread.
     const isSeen = shared[FLAG] === 1
@@ -54,9 +58,16 @@ export class StallWatch {
     if (!isSeen || ms < STALL_MS) return
     this.#parts.metrics.stalled(phase, ms)
     if (now - this.#loggedAt < LOG_EVERY_MS) { this.#unlogged++; return }
-    const line = { request_id: id, phase, plugin, ms, ...(this.#unlogged > 0 && { more: this.#unlogged }) }
+    const cpuMs = Math.round((this.#computed - before) / 1000)
+    const line = { request_id: id, phase, plugin, ms, cpu_ms: cpuMs, ...(this.#unlogged > 0 && { more: this.#unlogged }) }
     this.#parts.log.warn(line, 'the event loop was stopped, and all requests with it')
     this.#loggedAt = now
     this.#unlogged = 0
   }
+}
+
+/** Microseconds. Less than the wall clock's where the thread waited: for a processor, a disk, or the collector. */
+function computedSoFar (): number {
+  const { user, system } = process.threadCpuUsage()
+  return user + system
 }

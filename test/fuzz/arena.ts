@@ -32,8 +32,8 @@ export interface Arena {
   readonly answers: Map<string, readonly Buffer[]>
   /** lines of the log, and deaths, that should not be */
   readonly wrong: readonly string[]
-  /** milliseconds that the loop of the first gateway stood still at most, since the last call */
-  worstStall (): Promise<number>
+  /** of the loop of the first gateway, since the last call */
+  worstStall (): Promise<Stall>
   /** one of the two has ended by itself */
   readonly isDead: () => boolean
   /** Gives the second gateway this configuration. @returns what it thinks of it */
@@ -41,6 +41,14 @@ export interface Arena {
   /** Ends all; what is not as it should be by then, in words. */
   end (): Promise<readonly string[]>
 }
+
+/** Milliseconds of the wall clock, and of them those that the loop computed: the rest it waited for a processor. */
+export interface Stall {
+  readonly ms: number
+  readonly cpu: number
+}
+
+export const noStall: Stall = { ms: 0, cpu: 0 }
 
 function arenaYaml (simulator: string, hostile: string): string {
   const calm =
@@ -195,10 +203,11 @@ export async function startArena (): Promise<Arena> {
     api: first.api, admin: first.admin, hostile: hostile.url, answers, wrong, reload,
     async worstStall () {
       const { child } = first
-      if (!child.connected) return 0
+      if (!child.connected) return noStall
       child.send('delay')
       const [answer] = await once(child, 'message', { signal: AbortSignal.timeout(PATIENCE_MS) })
-      return (answer as { readonly max: number }).max
+      const { max: ms, cpu } = answer as { readonly max: number, readonly cpu: number }
+      return { ms, cpu }
     },
     isDead: () => dead().length > 0,
     async end () {

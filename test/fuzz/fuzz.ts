@@ -2,7 +2,7 @@
 import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
-import { startArena, type Arena } from './arena.ts'
+import { noStall, startArena, type Arena, type Stall } from './arena.ts'
 import { Chance } from './chance.ts'
 import { until } from '../support/until.ts'
 import { kinds, type Kind } from './kinds.ts'
@@ -30,7 +30,7 @@ export interface Told {
   readonly counts: ReadonlyMap<string, ReadonlyMap<string, number>>
   readonly wrong: readonly string[]
   /** how long the loop of the gateway stood still at most, and the inputs that ran then */
-  readonly worst: { readonly ms: number, readonly inputs: readonly string[] }
+  readonly worst: Stall & { readonly inputs: readonly string[] }
 }
 
 /** A loaded machine stops a process for longer now and then, so one input that runs alone must repeat it. */
@@ -91,21 +91,22 @@ export async function fuzz (
   }
   let seen = 0
 
-  let worst: Told['worst'] = { ms: 0, inputs: [] }
+  let worst: Told['worst'] = { ...noStall, inputs: [] }
   /** Inputs that have run since the last look. */
   const recent = new Map<string, Input>()
   async function lookForStall (isCounted = true): Promise<void> {
     const inputs = [...recent]
     recent.clear()
     for (const [name, input] of running) recent.set(name, input)
-    const ms = arena.isDead() ? 0 : await arena.worstStall()
+    const stall = arena.isDead() ? noStall : await arena.worstStall()
+    const { ms } = stall
     if (!isCounted || inputs.length === 0) return
-    if (ms > worst.ms) worst = { ms, inputs: inputs.map(([name]) => name) }
+    if (ms > worst.ms) worst = { ...stall, inputs: inputs.map(([name]) => name) }
     if (ms <= STALL_MS) return
     if (stalls !== undefined) {
       for (const [name, input] of inputs) save(stalls, seed, `stall ${name}`, input)
     }
-    const line = `the loop stood still for ${Math.round(ms)} ms during ${inputs.map(([name]) => name).join(', ')}, seed ${seed}`
+    const line = `the loop stood still for ${lengthOf(stall)} during ${inputs.map(([name]) => name).join(', ')}, seed ${seed}`
     if (count === 1) wrong.push(line)
     say(line)
   }
@@ -139,7 +140,7 @@ export async function fuzz (
     wrong.push(`at the end, seed ${seed}: ${line}`)
   }
   say(`${Math.round((Date.now() - started) / 1000)} s  ${progress(counts)}`)
-  say(`the loop stood still for ${Math.round(worst.ms)} ms at most, during ${worst.inputs.join(', ')}`)
+  say(`the loop stood still for ${lengthOf(worst)} at most, during ${worst.inputs.join(', ')}`)
   return { counts, wrong, worst }
 }
 
@@ -154,6 +155,10 @@ async function tryIt (
   } catch (thrown) {
     return { what: 'threw', wrong: thrown instanceof Error ? thrown.stack ?? thrown.message : String(thrown) }
   }
+}
+
+function lengthOf ({ ms, cpu }: Stall): string {
+  return `${Math.round(ms)} ms (computed: ${Math.round(cpu)} ms)`
 }
 
 function progress (counts: Told['counts']): string {

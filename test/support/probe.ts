@@ -7,8 +7,8 @@ import { isMainThread } from 'node:worker_threads'
 export type Question = 'delay' | 'heap' | 'memory' | 'old'
 
 export interface Answers {
-  /** milliseconds since the last time it was asked */
-  readonly delay: { readonly max: number, readonly p99: number }
+  /** milliseconds since the last time it was asked; `cpu`: that the loop has computed at most between two beats */
+  readonly delay: { readonly max: number, readonly p99: number, readonly cpu: number }
   /** bytes after a garbage collection */
   readonly heap: number
   /** the same with what is outside of the heap: buffers */
@@ -18,6 +18,7 @@ export interface Answers {
 }
 
 const RESOLUTION_MS = 1
+const BEAT_MS = 10
 
 async function collect (): Promise<NodeJS.MemoryUsage> {
   // Three times, a turn apart: the first finds what only finalizers hold.
@@ -41,6 +42,13 @@ function scavenge (): number {
 if (isMainThread && process.send !== undefined) {
   const histogram = monitorEventLoopDelay({ resolution: RESOLUTION_MS })
   histogram.enable()
+  let cpu = 0
+  let before = process.threadCpuUsage()
+  setInterval(() => {
+    const { user, system } = process.threadCpuUsage(before)
+    before = process.threadCpuUsage()
+    cpu = Math.max(cpu, (user + system) / 1000)
+  }, BEAT_MS).unref()
   process.on('message', async (question: Question) => {
     if (question === 'heap') { process.send!((await collect()).heapUsed); return }
     if (question === 'memory') {
@@ -50,8 +58,9 @@ if (isMainThread && process.send !== undefined) {
     }
     if (question === 'old') { process.send!(scavenge()); return }
     const ms = (ns: number): number => Math.max(0, ns / 1e6 - RESOLUTION_MS)
-    process.send!({ max: ms(histogram.max), p99: ms(histogram.percentile(99)) })
+    process.send!({ max: ms(histogram.max), p99: ms(histogram.percentile(99)), cpu })
     histogram.reset()
+    cpu = 0
   })
   process.on('disconnect', () => process.exit(1))
   process.channel!.unref()
