@@ -44,6 +44,8 @@ function name (failure: UpstreamFailure, now: () => number, clean: Clean): Gatew
     case 'error_event': return nameError(failure, now, clean)
     case 'exhausted': return new GatewayError('service_unavailable', { cause: failure, retryable: true })
     case 'empty': return new GatewayError('empty_response', { cause: failure })
+    // An answer that is whole was paid for (src/README.md#one-request).
+    case 'unusable': return new GatewayError('upstream_error', { cause: failure, retryable: failure.isHalf === true })
     case 'incomplete': return new GatewayError('stream_incomplete', { cause: failure, retryable: true })
     default: return new GatewayError('upstream_error', { cause: failure })
   }

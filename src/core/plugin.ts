@@ -116,6 +116,8 @@ export type UpstreamFailure =
     readonly cause: unknown }
   /** not JSON, not events, or not of the dialect */
   | { readonly kind: 'malformed', readonly cause: unknown }
+  /** a call that no client can run, as the model has written it; `isHalf`: its end is missing */
+  | { readonly kind: 'unusable', readonly isHalf?: true, readonly cause: unknown }
   /** a whole answer without content; `isBlank`: without a byte */
   | { readonly kind: 'empty', readonly isBlank?: true }
   /** a clean end without the terminal event */

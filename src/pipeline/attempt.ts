@@ -21,7 +21,7 @@ import { DECIDING, framingOf, withoutBlanks } from '../core/framing.ts'
 import { SseDecoder, type SseEvent } from '../core/sse.ts'
 import { answerLimit, type Part, SMALL_ANSWER } from '../core/answer-memory.ts'
 import { type CallListener, type CallRequest, UpstreamCall } from '../upstream/transport/call.ts'
-import { UnfinishedAnswer, UpstreamErrorBody } from '../upstream/dialects/error-reply.ts'
+import { UnfinishedAnswer, UnusableCall, UpstreamErrorBody } from '../upstream/dialects/error-reply.ts'
 import type { StreamDecoder } from '../upstream/dialects/dialect.ts'
 import { dialectOf } from '../upstream/dialects/index.ts'
 import { eventsOf, readAnswer } from '../upstream/dialects/whole-answer.ts'
@@ -567,7 +567,7 @@ class Receiver implements CommittedStream, CallListener {
       this.#onEvents(this.#decoder.push(BLANK_LINE))          // the last record may lack its blank line too
     } catch (thrown) {
       // An incomplete record fails the dialect: no verdict.
-      if (isGatewayError(thrown) || thrown instanceof UnfinishedAnswer) throw thrown
+      if (isVerdict(thrown) || thrown instanceof UnfinishedAnswer) throw thrown
     }
     if (!this.#isEnded) this.#onEvents([undefined])
     return this.#isEnded
@@ -654,6 +654,9 @@ class Receiver implements CommittedStream, CallListener {
     if (isGatewayError(thrown)) this.#endWith(thrown, 'gateway')
     else if (thrown instanceof UpstreamErrorBody) this.#fail({ kind: 'error_event', body: thrown.body })
     else if (thrown instanceof UnfinishedAnswer) this.#fail({ kind: 'incomplete' })
+    else if (thrown instanceof UnusableCall) {
+      this.#fail({ kind: 'unusable', cause: thrown, ...(thrown.code === 'half' && { isHalf: true }) })
+    }
     else this.#fail({ kind: 'malformed', cause: thrown })
   }
 
@@ -687,9 +690,9 @@ class Receiver implements CommittedStream, CallListener {
   }
 }
 
-/** Whether an answer was read, and is an error. */
+/** Whether an answer was read, and is an error, or no use. */
 function isVerdict (thrown: unknown): boolean {
-  return isGatewayError(thrown) || thrown instanceof UpstreamErrorBody
+  return isGatewayError(thrown) || thrown instanceof UpstreamErrorBody || thrown instanceof UnusableCall
 }
 
 /** Here, since what closures use takes memory at each call, also where they are not made. */

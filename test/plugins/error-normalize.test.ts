@@ -118,6 +118,10 @@ t.test('all else that an attempt can die of', async (t) => {
       code: 'server_error', retryable: true, message: /provider failed/ }, kind)
   }
   t.match(await name({ kind: 'empty' }), { row: 'empty_response', retryable: true })
+  for (const half of [{}, { isHalf: true }] as const) {
+    t.match(await name({ kind: 'unusable', cause: undefined, ...half }), { row: 'upstream_error',
+      retryable: 'isHalf' in half })
+  }
   t.match(await name({ kind: 'incomplete' }), { row: 'stream_incomplete', retryable: true })
 })
 

@@ -317,6 +317,7 @@ t.test('whose fault it is: only what an upstream caused counts against it (rules
   for (const kind of ['refused', 'reset', 'connect_timeout', 'first_byte_timeout', 'idle_timeout', 'total_timeout',
     'malformed'] as const) { t.equal(who({ kind, cause: undefined }), 'target', kind) }
   t.equal(who({ kind: 'empty' }), 'nobody', 'a prompt can do that')
+  t.equal(who({ kind: 'unusable', cause: undefined }), 'nobody', 'nor is a call that no client can run')
   t.equal(who({ kind: 'incomplete' }), 'target')
   for (const code of [408, 500, 502, 503, 504, 520, 524, 529]) t.equal(who(status(code)), 'target', String(code))
   for (const code of [302, 400, 404, 409, 413, 415, 422, 501]) t.equal(who(status(code)), 'nobody', String(code))

@@ -10,7 +10,7 @@ import type { Route } from '../../core/route.ts'
 import type { Upstream } from '../../core/upstream.ts'
 import { type ErrorCode, GatewayError, isGatewayError } from '../../errors.ts'
 import { briefly } from '../../base/json.ts'
-import { UpstreamErrorBody } from '../../upstream/dialects/error-reply.ts'
+import { type CallFlaw, UnusableCall, UpstreamErrorBody } from '../../upstream/dialects/error-reply.ts'
 
 export interface ThreadInput {
   /** the module with the shipped plugins, which declare body steps */
@@ -111,11 +111,14 @@ export type SentError =
   | { readonly row: undefined, readonly thrown: unknown }
   /** an error of the upstream's as its whole answer */
   | { readonly row: undefined, readonly upstreams: unknown }
+  /** a call that no client can run */
+  | { readonly row: undefined, readonly flaw: CallFlaw }
 
 type ErrorOptionsOf = NonNullable<ConstructorParameters<typeof GatewayError>[1]>
 
 export function sendError (thrown: unknown): SentError {
   if (thrown instanceof UpstreamErrorBody) return { row: undefined, upstreams: briefly(thrown.body) }
+  if (thrown instanceof UnusableCall) return { row: undefined, flaw: thrown.code }
   if (!isGatewayError(thrown)) return { row: undefined, thrown: sendable(thrown) }
   const { row, message, type, retryable, param, vendorCode, retryAfter, headers, cause } = thrown
   return { row, message, options: { type, retryable, headers,
@@ -126,7 +129,10 @@ export function sendError (thrown: unknown): SentError {
 }
 
 export function receiveError (sent: SentError): unknown {
-  if (sent.row === undefined) return 'upstreams' in sent ? new UpstreamErrorBody(sent.upstreams) : sent.thrown
+  if (sent.row === undefined) {
+    return 'flaw' in sent ? new UnusableCall(sent.flaw)
+      : 'upstreams' in sent ? new UpstreamErrorBody(sent.upstreams) : sent.thrown
+  }
   const error = new GatewayError(sent.row, sent.options)
   error.message = sent.message                                // as it was made: {wait} may be a word of the client's
   return error

@@ -1,6 +1,7 @@
 // The content blocks of a streamed answer: opened and closed one after the other, in whatever order a vendor sends
 // their pieces.
 import { SseEvent } from '../../core/sse.ts'
+import { UnusableCall } from './error-reply.ts'
 import type { JsonEnd } from './json-end.ts'
 
 type Kind = 'text' | 'thinking' | 'tool_use'
@@ -63,7 +64,7 @@ export class Blocks {
     this.#advance()
   }
 
-  /** More arguments of a call. @throws {Error} they go on behind their end */
+  /** More arguments of a call. @throws {UnusableCall} they go on behind their end */
   input (call: Call, piece: string): void {
     if (call.isClosed || call.input.isWhole) {
       call.input.checkTail(piece)
@@ -91,13 +92,13 @@ export class Blocks {
     return true
   }
 
-  /** Ends the answer. @throws {Error} a call with arguments has no name */
+  /** Ends the answer. @throws {UnusableCall} a call with arguments has no name */
   end (): void {
     for (let [first] = this.#blocks; first !== undefined; [first] = this.#blocks) {
       this.#open(first)
       if (first.index !== undefined) this.#close(first)
       else if (first.waiting === '') this.drop(first)
-      else throw new Error('a call has no name')
+      else throw new UnusableCall('nameless')
     }
   }
 

@@ -20,6 +20,26 @@ export class UnfinishedAnswer extends Error {
   }
 }
 
+/** What is wrong with a call. `half`: its input has no end; `tail`: more comes behind that */
+export type CallFlaw = 'half' | 'tail' | 'nameless' | 'other'
+
+const FLAWS: Readonly<Record<CallFlaw, string>> = {
+  half: 'the arguments of a call are no JSON',
+  tail: 'a call goes on behind its end',
+  nameless: 'a call has no name',
+  other: 'the arguments of a call are no object'
+}
+
+/** Thrown by a dialect: the model has written a call that no client can run. A prompt can make it do that. */
+export class UnusableCall extends Error {
+  readonly code: CallFlaw
+
+  constructor (flaw: CallFlaw) {
+    super(FLAWS[flaw])
+    this.code = flaw
+  }
+}
+
 /** The reason why a whole body is no answer. @param what it is not, if it is no error either */
 export function noAnswer (body: unknown, what: string): Error {
   return isErrorBody(body) ? new UpstreamErrorBody(body) : new Error(what)

@@ -1,4 +1,6 @@
 // Finds the end of a JSON object that arrives in pieces, without parsing it again with each piece.
+import { isRecord, parseOr } from '../../base/json.ts'
+import { type CallFlaw, UnusableCall } from './error-reply.ts'
 
 export class JsonEnd {
   /** all that was read, up to its end */
@@ -11,6 +13,15 @@ export class JsonEnd {
   #depth = 0
   #isInString = false
   #isEscaped = false
+  #isObject: boolean | undefined
+
+  /** Why it is no JSON object, now that no more comes. Undefined: it is one, or blank. */
+  get flaw (): CallFlaw | undefined {
+    if (this.isBlank) return undefined
+    if (!this.isWhole && !this.isOther) return 'half'
+    this.#isObject ??= isRecord(parseOr(this.text))
+    return this.#isObject ? undefined : 'other'
+  }
 
   /** It has begun, and has no end yet. */
   get isTorn (): boolean {
@@ -48,11 +59,11 @@ export class JsonEnd {
 
   /**
    * What comes behind the end: some vendors (vLLM) repeat the whole text there, or its last pieces.
-   * @throws {Error} it is another text: nobody knows which is meant
+   * @throws {UnusableCall} it is another text: nobody knows which is meant
    */
   checkTail (piece: string): void {
     const more = piece.trim()
-    if (more !== '' && !this.text.trimEnd().endsWith(more)) throw new Error('a call goes on behind its end')
+    if (more !== '' && !this.text.trimEnd().endsWith(more)) throw new UnusableCall('tail')
   }
 }
 

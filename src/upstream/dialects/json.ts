@@ -1,24 +1,24 @@
 // Reads of JSON whose types are unknown: schema-validate may not be in the pipeline.
 import { GatewayError } from '../../errors.ts'
 import { isRecord, type Json, parseInput } from '../../base/json.ts'
-import { JsonEnd } from './json-end.ts'
+import { UnusableCall } from './error-reply.ts'
+import { isTorn, JsonEnd } from './json-end.ts'
 
 /**
  * The input of a call in a whole answer.
  * @param isShort whether the answer was cut short, and the call with it, maybe
  * @returns undefined: it was, and what is left is no call
- * @throws {Error} it is no JSON object, although the answer was not cut short
+ * @throws {UnusableCall} it is no JSON object, although the answer was not cut short
  */
 export function callInput (text: string, isShort: boolean): Json | undefined {
   if (text.trim() === '' || text.trim() === 'null') return {}
   const input = parsedInput(text)
-  if (input === undefined && isShort) return undefined
-  if (input === undefined) throw new Error('the arguments of a call are no JSON')
-  if (!isRecord(input)) throw new Error('the arguments of a call are no object')
-  return input
+  if (isRecord(input)) return input
+  if (isShort) return undefined
+  throw new UnusableCall(input === undefined && isTorn(text) ? 'half' : 'other')
 }
 
-/** Undefined: it is no JSON. @throws {Error} it is an object, and something else behind it */
+/** Undefined: it is no JSON. @throws {UnusableCall} it is an object, and something else behind it */
 function parsedInput (text: string): unknown {
   try {
     return parseInput(text)

@@ -34,8 +34,9 @@ const READ = 8000
  * @param now milliseconds since the epoch
  */
 export function blameFor (failure: UpstreamFailure, error: GatewayError, now: () => number): Blame {
-  // A prompt can make a model answer nothing: by it one client must not close a target to all others.
-  if (failure.kind === 'exhausted') return NOBODY
+  // A prompt can make a model answer nothing, or call a tool with nonsense: by it one client must not close a target to
+  // all others.
+  if (failure.kind === 'exhausted' || failure.kind === 'unusable') return NOBODY
   if (failure.kind === 'empty') return failure.isBlank === true ? TARGET : NOBODY
   if (failure.kind !== 'status' && failure.kind !== 'error_event') return TARGET
   const said = readError(failure)
@@ -57,7 +58,8 @@ export function blameFor (failure: UpstreamFailure, error: GatewayError, now: ()
 
 /**
  * Whether a retry at the same target may succeed soon. Not after a timeout, which has taken its time already; not after
- * a refusal, which stays; and not after an empty answer, which was paid for and would come again for the same prompt.
+ * a refusal, which stays; and not after an empty answer, or one with a call that no client can run, which was paid for
+ * and would come again for the same prompt.
  */
 export function isPassing (failure: UpstreamFailure, error: GatewayError): boolean {
   switch (failure.kind) {
@@ -68,6 +70,7 @@ export function isPassing (failure: UpstreamFailure, error: GatewayError): boole
     }
     case 'empty': return failure.isBlank === true
     case 'exhausted':
+    case 'unusable':
     case 'first_byte_timeout':
     case 'idle_timeout':
     case 'total_timeout': return false

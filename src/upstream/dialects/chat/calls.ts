@@ -3,6 +3,7 @@ import type { Exchange } from '../../../core/exchange.ts'
 import { isRecord, type Json } from '../../../base/json.ts'
 import { CallIds } from '../call-ids.ts'
 import type { Call } from '../answer-blocks.ts'
+import { UnusableCall } from '../error-reply.ts'
 import { textIn } from '../json.ts'
 import { JsonEnd } from '../json-end.ts'
 
@@ -22,10 +23,10 @@ export class Calls {
     return this.#all.every(({ name }) => name === '')
   }
 
-  /** Whether a call's input is incomplete. @throws {Error} one is no object */
+  /** Whether a call's input is incomplete. @throws {UnusableCall} one has its end, and is no object */
   get hasTornInput (): boolean {
-    if (this.#all.some(({ input }) => input.isOther)) throw new Error('the arguments of a call are no object')
-    return this.#all.some(({ input }) => input.isTorn)
+    if (this.#all.some(({ input }) => input.flaw === 'other')) throw new UnusableCall('other')
+    return this.#all.some(({ input }) => input.flaw === 'half')
   }
 
   /** The call that a piece belongs to; undefined: it begins another. */

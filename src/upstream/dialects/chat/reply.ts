@@ -2,7 +2,7 @@
 import type { Exchange } from '../../../core/exchange.ts'
 import type { Upstream } from '../../../core/upstream.ts'
 import { isErrorBody } from '../../../core/vendor-error.ts'
-import { noAnswer } from '../error-reply.ts'
+import { noAnswer, UnusableCall } from '../error-reply.ts'
 import { CallIds, SeenCalls } from '../call-ids.ts'
 import { cutsCalls, type Finish, graver } from '../finish.ts'
 import { argumentsOf, callsIn, choicesIn, finishOf, ownFields, readSpoken, type Spoken, stopOf,
@@ -81,7 +81,7 @@ interface CallsRead {
 
 /**
  * The calls of all choices. One that is there twice is one call: the same id, or the same place, name and input.
- * @throws {Error} a call has no name, or arguments that are no JSON object
+ * @throws {UnusableCall} a call has no name, or arguments that are no JSON object
  */
 function readCalls (said: readonly Json[], finish: Finish | undefined, exchange: Exchange): CallsRead {
   const ids = new CallIds(exchange)
@@ -93,7 +93,7 @@ function readCalls (said: readonly Json[], finish: Finish | undefined, exchange:
       const name = textIn((call.function as Json).name)
       const text = argumentsOf(call.function)
       if (name === '' && text.trim() === '') continue
-      if (name === '') throw new Error('a call has no name')
+      if (name === '') throw new UnusableCall('nameless')
       // Half a call is one that the limit has cut, whatever the finish reason: vLLM's is that of a whole one.
       const input = callInput(text, cutsCalls(finish) || (finish !== undefined && isTorn(text)))
       if (input === undefined) { isCut = true; continue }

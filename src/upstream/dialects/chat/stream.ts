@@ -6,7 +6,7 @@ import { SseEvent } from '../../../core/sse.ts'
 import type { Upstream } from '../../../core/upstream.ts'
 import { cutsCalls, type Finish, graver, isCounted } from '../finish.ts'
 import { argumentsOf, callsIn, choicesIn, finishOf, ownFields, readSpoken, stopOf, topFields } from './answer.ts'
-import { errorEvent, UnfinishedAnswer } from '../error-reply.ts'
+import { errorEvent, UnfinishedAnswer, UnusableCall } from '../error-reply.ts'
 import { Blocks } from '../answer-blocks.ts'
 import { Calls } from './calls.ts'
 import { isGiven, isRecord, type Json } from '../../../base/json.ts'
@@ -203,10 +203,10 @@ class ChatStream implements StreamDecoder {
       this.#characters += text.length
       this.#blocks.say(kind, text)
     }
-    const isTorn = this.#calls.hasTornInput
-    if (isTorn && this.#finish === undefined) throw new Error('the arguments of a call are no JSON')
+    const isTorn = !cutsCalls(this.#finish) && this.#calls.hasTornInput
+    if (isTorn && this.#finish === undefined) throw new UnusableCall('half')
     // vLLM's reason for half a call is that of a whole one, with which a client would run the tool.
-    const finish = isTorn && !cutsCalls(this.#finish) ? 'max_tokens' : this.#finish
+    const finish = isTorn ? 'max_tokens' : this.#finish
     this.#blocks.end()
     const delta = stopOf(finish, this.#vendorsStop, { hasCalls: !this.#calls.isEmpty, hasContent: this.#hasContent,
       hasRefusal: this.#hasRefusal }, this.#usage, this.#exchange)

@@ -2,6 +2,7 @@
 import type { Exchange } from '../../../core/exchange.ts'
 import { isRecord, type Json } from '../../../base/json.ts'
 import type { CallIds } from '../call-ids.ts'
+import { UnusableCall } from '../error-reply.ts'
 import { callInput } from '../json.ts'
 
 /** Defaults of fields that a vendor leaves out, by the block's type. Blocks of unknown types pass as they are. */
@@ -40,7 +41,7 @@ export class WholeBlocks {
   /**
    * @param isShort whether the answer was cut short, and a call with it, maybe
    * @returns the same object where it is complete; undefined: it says nothing, or is half a call
-   * @throws {Error} a call has no name, or an input that is no object
+   * @throws {UnusableCall} a call has no name, or an input that is no object
    */
   fill (said: unknown, isShort = false): Json | undefined {
     const block = typeof said === 'string' ? { type: 'text', text: said } : said
@@ -57,7 +58,7 @@ export class WholeBlocks {
     if (!isCall(type)) return whole
     if (typeof block.name !== 'string' || block.name === '') {
       if (isShort || Object.keys(whole.input as object).length === 0) return undefined
-      throw new Error('a call has no name')
+      throw new UnusableCall('nameless')
     }
     const call = this.#calls++
     return typeof block.id === 'string' && block.id !== '' ? whole : { ...whole, id: this.#idOf(type, call) }
@@ -69,12 +70,16 @@ export class WholeBlocks {
   }
 }
 
-/** A field as clients read it. Undefined: half a call's input. */
+/** A field as clients read it. Undefined: half a call's input. @throws {UnusableCall} an input that is no object */
 function valueOf (said: unknown, name: string, unsaid: unknown, isShort: boolean): unknown {
   if (said === undefined || said === null) return unsaid
-  if (typeof said === typeof unsaid) return Array.isArray(said) && said.length === 0 ? unsaid : said
-  if (name === 'text') return JSON.stringify(said)
-  if (name !== 'input') return unsaid
-  if (typeof said !== 'string') throw new Error('the input of a call is no object')
-  return callInput(said, isShort)
+  if (name === 'input') return isRecord(said) ? said : inputOf(said, isShort)
+  if (typeof said === typeof unsaid) return said
+  return name === 'text' ? JSON.stringify(said) : unsaid
+}
+
+/** Some vendors send it as text, and PHP an empty object as an empty list. */
+function inputOf (said: unknown, isShort: boolean): Json | undefined {
+  if (Array.isArray(said) && said.length === 0) return {}
+  return callInput(typeof said === 'string' ? said : JSON.stringify(said), isShort)
 }

@@ -6,6 +6,7 @@ import { SseEvent } from '../../../core/sse.ts'
 import type { Upstream } from '../../../core/upstream.ts'
 import { saysSomething } from '../../../protocols/messages.ts'
 import { CallIds } from '../call-ids.ts'
+import type { CallFlaw } from '../error-reply.ts'
 import { JsonEnd } from '../json-end.ts'
 import { sealThought } from '../thoughts.ts'
 import { isCall, WholeBlocks, withId } from './blocks.ts'
@@ -44,7 +45,8 @@ export class OpenBlocks {
   #count = 0
   #hasCalls = false
   #hasContent = false
-  #hasTornInput = false
+  /** of the calls that have ended */
+  #flaw: CallFlaw | undefined
 
   constructor (exchange: Exchange, upstream: Upstream) {
     this.#exchange = exchange
@@ -63,9 +65,9 @@ export class OpenBlocks {
     return this.#hasContent
   }
 
-  /** whether the input of a call has no end yet, or ended without one */
-  get hasTornInput (): boolean {
-    return this.#hasTornInput || this.#open.some(({ call }) => call?.input.isTorn === true)
+  /** why the input of a call is no object; undefined: each is one, so far */
+  get flaw (): CallFlaw | undefined {
+    return this.#open.reduce((flaw, { call }) => flaw ?? call?.input.flaw, this.#flaw)
   }
 
   get last (): OpenBlock | undefined {
@@ -112,7 +114,7 @@ export class OpenBlocks {
    */
   end (block: OpenBlock, event?: SseEvent): readonly SseEvent[] {
     this.#open.splice(this.#open.indexOf(block), 1)
-    this.#hasTornInput ||= block.call?.input.isTorn === true
+    this.#flaw ??= block.call?.input.flaw
     const { index, signature } = block
     const end = event ?? SseEvent.of('content_block_stop', { type: 'content_block_stop', index })
     if (signature === '') return [end]

@@ -6,7 +6,7 @@ import { isCount, withoutCounts } from '../../../money/usage.ts'
 import type { StreamTransformer } from '../../../core/plugin.ts'
 import { SseEvent } from '../../../core/sse.ts'
 import type { Upstream } from '../../../core/upstream.ts'
-import { errorEvent, UnfinishedAnswer } from '../error-reply.ts'
+import { errorEvent, UnfinishedAnswer, UnusableCall } from '../error-reply.ts'
 import type { JsonEnd } from '../json-end.ts'
 import { reportOf } from '../omissions.ts'
 import { BLOCK_OF, deltaOf, type OpenBlock, OpenBlocks } from './open-blocks.ts'
@@ -157,6 +157,7 @@ class MessageStream implements StreamTransformer {
           delta: { ...said, type } })
     }
     const begun = BLOCK_OF[type]
+    if (type === 'input_json_delta') return withoutCall(said.partial_json)
     if (begun === undefined) throw new Error('a delta belongs to no content block')
     const before = this.#blocks.begin({ type: begun }, data.index)
     const last = this.#blocks.last!
@@ -215,10 +216,10 @@ class MessageStream implements StreamTransformer {
     })
   }
 
-  /** @throws {Error} half a call, although the answer was not cut short: a client would run the tool with it */
+  /** @throws {UnusableCall} half a call, although the answer was not cut short: a client would run the tool with it */
   #reasonFor (finish: string | undefined): string | null {
-    const { hasCalls, hasContent, hasTornInput } = this.#blocks
-    if (hasTornInput && !cutsCalls(finish)) throw new Error('the arguments of a call are no JSON')
+    const { hasCalls, hasContent, flaw } = this.#blocks
+    if (flaw !== undefined && !cutsCalls(finish)) throw new UnusableCall(flaw)
     return stopReason(finish, hasCalls, hasContent || this.#hasText, this.#isCounted)
   }
 
@@ -230,13 +231,18 @@ class MessageStream implements StreamTransformer {
   }
 }
 
-/** @returns whether a client gets the piece @throws {Error} it is behind the end of the input */
+/** @returns whether a client gets the piece @throws {UnusableCall} it is behind the end of the input */
 function addInput (input: JsonEnd, piece: unknown): boolean {
   if (typeof piece !== 'string') return true
   if (input.isBlank && piece.trim() === 'null') return false
   const rest = input.isWhole ? piece : piece.slice(input.read(piece))
-  if (rest.trim() !== '') throw new Error('a call goes on behind its end')
+  if (rest.trim() !== '') throw new UnusableCall('tail')
   return true
+}
+
+/** The input of a call that did not begin, because it has no name. @throws {UnusableCall} it is one */
+function withoutCall (piece: unknown): undefined {
+  if (typeof piece !== 'string' || piece.trim() !== '') throw new UnusableCall('nameless')
 }
 
 /** Keeps the signature until its block ends. Some vendors say it whole twice: in the block's start, then here. */

@@ -6,6 +6,7 @@ import type { Upstream } from '../../../core/upstream.ts'
 import { isGiven, isRecord, type Json, parseOr } from '../../../base/json.ts'
 import { type Block, Blocks, type Call } from '../answer-blocks.ts'
 import { CallIds } from '../call-ids.ts'
+import { UnusableCall } from '../error-reply.ts'
 import { textIn } from '../json.ts'
 import { JsonEnd } from '../json-end.ts'
 import { isChatClient } from '../../../protocols/chat.ts'
@@ -88,14 +89,13 @@ export class Items {
       block?.kind === 'tool_use' && !isDropped && (block as Call).name !== '')
   }
 
-  /** Whether the limit has cut a call. @throws {Error} a call's input is something else than a JSON object */
+  /** Whether the limit has cut a call. @throws {UnusableCall} a call's input is something else than a JSON object */
   get isCut (): boolean {
     let isCut = false
-    for (const { input, said, isIncomplete } of this.#calls) {
+    for (const { block, said, isIncomplete } of this.#calls) {
+      const { flaw } = (block as Call).input
       if (isIncomplete) isCut = true
-      else if (!said.has('text') && input.trim() !== '' && !isRecord(parseOr(input))) {
-        throw new Error('the arguments of a call are no JSON object')
-      }
+      else if (flaw !== undefined && !said.has('text')) throw new UnusableCall(flaw)
     }
     return isCut
   }
@@ -113,7 +113,7 @@ export class Items {
   /**
    * Ends the answer.
    * @param isShort its last call may be half of one, and stays so
-   * @throws {Error} a call with arguments has no name
+   * @throws {UnusableCall} a call with arguments has no name
    */
   end (isShort: boolean): void {
     if (!isShort) for (const item of this.#calls) if (!item.isIncomplete) this.#endText(item)

@@ -4,7 +4,7 @@ import type { Upstream } from '../../../core/upstream.ts'
 import { isRecord, type Json } from '../../../base/json.ts'
 import { isErrorBody } from '../../../core/vendor-error.ts'
 import { CallIds, SeenCalls } from '../call-ids.ts'
-import { noAnswer, UpstreamErrorBody } from '../error-reply.ts'
+import { noAnswer, UnusableCall, UpstreamErrorBody } from '../error-reply.ts'
 import { callInput, textIn } from '../json.ts'
 import { inclusiveUsage, RESPONSES } from '../inclusive-usage.ts'
 import { messageId } from '../omissions.ts'
@@ -71,12 +71,12 @@ function blocksOf (item: Json, calls: Calls, exchange: Exchange, upstream: Upstr
   return []
 }
 
-/** Nothing of half a call, and of one that is there already. @throws {Error} it has no name */
+/** Nothing of half a call, and of one that is there already. @throws {UnusableCall} it has no name */
 function callOf (item: Json, { ids, seen, tools }: Calls, input: Json | undefined): readonly Json[] {
   const name = tools.nameOf(item)
   const theirs = textIn(item.call_id)
   if (input === undefined || (name === '' && theirs === '' && Object.keys(input).length === 0)) return []
-  if (name === '') throw new Error('a call has no name')
+  if (name === '') throw new UnusableCall('nameless')
   if (theirs !== '' && seen.isRepeated(theirs, { name, input })) return []
   return [{ type: 'tool_use', id: ids.next(theirs), name, input }]
 }
@@ -95,7 +95,7 @@ export function refusalOf ({ type, refusal }: Json): string {
   return type === 'refusal' ? textIn(refusal) : ''
 }
 
-/** @throws {Error} they are no JSON object, although the answer was not cut short */
+/** @throws {UnusableCall} they are no JSON object, although the answer was not cut short */
 function argumentsOf ({ arguments: given, status }: Json, calls: Calls): Json | undefined {
   if (isRecord(given)) return given
   const input = callInput(textIn(given), cutsCalls(calls.finish) || status === 'incomplete')

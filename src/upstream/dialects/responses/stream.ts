@@ -97,7 +97,7 @@ class ResponseStream implements StreamTransformer {
     return [startOf(this.#exchange)]
   }
 
-  /** @throws {Error} half a call, although the answer was not cut short: a client would run the tool with it */
+  /** @throws {UnusableCall} half a call, although the answer was not cut short: a client would run the tool with it */
   #end (type: string, said: Json): readonly SseEvent[] {
     const ended = finishOf(type === 'response.incomplete' ? { ...said, status: 'incomplete' } : said)
     if (Array.isArray(said.output)) this.#items.complete(said.output)
