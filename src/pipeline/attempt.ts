@@ -24,7 +24,7 @@ import { type CallListener, type CallRequest, UpstreamCall } from '../upstream/t
 import { UnfinishedAnswer, UnusableCall, UpstreamErrorBody } from '../upstream/dialects/error-reply.ts'
 import type { StreamDecoder } from '../upstream/dialects/dialect.ts'
 import { dialectOf } from '../upstream/dialects/index.ts'
-import { eventsOf, readAnswer } from '../upstream/dialects/whole-answer.ts'
+import { EndOfAnswer, eventsOf, readAnswer } from '../upstream/dialects/whole-answer.ts'
 import { withWholeCharacters } from '../upstream/dialects/whole-characters.ts'
 import { EncodedRequest, encodeLarge, encodeRequest } from '../upstream/transport/encode-body.ts'
 import { traceFor } from '../upstream/transport/headers.ts'
@@ -62,6 +62,7 @@ const CONVERTED_LIMIT = 8 * 1024 * 1024
 const ERROR_LIMIT = 64 * 1024
 const NO_HEADERS: IncomingHttpHeaders = {}
 const BLANK_LINE = Buffer.from('\n\n')
+const JSON_OBJECT = 0x7B
 /** For events that are in messages style already. */
 const AS_IT_IS: StreamTransformer = { event: (event) => event }
 /**
@@ -228,6 +229,8 @@ class Receiver implements CommittedStream, CallListener {
   #isComplete = false
   /** the answer to a streaming request is one JSON document, which is collected and converted */
   #isWhole = false
+  /** of events that were requested as JSON */
+  #endOfAnswer: EndOfAnswer | undefined
   #held: SseEvent[] | undefined
   #heldBytes = 0
   /** an event came that is more than a ping, though maybe not content */
@@ -368,6 +371,28 @@ class Receiver implements CommittedStream, CallListener {
     else this.#keep(chunk)
     if (this.#size > SMALL_ANSWER) this.#grow()
     if (this.#shared === undefined) this.#share()
+    if (this.#decode !== undefined) return
+    const isFirst = this.#size === chunk.length
+    if (isFirst && this.#mayBeEvents(chunk)) this.#endOfAnswer = new EndOfAnswer(this.#exchange, this.#upstream)
+    if (this.#endOfAnswer !== undefined) this.#lookForEnd(this.#endOfAnswer, chunk)
+  }
+
+  #mayBeEvents (chunk: Buffer): boolean {
+    return chunk[0] !== JSON_OBJECT && modalityOfBodies(this.#exchange.route.endpoint) === 'text'
+  }
+
+  /** Reads the answer at its end, for its body may stay open. */
+  #lookForEnd (end: EndOfAnswer, chunk: Buffer): void {
+    if (!end.push(chunk)) {
+      if (end.isComplete) this.#awaitRest()
+      return
+    }
+    this.#endOfAnswer = undefined
+    this.#exchange.record.upstream_end_at = performance.now()
+    // A thread takes its time, and what comes meanwhile is no part of it.
+    if (this.#shared === undefined) this.#call!.finishWithin(LAST_BYTES_MS)
+    else this.#call!.abort()
+    this.#readEnd()
   }
 
   /** Decides what the answer to a streaming request is. */

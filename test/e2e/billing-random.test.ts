@@ -188,12 +188,13 @@ function endingOf ({ stream, model, tokens, trouble }: Case): Ending {
     case 'fault': {
       const [name, value] = trouble.directive.split('=') as [string, string | undefined]
       const event = Number(value)
-      if (['', 'refuse', 'unknown_event', 'empty'].includes(name) || value === 'other_framing') return 'whole'
+      if (['', 'refuse', 'unknown_event', 'empty', 'no_terminal'].includes(name) || value === 'other_framing') return 'whole'
       if (name === 'content_policy' || name === 'context' || trouble.directive === 'status=400') return 'refused'
-      if (name === 'no_terminal') return stream ? 'cut' : 'whole'
       if (!['cut_after', 'cut_mid_event', 'end_after', 'malformed', 'error_event_after'].includes(name)) return retried
       if (!stream) return name === 'end_after' ? 'whole' : retried
-      return event < FIRST_CONTENT ? retried : event < tokens + 6 ? 'cut' : 'whole'
+      // With the stop reason the answer is whole, however it breaks off behind that.
+      const isBroken = name === 'malformed' || name === 'error_event_after'
+      return event < FIRST_CONTENT ? retried : event < tokens + (isBroken ? 6 : 5) ? 'cut' : 'whole'
     }
   }
 }

@@ -473,8 +473,7 @@ for (const { name, SDK, exported, tools, format, isNew } of sdks) {
         // The word by which clients know that a retry can help.
         ['error_event_after=8', 'upstream_stream_interrupted', 'overloaded_error'],
         ['error_event_after=8 error_type=api_error', 'upstream_stream_interrupted', 'api_error'],
-        ['end_after=8', 'stream_incomplete', 'api_error'],
-        ['no_terminal', 'stream_incomplete', 'api_error']
+        ['end_after=8', 'stream_incomplete', 'api_error']
       ] as const
       for (const [directive, code, type] of endings) {
         const asking = { ...hello, messages: turn(`Hello [[sim: ${directive}]]`) }

@@ -574,8 +574,7 @@ for (const { name, SDK, exported, format, func } of sdks) {
       const endings = [
         ['cut_after=8', 'upstream_stream_interrupted', 'api_error'],
         ['error_event_after=8', 'upstream_stream_interrupted', 'overloaded_error'],
-        ['end_after=8', 'stream_incomplete', 'api_error'],
-        ['no_terminal', 'stream_incomplete', 'api_error']
+        ['end_after=8', 'stream_incomplete', 'api_error']
       ] as const
       for (const [directive, code, type] of endings) {
         await t.test(directive, async (t) => {

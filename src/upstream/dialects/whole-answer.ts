@@ -1,7 +1,7 @@
 // A whole answer, read as what its bytes are: one JSON document, or a stream of events that was not requested. And the
 // reverse: a message as the events of a stream, for a client that requested one.
 import type { Exchange } from '../../core/exchange.ts'
-import { DECIDING, framingOf } from '../../core/framing.ts'
+import { DECIDING, framingOf, withoutBlanks } from '../../core/framing.ts'
 import { SseDecoder, SseEvent } from '../../core/sse.ts'
 import type { StreamTransformer } from '../../core/plugin.ts'
 import type { Upstream } from '../../core/upstream.ts'
@@ -9,6 +9,7 @@ import { asRecord, isRecord, type Json, parseJson, parseOr } from '../../base/js
 import { countedBefore, isCount, laterUsage, readUsage } from '../../money/usage.ts'
 import { CHAT_DELTA, chatFields, chatTop } from '../../protocols/chat.ts'
 import { isError, isTerminal } from '../../protocols/messages.ts'
+import type { StreamDecoder } from './dialect.ts'
 import { errorEvent, UpstreamErrorBody } from './error-reply.ts'
 import { dialectOf } from './index.ts'
 import { callInput, textIn } from './json.ts'
@@ -54,11 +55,63 @@ function readEvents (bytes: Buffer, exchange: Exchange, upstream: Upstream): Jso
     if (made === undefined) return false
     return made instanceof Array ? made.some((event) => message.add(event)) : message.add(made)
   }
-  for (const chunk of [bytes, BLANK_LINE]) {
-    for (const event of decoder.push(chunk)) if (add(decode.event(event))) return message.end()
+  for (const event of decoder.push(bytes)) if (add(decode.event(event))) return message.end()
+  try {
+    for (const event of decoder.push(BLANK_LINE)) if (add(decode.event(event))) return message.end()
+  } catch (broken) {
+    if (!(broken instanceof SyntaxError)) throw broken        // half a record is no part of the answer
   }
   if (add(decode.end?.())) return message.end()
   throw new Error('the stream of the answer does not end')
+}
+
+/**
+ * Finds the end of an answer that comes as events although JSON was requested: its body may stay open behind it. The
+ * bytes themselves are read when it is here.
+ */
+export class EndOfAnswer {
+  readonly #decode: StreamDecoder
+  #decoder: SseDecoder | undefined
+  /** it is not known yet what it is; undefined: it is */
+  #start: Buffer | undefined = Buffer.alloc(0)
+
+  constructor (exchange: Exchange, upstream: Upstream) {
+    this.#decode = withWholeCharacters(dialectOf(upstream).decodeStream(exchange, upstream))
+  }
+
+  /** only usage may follow */
+  get isComplete (): boolean {
+    return this.#decode.isComplete === true
+  }
+
+  /** @returns whether nothing behind this chunk matters: the answer is over, an error, or broken */
+  push (chunk: Buffer): boolean {
+    if (this.#start === undefined) return this.#decoder !== undefined && this.#ends(this.#decoder, chunk)
+    const start = this.#start = withoutBlanks(Buffer.concat([this.#start, chunk]))
+    const framing = framingOf(start.toString('latin1', 0, DECIDING), undefined)
+    if (framing === undefined) return false
+    this.#start = undefined
+    if (framing === 'whole') return false
+    return this.#ends(this.#decoder = new SseDecoder(), start)
+  }
+
+  #ends (decoder: SseDecoder, chunk: Buffer): boolean {
+    try {
+      for (const event of decoder.push(chunk)) if (hasLast(this.#decode.event(event))) return true
+      return false
+    } catch {
+      return true                                             // the reader of the bytes says why
+    }
+  }
+}
+
+function hasLast (made: ReturnType<StreamTransformer['event']>): boolean {
+  if (made === undefined) return false
+  return made instanceof Array ? made.some(isLast) : isLast(made)
+}
+
+function isLast (event: SseEvent): boolean {
+  return isTerminal(event) || isError(event)
 }
 
 interface Block {

@@ -3,10 +3,10 @@
 import type { Exchange } from '../../../core/exchange.ts'
 import { asRecord, isRecord, type Json } from '../../../base/json.ts'
 import { isCount, withoutCounts } from '../../../money/usage.ts'
-import type { StreamTransformer } from '../../../core/plugin.ts'
 import { SseEvent } from '../../../core/sse.ts'
 import type { Upstream } from '../../../core/upstream.ts'
 import { errorEvent, UnfinishedAnswer, UnusableCall } from '../error-reply.ts'
+import type { StreamDecoder } from '../dialect.ts'
 import type { JsonEnd } from '../json-end.ts'
 import { reportOf } from '../omissions.ts'
 import { BLOCK_OF, deltaOf, type OpenBlock, OpenBlocks } from './open-blocks.ts'
@@ -33,11 +33,11 @@ interface Ending {
   readonly usage: Json
 }
 
-export function toEvents (exchange: Exchange, upstream: Upstream): StreamTransformer {
+export function toEvents (exchange: Exchange, upstream: Upstream): StreamDecoder {
   return new MessageStream(exchange, upstream)
 }
 
-class MessageStream implements StreamTransformer {
+class MessageStream implements StreamDecoder {
   readonly #exchange: Exchange
   readonly #blocks: OpenBlocks
   #hasStarted = false
@@ -76,6 +76,17 @@ class MessageStream implements StreamTransformer {
     const before = this.#start({}) as SseEvent
     const made = this.#read(name, named, data)
     return made === undefined ? before : made instanceof SseEvent ? [before, made] : [before, ...made]
+  }
+
+  /** The stop reason and the count are here; only the last event is missing. */
+  get isComplete (): boolean {
+    return this.#hasEnd
+  }
+
+  /** The end of the stream. Without a stop reason the answer is incomplete. */
+  end (): readonly SseEvent[] {
+    if (this.#reason === undefined) return []
+    return [...this.#ending(), SseEvent.of('message_stop', { type: 'message_stop' })]
   }
 
   /**
@@ -201,9 +212,17 @@ class MessageStream implements StreamTransformer {
     if (!this.#hasEnd && this.#unsaid === undefined && !isEmpty && this.#reason === undefined) {
       throw new UnfinishedAnswer()
     }
-    const before = this.#blocks.endAll()
-    if (this.#unsaid !== undefined || !this.#hasEnd) before.push(this.#wholeEnd(this.#unsaid ?? this.#join({}, {}, {})))
+    const before = this.#ending()
     return before.length === 0 ? event : [...before, event]
+  }
+
+  /** What is missing before the last event. @throws {UnusableCall} half a call came behind the stop reason */
+  #ending (): SseEvent[] {
+    const ended = this.#blocks.endAll()
+    if (this.#unsaid === undefined && this.#hasEnd) return ended
+    if (typeof this.#reason === 'string') this.#checkCalls(this.#reason)
+    ended.push(this.#wholeEnd(this.#unsaid ?? this.#join({}, {}, {})))
+    return ended
   }
 
   /** Without counts: each was reported when it came, and there may be more output now. */
@@ -218,9 +237,14 @@ class MessageStream implements StreamTransformer {
 
   /** @throws {UnusableCall} half a call, although the answer was not cut short: a client would run the tool with it */
   #reasonFor (finish: string | undefined): string | null {
-    const { hasCalls, hasContent, flaw } = this.#blocks
-    if (flaw !== undefined && !cutsCalls(finish)) throw new UnusableCall(flaw)
+    this.#checkCalls(finish)
+    const { hasCalls, hasContent } = this.#blocks
     return stopReason(finish, hasCalls, hasContent || this.#hasText, this.#isCounted)
+  }
+
+  #checkCalls (finish: string | undefined): void {
+    const { flaw } = this.#blocks
+    if (flaw !== undefined && !cutsCalls(finish)) throw new UnusableCall(flaw)
   }
 
   /** Merges endings: later values replace earlier ones. */

@@ -18,12 +18,13 @@ import { shownIn, signatureOf } from './reasoning.ts'
 export function toMessage (response: unknown, exchange: Exchange, upstream: Upstream): Json {
   if (!isRecord(response)) throw noAnswer(response, 'the answer is no object')
   const { status, error, output } = response
-  const said = finishOf(response)
+  // Some say so of an answer that is all there, which was paid for (src/README.md#one-request).
+  const isRunning = status === 'queued' || status === 'in_progress'
+  const said = isRunning ? undefined : finishOf(response)
   const isOver = status === 'completed' || status === 'incomplete'
   if (!isOver && (status === 'failed' || said === 'error' || isErrorBody({ error }))) {
     throw new UpstreamErrorBody({ error: error ?? {} })
   }
-  if (status === 'queued' || status === 'in_progress') throw new Error(`the answer is "${status}"`)
   const items = Array.isArray(output) ? (output as readonly unknown[]).filter(isRecord) : []
   const calls: Calls = { ids: new CallIds(exchange), seen: new SeenCalls(),
     tools: new ClientTools(exchange, upstream), finish: said }
@@ -33,6 +34,7 @@ export function toMessage (response: unknown, exchange: Exchange, upstream: Upst
   const finish = refusal !== '' && !isChatClient(exchange) ? graver(calls.finish, 'refusal') : calls.finish
   const usage = inclusiveUsage(response.usage, RESPONSES) ?? {}
   const reason = stopReason(finish, hasCalls, content.length > 0 || refusal !== '', isCounted(usage))
+  if (reason === null && isRunning) throw new Error(`the answer is "${status}"`)
   if (reason === null && !Array.isArray(output)) throw noAnswer(response, 'the answer is no response')
   return withChatFields({
     id: messageId(exchange),
