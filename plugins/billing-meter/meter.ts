@@ -53,8 +53,10 @@ export class Meter {
   #held = 0n
   /** most that a whole answer may cost: with the input that the upstream has reported, once it has */
   #need = 0n
-  /** an extension in flight */
+  /** an extension in flight: one at a time, so that what is held here is what the store holds */
   #extending: Promise<void> | undefined
+  /** the cost that the answer reports: from then on the hold stays as it is (src/README.md#reported-is-charged) */
+  #reported: Nanos | undefined
   /** reason why the last extension was refused */
   #refused: Refusal | undefined
   #attempt: Attempt | undefined
@@ -213,10 +215,19 @@ export class Meter {
     })
   }
 
-  /** Extends the hold by a slice, or by what is left of the whole answer. One extension at a time. Never rejects. */
-  #extend (): Promise<void> {
-    return this.#extending ??= this.#grow(smaller(worstCase(0, SLICE, this.#price!), this.#need - this.#held))
-      .catch((err: unknown) => { this.#notExtended(err) }).finally(() => { this.#extending = undefined })
+  /** Extends the hold by a slice, or by what is left of the whole answer. Never rejects. */
+  #extend (): Promise<void> | undefined {
+    if (this.#reported !== undefined) return
+    return this.#extending ?? this.#growBy(smaller(worstCase(0, SLICE, this.#price!), this.#need - this.#held))
+  }
+
+  /**
+   * To be called while no extension is in flight. Never rejects.
+   * @param isForBill the bill needs it; false: what is still to come may
+   */
+  #growBy (nanos: Nanos, isForBill = false): Promise<void> {
+    return this.#extending = this.#grow(nanos).catch((err: unknown) => { this.#notExtended(err, isForBill) })
+      .finally(() => { this.#extending = undefined })
   }
 
   /** Holds so much more, or all that is available. */
@@ -228,8 +239,8 @@ export class Meter {
   }
 
   /** The next checkpoint tries again; without an answer by then, the stream is cut where the hold ends. */
-  #notExtended (err: unknown): void {
-    if (!this.#isOver && this.#outcome === undefined) this.#noteTrouble(err, 'a hold could not be extended')
+  #notExtended (err: unknown, isForBill: boolean): void {
+    if (isForBill || !this.#isOver && this.#outcome === undefined) this.#noteTrouble(err, 'a hold could not be extended')
   }
 
   #noteTrouble (err: unknown, what: string): void {
@@ -253,16 +264,25 @@ export class Meter {
     return bill === undefined || isShown(told?.shown, bill.usage) ? undefined : bill.usage
   }
 
-  /** The charge if the answer completes: never more than the hold, which is extended for it. */
+  /**
+   * The charge if the answer completes, for the answer to report: never more than the hold, which is extended for it.
+   * Other requests may end before this one is settled; money that they give back then is not charged any more.
+   */
   get completedCharge (): Awaitable<Nanos> {
     const bill = this.#billOf('completed')
     if (bill === undefined) return 0n
     const made = this.#makeRoom(bill)
-    return made === undefined ? smaller(bill.nanos, this.#held) : this.#chargeBehind(made, bill)
+    return made === undefined ? this.#report(bill) : this.#reportBehind(made, bill)
   }
 
-  #chargeBehind (made: Promise<void>, bill: Settlement): Promise<Nanos> {
-    return made.then(() => smaller(bill.nanos, this.#held))
+  async #reportBehind (made: Promise<void>, bill: Settlement): Promise<Nanos> {
+    await made
+    while (this.#extending !== undefined) await this.#extending
+    return this.#report(bill)
+  }
+
+  #report ({ nanos }: Settlement): Nanos {
+    return this.#reported ??= smaller(nanos, this.#held)
   }
 
   /**
@@ -295,10 +315,13 @@ export class Meter {
 
   /** Extends the hold to a bill above it, as far as balance and limits allow. Never throws, and never rejects. */
   #makeRoom ({ nanos }: Settlement): Promise<void> | undefined {
-    if (nanos <= this.#held || this.#bounds.text === undefined) return
-    return this.#grow(nanos - this.#held).catch((thrown: unknown) => {
-      this.#noteTrouble(thrown, 'a hold could not be extended')
-    })
+    if (nanos <= this.#held || this.#bounds.text === undefined || this.#reported !== undefined) return
+    return this.#growTo(nanos)
+  }
+
+  async #growTo (nanos: Nanos): Promise<void> {
+    while (this.#extending !== undefined) await this.#extending
+    if (nanos > this.#held && this.#reported === undefined) await this.#growBy(nanos - this.#held, true)
   }
 
   /**
