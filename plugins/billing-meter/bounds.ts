@@ -11,7 +11,7 @@ import { formatUsd, MOST_NANOS, type Nanos } from '../../src/money/nanos.ts'
 import { priceAt, type PriceSpan } from '../../src/money/price-schedule.ts'
 import { type CompiledPrice, flatCost, noUses, worstCase, type Uses } from '../../src/money/price.ts'
 import { dialectOf } from '../../src/upstream/dialects/index.ts'
-import { boundUses, refuseSurcharges } from './surcharges.ts'
+import { boundUses, limitUses, refuseSurcharges, type UseBounds, type UseLimit } from './surcharges.ts'
 import { MOST_USES, type Believed } from '../../src/money/usage.ts'
 import { dearestItem } from './items.ts'
 
@@ -76,15 +76,17 @@ function dearest (exchange: Exchange, at: number): Awaitable<Bounds> {
   const prices = pricesAt(exchange.get(Plan), at)
   const upstreams = upstreamsOf(exchange)
   const read = readBody(exchange, upstreams, prices)
-  return read instanceof Promise
-    ? dearestBehind(read, exchange, at, prices, upstreams)
-    : dearestOf(exchange, at, prices, upstreams, read)
+  if (read instanceof Promise) return dearestBehind(read, exchange, at, prices, upstreams)
+  if (read.limits.length > 0) void setLimits(exchange, read.limits)
+  return dearestOf(exchange, at, prices, upstreams, read)
 }
 
-function dearestBehind (
+async function dearestBehind (
   read: Promise<ReadBody>, exchange: Exchange, at: number, prices: readonly PriceSpan[], upstreams: readonly Upstream[]
 ): Promise<Bounds> {
-  return read.then((there) => dearestOf(exchange, at, prices, upstreams, there))
+  const there = await read
+  if (there.limits.length > 0) await setLimits(exchange, there.limits)
+  return dearestOf(exchange, at, prices, upstreams, there)
 }
 
 /** By attempt. */
@@ -94,9 +96,8 @@ function pricesAt ({ attempts }: Plan, at: number): readonly PriceSpan[] {
   return prices
 }
 
-interface ReadBody {
+interface ReadBody extends UseBounds {
   readonly shown: InputBound
-  readonly uses: Uses
 }
 
 /** What the whole body says of the price. @throws {GatewayError} a part of it has none */
@@ -105,8 +106,12 @@ const readBody = bodyStep('billing-meter', (
 ): ReadBody => {
   const { body } = exchange.request
   refuseSurcharges(body, prices)
-  return { shown: boundShown(exchange, upstreams), uses: boundUses(body, prices) }
+  return { shown: boundShown(exchange, upstreams), ...boundUses(body, prices) }
 }, { isRead: true })
+
+const setLimits = bodyStep('billing-meter limits', (exchange, limits: readonly UseLimit[]) => {
+  limitUses(exchange.request.body, limits)
+})
 
 function dearestOf (
   exchange: Exchange, at: number, prices: readonly PriceSpan[], upstreams: readonly Upstream[],

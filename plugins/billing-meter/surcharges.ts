@@ -65,18 +65,36 @@ function isPriced (name: string, prices: readonly PriceSpan[]): boolean {
   return prices.every(({ price }) => price.isFree || price.extras.has(name))
 }
 
+/** The most uses of an answer, and the limits that the request gets for it. */
+export interface UseBounds {
+  readonly uses: Uses
+  readonly limits: readonly UseLimit[]
+}
+
+/** The operator's limit for a tool that the client has set none for. */
+export interface UseLimit {
+  /** index of the tool */
+  readonly tool: number
+  readonly most: number
+}
+
+const UNUSED: UseBounds = Object.freeze({ uses: noUses, limits: [] })
+
 /**
- * The most uses of tools that run at the provider and have a price per use: their `max_uses`.
+ * The most uses of tools that run at the provider and have a price per use: their `max_uses`, or the operator's `most`.
  * @param prices of every channel that may serve the request
  * @throws {GatewayError} invalid_request: a tool without a limit of uses, which could cost any amount
  */
-export function boundUses (body: Body, prices: readonly PriceSpan[]): Uses {
-  if (prices.every(hasNoExtras)) return noUses
+export function boundUses (body: Body, prices: readonly PriceSpan[]): UseBounds {
+  if (prices.every(hasNoExtras)) return UNUSED
   let uses: Record<string, number> | undefined
+  const limits: UseLimit[] = []
   for (const [index, tool] of listOf(body['tools']).entries()) {
     const name = priceOf(tool)
     if (name === undefined || !prices.some(({ price }) => (price.extras.get(name) ?? 0n) > 0n)) continue
-    const most = recordOf(tool)['max_uses']
+    const own = recordOf(tool)['max_uses']
+    const standard = own === undefined || own === null ? leastOf(name, prices) : undefined
+    const most = standard ?? own
     if (!Number.isSafeInteger(most) || (most as number) < 0) {
       throw new GatewayError('invalid_request', {
         message:
@@ -85,10 +103,23 @@ export function boundUses (body: Body, prices: readonly PriceSpan[]): Uses {
         param: `tools[${index}].max_uses`
       })
     }
+    if (standard !== undefined) limits.push({ tool: index, most: standard })
     uses ??= {}
     uses[name] = (uses[name] ?? 0) + (most as number)
   }
-  return uses ?? noUses
+  return uses === undefined ? UNUSED : { uses, limits }
+}
+
+/** The smallest limit of the channels, because one body goes to all of them. Undefined: no channel has one. */
+function leastOf (name: string, prices: readonly PriceSpan[]): number | undefined {
+  const all = prices.flatMap(({ price }) => price.mostUses.get(name) ?? [])
+  return all.length === 0 ? undefined : Math.min(...all)
+}
+
+/** Sets the operator's limits, in place: the provider would not know them otherwise. */
+export function limitUses (body: Body, limits: readonly UseLimit[]): void {
+  const tools = listOf(body['tools'])
+  for (const { tool, most } of limits) Object.assign(recordOf(tools[tool]), { max_uses: most })
 }
 
 function hasNoExtras ({ price }: PriceSpan): boolean {

@@ -10,7 +10,13 @@ export interface TokenPrice {
   readonly cache_write?: Usd
   readonly cache_write_5m?: Usd
   readonly cache_write_1h?: Usd
-  readonly extras?: Readonly<Record<string, Usd>>
+  readonly extras?: Readonly<Record<string, Usd | BoundedUse>>
+}
+
+/** A price per use, and the most uses of a tool in a request that sets no limit itself. */
+export interface BoundedUse {
+  readonly usd: Usd
+  readonly most?: number
 }
 
 /** Rates in pico-dollars per 1M tokens; extras in pico-dollars per 1M uses, so that all of them add up in one unit. */
@@ -21,6 +27,8 @@ export interface CompiledPrice {
   readonly cache_write_1h: bigint
   readonly output: bigint
   readonly extras: ReadonlyMap<string, bigint>
+  /** uses that a request may make where it sets no limit itself, by the names of `extras` */
+  readonly mostUses: ReadonlyMap<string, number>
   /** the highest rate of a token of input, whatever its class */
   readonly dearestInput: bigint
   readonly small: SmallRates
@@ -59,6 +67,7 @@ const free: CompiledPrice = Object.freeze({
   cache_write_1h: 0n,
   output: 0n,
   extras: new Map(),
+  mostUses: new Map(),
   dearestInput: 0n,
   small: { input: 0, cache_read: 0, cache_write_5m: 0, cache_write_1h: 0, output: 0, dearestInput: 0, unit: 1 },
   isFree: true,
@@ -79,12 +88,16 @@ export function compilePrice (price: TokenPrice | 'free'): CompiledPrice {
   const cacheWrite5m = read(price.cache_write_5m, cacheWrite)
   const cacheWrite1h = read(price.cache_write_1h, cacheWrite)
   const output = parsePrice(price.output)
-  const extras = Object.entries(price.extras ?? {}).map(([name, usd]) => [name, parsePrice(usd)] as const)
+  const uses = Object.entries(price.extras ?? {}).map(([name, use]) =>
+    [name, typeof use === 'string' ? { usd: use } : use] as const)
+  const extras = uses.map(([name, { usd }]) => [name, parsePrice(usd)] as const)
   const rates = { input, output, cache_read: cacheRead, cache_write_5m: cacheWrite5m, cache_write_1h: cacheWrite1h }
   const dearestInput = [input, cacheRead, cacheWrite5m, cacheWrite1h].reduce((a, b) => a > b ? a : b)
   return Object.freeze({
     ...rates,
     extras: new Map(extras.map(([name, each]) => [name, each * MILLION])),
+    mostUses: new Map(uses.flatMap(([name, { most }]: readonly [string, BoundedUse]) =>
+      most === undefined ? [] : [[name, most] as const])),
     dearestInput,
     small: smallRatesOf({ ...rates, dearestInput }),
     isFree: false,

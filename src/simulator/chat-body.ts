@@ -193,7 +193,8 @@ export function toModel (body: Fields): MessagesBody {
     }
   }
   const { stop, tools, response_format: format, reasoning_effort: effort } = body
-  const schema = isObject(format) && isObject(format['json_schema']) ? format['json_schema']['schema'] : undefined
+  const { type: form, json_schema: named } = isObject(format) ? format : {}
+  const schema = isObject(named) ? named['schema'] : undefined
   return {
     model: String(body['model']),
     max_tokens: Number(body['max_completion_tokens'] ?? body['max_tokens'] ?? 4096),
@@ -201,9 +202,10 @@ export function toModel (body: Fields): MessagesBody {
     system,
     stop_sequences: typeof stop === 'string' ? [stop] : stop as string[] | undefined ?? [],
     tools: (tools as readonly { readonly function: Fields }[] | undefined ?? [])
-      .map(({ function: { name, parameters } }) => ({ name: String(name), input_schema: parameters ?? {} })),
+      .map(({ function: { name, description, parameters } }) =>
+        ({ name: String(name), description, input_schema: parameters ?? {} })),
     ...choiceOf(body['tool_choice']),
-    ...(schema !== undefined && { output_config: { format: { type: 'json_schema', schema } } }),
+    ...(typeof form === 'string' && { output_config: { format: { type: form, schema } } }),
     ...(effort !== undefined && effort !== 'none' && { thinking: { type: 'adaptive' as const } })
   }
 }

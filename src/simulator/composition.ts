@@ -118,20 +118,34 @@ function toolsToCall (body: MessagesBody, turn: readonly Block[], faults: Faults
   if (faults.tool_calls !== undefined) {
     return Array.from({ length: faults.tool_calls }, (_, index) => tools[index % tools.length] ?? first)
   }
-  if (choice?.type === 'any') return [first]
-  if (turn.some((block) => block.type === 'tool_result')) return []
+  // A gateway's tool for answers of a certain shape, where a vendor has no field for it.
+  const answering = tools.find(({ description }) => /\bAlways answer by calling it\b/.test(String(description)))
+  const hasResults = turn.some((block) => block.type === 'tool_result')
+  if (choice?.type === 'any') return [hasResults ? answering ?? first : first]
+  if (hasResults) return answering === undefined ? [] : [answering]
   const prompt = textOf(turn).toLowerCase()
   const named = tools.find(({ name }) => prompt.includes(name.toLowerCase()))
   if (named !== undefined) return [named]
   const use = prompt.search(/\b(?:use|call)\b/)
-  return (use >= 0 && /\btools?\b/.test(prompt.slice(use))) || /\bweather\b/.test(prompt) ? [first] : []
+  const isUseful = (use >= 0 && /\btools?\b/.test(prompt.slice(use))) || /\bweather\b/.test(prompt)
+  return isUseful ? [first] : answering === undefined ? [] : [answering]
 }
 
 function sayTo (body: MessagesBody, turn: readonly Block[], faults: Faults): string {
   if (faults.tokens !== undefined) return fill(faults.tokens)
   const schema = body.output_config?.format?.schema
   if (schema !== undefined) return JSON.stringify(exampleOf(schema, promptOf(turn)))
+  const words = wordsTo(turn)
+  return isJsonWanted(body) ? JSON.stringify({ answer: words }) : words
+}
 
+/** By the vendor's field, or by a system prompt that says so, as gateways write it for vendors without the field. */
+function isJsonWanted ({ output_config: output, system = [] }: MessagesBody): boolean {
+  const told = typeof system === 'string' ? system : textOf(system)
+  return output?.format?.type === 'json_object' || /^Answer with one JSON object and nothing else\b/m.test(told)
+}
+
+function wordsTo (turn: readonly Block[]): string {
   const results = turn.filter((block) => block.type === 'tool_result')
   const images = turn.filter((block) => block.type === 'image').length
   const sentences = [`You said: “${shorten(promptOf(turn))}”.`]

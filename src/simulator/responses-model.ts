@@ -31,10 +31,10 @@ export function toModel ({ fields, items }: ResponsesRequest, memory: ResponsesM
       max_tokens: typeof most === 'number' ? most : 4096,
       messages: turnsOf(items, memory),
       system: typeof instructions === 'string' && instructions !== '' ? [{ type: 'text', text: instructions }] : [],
-      tools: [...tools].map(([name, { schema }]): Tool => ({ name, input_schema: schema })),
+      tools: [...tools].map(([name, { schema, description }]): Tool => ({ name, description, input_schema: schema })),
       ...choiceOf(fields['tool_choice']),
-      ...(format['type'] === 'json_schema' &&
-        { output_config: { format: { type: 'json_schema', schema: format['schema'] } } }),
+      ...(typeof format['type'] === 'string' &&
+        { output_config: { format: { type: format['type'], schema: format['schema'] } } }),
       ...(thinks &&
         { thinking: { type: 'adaptive' as const, display: isGiven(summary) ? 'summarized' : 'omitted' } }),
       // The vendor's cache needs no marks: all that it has read under the same key it need not read again.
@@ -43,20 +43,26 @@ export function toModel ({ fields, items }: ResponsesRequest, memory: ResponsesM
   }
 }
 
+interface DeclaredTool {
+  readonly tool: ClientTool
+  readonly description: unknown
+  readonly schema: unknown
+}
+
 /** Tools of the client's by the name that the model calls them; those of the vendor's are never called. */
-function toolsOf (given: readonly unknown[], namespace?: string): Map<string, { tool: ClientTool, schema: unknown }> {
-  const tools = new Map<string, { tool: ClientTool, schema: unknown }>()
+function toolsOf (given: readonly unknown[], namespace?: string): Map<string, DeclaredTool> {
+  const tools = new Map<string, DeclaredTool>()
   for (const one of given) {
     if (!isObject(one)) continue
-    const { type, name, parameters } = one
+    const { type, name, description, parameters } = one
     if (type === 'namespace') {
       for (const [key, member] of toolsOf(listOf(one['tools']), String(name))) tools.set(key, member)
     } else if (type === 'function' || type === 'custom') {
       const key = namespace === undefined ? String(name) : `${namespace}.${String(name)}`
       tools.set(key, { tool: { type, name: String(name), ...(namespace !== undefined && { namespace }) },
-        schema: type === 'function' ? parameters ?? {} : INPUT })
+        description, schema: type === 'function' ? parameters ?? {} : INPUT })
     } else if (type === 'tool_search' && one['execution'] === 'client') {
-      tools.set(type, { tool: { type, name: type }, schema: parameters ?? {} })
+      tools.set(type, { tool: { type, name: type }, description, schema: parameters ?? {} })
     }
   }
   return tools

@@ -13,6 +13,22 @@ export function effortFor (budget: number, most: number): string {
   return [...RATIOS].reduce((best, one) => distance(one) < distance(best) ? one : best)[0] as string
 }
 
+/** Efforts, each more than the one before it. */
+const EFFORTS = ['none', 'minimal', 'low', 'medium', 'high', 'xhigh', 'max'] as const
+export type Effort = (typeof EFFORTS)[number]
+
+export function isEffort (value: unknown): value is Effort {
+  return EFFORTS.includes(value as Effort)
+}
+
+/** The effort that a vendor knows. Some reasoning never becomes none, as long as it knows another effort. */
+export function nearestEffort (asked: Effort, known: readonly Effort[]): Effort {
+  const some = known.filter((effort) => effort !== 'none')
+  const choice = asked === 'none' || some.length === 0 ? known : some
+  const distance = (effort: Effort): number => Math.abs(EFFORTS.indexOf(effort) - EFFORTS.indexOf(asked))
+  return choice.reduce((best, effort) => distance(effort) < distance(best) ? effort : best)
+}
+
 /**
  * Most sealed thoughts that are opened of one request, the last ones: each takes up to 20 µs (measured), and a body has
  * room for a hundred thousand.

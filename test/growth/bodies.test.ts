@@ -42,6 +42,9 @@ const chatCall = (i: number): Json =>
   ({ id: `call_${i}`, type: 'function', function: { name: 'a', arguments: '{}' } })
 const chatResult = (i: number): Json => ({ role: 'tool', tool_call_id: `call_${i}`, content: 'x' })
 const chatCalls = (calls: readonly Json[]): Json => ({ role: 'assistant', content: null, tool_calls: calls })
+const toolUse = { type: 'tool_use', id: 'toolu_1', name: 'a', input: {} }
+const toolResult = { type: 'tool_result', tool_use_id: 'toolu_1', content: 'x' }
+const marked = (i: number): Json => ({ type: 'text', text: text(i), cache_control: { type: 'ephemeral' } })
 const item = (i: number): Json => ({ type: 'function_call', call_id: `call_${i}`, name: 'a', arguments: '{}' })
 const output = (i: number): Json => ({ type: 'function_call_output', call_id: `call_${i}`, output: 'x' })
 const tool = (name: string): Json => ({ type: 'function', name, parameters: schema, strict: false })
@@ -64,6 +67,10 @@ const WIDE: Readonly<Record<Style, Readonly<Record<string, (size: number) => Jso
       turn('assistant', many(size, (i) => ({ type: 'tool_use', id: `toolu_${i}`, name: 'a', input: {} }))),
       turn('user',
         many(size, (i) => ({ type: 'tool_result', tool_use_id: `toolu_${size - i - 1}`, content: 'x' })))] }),
+    'marks after a result': (size) => ({ messages: [HELLO, turn('assistant', [toolUse]), turn('user', [toolResult]),
+      ...many(size, (i) => turn('user', [marked(i)]))] }),
+    'marks after a call': (size) => ({ messages: [HELLO, turn('assistant', [toolUse]),
+      ...many(size, (i) => turn('assistant', [marked(i)])), turn('user', [toolResult])] }),
     'stop sequences': (size) => ({ stop_sequences: many(size, text) }),
     'results within results': (size) => ({ messages: [HELLO,
       turn('assistant', [{ type: 'tool_use', id: 'toolu_1', name: 'a', input: { deep: trees(size) } }]),
@@ -103,7 +110,8 @@ const WIDE: Readonly<Record<Style, Readonly<Record<string, (size: number) => Jso
 }
 
 const on = (dialect: typeof dialectNames[number]): ReturnType<typeof snapshot> => snapshot(
-  config({ upstreams: { u: upstreamConfig({ dialect }) },
+  config({ upstreams: { u: upstreamConfig({ dialect,
+    ...(dialect === 'chat' && { chat: { after_tool: 'fold', cache_control: true } }) }) },
     models: [model('m1', { premium: 'u/vendor-m1*1' }, { max_output: 64_000 })] }),
   [schemaValidate, chatToMessages, responsesToMessages]
 )

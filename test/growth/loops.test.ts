@@ -76,6 +76,7 @@ const HARMLESS: Readonly<Record<string, string>> = {
   'src/base/json-bytes.ts whole': 'a number of at most 16 digits',
   'src/base/json-limits.ts isHarmless': ON,
   'src/base/json-limits.ts skipString': ON,
+  'src/base/json-path.ts pathTo': BODY,
   'src/base/json.ts briefly': DEPTH,
   'src/base/lines.ts linesOf': ON,
   'src/base/package.ts findPackage': 'folders above the package',

@@ -378,7 +378,8 @@ const price: fc.Arbitrary<TokenPrice> = fc.record({
   cache_write: decimal,
   cache_write_5m: decimal,
   cache_write_1h: decimal,
-  extras: fc.record({ web_search: decimal }, { requiredKeys: [] })
+  extras: fc.record({ web_search: fc.oneof(decimal, fc.record({ usd: decimal, most: fc.integer({ min: 1, max: 1000 }) },
+    { requiredKeys: ['usd'] })) }, { requiredKeys: [] })
 }, { requiredKeys: ['input', 'output'] })
 const tokens = fc.oneof(fc.nat(20), fc.nat(1_000_000), fc.constantFrom(0, 1, 500, 1e9))
 const usage: fc.Arbitrary<Usage> = fc.record({
@@ -395,13 +396,14 @@ function oracle (usage: Usage, price: TokenPrice): bigint {
   const fraction = (
     text: string
   ): readonly [bigint, bigint] => [BigInt(text.replace('.', '')), 10n ** BigInt(decimalsOf(text))]
+  const search = price.extras?.['web_search'] ?? '0'
   const terms: (readonly [number, string, bigint])[] = [
     [usage.input, price.input, 1_000_000n],
     [usage.cache_read, price.cache_read ?? price.input, 1_000_000n],
     [usage.cache_write_5m, price.cache_write_5m ?? price.cache_write ?? price.input, 1_000_000n],
     [usage.cache_write_1h, price.cache_write_1h ?? price.cache_write ?? price.input, 1_000_000n],
     [usage.output, price.output, 1_000_000n],
-    [usage.extras['web_search'] ?? 0, price.extras?.['web_search'] ?? '0', 1n]
+    [usage.extras['web_search'] ?? 0, typeof search === 'string' ? search : search.usd, 1n]
   ]
   let [above, below] = [0n, 1n]
   for (const [count, text, per] of terms) {

@@ -110,6 +110,42 @@ void t.test('a stream that runs out of money is cut with the last token that the
   }
 })
 
+for (const largeBody of [undefined, 1]) {
+  const where = largeBody === undefined ? '' : ', in threads'
+  void t.test(`V26: a search without max_uses gets the operator's bound, and is held for by it${where}`, async (t) => {
+    const received: unknown[] = []
+    const up = await upstream(t, ({ body }) => {
+      received.push(body?.['tools'])
+      return answer('hi', { usage: { input_tokens: 10, output_tokens: 5,
+        server_tool_use: { web_search_requests: 2 } } })
+    })
+    const text = (most: string, balance: string): string => yaml([up.url], '',
+      'auth, schema-validate, chat-to-messages, responses-to-messages, channel-router, billing-meter, error-normalize')
+      .replace('cache_write: 3.75 }', `cache_write: 3.75, extras: { web_search: { usd: 0.01${most} } } }`)
+      .replace('opening_balance_usd: 100', `opening_balance_usd: ${balance}`)
+    const options = largeBody === undefined ? {} : { largeBody }
+    const [bounded, tight, without] = [await gateway(t, text(', most: 4', '0.8'), options),
+      await gateway(t, text(', most: 5', '0.8'), options), await gateway(t, text('', '0.8'), options)]
+    for (const stream of [false, true]) {
+      const search = (at: typeof bounded, more: object = {}): Promise<Got> => ask(at.url + '/v1/messages', { ...messagesRequest,
+        stream, tools: [{ type: 'web_search_20250305', name: 'web_search', ...more }] }, headers)
+      const about = stream ? 'stream' : 'JSON'
+      t.match(errorOf(await search(tight)), { message: /may cost up to \$0\.8015, and the balance/ }, about)
+      const refused = await search(without)
+      t.match([refused.status, errorOf(refused)], [400, { message: /set its "max_uses"/, charged_usd: '0' }], about)
+      t.equal(received.length, 0, about)
+      const before = (await bounded.services.store.balance('acme')).balance
+      t.equal((await search(bounded)).status, 200, about)
+      t.match(received.pop(), [{ type: 'web_search_20250305', max_uses: 4 }], about)
+      t.equal(before - (await bounded.services.store.balance('acme')).balance, 20_105_000n, about)
+      await bounded.services.store.credit('acme', `again:${about}`, 20_105_000n)
+      t.equal((await search(bounded, { max_uses: 2 })).status, 200, about)
+      t.match(received.pop(), [{ max_uses: 2 }], 'the client\'s own wins')
+      await bounded.services.store.credit('acme', `again2:${about}`, 20_105_000n)
+    }
+  })
+}
+
 void t.test('a search is held for, charged per use, and refused where it could cost anything', async (t) => {
   const up = await upstream(
     t, answer('hi', { usage: { input_tokens: 10, output_tokens: 5, server_tool_use: { web_search_requests: 2 } } })

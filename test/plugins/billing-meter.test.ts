@@ -1,5 +1,6 @@
 // What each ending of an exchange costs, and that whatever is held is given back: hooks driven by hand, in the order of
 // the core.
+import assert from 'node:assert/strict'
 import { setImmediate } from 'node:timers/promises'
 import fc from 'fast-check'
 import t from 'tap'
@@ -652,6 +653,48 @@ void t.test('a tool that is charged per use must say how often it may be used at
   t.equal(await none.held(), 200_000n * INPUT + 100n * OUTPUT)
   await t.resolves(ask(new Desk({ model: priced('free') }).prepare({ tools: [search()] })),
     'what costs nothing has no bound to name')
+})
+
+void t.test('V26: a search without max_uses has the operator\'s bound, which the provider gets and the hold covers', async (t) => {
+  const bound = fc.option(fc.integer({ min: 1, max: 300 }), { nil: undefined })
+  let bounded = 0
+  await fc.assert(fc.asyncProperty(
+    fc.array(fc.oneof(bound, fc.constantFrom<number | null>(0, null)), { minLength: 1, maxLength: 3 }), bound, bound,
+    fc.integer({ min: 1, max: 1_000_000 }), fc.nat(900),
+    async (asked, premium, cheap, millionths, made) => {
+      const usd = (millionths / 1e6).toFixed(6)
+      const price = (most: number | undefined): TokenPrice =>
+        ({ input: '3', output: '15', extras: { web_search: most === undefined ? usd : { usd, most } } })
+      const { channels } = textModel
+      const desk = new Desk({ balance: 10n ** 13n, model: { ...textModel,
+        channels: { premium: { ...channels.premium!, price: price(premium) },
+          cheap: { ...channels.cheap!, price: price(cheap) } } } })
+      const of = desk.prepare({ tools: asked.map((most) => search(most)) }, ['premium', 'cheap'])
+      const bounds = [premium, cheap].filter((most) => most !== undefined)
+      const least = bounds.length === 0 ? undefined : Math.min(...bounds)
+      const first = asked.findIndex((most) => (most ?? least) === undefined)
+      if (first !== -1) {
+        assert.match(String((await refusal(of)).param), new RegExp(`^tools\\[${first}\\]\\.max_uses$`))
+        assert.equal(await desk.held(), 0n)
+        return
+      }
+      bounded++
+      await ask(of)
+      const limits = asked.map((most) => most ?? least!)
+      assert.deepEqual((of.request.body['tools'] as { max_uses: number }[]).map(({ max_uses: most }) => most), limits)
+      const most = limits.reduce((sum, one) => sum + one, 0)
+      const each = BigInt(millionths) * 1000n
+      const tokens = 200_000n * INPUT + 100n * OUTPUT
+      assert.equal(await desk.held(), tokens + BigInt(most) * each)
+      const searches = Math.min(made, most)
+      begin(of).onUpstreamReply!(json({ content: [], usage: { input_tokens: 200_000, output_tokens: 100,
+        server_tool_use: { web_search_requests: searches } } }))
+      await finish(of, completed(of))
+      const entry = await desk.settledOnly()
+      assert.equal(entry.nanos, -(tokens + BigInt(searches) * each))
+      assert.equal('shortfall' in entry ? entry.shortfall ?? 0n : 0n, 0n)
+    }), { numRuns: 200 })
+  t.ok(bounded > 0)
 })
 
 void t.test('a client that leaves pays for the searches that it saw begin, or as reported; a cut that is not its doing costs none', async (t) => {

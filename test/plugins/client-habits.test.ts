@@ -23,9 +23,16 @@ const ANSWERS: Readonly<Record<Dialect, Json>> = {
       content: [{ type: 'output_text', text: 'Hello', annotations: [] }] }] }
 }
 
+interface Sent {
+  readonly got: Got
+  readonly sent: Json
+  /** nano-dollars that the request has cost */
+  cost (): Promise<bigint>
+}
+
 interface World {
   /** @returns the body that the upstream of this dialect got, and the client's answer */
-  send (style: Dialect, dialect: Dialect, body: Json): Promise<{ readonly got: Got, readonly sent: Json }>
+  send (style: Dialect, model: string, body: Json): Promise<Sent>
 }
 
 interface Settings extends GatewayTestOptions {
@@ -34,30 +41,39 @@ interface Settings extends GatewayTestOptions {
   readonly model?: string
   /** the vendor's name of the model */
   readonly vendors?: string
+  readonly price?: string
+  readonly answers?: Partial<Record<Dialect, Json>>
+  /** more models, in YAML */
+  more? (price: string): string
+  /** US dollars that the account has */
+  readonly credit?: string
 }
 
 const NOTHING: Json = {}
 
-async function world (test: Test, { upstreams = {}, model = '', vendors = 'vendor', ...options }: Settings = {}):
-Promise<World> {
+async function world (test: Test, { upstreams = {}, model = '', vendors = 'vendor', price = 'input: 1, output: 10',
+  answers = {}, more, credit, ...options }: Settings = {}): Promise<World> {
   const received: Received[] = []
   const urls = await Promise.all(dialects.map(async (dialect) => (await upstream(test, (request) => {
     received.push(request)
-    return json(ANSWERS[dialect])
+    return json(answers[dialect] ?? ANSWERS[dialect])
   })).url))
   const text = yaml([], '', 'auth, schema-validate, responses-to-messages, chat-to-messages, channel-router, ' +
     'billing-meter, error-normalize').replace(/upstreams:\n[^]*(?=accounts:)/, `upstreams:\n${dialects.map((dialect, i) =>
     `  ${dialect}: { url: "${urls[i]!}", dialect: ${dialect}, retries: { attempts: 0 }${upstreams[dialect] ?? ''} }\n`)
     .join('')}models:\n${dialects.map((dialect) => `  - { id: ${dialect}, provider: acme, created: 2025-01-01,
     context: 200000, max_output: 8192, accepts: [text, image]${model}, channels: { premium: {
-      price: { input: 1, output: 10 }, targets: [{ upstream: ${dialect}, model: ${vendors} }] } } }\n`).join('')}`)
+      price: { ${price} }, targets: [{ upstream: ${dialect}, model: ${vendors} }] } } }\n`).join('')}${
+    more?.(price) ?? ''}`).replace('opening_balance_usd: 100', `opening_balance_usd: ${credit ?? '100'}`)
   const gw = await gateway(test, text, options)
   return {
-    async send (style, dialect, body) {
+    async send (style, model, body) {
       const before = received.length
-      const got = await ask(gw.url + PATHS[style], { model: dialect, ...body },
-        { headers: { authorization: `Bearer ${KEY}` } })
-      return { got, sent: received[before]?.body ?? NOTHING }
+      const { store } = gw.services
+      const { balance } = await store.balance('acme')
+      const got = await ask(gw.url + PATHS[style], { model, ...body }, { headers: { authorization: `Bearer ${KEY}` } })
+      return { got, sent: received[before]?.body ?? NOTHING,
+        cost: async () => balance - (await store.balance('acme')).balance }
     }
   }
 }
@@ -397,6 +413,205 @@ t.test('T10: white space at the end of a last answer, and a conversation of syst
   }
 })
 
+for (const stream of [false, true]) {
+  const how = stream ? 'stream' : 'JSON'
+  t.test(`T10: after_tool: fold makes the user's words a part of the result before them, ${how}`, async (t) => {
+    const { send } = await world(t, { upstreams: { chat: ', chat: { after_tool: fold }' } })
+    const plain = await world(t)
+    const image = { type: 'image_url', image_url: { url: `data:image/png;base64,${PNG}` } }
+    const source = { type: 'base64', media_type: 'image/png', data: PNG }
+    const bodies: Readonly<Record<Dialect, Json>> = {
+      chat: { messages: [...hello, { role: 'assistant', content: null, tool_calls: [call('a', '{}'), call('b', '{}')] },
+        { role: 'tool', tool_call_id: 'a', content: 'A' }, { role: 'tool', tool_call_id: 'b', content: 'B' },
+        { role: 'user', content: 'Go on.' }, { role: 'assistant', content: null, tool_calls: [call('c', '{}')] },
+        { role: 'tool', tool_call_id: 'c', content: 'C' },
+        { role: 'user', content: [{ type: 'text', text: 'See:' }, image] }] },
+      messages: { max_tokens: 100, messages: [...hello, { role: 'assistant', content: [use('a'), use('b')] },
+        { role: 'user', content: [result('a', 'A'), result('b', 'B'), { type: 'text', text: 'Go on.' }] },
+        { role: 'assistant', content: [use('c')] },
+        { role: 'user', content: [result('c', 'C'), { type: 'text', text: 'See:' }, { type: 'image', source }] }] },
+      responses: { input: [...hello, item('a', '{}'), item('b', '{}'),
+        { type: 'function_call_output', call_id: 'a', output: 'A' },
+        { type: 'function_call_output', call_id: 'b', output: 'B' }, { role: 'user', content: 'Go on.' },
+        item('c', '{}'), { type: 'function_call_output', call_id: 'c', output: 'C' }, { role: 'user',
+          content: [{ type: 'input_text', text: 'See:' }, { type: 'input_image', image_url: image.image_url.url }] }] }
+    }
+    for (const style of dialects) {
+      const { got, sent } = await send(style, 'chat', { ...bodies[style], stream })
+      t.equal(got.status, 200, JSON.stringify(got.body))
+      t.strictSame((sent['messages'] as Json[]).slice(1).map(({ role, tool_call_id: id, content }) => [role, id, content]), [
+        ['assistant', undefined, null], ['tool', 'a', 'A'], ['tool', 'b', 'B\n\nGo on.'], ['assistant', undefined, null],
+        ['tool', 'c', [{ type: 'text', text: 'C' }, { type: 'text', text: 'See:' }, image]]
+      ], style)
+      t.strictSame(((await plain.send(style, 'chat', { ...bodies[style], stream })).sent['messages'] as Json[])
+        .map(({ role }) => role), ['user', 'assistant', 'tool', 'tool', 'user', 'assistant', 'tool', 'user'], style)
+    }
+    const first = { messages: [{ role: 'user', content: 'One.' }, { role: 'user', content: 'Two.' }], max_tokens: 9 }
+    t.strictSame((await send('messages', 'chat', { ...first, stream })).sent['messages'], first.messages,
+      'without a result nothing is folded')
+  })
+
+  t.test(`T10: cache_control: true sends the marks to a chat upstream, ${how}`, async (t) => {
+    const { send } = await world(t, { upstreams: { chat: ', chat: { cache_control: true }' } })
+    const without = await world(t)
+    const mark = { cache_control: EPHEMERAL }
+    const text = (said: string): Json => ({ type: 'text', text: said, ...mark })
+    const url = `data:image/png;base64,${PNG}`
+    const body: Json = {
+      max_tokens: 100,
+      system: [{ type: 'text', text: 'Be brief.' }, text('Be kind.')],
+      messages: [{ role: 'user', content: [text('Look.'), { type: 'image', ...mark,
+        source: { type: 'base64', media_type: 'image/png', data: PNG } }] },
+      { role: 'assistant', content: [text('I look.'), { ...use('a'), ...mark }] },
+      { role: 'user', content: [{ ...result('a', 'A'), ...mark }, { type: 'text', text: 'Go on.' }] }],
+      tools: [{ name: 'read', input_schema: schema }, { name: 'write', input_schema: schema, ...mark }]
+    }
+    const chat: Json = { messages: [
+      { role: 'system', content: body['system'] },
+      { role: 'user', content: [text('Look.'), { type: 'image_url', image_url: { url }, ...mark }] },
+      { role: 'assistant', content: [text('I look.'), { ...use('a'), ...mark }] },
+      { role: 'user', content: [{ ...result('a', 'A'), ...mark }, { type: 'text', text: 'Go on.' }] }],
+    tools: [{ type: 'function', function: { name: 'read', parameters: schema } },
+      { type: 'function', function: { name: 'write', parameters: schema }, ...mark }] }
+    for (const [style, asked] of [['messages', body], ['chat', chat]] as const) {
+      const { got, sent } = await send(style, 'chat', { ...asked, stream })
+      t.equal(got.status, 200, JSON.stringify(got.body))
+      t.match(sent['messages'], [
+        { role: 'system', content: [{ type: 'text', text: 'Be brief.' }, text('Be kind.')] },
+        { role: 'user', content: [text('Look.'), { type: 'image_url', image_url: { url }, ...mark }] },
+        { role: 'assistant', content: [text('I look.')], tool_calls: [{ id: 'a', ...mark }] },
+        { role: 'tool', tool_call_id: 'a', content: [text('A')] }, { role: 'user', content: 'Go on.' }
+      ], style)
+      t.strictSame((sent['tools'] as Json[]).map(({ cache_control: own }) => own), [undefined, EPHEMERAL], style)
+      t.notMatch(JSON.stringify((await without.send(style, 'chat', { ...asked, stream })).sent), /cache_control/, style)
+    }
+    const breakpoint = { prompt_cache_breakpoint: { mode: 'explicit' } }
+    const marked = await send('responses', 'chat', { stream, input: [
+      { role: 'user', content: [{ type: 'input_text', text: 'Look.', ...breakpoint }] }, item('a', '{}'),
+      { type: 'function_call_output', call_id: 'a', output: 'A' }], prompt_cache_key: 'k' })
+    t.match(marked.sent['messages'], [{ content: [text('Look.')] }, {}, { role: 'tool', content: [text('A')] }],
+      'a whole prompt is marked at its end')
+    t.match((await send('messages', 'chat', { messages: hello, max_tokens: 9, stream, cache_control: EPHEMERAL }))
+      .sent['messages'], [{ role: 'user', content: [text('Hello')] }])
+  })
+
+  t.test(`T10: marks are charged as written, for an hour only where all ask for it, ${how}`, async (t) => {
+    const long = { cache_control: { type: 'ephemeral', ttl: '1h' } }
+    const short = { cache_control: EPHEMERAL }
+    const usage = { prompt_tokens: 1000, completion_tokens: 5, total_tokens: 1005,
+      prompt_tokens_details: { cached_tokens: 0, cache_write_tokens: 900 } }
+    const price = 'input: 1, output: 10, cache_write: 1.25, cache_write_1h: 2'
+    for (const largeBody of [undefined, 1]) {
+      const { send } = await world(t, { upstreams: { chat: ', chat: { cache_control: true }' }, price,
+        answers: { chat: { ...ANSWERS.chat, usage } }, ...largeBody !== undefined && { largeBody } })
+      for (const [first, second, left, nanos] of [
+        [long, long, long, 1_950_000n], [long, short, short, 1_275_000n], [short, short, short, 1_275_000n]
+      ] as const) {
+        const { got, sent, cost } = await send('messages', 'chat', { max_tokens: 100, stream,
+          system: [{ type: 'text', text: 'Be brief.', ...first }],
+          messages: [{ role: 'user', content: [{ type: 'text', text: 'Hello', ...second }] }] })
+        t.equal(got.status, 200, JSON.stringify(got.body))
+        t.match(sent['messages'], [{ content: [left] }, { content: [left] }])
+        t.equal((sent['messages'] as { content: { cache_control: Json }[] }[])[0]!.content[0]!.cache_control['ttl'],
+          left === long ? '1h' : undefined)
+        t.equal(await cost(), nanos)
+      }
+    }
+  })
+
+  t.test(`V17: thoughts that a client of any style switches off are off at a chat upstream, ${how}`, async (t) => {
+    const off = { type: 'disabled' }
+    const bodies: Readonly<Record<Dialect, Json>> = { messages: { messages: hello, max_tokens: 4000, thinking: off },
+      chat: { messages: hello, thinking: off }, responses: { input: 'Hello', reasoning: { effort: 'none' } } }
+    for (const thinking of ['budget', 'adaptive']) {
+      const model = `, thinking: ${thinking}`
+      const listed = await world(t, { model, upstreams: { chat: ', chat: { fields: [thinking] }' } })
+      const plain = await world(t, { model })
+      const few = await world(t, { model, upstreams: { chat: ', chat: { efforts: [minimal, high] }' } })
+      const both = async ({ send }: World, style: Dialect, body: Json): Promise<readonly unknown[]> => {
+        const { got, sent } = await send(style, 'chat', { ...body, stream })
+        t.equal(got.status, 200, JSON.stringify(got.body))
+        return [sent['thinking'], sent['reasoning_effort']]
+      }
+      for (const style of dialects) {
+        const about = `${style}, ${thinking}`
+        t.strictSame(await both(listed, style, bodies[style]), [off, undefined], about)
+        t.strictSame(await both(plain, style, bodies[style]), [undefined, 'none'], about)
+        t.strictSame(await both(few, style, bodies[style]), [undefined, 'minimal'], about)
+        const { sent } = await plain.send(style, 'responses', { ...bodies[style], stream })
+        t.match(sent['reasoning'], { effort: 'none' }, about)
+        t.strictSame((await plain.send(style, 'messages', { ...bodies[style], stream })).sent['thinking'], off, about)
+      }
+      const budget = { type: 'enabled', budget_tokens: 2048 }
+      const asks = (more: Json): Json => ({ messages: hello, max_tokens: 4000, ...more })
+      t.strictSame(await both(listed, 'messages', asks({ thinking: { ...budget, display: 'omitted' } })),
+        [budget, 'medium'])
+      t.strictSame(await both(listed, 'messages', asks({ thinking: { type: 'adaptive' } })), [{ type: 'enabled' }, undefined])
+      t.strictSame(await both(few, 'messages', asks({ thinking: budget })), [undefined, 'high'])
+      t.strictSame(await both(plain, 'messages', asks({})), [undefined, undefined])
+    }
+    const { send } = await world(t)
+    t.equal((await send('messages', 'chat', { ...bodies.messages, stream })).sent['reasoning_effort'], undefined,
+      'a model that never thinks is told nothing')
+  })
+
+  t.test(`V19: a file by its address goes to another target, or is refused with its place, ${how}`, async (t) => {
+    const url = 'https://example.com/a.pdf'
+    for (const largeBody of [undefined, 1]) {
+      const { send } = await world(t, { ...largeBody !== undefined && { largeBody }, more: (price) => `
+  - { id: both, provider: acme, created: 2025-01-01, context: 200000, max_output: 8192, accepts: [text, image],
+    channels: { premium: { price: { ${price} }, targets: [{ upstream: chat, model: vendor, priority: 1 },
+      { upstream: messages, model: vendor, priority: 2 }] } } }\n` })
+      const system = [{ role: 'system', content: 'Be brief.' }, ...hello, { role: 'assistant', content: 'Yes.' }]
+      const document = { type: 'document', source: { type: 'url', url } }
+      const cases: readonly (readonly [Dialect, Json, string])[] = [
+        ['messages', { max_tokens: 9, messages: [{ role: 'user', content: [{ type: 'text', text: 'Look' }, document] }] },
+          'messages[0].content[1].source'],
+        ['chat', { messages: [...system, { role: 'user', content: [{ type: 'document_url', document_url: url }] }] },
+          'messages[3].content[0].document_url'],
+        ['chat', { messages: [...system, { role: 'user', content: [{ type: 'file_url', file_url: { url } }] }] },
+          'messages[3].content[0].file_url.url'],
+        ['chat', { messages: [...system, { role: 'user', content: [document] }] }, 'messages[3].content[0].source.url'],
+        ['responses', { instructions: 'Be brief.', input: [...system,
+          { role: 'user', content: [{ type: 'input_text', text: 'Look' }, { type: 'input_file', file_url: url }] }] },
+        'input[3].content[1].file_url']
+      ]
+      for (const [style, body, param] of cases) {
+        const refused = await send(style, 'chat', { ...body, stream })
+        const error = refused.got.body?.['error'] as { message: string, param?: string } | undefined
+        t.equal(refused.got.status, 400, JSON.stringify(refused.got.body))
+        t.equal(error?.param, style === 'messages' ? undefined : param, JSON.stringify(error))
+        t.ok(error?.message.startsWith(`${param} is a file by its address`), JSON.stringify(error))
+        const served = await send(style, 'both', { ...body, stream })
+        t.equal(served.got.status, 200, JSON.stringify(served.got.body))
+        t.match(JSON.stringify(served.sent['messages']), `"source":${JSON.stringify(document.source)}`)
+      }
+    }
+  })
+}
+
+t.test('T10: the hold covers tokens that are written to a cache', async (t) => {
+  const { send } = await world(t, { upstreams: { chat: ', chat: { cache_control: true }' }, credit: '0.0002',
+    price: 'input: 1, output: 1, cache_write: 100' })
+  const { got } = await send('messages', 'chat', { max_tokens: 10, messages: [{ role: 'user',
+    content: [{ type: 'text', text: 'Hello', cache_control: EPHEMERAL }] }] })
+  t.match(got, { status: 402, body: { error: { message: /may cost up to/ } } }, JSON.stringify(got.body))
+})
+
+t.test('T10: white space at the end and system messages alone, for clients of the Responses API and in streams', async (t) => {
+  const { send } = await world(t)
+  for (const stream of [false, true]) {
+    const said = { input: [...hello, { role: 'assistant', content: 'Once \n' }], max_output_tokens: 100, stream }
+    t.match((await send('responses', 'messages', said)).sent['messages'], [{}, { content: [{ text: 'Once' }] }])
+    t.match((await send('responses', 'responses', said)).sent['input'], [{}, { content: 'Once \n' }])
+    t.match((await send('responses', 'chat', said)).sent['messages'], [{}, { content: 'Once \n' }])
+    const alone = { messages: [{ role: 'system', content: 'Be brief.' }], stream }
+    t.match((await send('chat', 'messages', alone)).sent['messages'], [{ role: 'user', content: [{ text: 'Be brief.' }] }])
+    t.match((await send('chat', 'chat', alone)).sent['messages'], [{ role: 'system', content: 'Be brief.' }])
+    t.match((await send('chat', 'responses', alone)).sent['input'], [{ role: 'developer', content: 'Be brief.' }])
+  }
+})
+
 t.test('V23: temperature goes alone to Claude 4.5 and later', async (t) => {
   for (const [vendors, hasBoth] of [['claude-3-5-sonnet-20241022', true], ['claude-sonnet-4-20250514', true],
     ['claude-sonnet-4-5', false], ['claude-haiku-4-5-20251001', false], ['anthropic/claude-opus-4.6', false],
@@ -463,4 +678,12 @@ function call (id: string, text: string): { readonly id: string, readonly type: 
 
 function item (id: string, text: string): Json {
   return { type: 'function_call', call_id: id, name: 'read', arguments: text }
+}
+
+function use (id: string): Json {
+  return { type: 'tool_use', id, name: 'read', input: {} }
+}
+
+function result (id: string, content: string): Json {
+  return { type: 'tool_result', tool_use_id: id, content }
 }

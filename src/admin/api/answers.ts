@@ -236,7 +236,11 @@ export const priceAnswer: JsonSchema = { description: 'As in gateway.yaml.', any
     cache_write: price('Written to a cache; absent: as input.'),
     cache_write_5m: price('Written with a life of 5 minutes; absent: as cache_write.'),
     cache_write_1h: price('Written with a life of 1 hour; absent: as cache_write.'),
-    extras: named('US dollars per use of what is counted.', price('Per use.'))
+    extras: named('US dollars per use of what is counted.', { anyOf: [price('Per use.'),
+      object('BoundedUse', 'A price per use, and a bound for requests without one.', {
+        usd: price('Per use.'),
+        most: number('Uses that a request may make which sets no limit itself.')
+      }, ['most'])] })
   }, ['cache_read', 'cache_write', 'cache_write_5m', 'cache_write_1h', 'extras']),
   list('Of images and videos: the first row that fits a request.', object('PriceRow', 'A variant.', {
     when: named('Values of parameters; absent: every request.', text('A value.')),

@@ -1,5 +1,6 @@
 // prices: successive prices must be in the order of time, and one must hold already.
-import { formatPrice, parsePrice } from '../../money/nanos.ts'
+import { formatPrice, parsePrice, type Usd } from '../../money/nanos.ts'
+import { MOST_USES } from '../../money/usage.ts'
 import { isSoldByTokens, modalityOf } from './modalities.ts'
 import { explainUsd } from '../check/keywords.ts'
 import { isMap, type Path } from '../yaml/position.ts'
@@ -7,17 +8,33 @@ import { type Report, type RuleInput, text } from './input.ts'
 import { checkStages, instant, type StageWords } from './schedule.ts'
 import { map, type Of, price, record, typed, word } from './schema.ts'
 
-const classes = {
+const USE_FORMS = 'US dollars, or a map with "usd" and "most"'
+const PER_USE = 'US dollars per use of something that the provider counts, such as web_search'
+
+const tokens = {
   input: price('Input tokens that come from no cache.'),
   output: price('Output tokens.'),
   cache_read: price('Input tokens read from a cache; absent: as input.'),
   cache_write: price('Input tokens written to a cache; absent: as input.'),
   cache_write_5m: price('Written with a life of 5 minutes; absent: as cache_write.'),
-  cache_write_1h: price('Written with a life of 1 hour; absent: as cache_write.'),
-  extras: record(
-    'US dollars per use of something that the provider counts, such as web_search.', price('US dollars per use.')
-  )
+  cache_write_1h: price('Written with a life of 1 hour; absent: as cache_write.')
 }
+
+const boundedUse = map('A price per use, and a bound for requests without one.', {
+  usd: price('US dollars per use.'),
+  most: {
+    description: 'The "max_uses" of a tool in a request that sets none, so that the hold covers it; absent: such a ' +
+      'request is refused.',
+    type: 'integer', minimum: 1, maximum: MOST_USES
+  }
+}, { required: ['usd'] })
+
+const usePrice = typed<Usd | Of<typeof boundedUse>>({
+  description: 'US dollars per use, or the price and a bound.',
+  if: { type: 'object' }, then: boundedUse, else: { ...price('US dollars per use.'), expected: USE_FORMS }
+})
+
+const classes = { ...tokens, extras: record(`${PER_USE}; or a map with the price and a bound.`, usePrice) }
 
 const tokenPrice = map('US dollars per 1M tokens.', classes, { required: ['input', 'output'] })
 
@@ -74,15 +91,18 @@ export const channelPrice = typed<'free' | Of<typeof tokenPrice> | readonly ('fr
   else: { if: { type: 'array' }, then: priceList, else: { ...tokenPrice, expected: PRICE_FORMS } }
 })
 
+const tokenCost = map('US dollars per 1M tokens.',
+  { ...tokens, extras: record(`${PER_USE}.`, price('US dollars per use.')) }, { required: ['input', 'output'] })
+
 const COST_FORMS = 'a map of prices per 1M tokens, or a list of prices per image or second'
 
 /** What a target costs the operator. Its form must fit the model's kind, as that of a price. */
-export const targetCost = typed<Of<typeof tokenPrice> | readonly Of<typeof priceRow>[]>({
+export const targetCost = typed<Of<typeof tokenCost> | readonly Of<typeof priceRow>[]>({
   description: 'What it costs the operator, for the metrics of cost and margin: a text model: US dollars per 1M ' +
     'tokens; an image or video model: a list of variants, the first that fits a request. Absent: not known.',
   if: { type: 'array' },
   then: { type: 'array', minItems: 1, items: { ...priceRow, expected: 'a map of prices' } },
-  else: { ...tokenPrice, expected: COST_FORMS },
+  else: { ...tokenCost, expected: COST_FORMS },
   hint: 'what costs nothing is written "cost: { input: 0, output: 0 }"'
 })
 

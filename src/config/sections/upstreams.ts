@@ -14,6 +14,8 @@ const OWN_FIELDS = [
   'parallel_tool_calls', 'reasoning_effort', 'response_format', 'user', 'stream', 'stream_options', 'n'
 ]
 
+const EFFORTS = ['none', 'minimal', 'low', 'medium', 'high', 'xhigh', 'max'] as const
+
 function headers<const Options extends object> (description: string, options: Options) {
   return record(description, {
     description: 'Value of the header.', type: 'string', pattern: '^[\\t\\x20-\\x7e\\x80-\\xff]*$',
@@ -168,6 +170,20 @@ const upstream = map('A provider that answers requests.', {
       'they can\'t where it counts fewer thoughts than other output and leaves them out of the total.',
       ['inside', 'apart']
     ),
+    efforts: list(
+      'The values of "reasoning_effort" that its models know: the nearest is sent; absent: what the client asks for, ' +
+      'and "none" if it switches thoughts off. With "thinking" among the fields, that is sent in place of "none".',
+      choice('One of them.', EFFORTS), { minItems: 1, uniqueItems: true }
+    ),
+    after_tool: choice(
+      'What becomes of the user\'s words right after the result of a tool. fold: they are sent as a part of the ' +
+      'result, for vendors that refuse a user\'s message there (Mistral); absent, or pass: they are a message.',
+      ['pass', 'fold']
+    ),
+    cache_control: flag(
+      'true: it gets the cache marks of a request (OpenRouter, LiteLLM). A "ttl" of 1h is kept if all marks of the ' +
+      'request have it; absent: it gets none.'
+    ),
     include_usage: flag('false: it refuses "stream_options"; absent: it is asked there for the usage of a stream.'),
     fields: list(
       'Fields of a request\'s body that go on to it as they are, such as top_k, min_p or chat_template_kwargs. ' +
@@ -186,7 +202,7 @@ const upstream = map('A provider that answers requests.', {
     efforts: list(
       'The efforts of reasoning that its models know, whatever a client asks for: the nearest is sent; absent: none, ' +
       'low, medium, high and xhigh.',
-      choice('One of them.', ['none', 'minimal', 'low', 'medium', 'high', 'xhigh', 'max']),
+      choice('One of them.', EFFORTS),
       { minItems: 1, uniqueItems: true }
     ),
     summaries: flag('false: it shows no reasoning (some vendors want to know who asks for it); absent: a client that ' +

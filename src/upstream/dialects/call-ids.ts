@@ -48,12 +48,14 @@ function shortId (id: string): string {
 const MOST_EARLIER = 10_000
 const LONGEST_EARLIER = 1000
 
-/** What an answer needs to know of the calls and tools of its request. */
+/** What an answer needs to know of its request: of the calls, the tools, and the cache. */
 export interface EarlierCalls {
   /** of the calls in the conversation, as the client has them */
   readonly ids: ReadonlySet<string>
   /** names of tools that upstreams get in the place of the client's, by those (tool-names.ts) */
   readonly names: ReadonlyMap<string, string>
+  /** what it writes to a cache lives for an hour (cache-marks.ts) */
+  readonly writesLong: boolean
 }
 /** Written where a thread has the body, or the answer. */
 export const EarlierCalls = fact<EarlierCalls>('earlier-calls')

@@ -1,6 +1,7 @@
 // Content blocks of the inner language as parts of a message in OpenAI's styles: each of these has words of its own.
 import { isRecord, type Json } from '../../base/json.ts'
 import { ATTRIBUTION } from '../../core/conversation.ts'
+import { type MarkOf, noMark, withMark } from './cache-marks.ts'
 import { textIn, unsayable } from './json.ts'
 import { isToolChange } from './tool-changes.ts'
 
@@ -10,6 +11,8 @@ export interface PartStyle {
   image (url: unknown): Json
   /** Undefined: the style has no such files. */
   file (pdf: Pdf): Json | undefined
+  /** The place of an address in the client's own request, for a refusal. Undefined, or absent: it is not known. */
+  placeOf? (address: string): string | undefined
 }
 
 export interface Pdf {
@@ -26,14 +29,23 @@ export interface Pdf {
  * @throws {GatewayError} invalid_request: something else than text is in it
  */
 export function systemLines (content: unknown, path: string): string[] {
-  const texts = typeof content === 'string' ? [content] : textsIn(content, path)
-  return texts.filter((text) => text !== '' && !ATTRIBUTION.test(text))
+  return systemParts(content, path, noMark).map(({ text }) => text)
 }
 
-function textsIn (blocks: unknown, path: string): readonly string[] {
+interface SystemPart extends Json {
+  readonly text: string
+}
+
+/** The same, with cache marks. @throws {GatewayError} invalid_request: something else than text is in it */
+export function systemParts (content: unknown, path: string, markOf: MarkOf): SystemPart[] {
+  const parts = typeof content === 'string' ? [{ text: content }] : partsIn(content, path, markOf)
+  return parts.map((part) => ({ ...part, text: textIn(part.text) }))
+    .filter(({ text }) => text !== '' && !ATTRIBUTION.test(text))
+}
+
+function partsIn (blocks: unknown, path: string, markOf: MarkOf): readonly Json[] {
   const all: readonly unknown[] = Array.isArray(blocks) ? blocks : []
-  return all.flatMap((block, i) => isToolChange(block) ? [] : readPart(block, `${path}[${i}]`, TEXTS))
-    .map(({ text }) => textIn(text))
+  return all.flatMap((block, i) => isToolChange(block) ? [] : readMarked(block, `${path}[${i}]`, TEXTS, markOf))
 }
 
 /** An image or a file in a system says nothing there. */
@@ -41,8 +53,17 @@ const TEXTS: PartStyle = { text: (text) => ({ text }), image: () => ({}),
   file: ({ type }) => type === 'url' ? undefined : {} }
 
 /** @throws {GatewayError} invalid_request: a block can't be expressed in this style */
-export function readParts (blocks: unknown, path: string, style: PartStyle): readonly Json[] {
-  return Array.isArray(blocks) ? blocks.flatMap((block, i) => readPart(block, `${path}[${i}]`, style)) : []
+export function readParts (
+  blocks: unknown, path: string, style: PartStyle, markOf: MarkOf = noMark
+): readonly Json[] {
+  return Array.isArray(blocks)
+    ? blocks.flatMap((block, i) => readMarked(block, `${path}[${i}]`, style, markOf))
+    : []
+}
+
+/** @throws {GatewayError} invalid_request: the block can't be expressed in this style */
+export function readMarked (block: unknown, path: string, style: PartStyle, markOf: MarkOf): readonly Json[] {
+  return withMark(readPart(block, path, style), isRecord(block) ? markOf(block) : noMark())
 }
 
 /** @throws {GatewayError} invalid_request: the block can't be expressed in this style */
@@ -83,7 +104,10 @@ function readDocument ({ source, title, context }: Json, path: string, style: Pa
   const isPdf = (type === 'base64' && mediaType === 'application/pdf') || type === 'url'
   const name = textIn(title) === '' ? 'document.pdf' : title as string
   const file = isPdf ? style.file({ type, title: name, source: source as Json }) : undefined
-  if (file === undefined) throw unsayable(`${path}.source`, 'is no PDF and no text')
+  if (file === undefined) {
+    const place = isRecord(source) && type === 'url' ? style.placeOf?.(textIn(source.url)) : undefined
+    throw unsayable(place ?? `${path}.source`, type === 'url' ? 'is a file by its address' : 'is no PDF and no text')
+  }
   return [...about, file]
 }
 

@@ -6,6 +6,7 @@ import type { Exchange } from '../../core/exchange.ts'
 import type { StreamTransformer } from '../../core/plugin.ts'
 import { SseEvent } from '../../core/sse.ts'
 import { shortName, VALID_NAME } from '../../translation/short-name.ts'
+import { writesLong } from './cache-marks.ts'
 import { callsIn, EarlierCalls, earlierIds } from './call-ids.ts'
 import type { DialectModule } from './dialect.ts'
 import { textIn } from './json.ts'
@@ -98,7 +99,8 @@ function renamed (value: unknown, names: Names): unknown {
 
 /** For an answer that is read where the request's body is not. */
 export function earlierCalls (exchange: Exchange): EarlierCalls {
-  return exchange.find(EarlierCalls) ?? { ids: earlierIds(exchange), names: shortNames(exchange.request.body) }
+  return exchange.find(EarlierCalls) ?? { ids: earlierIds(exchange), names: shortNames(exchange.request.body),
+    writesLong: writesLong(exchange) }
 }
 
 /** The client's names by those in their place. */

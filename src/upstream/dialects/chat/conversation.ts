@@ -1,10 +1,11 @@
 // Translates system blocks and turns into the messages of a chat.
-import { withoutJsonLine } from '../../../translation/settings.ts'
+import { JSON_LINE } from '../../../translation/settings.ts'
 import { argumentsOf } from '../../../translation/call-input.ts'
 import { SentIds, vendorsId } from '../call-ids.ts'
 import { isRecord, type Json } from '../../../base/json.ts'
 import { textIn } from '../json.ts'
-import { dataUrl, type PartStyle, readPart, readParts, systemLines } from '../parts.ts'
+import { isMarked, type MarkOf, withMark } from '../cache-marks.ts'
+import { dataUrl, type PartStyle, readMarked, readParts, systemParts } from '../parts.ts'
 
 const PARTS: PartStyle = {
   text: textPart,
@@ -23,6 +24,12 @@ export interface ChatOptions {
   readonly mayBeRaw: boolean
   /** whether the vendor gets the client's own field for any JSON object */
   readonly hasJsonField: boolean
+  /** whether the user's words right after the result of a call become a part of it */
+  readonly isFolded: boolean
+  /** cache marks, as the vendor gets them */
+  readonly markOf: MarkOf
+  /** the place of an address in the client's own request */
+  placeOf (address: string): string | undefined
 }
 
 /**
@@ -32,25 +39,66 @@ export interface ChatOptions {
 export function toChatMessages (body: Json, own: Json, options: ChatOptions): readonly Json[] {
   const messages: readonly unknown[] = Array.isArray(body.messages) ? body.messages : []
   const thoughts = options.reasoning === undefined ? undefined : thoughtsByCall(own)
-  const lines = systemLines(body.system, 'system')
-  const system = options.hasJsonField ? [...withoutJsonLine(lines)] : lines
-  const turns = new Turns(new SentIds(LONGEST_ID))
+  const { markOf } = options
+  const reader: Reader = { style: { ...PARTS, placeOf: options.placeOf }, markOf,
+    turns: new Turns(new SentIds(LONGEST_ID), options.isFolded) }
+  const { turns } = reader
+  const system = systemParts(body.system, 'system', markOf)
+  if (options.hasJsonField && system.at(-1)?.text === JSON_LINE) system.pop()
   for (const [i, message] of messages.entries()) {
     if (!isRecord(message)) continue
     const path = `messages[${i}].content`
-    if (message.role === 'system') system.push(...systemLines(message.content, path))
+    if (message.role === 'system') system.push(...systemParts(message.content, path, markOf))
     else if (message.role === 'assistant') addAnswer(message.content, options, thoughts, turns)
-    else addQuestion(message.content, path, turns)
+    else addQuestion(message.content, path, reader)
   }
   const said = turns.end()
-  return system.length === 0 ? said : [{ role: 'system', content: system.join('\n') }, ...said]
+  const first = contentOf(system.map((part) => ({ type: 'text', ...part })))
+  const all = system.length === 0 ? said : [{ role: 'system', content: first }, ...said]
+  return withLastMark(all, markOf(body))
+}
+
+/** The whole prompt is cached: the mark stands at its end, as the vendor of messages style has it. */
+function withLastMark (messages: readonly Json[], mark: Json): readonly Json[] {
+  const last = messages.at(-1)
+  if (last === undefined || !isMarked(mark)) return messages
+  const { content, tool_calls: calls } = last
+  return messages.with(messages.length - 1, { ...last, ...(Array.isArray(calls)
+    ? { tool_calls: withMark(calls as readonly Json[], mark) }
+    : { content: withMark(partsOf(content as Content), mark) }) })
+}
+
+type Content = string | Json[]
+
+function partsOf (content: Content): Json[] {
+  return typeof content === 'string' ? [textPart(content)] : content
+}
+
+/** Both, in the first one where it has parts: a conversation may have very many. Text alone, where both are. */
+function joined (first: Content, second: Content, separator: string): Content {
+  if (typeof first === 'string' && typeof second === 'string') return first + separator + second
+  const parts = partsOf(first)
+  for (const part of partsOf(second)) parts.push(part)
+  return parts
+}
+
+/** What one conversation is read with. */
+interface Reader {
+  readonly style: PartStyle
+  readonly markOf: MarkOf
+  readonly turns: Turns
 }
 
 type Call = ReturnType<typeof toCall>
 
+interface Message extends Json {
+  readonly role: 'user' | 'tool'
+  content: Content
+}
+
 interface Answer extends Json {
   readonly role: 'assistant'
-  content: string | null
+  content: Content | null
   tool_calls?: Call[]
 }
 
@@ -61,14 +109,17 @@ interface Answer extends Json {
 class Turns {
   /** of the calls, as the vendor gets them */
   readonly ids: SentIds
-  readonly #all: Json[] = []
+  readonly #all: (Answer | Message)[] = []
   /** of the user, behind the last answer */
-  #questions: Json[] = []
+  #questions: Message[] = []
+  readonly #isFolded: boolean
   /** with calls, and nothing behind it */
   #open: Answer | undefined
 
-  constructor (ids: SentIds) {
+  /** @param isFolded whether the user's words become a part of the result before them */
+  constructor (ids: SentIds, isFolded: boolean) {
     this.ids = ids
+    this.#isFolded = isFolded
   }
 
   addAnswer (answer: Answer): void {
@@ -76,19 +127,19 @@ class Turns {
     const open = this.#open
     if (open === undefined) this.#all.push(answer)
     else {
-      const texts = [open.content, answer.content].filter((text) => text !== null)
-      open.content = texts.length === 0 ? null : texts.join('\n')
+      open.content = open.content === null || answer.content === null ? open.content ?? answer.content
+        : joined(open.content, answer.content, '\n')
       for (const call of answer.tool_calls ?? []) open.tool_calls!.push(call)
     }
     if (answer.tool_calls !== undefined) this.#open ??= answer
   }
 
-  addResult (result: Json): void {
+  addResult (result: Message): void {
     this.#open = undefined
     this.#all.push(result)
   }
 
-  addQuestion (question: Json): void {
+  addQuestion (question: Message): void {
     this.#questions.push(question)
   }
 
@@ -100,71 +151,80 @@ class Turns {
   #ask (): void {
     if (this.#questions.length === 0) return
     this.#open = undefined
-    for (const question of this.#questions) this.#all.push(question)
+    const last = this.#all.at(-1)
+    for (const question of this.#questions) {
+      if (this.#isFolded && last?.role === 'tool') last.content = joined(last.content, question.content, '\n\n')
+      else this.#all.push(question)
+    }
     this.#questions = []
   }
 }
 
 /** Results of tools come first: chat style wants them right behind the calls. */
-function addQuestion (content: unknown, path: string, turns: Turns): void {
+function addQuestion (content: unknown, path: string, reader: Reader): void {
+  const { style, markOf, turns } = reader
   turns.ids.question()
   if (!Array.isArray(content)) {
-    if (textIn(content) !== '') turns.addQuestion({ role: 'user', content })
+    if (textIn(content) !== '') turns.addQuestion({ role: 'user', content: textIn(content) })
     return
   }
   const shown: Json[] = []
   const said: Json[] = []
   for (const [i, block] of content.entries()) {
-    if (isRecord(block) && block.type === 'tool_result') shown.push(...addResult(block, `${path}[${i}]`, turns))
-    else said.push(...readPart(block, `${path}[${i}]`, PARTS))
+    if (isRecord(block) && block.type === 'tool_result') shown.push(...addResult(block, `${path}[${i}]`, reader))
+    else said.push(...readMarked(block, `${path}[${i}]`, style, markOf))
   }
   const parts = [...shown, ...said]
   if (parts.length > 0) turns.addQuestion({ role: 'user', content: contentOf(parts) })
 }
 
 /** @returns parts that only a user message may have: images and files */
-function addResult (
-  { tool_use_id: id, content, is_error: isError }: Json,
-  path: string,
-  turns: Turns
-): readonly Json[] {
-  const parts = typeof content === 'string' ? [textPart(content)] : readParts(content, `${path}.content`, PARTS)
+function addResult (result: Json, path: string, { style, markOf, turns }: Reader): readonly Json[] {
+  const { tool_use_id: id, content, is_error: isError } = result
+  const parts = typeof content === 'string' ? [textPart(content)]
+    : readParts(content, `${path}.content`, style, markOf)
   const media = parts.filter(({ type }) => type !== 'text')
-  const text = parts.map((part) => textIn(part.text)).filter((one) => one !== '').join('\n')
+  const texts = parts.filter(({ type, text }) => type === 'text' && text !== '')
+  const text = texts.map((part) => textIn(part.text)).join('\n')
   const said = text === '' && media.length > 0 ? 'See what follows.' : text
+  const own = markOf(result)
+  const { cache_control: mark } = media.length === 0 && isMarked(own) ? own : texts.find(isMarked) ?? {}
   turns.addResult({ role: 'tool', tool_call_id: turns.ids.result(id),
-    content: isError === true ? `Error: ${said}` : said })
-  return media
+    content: contentOf([{ ...textPart(isError === true ? `Error: ${said}` : said),
+      ...(mark !== undefined && { cache_control: mark }) }]) })
+  return withMark(media, own)
 }
 
 function addAnswer (
   content: unknown,
-  { reasoning, mayBeRaw }: ChatOptions,
+  { reasoning, mayBeRaw, markOf }: ChatOptions,
   thoughts: Thoughts | undefined,
   turns: Turns
 ): void {
   const blocks: readonly unknown[] = Array.isArray(content) ? content : [textPart(textIn(content))]
   const calls: Call[] = []
   let first: string | undefined
-  let text = ''
+  const texts: Json[] = []
   let thought = ''
   for (const block of blocks) {
     if (!isRecord(block)) continue
     // The pieces of one answer are joined without a separator. Blocks of tools that ran at a vendor of messages style
     // have no equivalent here.
-    if (block.type === 'text') text += textIn(block.text)
+    if (block.type === 'text') {
+      if (textIn(block.text) !== '') texts.push({ ...textPart(textIn(block.text)), ...markOf(block) })
+    }
     else if (block.type === 'tool_use') {
       first ??= vendorsId(textIn(block.id))
-      calls.push(toCall(block, turns.ids.call(block.id), mayBeRaw))
+      calls.push({ ...toCall(block, turns.ids.call(block.id), mayBeRaw), ...markOf(block) })
     }
     // A signature says that another vendor thought it (src/README.md#signatures).
     else if (block.type === 'thinking' && textIn(block.signature) === '') thought += textIn(block.thinking)
   }
-  if (text === '' && calls.length === 0) return
+  if (texts.length === 0 && calls.length === 0) return
   if (thought === '') thought = thoughts?.get(first)?.pop() ?? ''
   turns.addAnswer({
     role: 'assistant',
-    content: text === '' ? null : text,
+    content: texts.length === 0 ? null : contentOf(texts, ''),
     ...(reasoning !== undefined && thought !== '' && { [reasoning]: thought }),
     ...(calls.length > 0 && { tool_calls: calls })
   })
@@ -205,8 +265,10 @@ function thoughtIn (content: unknown): string {
 }
 
 /** Text alone where possible: fewer vendors accept parts. */
-function contentOf (parts: readonly Json[]): unknown {
-  return parts.every(({ type }) => type === 'text') ? parts.map(({ text }) => text).join('\n') : parts
+function contentOf (parts: Json[], separator = '\n'): Content {
+  return parts.every((part) => part.type === 'text' && !isMarked(part))
+    ? parts.map(({ text }) => text).join(separator)
+    : parts
 }
 
 function textPart (text: string): Json {

@@ -39,7 +39,7 @@ export function toMessage (completion: unknown, exchange: Exchange, upstream: Up
   ]
   const owns = said.flatMap((one) => ownFields(one, exchange) ?? [])
   const own = owns.length === 0 ? undefined : Object.assign({}, ...owns) as Json
-  const reported = usageOf(completion, choices.find(({ usage }) => isGiven(usage)), upstream)
+  const reported = usageOf(completion, choices.find(({ usage }) => isGiven(usage)), exchange, upstream)
   const hasContent = content.length > 0 || own !== undefined
   const stop = stopOf(isCut ? graver(finish, 'max_tokens') : finish,
     choices.map(({ stop_reason: vendors }) => vendors).find(isGiven),

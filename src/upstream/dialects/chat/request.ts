@@ -10,11 +10,13 @@ import { styleOfBody } from '../../../protocols/index.ts'
 import type { Upstream } from '../../../core/upstream.ts'
 import type { OwnWords } from '../dialect.ts'
 import { thoughtsByCall, toChatMessages } from './conversation.ts'
+import { type MarkOf, marksIn, noMark } from '../cache-marks.ts'
 import { toolsInForce } from '../tool-changes.ts'
-import { SWITCHED_ON } from '../../../translation/thinking.ts'
+import { isEffort, nearestEffort, SWITCHED_ON } from '../../../translation/thinking.ts'
 import { adaptTools } from '../../../translation/tool-schema.ts'
 import { withShortNames } from '../tool-names.ts'
 import { isGiven, isRecord, type Json } from '../../../base/json.ts'
+import { pathTo } from '../../../base/json-path.ts'
 import { functionChoice, functionsOf, isClosed } from '../functions.ts'
 
 /** Fields of a chat client's own body without an equivalent in messages style; they are official, old, and free. */
@@ -33,12 +35,17 @@ export function toChat (exchange: Exchange, modelId: string, options: ChatConfig
   const chat: Record<string, unknown> = {}
   const add = (name: string, value: unknown): void => { if (isGiven(value)) chat[name] = value }
 
-  // A chat client's own switch is not that of messages style, which has a budget.
-  for (const name of options.fields ?? []) add(name, name === 'thinking' ? own[name] ?? body[name] : body[name] ?? own[name])
+  for (const name of options.fields ?? []) {
+    add(name, name === 'thinking' ? own[name] ?? switchOf(body[name]) : body[name] ?? own[name])
+  }
   for (const name of KEPT) add(name, own[name])
   add('model', modelId)
-  add('messages', toChatMessages({ system: body.system, messages: named.messages }, own, { reasoning: options.reasoning_field,
-    mayBeRaw: exchange.route.style !== messagesStyle, hasJsonField: isJsonObject(format) }))
+  const markOf = options.cache_control === true ? marksIn(body) : noMark
+  const talk = { system: body.system, messages: named.messages, cache_control: body.cache_control }
+  add('messages', toChatMessages(talk, own, { reasoning: options.reasoning_field,
+    mayBeRaw: exchange.route.style !== messagesStyle, hasJsonField: isJsonObject(format),
+    isFolded: options.after_tool === 'fold', markOf,
+    placeOf: (address) => placeIn(exchange, address) }))
   add(options.max_tokens_field ?? (isGiven(own.max_completion_tokens) ? 'max_completion_tokens' : 'max_tokens'),
     body.max_tokens)
   if (model.sampling) {
@@ -47,19 +54,17 @@ export function toChat (exchange: Exchange, modelId: string, options: ChatConfig
   }
   const stops = Array.isArray(body.stop_sequences) ? body.stop_sequences : []
   if (stops.length > 0) add('stop', stops)
-  const functions = functionsOf(own === NOTHING ? adaptTools(toolsInForce(named)) : toolsInForce(named))
+  const declared = own === NOTHING ? adaptTools(toolsInForce(named)) : toolsInForce(named)
+  const functions = functionsOf(declared)
   if (functions.length > 0) {
-    add('tools', functions.map((one) => ({ type: 'function', function: one })))
+    const marks = markedTools(declared, markOf)
+    add('tools', functions.map((one) => ({ type: 'function', function: one, ...marks.get(one.name) })))
     add('tool_choice', functionChoice(choice, functions, (name) => ({ type: 'function', function: { name } })))
     if (isRecord(choice) && choice.disable_parallel_tool_use === true) {
       add('parallel_tool_calls', false)
     }
   }
-  if (model.thinking !== 'none') {
-    const isSwitched = isRecord(own.thinking) && options.fields?.includes('thinking') === true
-    add('reasoning_effort',
-      chatReasoning(own).effort ?? (isSwitched ? undefined : switchedEffort(own) ?? effortOf(body)))
-  }
+  if (model.thinking !== 'none') add('reasoning_effort', effortSent(body, own, options))
   add('response_format', format)
   add('user', isRecord(body.metadata) ? body.metadata.user_id : undefined)
   if (stream) {
@@ -85,6 +90,33 @@ export function ownWords (exchange: Exchange, { config: { chat: options } }: Ups
   return { sent: { response_format: formatOf(body, own), thoughts }, instead: { output_config: body.output_config } }
 }
 
+/** The place of an address in a request that was translated. */
+function placeIn (exchange: Exchange, address: string): string | undefined {
+  return exchange.route.style === messagesStyle ? undefined : pathTo(address, exchange.find(Body))
+}
+
+/** The marks of tools, by name. */
+function markedTools (tools: unknown, markOf: MarkOf): ReadonlyMap<unknown, Json> {
+  const all: readonly unknown[] = Array.isArray(tools) ? tools : []
+  return new Map(all.filter(isRecord).map((tool) => [tool.name, markOf(tool)]))
+}
+
+/** The switch of messages style in the words of vendors of chat style, which know neither `adaptive` nor `display`. */
+function switchOf (thinking: unknown): unknown {
+  if (!isRecord(thinking)) return thinking
+  const { type, budget_tokens: budget } = thinking
+  return { type: type === 'disabled' ? type : 'enabled', ...(isGiven(budget) && { budget_tokens: budget }) }
+}
+
+/** The effort for the upstream. One that gets the switch needs no `none`, which its vendors refuse. */
+function effortSent (body: Json, own: Json, { fields, efforts }: ChatConfig): unknown {
+  const hasSwitch = fields?.includes('thinking') === true
+  const asked = chatReasoning(own).effort ??
+    (hasSwitch && isRecord(own.thinking) ? undefined : switchedEffort(own) ?? effortOf(body, efforts === undefined))
+  if (asked === 'none' && hasSwitch) return undefined
+  return efforts !== undefined && isEffort(asked) ? nearestEffort(asked, efforts) : asked
+}
+
 /** A chat client's switch (DeepSeek's, Z.ai's): without it, thoughts that are switched off are paid for. */
 function switchedEffort ({ thinking }: Json): string | undefined {
   const { type, budget_tokens: budget } = isRecord(thinking) ? thinking : NOTHING
@@ -92,11 +124,14 @@ function switchedEffort ({ thinking }: Json): string | undefined {
   return type === 'enabled' && !isGiven(budget) ? SWITCHED_ON : undefined
 }
 
-/** LiteLLM's steps. Without thinking the vendor's own default applies: few accept "none". */
-function effortOf ({ thinking, output_config: output }: Json): unknown {
-  if (isRecord(thinking) && thinking.type === 'disabled') return undefined
+/**
+ * LiteLLM's steps. Without a word about thinking the vendor's own default applies.
+ * @param isBounded whether `high` is the most
+ */
+function effortOf ({ thinking, output_config: output }: Json, isBounded: boolean): unknown {
+  if (isRecord(thinking) && thinking.type === 'disabled') return 'none'
   const effort = isRecord(output) ? output.effort : undefined
-  if (isGiven(effort)) return effort === 'xhigh' || effort === 'max' ? 'high' : effort
+  if (isGiven(effort)) return isBounded && (effort === 'xhigh' || effort === 'max') ? 'high' : effort
   if (!isRecord(thinking) || typeof thinking.budget_tokens !== 'number') return undefined
   return thinking.budget_tokens <= 1024 ? 'low' : thinking.budget_tokens <= 2048 ? 'medium' : 'high'
 }

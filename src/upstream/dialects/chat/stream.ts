@@ -89,7 +89,7 @@ class ChatStream implements StreamDecoder {
   }
 
   #report (chunk: unknown, choices: readonly Json[] = []): readonly SseEvent[] {
-    const reported = usageOf(chunk, choices.find(({ usage }) => isRecord(usage)), this.#upstream)
+    const reported = usageOf(chunk, choices.find(({ usage }) => isRecord(usage)), this.#exchange, this.#upstream)
     if (reported === undefined) return NONE
     if (isCounted(reported)) {
       this.#usage = reported

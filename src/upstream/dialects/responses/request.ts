@@ -10,7 +10,7 @@ import type { Upstream } from '../../../core/upstream.ts'
 import { chatReasoning, chatStyle } from '../../../protocols/chat.ts'
 import { styleOfBody } from '../../../protocols/index.ts'
 import { ResponsesOwn } from '../../../protocols/responses.ts'
-import { effortFor } from '../../../translation/thinking.ts'
+import { type Effort, effortFor, isEffort, nearestEffort } from '../../../translation/thinking.ts'
 import { withoutJsonLine } from '../../../translation/settings.ts'
 import { adaptTools } from '../../../translation/tool-schema.ts'
 import { isGiven, isRecord, type Json } from '../../../base/json.ts'
@@ -122,9 +122,6 @@ function ownOf (exchange: Exchange): Own {
     format: isRecord(format) ? format : undefined, verbosity }
 }
 
-/** Efforts, each more than the one before it. */
-const EFFORTS = ['none', 'minimal', 'low', 'medium', 'high', 'xhigh', 'max'] as const
-type Effort = (typeof EFFORTS)[number]
 /** Those of the vendor's newest models. */
 const KNOWN: readonly Effort[] = ['none', 'low', 'medium', 'high', 'xhigh']
 
@@ -135,7 +132,7 @@ const KNOWN: readonly Effort[] = ['none', 'low', 'medium', 'high', 'xhigh']
 function reasoningOf (body: Json, own: Own, { efforts = KNOWN, summaries }: ResponsesConfig): Json | undefined {
   const { thinking } = body
   const asked = own.effort ?? askedEffort(body)
-  const effort = EFFORTS.includes(asked as Effort) ? nearest(asked as Effort, efforts) : asked
+  const effort = isEffort(asked) ? nearestEffort(asked, efforts) : asked
   const isWanted = own.summary === undefined
     ? (isGiven(asked) || isRecord(thinking)) && !(isRecord(thinking) && thinking.display === 'omitted')
     : own.summary !== null
@@ -150,14 +147,6 @@ function askedEffort ({ thinking, output_config: output, max_tokens: most }: Jso
   const effort = isRecord(output) ? output.effort : undefined
   if (isGiven(effort)) return effort
   return typeof budget === 'number' && typeof most === 'number' ? effortFor(budget, most) : undefined
-}
-
-/** Some reasoning never becomes none, as long as the models know another effort. */
-function nearest (asked: Effort, known: readonly Effort[]): Effort {
-  const some = known.filter((effort) => effort !== 'none')
-  const choice = asked === 'none' || some.length === 0 ? known : some
-  const distance = (effort: Effort): number => Math.abs(EFFORTS.indexOf(effort) - EFFORTS.indexOf(asked))
-  return choice.reduce((best, effort) => distance(effort) < distance(best) ? effort : best)
 }
 
 const VERBOSITIES: ReadonlySet<unknown> = new Set(['low', 'medium', 'high'])
