@@ -43,9 +43,16 @@ function hasLongMarks (body: Json): boolean {
   return isLong
 }
 
+/** By request: some vendors report usage with each chunk. */
+const known = new WeakMap<Exchange, boolean>()
+
 /** Also for an answer that is read where the request's body is not. */
 export function writesLong (exchange: Exchange): boolean {
-  return exchange.find(EarlierCalls)?.writesLong ?? hasLongMarks(exchange.request.body)
+  const sent = exchange.find(EarlierCalls)?.writesLong ?? known.get(exchange)
+  if (sent !== undefined) return sent
+  const isLong = hasLongMarks(exchange.request.body)
+  known.set(exchange, isLong)
+  return isLong
 }
 
 /** All that may have a mark, the body included. */
