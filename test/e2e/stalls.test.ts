@@ -39,6 +39,7 @@ await t.test('a stall is a metric and a log line with its request and phase; an 
   })
   t.match(line, { level: 'warn', phase: 'plugin', plugin: 'spinner', ms: Number })
   t.ok(Number(line.ms) >= 100)
+  t.ok(Number(line.cpu_ms) > 0 && Number(line.cpu_ms) <= Number(line.ms) + 100, 'the part that was computed')
   t.match(await metric(), /^gateway_event_loop_stalls_total\{phase="plugin"\} [1-9]/m)
   t.match(await metric(), /^gateway_event_loop_stall_seconds_total\{phase="plugin"\} [0-9.]*[1-9]/m)
 
