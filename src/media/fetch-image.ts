@@ -3,6 +3,7 @@
 import { lookup as resolve } from 'node:dns'
 import type { LookupFunction } from 'node:net'
 import { Agent, buildConnector, type Dispatcher } from 'undici'
+import { lacksResources } from '../base/descriptors.ts'
 import { version } from '../base/package.ts'
 import { connectToAny } from '../upstream/transport/addresses.ts'
 import { readingBehind } from '../upstream/transport/interim-heads.ts'
@@ -24,7 +25,8 @@ export interface FetchOptions {
 
 /**
  * The bytes behind the link, as they come.
- * @throws {BadLink} it leads nowhere, or where it may not; also while the bytes are read
+ * @throws {BadLink} it leads nowhere, or where it may not; also while the bytes are read. {Error} this machine lacks
+ * what a connection takes
  */
 export async function* fetchImage (
   link: string,
@@ -46,7 +48,7 @@ export async function* fetchImage (
       yield chunk
     }
   } catch (cause) {
-    if (cause instanceof BadLink) throw cause
+    if (cause instanceof BadLink || lacksResources(cause as Error)) throw cause
     throw new BadLink('the image could not be fetched', { cause })
   } finally {
     await Promise.all([agents.guarded.destroy(), agents.open.destroy()])

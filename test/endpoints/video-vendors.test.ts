@@ -1,7 +1,11 @@
 // Videos of vendors that do not answer as OpenAI does, from the task to its charge and its file.
+import dns from 'node:dns'
 import { createServer as createHttpsServer } from 'node:https'
+import { syncBuiltinESMExports } from 'node:module'
+import type { TLSSocket } from 'node:tls'
 import type { Test } from 'tap'
 import t from 'tap'
+import { fetchImage } from '../../src/media/fetch-image.ts'
 import { type Clock, startClock } from '../support/clock.ts'
 import { gateway, KEY, type TestGateway } from '../support/gateway.ts'
 import { json, raw, type Received, type Script, status, upstream, type Upstream } from '../support/upstream.ts'
@@ -24,13 +28,18 @@ interface VendorOptions {
   readonly content?: (request: Received) => Script
   /** further upstreams by their names */
   readonly others?: Readonly<Record<string, string>>
+  /** their TLS, and its files */
+  readonly tls?: string
+  readonly files?: Readonly<Record<string, string>>
 }
 
 const BYTES = 'the bytes of a video'
 const file = (body = BYTES): Script => [status(200, { 'content-type': 'video/mp4' }), raw(body)]
 const to = (location: string, code = 302): Script => status(code, { location })
 
-async function vendor (t: Test, { created, poll, content, others = {} }: VendorOptions): Promise<Vendor> {
+async function vendor (
+  t: Test, { created, poll, content, others = {}, tls = '', files = {} }: VendorOptions
+): Promise<Vendor> {
   const up = await upstream(t, (request) => {
     if (request.method === 'POST') return json(created ?? { id: 'task-1', status: 'queued' })
     if (request.path === '/v1/videos/task-1') return poll ?? json({ id: 'task-1', status: 'completed' })
@@ -39,8 +48,8 @@ async function vendor (t: Test, { created, poll, content, others = {} }: VendorO
   let gw: TestGateway | undefined = undefined
   const clock = startClock(() => gw !== undefined && (gw as TestGateway).services.videos.asking > 0)
   gw = await gateway(t, videosYaml(up.url).replace('upstreams:\n', `upstreams:\n${Object.entries(others)
-    .map(([name, url]) => `  ${name}: { url: "${url}", dialect: videos }\n`).join('')}`),
-  { now: clock.now, timer: clock.timer })
+    .map(([name, url]) => `  ${name}: { url: "${url}", dialect: videos${tls} }\n`).join('')}`),
+  { files, now: clock.now, timer: clock.timer })
   const { ask, create, ended, entries } = client(gw, clock)
   return {
     up, clock, gw, ask, create, ended, entries,
@@ -202,6 +211,43 @@ void t.test('F7: a redirect of an upstream with TLS stays on its own authority',
   const response = await fetch(`${gw.url}/v1/videos/${id}/content`, { headers: { authorization: `Bearer ${KEY}` } })
   t.strictSame([response.status, await response.text()], [200, BYTES])
   t.equal(paths.at(-1), '/v1/files/1 Bearer upstream-secret')
+})
+
+void t.test('F7: a redirect to another upstream shows it no certificate of the gateway', async (t) => {
+  const shown: unknown[] = []
+  const { cert, key } = authority.issue('gateway')
+  const port = await listening(t, createHttpsServer({ ...authority.issue('127.0.0.1'), ca: authority.ca,
+    requestCert: true, rejectUnauthorized: false }, (request, response) => {
+    shown.push((request.socket as TLSSocket).getPeerCertificate().subject)
+    response.writeHead(200, { 'content-type': 'video/mp4' }).end(BYTES)
+  }))
+  const v = await vendor(t, { content: () => to(`https://127.0.0.1:${port}/1.mp4`),
+    others: { store: `https://127.0.0.1:${port}` },
+    tls: ', tls: { ca: "${file:ca.pem}", cert: "${file:cert.pem}", key: "${file:key.pem}" }',
+    files: { 'ca.pem': authority.ca, 'cert.pem': cert, 'key.pem': key } })
+  t.match(await v.download((await v.finished()).id), { status: 200, text: BYTES })
+  t.strictSame(shown, [undefined])
+})
+
+void t.test('F5, F7: a link that no connection can be made to for lack of descriptors is 503', async (t) => {
+  const { lookup } = dns
+  const lacking = Object.assign(new Error('no'), { code: 'EMFILE', syscall: 'connect' })
+  dns.lookup = ((host: string, options: object, callback: (error: Error) => void) => {
+    if (host === 'files.vendor.test') callback(lacking)
+    else (lookup as (...args: unknown[]) => void)(host, options, callback)
+  }) as typeof lookup
+  syncBuiltinESMExports()
+  t.teardown(() => {
+    dns.lookup = lookup
+    syncBuiltinESMExports()
+  })
+  const v = await vendor(t, { content: () => to('http://files.vendor.test/1.mp4') })
+  const { status: code, text } = await v.download((await v.finished()).id)
+  t.match([code, text], [503, /service_unavailable/])
+  await t.rejects(async () => {
+    for await (const _ of fetchImage('http://files.vendor.test/1.png',
+      { trusted: [], signal: AbortSignal.timeout(60_000) })) t.fail('there are no bytes')
+  }, { code: 'EMFILE' })
 })
 
 void t.test('F7: 202 is not the file, nor is JSON about it', async (t) => {

@@ -11,6 +11,7 @@ import type { OwnRequest } from '../../core/endpoint.ts'
 import type { Upstream } from '../../core/upstream.ts'
 import { connectionsOf } from '../pool.ts'
 import { connectToAny } from '../transport/addresses.ts'
+import { NotConnected } from '../transport/connect.ts'
 import { BadLink, checkHost, guardedLookup, MOST_REDIRECTS, readLink } from '../transport/public-link.ts'
 
 const CONNECT_MS = 5000
@@ -41,14 +42,19 @@ export class FileLinks {
     const upstream = this.#byOrigin.get(url.origin)
     const sent = { ...headers, ...(upstream === this.#home ? credentials : { 'user-agent': `model-gateway/${version}` }) }
     const send = url.protocol === 'https:' ? requestHttps : requestHttp
-    if (upstream !== undefined) return send(url, { method, headers: sent, agent: connectionsOf(upstream).agent })
+    if (upstream !== undefined) {
+      const { agent, uncertifiedAgent } = connectionsOf(upstream)
+      return send(url, { method, headers: sent, agent: upstream === this.#home ? agent : uncertifiedAgent })
+    }
     checkHost(url)
     const connect = connectToAny(buildConnector({ timeout: CONNECT_MS }), guardedLookup(lookup), CONNECT_MS)
     // No agent: a connection that was checked for this link is used for nothing else.
     return send(url, { method, headers: sent,
       createConnection (_options, connected) {
         connect({ hostname: url.hostname.replace(/^\[|\]$/g, ''), host: url.host, protocol: url.protocol,
-          port: url.port }, (...[error, socket]) => { connected(error, socket as Socket) })
+          port: url.port }, (...[error, socket]) => {
+          connected(error === null ? null : new NotConnected(error), socket as Socket)
+        })
         return undefined
       } })
   }

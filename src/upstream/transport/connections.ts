@@ -124,6 +124,8 @@ export class Connections {
   readonly agent: Agent
   /** the same, with a new connection for each request */
   readonly newAgent: Agent
+  /** the same without the gateway's certificate: for what another upstream leads to */
+  readonly uncertifiedAgent: Agent
   /** milliseconds that a request may wait for its connection: longer than making one may take */
   readonly patience: number
   /** in front of the pool; undefined: all requests go through that */
@@ -157,8 +159,11 @@ export class Connections {
     }
     // Without an own agent http-proxy-3 closes every upstream connection (src/README.md#trap-9).
     const dial = createDialer(config, { http2: false, lookup })
-    this.agent = new DialAgent(new URL(origin).protocol, dial, maxAge)
-    this.newAgent = new DialAgent(new URL(origin).protocol, dial, -1)
+    const { protocol } = new URL(origin)
+    this.agent = new DialAgent(protocol, dial, maxAge)
+    this.newAgent = new DialAgent(protocol, dial, -1)
+    this.uncertifiedAgent = config.tls?.cert === undefined ? this.agent
+      : new DialAgent(protocol, createDialer(withoutCertificate(config), { http2: false, lookup }), maxAge)
     this.patience = config.timeouts.connect * (config.proxy === undefined ? 1 : 2) + PATIENCE_MS
   }
 
@@ -189,14 +194,21 @@ export class Connections {
     this.#lane?.close()
     // A failure to close has no consequences.
     this.pool.close().catch(() => {})
-    this.agent.destroy()
-    this.newAgent.destroy()
+    this.#closeAgents()
   }
 
   async destroy (): Promise<void> {
     this.#lane?.destroy()
-    this.agent.destroy()
-    this.newAgent.destroy()
+    this.#closeAgents()
     await Promise.all([this.pool.destroy(), ...[...this.#single].map((connection) => connection.destroy())])
   }
+
+  #closeAgents (): void {
+    for (const agent of [this.agent, this.newAgent, this.uncertifiedAgent]) agent.destroy()
+  }
+}
+
+function withoutCertificate (config: UpstreamConfig): UpstreamConfig {
+  const { cert: _cert, key: _key, ...tls } = config.tls ?? {}
+  return { ...config, tls }
 }
