@@ -197,6 +197,21 @@ t.test('F1: the first request that finds none left has the same answer; its line
     reason: 'no_money' })
 })
 
+t.test('F1: a credential that a reset lets in again before the answer is no overload', async (t) => {
+  const refuses = errorReply(401, 'authentication_error', 'invalid x-api-key')
+  const first = await upstream(t, refuses)
+  let gw: TestGateway | undefined = undefined
+  const second = await upstream(t, async () => {
+    await reset(gw!)
+    return refuses
+  })
+  gw = await gateway(t, yaml([first.url, second.url]), time())
+  const got = await client(t, gw).post(messagesRequest).whole()
+  t.match(viewOf(gw), [{ state: 'healthy' }, { state: 'cooling_down' }])
+  t.match([got.status, errorOf(got).code, got.headers['retry-after']], [503, 'service_unavailable', '1'])
+  t.strictSame([first.requests.length, second.requests.length], [1, 1])
+})
+
 t.test('F1: a reset, a reload, and a new value', async (t) => {
   const up = await upstream(t, byKey({ poor: () => poor, rich: () => poor, renewed: () => answer('well') }))
   const gw = await gateway(t, text([up.url], several), time())

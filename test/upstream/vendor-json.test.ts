@@ -217,3 +217,47 @@ t.test('A10: halves in two pieces are one character, and one alone is U+FFFD, at
     }
   })
 })
+
+/** A call whose arguments come in pieces, as events. */
+const called: Readonly<Record<Style, (pieces: readonly string[]) => readonly object[]>> = {
+  messages: (pieces) => [
+    { type: 'message_start', message: { id: 'msg_1', type: 'message', role: 'assistant', content: [], usage: {} } },
+    { type: 'content_block_start', index: 0,
+      content_block: { type: 'tool_use', id: 'toolu_1', name: 'timetable', input: {} } },
+    ...pieces.map((json) =>
+      ({ type: 'content_block_delta', index: 0, delta: { type: 'input_json_delta', partial_json: json } })),
+    { type: 'content_block_stop', index: 0 },
+    { type: 'message_delta', delta: { stop_reason: 'tool_use' }, usage: { output_tokens: 5 } },
+    { type: 'message_stop' }
+  ],
+  chat: (pieces) => [
+    { id: 'call_1', type: 'function', function: { name: 'timetable', arguments: '' } },
+    ...pieces.map((json) => ({ function: { arguments: json } }))
+  ].map((call): object => ({ choices: [{ index: 0, delta: { tool_calls: [{ index: 0, ...call }] } }] }))
+    .concat({ choices: [{ index: 0, delta: {}, finish_reason: 'tool_calls' }] }),
+  responses: (pieces) => [
+    { type: 'response.output_item.added', output_index: 0,
+      item: { type: 'function_call', id: 'fc_1', call_id: 'call_1', name: 'timetable', arguments: '' } },
+    ...pieces.map((delta) =>
+      ({ type: 'response.function_call_arguments.delta', output_index: 0, item_id: 'fc_1', delta })),
+    { type: 'response.completed', response: { id: 'resp_1', status: 'completed', output: [] } }
+  ]
+}
+
+t.test('A10: an escaped character that two pieces of arguments share is whole for whoever joins them', async (t) => {
+  // An escape is text within the text: no event has half a character, and no client reads a piece by itself.
+  const text = '{"a":"\\ud83d\\ude00"}'
+  let pieces: readonly string[] = []
+  await each(t, (received) => called[dialectOf(received)](pieces).map((data) =>
+    raw(`${'type' in data ? `event: ${String(data.type)}\n` : ''}data: ${JSON.stringify(data)}\n\n`)),
+  async ({ url, style, dialect, name }) => {
+    for (const cut of [text.indexOf('\\ude00'), text.indexOf('d83d'), text.indexOf('e00')]) {
+      pieces = [text.slice(0, cut), text.slice(cut)]
+      for (const stream of [false, true]) {
+        const got = await ask(url, asking(style, dialect, stream, QUESTION), { headers: AUTH })
+        t.strictSame(readAnswer(style, stream, got)?.calls.map(({ input }) => input), [{ a: '\u{1F600}' }],
+          `${name}: ${JSON.stringify([stream, pieces])}`)
+      }
+    }
+  })
+})
