@@ -4,7 +4,7 @@ import { bodyStep } from '../../src/core/body-step.ts'
 import type { Exchange } from '../../src/core/exchange.ts'
 import type { Upstream } from '../../src/core/upstream.ts'
 import { modalities } from '../../src/config/sections/modalities.ts'
-import { type Attempt, Model, Plan, type WorstCase } from '../../src/core/facts.ts'
+import { ApiKey, type Attempt, Model, Plan, type WorstCase } from '../../src/core/facts.ts'
 import { GatewayError } from '../../src/errors.ts'
 import { boundInput, boundValue, NO_CONTEXT, type InputBound } from '../../src/tokens/bound.ts'
 import { formatUsd, MOST_NANOS, type Nanos } from '../../src/money/nanos.ts'
@@ -151,7 +151,8 @@ function mostInput (exchange: Exchange, shown: InputBound): number {
 }
 
 function inputOf (attempt: Attempt, exchange: Exchange, shown: InputBound): number {
-  return exchange.snapshot.services.overheads.bound(attempt, shown, exchange.get(Model).context)
+  const { overheads } = exchange.snapshot.services
+  return overheads.bound(attempt, shown, exchange.get(Model).context, exchange.find(ApiKey)?.account.id)
 }
 
 /** Number of input classes, each of which is believed by itself. */

@@ -444,7 +444,11 @@ export class Meter {
     const { lesson } = tally
     if (ending === 'completed' && lesson !== undefined) tokenRates.learn(this.#attempt!, lesson.text, lesson.reported)
     const said = tally.reportedTokens
-    if (said > 0) overheads.learn(this.#attempt!, this.#bounds.text!.input, said)
+    if (said > 0) {
+      const { account } = this.#exchange.get(ApiKey)
+      const { context } = this.#exchange.get(Model)
+      overheads.learn(this.#attempt!, this.#bounds.text!.input, said, context, account.id)
+    }
     if (tally.isAbsurd) {
       log.error({ request_id: this.#exchange.id, upstream, model },
         'an upstream reported more than its model can have: that is not charged, but estimated')

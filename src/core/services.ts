@@ -108,8 +108,10 @@ interface Shown {
 
 /** Tokens that upstreams were seen to count beyond that, by upstream and model. */
 export interface InputOverheads {
-  /** The bound for one target: tokens, at most its context. */
-  bound (target: Pick<Attempt, 'upstream' | 'model'>, shown: Shown, context?: number): number
-  /** @param reported tokens of input of all classes that the target has counted for such a request */
-  learn (target: Pick<Attempt, 'upstream' | 'model'>, shown: Shown, reported: number): void
+  /** The bound for one target and account: tokens, at most its context. */
+  bound (target: Pick<Attempt, 'upstream' | 'model'>, shown: Shown, context?: number, account?: string): number
+  /** @param reported tokens of input of all classes that the target has counted for such a request of the account */
+  learn (
+    target: Pick<Attempt, 'upstream' | 'model'>, shown: Shown, reported: number, context?: number, account?: string
+  ): void
 }

@@ -6,32 +6,43 @@ import { PerCounter, type Counter } from './counter.ts'
 
 /** A confirmed value is kept for so many reports, and for as many more at most. */
 const REPORTS = 100
+/** Most accounts of which a target's own overheads are kept; beyond them that of the one first seen is dropped. */
+const ACCOUNTS = 1000
+
+interface Witness {
+  readonly value: number
+  /** who has caused the report */
+  readonly by: unknown
+}
+
+const NOBODY: Witness = Object.freeze({ value: 0, by: undefined })
 
 /**
- * The second largest of the last reports, which two of them confirm. So a single false report raises no hold, and an
+ * The second largest of the last reports, which two witnesses confirm. So a single false one raises no hold, and an
  * overhead that is reported no more is forgotten.
  */
 class Confirmed {
-  /** the two largest of these reports and of those before them, each with the larger first */
-  #now: readonly [number, number] = [0, 0]
-  #before: readonly [number, number] = [0, 0]
+  /** the largest of these reports, and the largest of another witness; the same of those before them */
+  #now: readonly [Witness, Witness] = [NOBODY, NOBODY]
+  #before: readonly [Witness, Witness] = [NOBODY, NOBODY]
   #reports = 0
 
   get value (): number {
     const [most, second] = this.#now
     const [mostBefore, secondBefore] = this.#before
-    return Math.max(Math.min(most, mostBefore), second, secondBefore)
+    const both = most.by === mostBefore.by ? 0 : Math.min(most.value, mostBefore.value)
+    return Math.max(both, second.value, secondBefore.value)
   }
 
-  add (value: number): void {
+  add (value: number, by: unknown): void {
     if (++this.#reports > REPORTS) {
       this.#before = this.#now
-      this.#now = [0, 0]
+      this.#now = [NOBODY, NOBODY]
       this.#reports = 1
     }
     const [most, second] = this.#now
-    if (value > most) this.#now = [value, most]
-    else if (value > second) this.#now = [most, value]
+    if (value > most.value) this.#now = [{ value, by }, most.by === by ? second : most]
+    else if (value > second.value && by !== most.by) this.#now = [most, { value, by }]
   }
 }
 
@@ -40,28 +51,53 @@ class Overhead {
   readonly text = new Confirmed()
   readonly image = new Confirmed()
 
-  learn ({ tokens, images }: InputBound, reported: number): void {
+  learn ({ tokens, images }: InputBound, reported: number, by: unknown): void {
     const beyond = reported - tokens
-    if (images === 0) this.text.add(beyond)
-    else this.image.add(Math.ceil((beyond - this.text.value) / images))
+    if (images === 0) this.text.add(beyond, by)
+    else this.image.add(Math.ceil((beyond - this.text.value) / images), by)
   }
+
+  of (images: number): number {
+    return this.text.value + images * this.image.value
+  }
+}
+
+/** What a target's reports say: to all accounts what two of them confirm, to each what two of its own do. */
+class Learned {
+  readonly shared = new Overhead()
+  readonly own = new Map<string, Overhead>()
+  reports = 0
 }
 
 /** The overheads of all targets. A hold that does not fit yet is extended when its request ends. */
 export class Overheads {
-  readonly #learned = new PerCounter<Overhead>()
+  readonly #learned = new PerCounter<Learned>()
 
   /** The bound for one target: tokens, at most its context. */
-  bound (counter: Counter, { tokens, images }: InputBound, context = NO_CONTEXT): number {
+  bound (counter: Counter, { tokens, images }: InputBound, context = NO_CONTEXT, account = ''): number {
     const learned = this.#learned.get(counter)
     if (learned === undefined) return tokens
-    return Math.min(context, tokens + learned.text.value + images * learned.image.value)
+    const own = learned.own.get(account)
+    return Math.min(context, tokens + Math.max(learned.shared.of(images), own === undefined ? 0 : own.of(images)))
   }
 
-  /** @param reported tokens of input of all classes that the target has counted for a request of this bound */
-  learn (counter: Counter, bound: InputBound, reported: number): void {
+  /**
+   * A report above the context teaches nothing: it is none of such a model.
+   * @param reported tokens of input of all classes that the target has counted for a request of this bound
+   */
+  learn (counter: Counter, bound: InputBound, reported: number, context = NO_CONTEXT, account = ''): void {
+    if (reported > context) return
     let learned = this.#learned.get(counter)
-    if (learned === undefined) this.#learned.set(counter, learned = new Overhead())
-    learned.learn(bound, reported)
+    if (learned === undefined) this.#learned.set(counter, learned = new Learned())
+    learned.shared.learn(bound, reported, account)
+    this.#ownOf(learned, account).learn(bound, reported, ++learned.reports)
+  }
+
+  #ownOf ({ own }: Learned, account: string): Overhead {
+    let overhead = own.get(account)
+    if (overhead !== undefined) return overhead
+    if (own.size === ACCOUNTS) for (const first of own.keys()) { own.delete(first); break }
+    own.set(account, overhead = new Overhead())
+    return overhead
   }
 }

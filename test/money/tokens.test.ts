@@ -199,7 +199,7 @@ void t.test('an answer teaches by its text where that is all that its provider c
 })
 
 const shown = { tokens: 100, images: 0 }
-const [ONCE, PERIOD] = [5000, 100]
+const [ONCE, PERIOD, CONTEXT] = [5000, 100, 200_000]
 
 void t.test('what an upstream counts beyond the bound is believed when two of its reports say it', async (t) => {
   const overheads = new Overheads()
@@ -216,12 +216,28 @@ void t.test('what an upstream counts beyond the bound is believed when two of it
   t.equal(bound(), 100, 'what is reported no more is forgotten')
 })
 
+void t.test('what one account\'s reports say raises the holds of no other; what two accounts\' say, of all; none beyond the context teaches', async (t) => {
+  const overheads = new Overheads()
+  const bound = (account: string): number => overheads.bound(model, shown, CONTEXT, account)
+  const learn = (reported: number, account: string): void => {
+    overheads.learn(model, shown, reported, CONTEXT, account)
+  }
+  for (let i = 0; i < 3 * PERIOD; i++) learn(CONTEXT, 'false')
+  t.strictSame([bound('false'), bound('a'), bound('b')], [CONTEXT, 100, 100])
+  for (let i = 0; i < 2; i++) learn(340, 'a')
+  t.strictSame([bound('a'), bound('b')], [340, 340], 'two of them say at least that')
+  for (let i = 0; i < 2; i++) for (const account of ['c', 'd']) learn(CONTEXT + 1, account)
+  t.strictSame([bound('c'), bound('d')], [340, 340])
+  for (let i = 0; i < 2000; i++) learn(200, `account ${i}`)
+  t.strictSame([bound('false'), bound('a')], [200, 200], 'accounts that were not seen for long are forgotten')
+})
+
 void t.test('a false report in every hundred raises no hold, and what is always added is always held for', async (t) => {
   t.doesNotThrow(() =>
     fc.assert(fc.property(fc.nat(PERIOD - 1), fc.integer({ min: 0, max: 400 }), (at, added) => {
       const overheads = new Overheads()
       for (let i = 0; i < 5 * PERIOD; i++) {
-        overheads.learn(model, shown, i === at + 2 * PERIOD ? 1e9 : 100 + added)
+        overheads.learn(model, shown, i === at + 2 * PERIOD ? 1e6 : 100 + added)
         if (i > 0 && overheads.bound(model, shown) !== 100 + added) {
           throw new Error(
             `${overheads.bound(model, shown)} after ${i}, not ${100 + added}`

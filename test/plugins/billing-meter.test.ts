@@ -624,8 +624,8 @@ void t.test('until a provider tells its input, a stream is not paid from what is
   const asked = { stream: true, max_tokens: 2000 }
   const shown = bound(new Desk().prepare(asked).request.body)
   const desk = new Desk({ balance: BigInt(shown.tokens + 1000) * INPUT + 100n * OUTPUT })
-  for (let i = 0; i < 2; i++) {
-    desk.services.overheads.learn({ upstream: 'u1', model: 'premium' }, shown, shown.tokens + 1000)
+  for (const account of ['a', 'b']) {
+    desk.services.overheads.learn({ upstream: 'u1', model: 'premium' }, shown, shown.tokens + 1000, undefined, account)
   }
   const of = desk.prepare(asked, ['premium', 'cheap'])
   await ask(of)
