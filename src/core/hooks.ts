@@ -33,6 +33,8 @@ export interface RouteHooks {
   readonly onStream: Of<'onStream'>
   readonly onError: Of<'onError'>
   readonly onUpstreamFailure: Of<'onUpstreamFailure'>
+  /** plugins that enforce settings of keys */
+  readonly enforcing: ReadonlySet<string>
 }
 
 /** A route with its hooks. */
@@ -102,7 +104,13 @@ function checkKeyHooks (hooks: unknown, plugin: string, has: (name: string) => b
   }
 }
 
-export function sortHooks (plugins: ReadonlyArray<{ readonly name: string, readonly hooks: Hooks }>): RouteHooks {
+interface CompiledPlugin {
+  readonly name: string
+  readonly hooks: Hooks
+  readonly plugin: { readonly enforces?: readonly string[] }
+}
+
+export function sortHooks (plugins: readonly CompiledPlugin[]): RouteHooks {
   const of = <Name extends keyof Hooks>(name: Name): NamedHook<NonNullable<Hooks[Name]>>[] =>
     plugins.flatMap(({ name: plugin, hooks }) => {
       const hook = hooks[name]
@@ -116,7 +124,8 @@ export function sortHooks (plugins: ReadonlyArray<{ readonly name: string, reado
     onReply: of('onReply').reverse(),
     onStream: of('onStream').reverse(),
     onError: of('onError'),
-    onUpstreamFailure: of('onUpstreamFailure').reverse()
+    onUpstreamFailure: of('onUpstreamFailure').reverse(),
+    enforcing: new Set(plugins.filter(({ plugin: { enforces = [] } }) => enforces.length > 0).map(({ name }) => name))
   }
 }
 

@@ -62,8 +62,9 @@ export class Idempotency {
    */
   async recall (exchange: Exchange): Promise<JsonReply | undefined> {
     const name = exchange.received.headers['idempotency-key']
-    const account = exchange.find(ApiKey)?.account.id
-    if (name === undefined || account === undefined) return undefined
+    const owner = exchange.find(ApiKey)
+    if (name === undefined || owner === undefined) return undefined
+    const account = owner.account.id
     if (typeof name !== 'string' || name === '' || name.length > LONGEST_NAME) {
       throw new GatewayError('invalid_request', {
         message: `The header Idempotency-Key must be sent once, with 1 to ${LONGEST_NAME} characters.`,
@@ -78,8 +79,10 @@ export class Idempotency {
       checkSame(first.hash, hash)
       const ending = await orLeave(first.ending, exchange)
       if (ending.kind === 'answered') return replay(ending.answer)
-      // A first request aborted by its own client is no failure of this one.
-      if (ending.kind === 'failed' && ending.error.row !== 'client_closed') throw ending.error
+      // A first request aborted by its own client is no failure of this one, nor is one that its own key may not make.
+      if (ending.kind === 'failed' && ending.error.row !== 'client_closed' && first.key === owner.key.id) {
+        throw ending.error
+      }
     }
   }
 
@@ -88,7 +91,7 @@ export class Idempotency {
     id: string,
     named: Pick<Answer, 'account' | 'name' | 'hash'>
   ): Promise<JsonReply | undefined> {
-    const claim = new Claim(this.#answers, named, exchange.id, this.#now)
+    const claim = new Claim(this.#answers, named, exchange.get(ApiKey).key.id, exchange.id, this.#now)
     // Before the store is asked: of two at once only one is the first.
     this.#running.set(id, claim)
     exchange.onFinish(async (outcome) => {
@@ -145,6 +148,8 @@ export class Idempotency {
 /** The claim of the first request with its key, while that runs. */
 export class Claim {
   readonly hash: string
+  /** id of the key of the first request */
+  readonly key: string
   readonly ending: Promise<Ending>
   readonly #answers: Answers
   readonly #named: Pick<Answer, 'account' | 'name' | 'hash'>
@@ -157,12 +162,14 @@ export class Claim {
   constructor (
     answers: Answers,
     named: Pick<Answer, 'account' | 'name' | 'hash'>,
+    key: string,
     requestId: string,
     now: () => number
   ) {
     this.#answers = answers
     this.#named = named
     this.hash = named.hash
+    this.key = key
     this.#requestId = requestId
     this.#now = now
     const { promise, resolve } = Promise.withResolvers<Ending>()

@@ -305,20 +305,30 @@ function afterBody (
   mark('request', exchange)
   takeBody(exchange, body)
   const { endpoint } = exchange.route
-  // An idempotency key counts for requests that are made and paid by the piece. Looked up before any hook that could
-  // refuse the repetition now, though it admitted the first request.
-  const known = idempotency !== undefined && endpoint.kind === 'model' &&
-    modalities[endpoint.modality].item !== undefined ? idempotency.recall(exchange) : undefined
-  return known instanceof Promise ? goOnDown(known, exchange, 'onRequest', 0, tell)
-    : known ?? runDown(exchange, 'onRequest', 0, tell)
+  // An idempotency key counts for requests that are made and paid by the piece. Looked up before the hooks that could
+  // refuse the repetition now, though they admitted the first request.
+  return idempotency !== undefined && endpoint.kind === 'model' && modalities[endpoint.modality].item !== undefined
+    ? recall(exchange, idempotency, tell)
+    : runDown(exchange, 'onRequest', 0, tell)
 }
 
-/** Calls the plugins of one hook down the list, from a place on, until one answers. */
+async function recall (exchange: Routed, idempotency: Recall, tell: Turn | undefined): Promise<Reply | void> {
+  const known = await idempotency.recall(exchange)
+  if (known === undefined) return await runDown(exchange, 'onRequest', 0, tell)
+  // The first request may have had another key of the account: the limits of this one hold for the repetition.
+  return await runDown(exchange, 'onRequest', 0, tell, exchange.route.hooks.enforcing) ?? known
+}
+
+/**
+ * Calls the plugins of one hook down the list, from a place on, until one answers.
+ * @param only names of the plugins that are called; absent: all
+ */
 function runDown (
   exchange: Routed,
   name: 'onHead' | 'onRequest',
   from: number,
-  tell: Turn | undefined
+  tell: Turn | undefined,
+  only?: ReadonlySet<string>
 ): Awaitable<Reply | void> {
   const { hooks } = exchange.route
   const { length } = listOf(hooks, name)
@@ -326,11 +336,11 @@ function runDown (
   for (let place = from; place < length; place++) {
     if (chain === hooks) chain = chainOf(exchange, exchange.find(ApiKey))
     const hook = listOf(chain, name)[place]
-    if (hook === undefined) continue
+    if (hook === undefined || only?.has(hook.plugin) === false) continue
     tell?.(hook.plugin, name)
     mark('plugin', exchange, hook.plugin)
     const answered = callHook(hook.call(exchange), hook.plugin, exchange)
-    if (answered instanceof Promise) return goOnDown(answered, exchange, name, place + 1, tell)
+    if (answered instanceof Promise) return goOnDown(answered, exchange, name, place + 1, tell, only)
     if (answered !== undefined) return answered
   }
 }
@@ -342,9 +352,10 @@ function listOf (chain: Chain, name: 'onHead' | 'onRequest'): Chain['onHead' | '
 
 /** A function of its own: what a closure uses takes memory in each turn of a loop. */
 function goOnDown (
-  answered: Promise<Reply | void>, exchange: Routed, name: 'onHead' | 'onRequest', from: number, tell: Turn | undefined
+  answered: Promise<Reply | void>, exchange: Routed, name: 'onHead' | 'onRequest', from: number,
+  tell: Turn | undefined, only?: ReadonlySet<string>
 ): Promise<Reply | void> {
-  return answered.then((reply) => reply ?? runDown(exchange, name, from, tell))
+  return answered.then((reply) => reply ?? runDown(exchange, name, from, tell, only))
 }
 
 /** Up the list, from a place on. */

@@ -1,6 +1,7 @@
 // Idempotency-Key: one answer and one charge for a name, whoever sends it again, at the same time, later, or after a
 // restart.
 import { createHash } from 'node:crypto'
+import { setTimeout as pause } from 'node:timers/promises'
 import t, { type Test } from 'tap'
 import { startSimulator } from '../../src/simulator/simulator.ts'
 import { startClock } from '../support/clock.ts'
@@ -62,6 +63,51 @@ void t.test('what is the same and what is not', async (t) => {
   t.not((await create(s, {}, { 'idempotency-key': 'my-2' })).body.id, id, 'another name')
   t.not((await create(s, {}, {})).body.id, (await create(s, {}, {})).body.id, 'none')
   t.equal(creations(s), 5)
+})
+
+void t.test('another key of the account gets the answer only within its own limits: models, and rate of the family', async (t) => {
+  const limited = 'sk-gw-' + 'l'.repeat(32)
+  const slow = 'sk-gw-' + 's'.repeat(32)
+  const s = await studio(t, { families: '{ clips: { rpm: 1 } }', simulator: { firstDelayMs: 100 }, more:
+`  - { id: acme-still, account: acme, secret: ${limited}, allowed_models: [still] }
+  - { id: acme-slow, account: acme, secret: ${slow} }
+` })
+  const by = async (secret: string, name: string): Promise<Answered<Video>> =>
+    await create(s, {}, { 'idempotency-key': name, authorization: `Bearer ${secret}` })
+  const { body: { id } } = await create(s)
+  t.match(errorIn(await by(limited, 'my-1')), /^403 model_not_allowed: This key may not use the model "clip"/)
+  t.equal((await by(slow, 'my-1')).body.id, id, 'another key without such a limit')
+  t.match(errorIn(await by(slow, 'my-1')), /^429 family_rate_limited/, 'a repetition is a request of its key')
+  const first = by(SECOND, 'at once')
+  await s.simulator.until(() => creations(s) === 2)
+  const second = by(limited, 'at once')
+  t.strictSame([(await first).status, (await second).status], [200, 403], 'also one that has waited for the first')
+  t.equal(creations(s), 2)
+})
+
+void t.test('the refusal of one key is not that of another one that has waited for it', async (t) => {
+  const limited = 'sk-gw-' + 'l'.repeat(32)
+  const s = await studio(t,
+    { more: `  - { id: acme-still, account: acme, secret: ${limited}, allowed_models: [still] }\n` })
+  const tasks = s.gw.services.tasks as unknown as { answer (...call: unknown[]): unknown }
+  const answer = tasks.answer.bind(tasks)
+  const looked = Promise.withResolvers<void>()
+  const gate = Promise.withResolvers<void>()
+  tasks.answer = async (...call) => {
+    looked.resolve()
+    await gate.promise
+    return await answer(...call)
+  }
+  const by = async (secret: string): Promise<Answered<Video>> =>
+    await create(s, {}, { ...NAMED, authorization: `Bearer ${secret}` })
+  const first = by(limited)
+  await looked.promise
+  const second = by(SECOND)
+  // Long enough for it to be there; where it is not, it has waited for nobody, and nothing is shown.
+  await pause(200)
+  gate.resolve()
+  t.match(errorIn(await first), /^403 model_not_allowed/)
+  t.equal((await second).status, 200)
 })
 
 void t.test('large files are compared by what is in them', async (t) => {

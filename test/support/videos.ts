@@ -17,6 +17,7 @@ export function videosYaml (
     store = '{ driver: memory, path: ./data }',
     videos = '{ poll_interval: 1s, poll_concurrency: 50 }',
     balance = '100',
+    families = '{}',
     more = ''
   } = {}
 ): string {
@@ -28,13 +29,14 @@ server:
   drain_timeout: 5s
 store: ${store}
 videos: ${videos}
-pipeline: [auth, key-policy, rate-limit: { default_rpm: 0, default_concurrency: 0 }, schema-validate, chat-to-messages, channel-router, billing-meter: { low_balance_usd: 0 }, error-normalize]
+pipeline: [auth, key-policy, rate-limit: { default_rpm: 0, default_concurrency: 0, families: ${families} }, schema-validate, chat-to-messages, channel-router, billing-meter: { low_balance_usd: 0 }, error-normalize]
 upstreams:
   studio: { url: "${url}", dialect: videos, ${CALM}, headers: { authorization: "Bearer upstream-secret" } }
 models:
   - id: clip
     provider: acme
     kind: video
+    family: clips
     created: 2025-10-06
     accepts: [text, image]
     parameters: { size: { values: [1280x720, 720x1280], default: 1280x720 }, seconds: { values: [4, 8], default: 4 } }
