@@ -270,7 +270,7 @@ function liveConfig ({ options, base, metrics, upstreams, shipped, simulator, no
     },
     goLive: async ({ config }) => { await creditOpenings(config.accounts, opened!.services.store) },
     warnings: (before, { config }) => turnedOff(before?.config, config),
-    creditedTo: (account) => opened?.services.store.creditOf(openingOf(account)),
+    creditedTo: (account) => opened?.services.store.amountOf('credit', openingOf(account)),
     onReload ({ changed }) {
       if (!changed) return
       const { config, generation } = live.current()

@@ -10,11 +10,11 @@ import type { Store } from '../store/store.ts'
  */
 export async function creditOpenings (
   accounts: readonly AccountConfig[],
-  store: Pick<Store, 'credit' | 'creditOf'>
+  store: Pick<Store, 'credit' | 'amountOf'>
 ): Promise<void> {
   await Promise.all(accounts.map(async ({ id, opening_balance_usd: opening }) => {
     const reference = openingOf(id)
-    if (await store.creditOf(reference) === undefined) await store.credit(id, reference, parseUsd(opening))
+    if (await store.amountOf('credit', reference) === undefined) await store.credit(id, reference, parseUsd(opening))
   }))
 }
 

@@ -6,6 +6,8 @@ export type Usd = string
 /** An amount of money in nano-dollars. */
 export type Nanos = bigint
 
+export const NANOS_PER_USD: Nanos = 1_000_000_000n
+
 /**
  * 9.2 billion USD: the most in a signed integer of 64 bits. Every driver refuses more, because SQLite would round it.
  */

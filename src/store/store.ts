@@ -241,8 +241,16 @@ export interface Store {
    * @throws {RangeError} as `book`
    */
   credit (account: string, reference: string, nanos: Nanos): Awaitable<boolean>
-  /** The amount credited under a reference; undefined: none yet. @throws {Error} it can't be read at this moment */
-  creditOf (reference: string): Awaitable<Nanos | undefined>
+  /**
+   * The amount booked under a reference, as in the booking; undefined: none yet.
+   * @throws {Error} it can't be read at this moment
+   */
+  amountOf (kind: BookingKind, reference: string): Awaitable<Nanos | undefined>
+  /**
+   * The sum of an account's credits. Less its balance, it is what the account has paid and was not given back.
+   * Undefined: an earlier version has not kept it.
+   */
+  credited (account: string): Awaitable<Nanos | undefined>
   /**
    * Takes a hold against the account's balance and the key's usage limit, both or none.
    * @throws {GatewayError} service_unavailable: its charge could not be recorded at this moment; auth_unavailable: the

@@ -158,6 +158,53 @@ for (const driver of ['memory', 'embedded']) {
 }
 
 for (const driver of ['memory', 'embedded']) {
+  void t.test(`${driver}: a refund gives back what was paid and no more, under a request's id its charge; another amount under a reference is an error (rule refund-paid)`, async (t) => {
+    const { ask, use } = await admin(t, driver)
+    const secrets: string[] = []
+    for (const id of ['beta', 'gamma']) {
+      await ask('POST', '/accounts', { id })
+      secrets.push((await ask('POST', '/keys', { id: `${id}-dev`, account: id })).body['secret'] as string)
+      await ask('POST', `/accounts/${id}/credits`, { amount_usd: '5', reference: 'invoice-1' })
+    }
+    const refund = async (id: string, amount: string, reference: string): Promise<Answered> =>
+      await ask('POST', `/accounts/${id}/refunds`, { amount_usd: amount, reference, reason: 'x' })
+    const above = (said: RegExp): object => ({ status: 409, body: { error: { code: 'above_charge', message: said } } })
+    t.match(await refund('beta', '0.000000001', 'ticket-1'), above(/account beta has paid \$0 in all/))
+    t.strictSame([await use(secrets[0]!), await use(secrets[0]!), await use(secrets[1]!)], [200, 200, 200])
+    const { data: entries } = (await ask('GET', '/ledger')).body as {
+      readonly data: readonly { kind: string, account: string, reference: string, amount_usd: string }[]
+    }
+    const [first, second, others] = entries.filter(({ kind }) => kind === 'settle')
+    t.equal(others!.account, 'gamma')
+    const cost = first!.amount_usd.slice(1)
+    const twice = (2 * Number(cost)).toFixed(9)
+
+    t.match(await refund('beta', '100', others!.reference), above(/account beta was charged \$0 for the request req_/),
+      'that of another account')
+    t.match(await refund('beta', twice, first!.reference), above(new RegExp(`was charged \\$${cost} for the request`)),
+      'though the account has paid as much')
+    t.match(await refund('beta', cost, `req_${'0'.repeat(24)}`), above(/was charged \$0 for the request/), 'of nobody')
+    t.match(await refund('beta', cost, first!.reference), { status: 201, body: { refunded: true } })
+    t.match(await refund('beta', twice, 'ticket-1'), above(new RegExp(`has paid \\$${cost} in all`)),
+      'what was given back counts')
+    t.match(await refund('beta', cost, second!.reference), { status: 201, body: { balance_usd: '5' } })
+    t.match(await refund('beta', cost, 'ticket-1'), above(/has paid \$0 in all/))
+    await ask('POST', '/accounts/beta/debits', { amount_usd: '2', reference: 'fee', reason: 'x' })
+    t.match(await refund('beta', '2', 'ticket-1'), { status: 201, body: { balance_usd: '5' } }, 'a debit is paid too')
+
+    t.match(await refund('beta', '2', 'ticket-1'), { status: 200, body: { refunded: false } }, 'told again')
+    const twoAmounts = (said: RegExp): object => ({ status: 409, body: { error: { code: 'already_exists', message: said } } })
+    t.match(await refund('beta', '1', 'ticket-1'), twoAmounts(/"ticket-1" was refunded before with \$2, not with \$1\./))
+    t.match(await ask('POST', '/accounts/beta/credits', { amount_usd: '6', reference: 'invoice-1' }),
+      twoAmounts(/"invoice-1" was credited before with \$5, not with \$6\. Choose another reference for another credit/))
+    t.match(await ask('POST', '/accounts/beta/debits', { amount_usd: '3', reference: 'fee', reason: 'x' }),
+      twoAmounts(/"fee" was debited before with \$2, not with \$3/))
+    t.match(await ask('GET', '/accounts/beta'), { body: { balance_usd: '5' } })
+    t.match(await ask('POST', '/ledger/verify'), { body: { ok: true } })
+  })
+}
+
+for (const driver of ['memory', 'embedded']) {
   void t.test(`${driver}: a payment whose reference reads like one of another account is refused, not taken for it`, async (t) => {
     const { ask } = await admin(t, driver)
     await ask('POST', '/accounts', { id: 'a' })
@@ -273,8 +320,8 @@ t.test('what is wrong is refused whole, with every mistake and what was meant', 
       /reason must be 1 to 500/],
     ['POST', '/accounts/acme/refunds', '{"amount_usd":"1","reference":"r","reason":"half of \\ud83d"}', 400,
       /reason must be 1 to 500/],
-    ['POST', '/accounts/acme/refunds', { amount_usd: '9999999999', reference: 'r', reason: 'x' }, 400,
-      /would make the balance more/],
+    ['POST', '/accounts/acme/refunds', { amount_usd: '9999999999', reference: 'r', reason: 'x' }, 409,
+      /has paid \$0 in all, less what was given back: at most that can be refunded/],
     ['POST', '/accounts/acme/debits', { amount_usd: '0', reference: 'r', reason: 'x' }, 400, /more than 0/],
     ['POST', '/accounts/acme/debits', { amount_usd: '-1', reference: 'r', reason: 'x' }, 400, /amount_usd/],
     ['POST', '/accounts/acme/debits', { amount_usd: '9999999', reference: 'r', reason: 'x' }, 409,

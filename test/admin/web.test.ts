@@ -238,8 +238,8 @@ void t.test('what is grave wants the token again; with a token of its own a prog
   await ask('POST', '/admin/v1/keys', { headers, body: { id: 'k1', account: 'acme' } })
   const grave: readonly (readonly [string, string, object?])[] = [
     ['POST', '/admin/v1/accounts/acme/credits', { amount_usd: '1', reference: 'r' }],
-    ['POST', '/admin/v1/accounts/acme/refunds', { amount_usd: '1', reference: 'r', reason: 'x' }],
     ['POST', '/admin/v1/accounts/acme/debits', { amount_usd: '1', reference: 'r', reason: 'x' }],
+    ['POST', '/admin/v1/accounts/acme/refunds', { amount_usd: '1', reference: 'r', reason: 'x' }],
     ['POST', '/admin/v1/tokens', { name: 'Ada', role: 'viewer' }],
     ['POST', '/admin/v1/links'],
     ['DELETE', '/admin/v1/keys/k1']

@@ -79,7 +79,7 @@ t.test('the page of metrics has a row for each one of ours', async (t) => {
 
 t.test('each error that a page names by status and code is one of the catalogue, or of the admin API', async (t) => {
   const errors = Object.keys(catalogue).map((row) => new GatewayError(row as ErrorCode))
-  const ofAdmin = ['403 forbidden', '409 account_closed', '409 insufficient_balance', '429 busy']
+  const ofAdmin = ['403 forbidden', '409 above_charge', '409 account_closed', '409 insufficient_balance', '429 busy']
   const known = new Set([...errors.map(({ status, code }) => `${status} ${code}`), ...ofAdmin])
   const said = all.flatMap(({ path, text }) => [...text.matchAll(/\b([45]\d\d)[\s(]+`([a-z_]+)`/g)]
     .map(([, status, code]) => ({ path, error: `${status} ${code}` })))

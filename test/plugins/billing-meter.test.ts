@@ -887,7 +887,10 @@ class RemoteStore implements Store, Rollups {
 
   book (...call: Parameters<Store['book']>): ReturnType<Store['book']> { return this.#inner.book(...call) }
   credit (...call: Parameters<Store['credit']>): ReturnType<Store['credit']> { return this.#inner.credit(...call) }
-  creditOf (reference: string): ReturnType<Store['creditOf']> { return this.#inner.creditOf(reference) }
+  amountOf (...call: Parameters<Store['amountOf']>): ReturnType<Store['amountOf']> {
+    return this.#inner.amountOf(...call)
+  }
+  credited (account: string): bigint { return this.#inner.credited(account) }
   admit (...call: Parameters<Store['admit']>): AdmissionResult { return this.#inner.admit(...call) }
   wouldAdmit (...call: Parameters<Store['admit']>): AdmissionResult { return this.#inner.wouldAdmit(...call) }
   wouldHold (request: HoldRequest): HoldResult { return this.#inner.wouldHold(request) }

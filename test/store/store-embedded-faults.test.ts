@@ -220,7 +220,7 @@ void t.test('a thread that dies while it reads says so, and what was asked can b
   const credited = store.credit('acme', 'd', 1n)
   await turn()                                                 // it is sent at the end of this one
   await Promise.all([credited, t.rejects(all(store), /died/), t.rejects(all(store), /died/),
-    t.rejects(async () => await store.creditOf('c'), /died/),
+    t.rejects(async () => await store.amountOf('credit', 'c'), /died/),
     t.rejects(async () => await store.task('v1'), { cause: { message: /died/ } }), t.rejects(store.verify(), /died/)])
   t.equal((await all(store)).length, 2)
   t.strictSame(await store.verify(), { entries: 2, accounts: 1, keys: 0, differences: [] })

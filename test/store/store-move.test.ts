@@ -123,7 +123,7 @@ void t.test('everything arrives: what the second store has is what the first had
       900n,
       900n
     ])
-    t.equal(await after.creditOf(`opening:${account}`), 9_007_199_254_740_993n)
+    t.equal(await after.amountOf('credit', `opening:${account}`), 9_007_199_254_740_993n)
     t.match(await after.answer(account, 'again'), { request_id: `${account}-free` })
     t.match(await after.task(`video-${account}`), { is_open: false, nanos: 800n })
   }
@@ -250,7 +250,7 @@ for (const [what, start] of [
     for (const period of [undefined, day, day.slice(0, 7)]) {
       t.strictSame(await redis.keyUsage('a1-dev', period), { spent: 900n, held: 0n })
     }
-    t.equal(await redis.creditOf('opening:a1'), 9_007_199_254_740_993n)
+    t.equal(await redis.amountOf('credit', 'opening:a1'), 9_007_199_254_740_993n)
     t.equal(await redis.credit('a1', 'opening:a1', 5n), false)
     for (const kind of ['refund', 'debit'] as const) {
       t.equal(

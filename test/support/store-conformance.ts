@@ -45,10 +45,9 @@ export function conformance (t: Test, open: (now?: () => number) => Promise<Stor
     t.equal(await store.credit('acme', 'invoice:1', 5n), true)
     t.equal((await store.balance('acme')).balance, 30n)
     t.equal((await store.balance('other')).balance, 0n)
-    t.strictSame(
-      [await store.creditOf('opening:acme'), await store.creditOf('invoice:1'), await store.creditOf('acme')],
-      [25n, 5n, undefined]
-    )
+    const amounts = ['opening:acme', 'invoice:1', 'acme'].map((reference) => store.amountOf('credit', reference))
+    t.strictSame(await Promise.all(amounts), [25n, 5n, undefined])
+    t.strictSame([await store.credited('acme'), await store.credited('other')], [30n, await store.credited('nobody')])
     t.strictSame((await all(store)).map(({ kind, reference, nanos }) => [kind, reference, nanos]), [['credit',
       'opening:acme', 25n], ['credit', 'invoice:1', 5n]])
   })
@@ -87,7 +86,9 @@ export function conformance (t: Test, open: (now?: () => number) => Promise<Stor
     t.strictSame(await store.balance('acme'), { balance: 76n, held: 0n, open_holds: 0 })
     t.strictSame(await store.balance('other'), { balance: 0n, held: 0n, open_holds: 0 })
     t.strictSame(await store.keyUsage('dev'), { spent: 30n, held: 0n })
-    t.equal(await store.creditOf('r1'), 1n)
+    const amounts = (['credit', 'refund', 'debit'] as const).map((kind) => store.amountOf(kind, 'r1'))
+    t.strictSame(await Promise.all(amounts), [1n, 20n, 15n])
+    t.equal(await store.credited('acme'), 101n, 'refunds and debits are no credits')
     t.strictSame((await all(store)).map(({ kind, account, key, reference, nanos, reason }) => [
       kind, account, key, reference, nanos, reason
     ]), [

@@ -64,7 +64,7 @@ export async function keptConformance (
 
   // What was done once is not done again.
   t.equal(await store.credit('acme', 'opening:acme', 5n), false)
-  t.equal(await store.creditOf('opening:acme'), OPENING)
+  t.equal(await store.amountOf('credit', 'opening:acme'), OPENING)
   for (const [kind, reference] of [['refund', 'ticket'], ['debit', 'fee']] as const) {
     t.equal(await store.book({ kind, account: 'acme', reference, nanos: 1n }), 'known')
   }

@@ -2,10 +2,11 @@
 // here.
 import type { AccountConfig } from '../../config/config.ts'
 import type { AccountRecord, Directory } from '../../accounts/directory.ts'
-import { formatUsd, parseUsd } from '../../money/nanos.ts'
+import { isRequestId } from '../../base/request-id.ts'
+import { formatUsd, type Nanos, parseUsd } from '../../money/nanos.ts'
 import type { JsonSchema } from '../../config/plugin-descriptor.ts'
 import type { Rollups } from '../../store/rollups.ts'
-import type { Booked, Booking, BookingKind, Store } from '../../store/store.ts'
+import type { Booked, Booking, BookingKind, Entry, Store } from '../../store/store.ts'
 import {
   type ApiAnswer, type ApiParts, type Call, checkVersion, isTagged, type Operation, pageOf, readQuery
 } from './operation.ts'
@@ -92,8 +93,9 @@ export function accountOperations (parts: ApiParts): readonly Operation[] {
       summary: 'Adds money, once per reference.', takes: credit, gives: booked('Credited', DONE.credit),
       refuses: ['already_exists', 'account_closed'] }),
     booking('refund', { path: '/accounts/{id}/refunds', name: 'refundAccount',
-      summary: 'Gives money back, once per reference. What keys have spent, and their limits, stay as they are.',
-      takes: refund, gives: booked('Refunded', DONE.refund), refuses: ['already_exists'] }),
+      summary: 'Gives money back, once per reference: at most what the request was charged whose id the reference is, ' +
+        'and at most what the account has paid in all. What keys have spent, and their limits, stay as they are.',
+      takes: refund, gives: booked('Refunded', DONE.refund), refuses: ['already_exists', 'above_charge'] }),
     booking('debit', { path: '/accounts/{id}/debits', name: 'debitAccount',
       summary: 'Takes money, once per reference: at most what is available, beside what open requests hold.',
       takes: debit, gives: booked('Debited', DONE.debit), refuses: ['already_exists', 'insufficient_balance'] })
@@ -199,16 +201,19 @@ class AccountApi {
     const full = `${kind}:${id}:${reference}`
     let isNew = false
     await this.#directory.change(async () => {
+      const known = await this.#store.amountOf(kind, full)
       // A payment that is told of again, though the account was closed meanwhile, was credited.
-      if (kind === 'credit' && this.#find(id)?.closed === true && await this.#store.creditOf(full) === undefined) {
+      if (kind === 'credit' && this.#find(id)?.closed === true && known === undefined) {
         throw closed(id, 'gets no credit')
       }
+      if (kind === 'refund' && known === undefined) await this.#checkRefund(id, reference, nanos)
       const before = await this.#store.balance(id)
       isNew = await this.#bookOnce({ kind, account: id, reference: full, nanos, ...more })
       if (!isNew && this.#mayBeOthers(id, reference) && !await this.#hasBooked(id, full)) {
         throw new Refusal('already_exists', `${JSON.stringify(full)} stands in the ledger for another account, whose ` +
           'id and reference read the same together. Choose another reference. Nothing was changed.')
       }
+      if (!isNew) this.#checkSame(kind, reference, nanos, known ?? await this.#store.amountOf(kind, full))
       return {
         audit: { ...by, what: `account.${kind}${isNew ? '' : '_repeated'}`, id, ...said,
           before: { balance_usd: formatUsd(before.balance) },
@@ -218,6 +223,48 @@ class AccountApi {
     const { balance } = await this.#store.balance(id)
     return { status: isNew ? 201 : 200,
       body: { account: id, ...said, [DONE[kind]]: isNew, balance_usd: formatUsd(balance) } }
+  }
+
+  /** A repetition changes nothing and is no mistake, unless its amount is another one. @throws {Refusal} */
+  #checkSame (kind: BookingKind, reference: string, nanos: Nanos, known: Nanos | undefined): void {
+    if (known === undefined || known === nanos) return
+    throw new Refusal('already_exists', `${JSON.stringify(reference)} was ${DONE[kind]} before with ` +
+      `$${formatUsd(known)}, not with $${formatUsd(nanos)}. Choose another reference for another ${kind}. Nothing was ` +
+      'changed.')
+  }
+
+  /**
+   * A refund gives back what was paid, and no more (src/README.md#refund-paid). Charges that end meanwhile only make
+   * it more.
+   * @throws {Refusal}
+   */
+  async #checkRefund (id: string, reference: string, nanos: Nanos): Promise<void> {
+    if (isRequestId(reference)) {
+      const charged = await this.#chargeOf(id, reference)
+      if (nanos > charged) {
+        throw new Refusal('above_charge', `The account ${id} was charged $${formatUsd(charged)} for the request ` +
+          `${reference}: at most that can be refunded under its id. Nothing was changed.`)
+      }
+    }
+    const credited = await this.#store.credited(id)
+    if (credited === undefined) return
+    const { balance } = await this.#store.balance(id)
+    const paid = credited > balance ? credited - balance : 0n
+    if (nanos <= paid) return
+    throw new Refusal('above_charge', `The account ${id} has paid $${formatUsd(paid)} in all, less what was given back: ` +
+      'at most that can be refunded. To give it more, credit it. Nothing was changed.')
+  }
+
+  /** What an account was charged for a request, less what the gateway gave back; 0: nothing. */
+  async #chargeOf (account: string, requestId: string): Promise<Nanos> {
+    let charged = 0n
+    for (let before: string | undefined; ;) {
+      const { entries, next } = await this.#store.newest({ account, reference: requestId, limit: 100,
+        ...(before !== undefined && { before }) })
+      charged += chargeIn(entries)
+      if (next === undefined) return charged
+      before = next
+    }
   }
 
   /** Whether another account has the same reference in the ledger for one of its own: b:x of a, and x of a:b. */
@@ -293,6 +340,11 @@ class AccountApi {
       balance_usd: formatUsd(balance), held_usd: formatUsd(held), available_usd: formatUsd(balance - held), open_holds
     }
   }
+}
+
+/** Of entries of one request. */
+function chargeIn (entries: readonly Entry[]): Nanos {
+  return entries.reduce((sum, { kind, nanos }) => kind === 'settle' || kind === 'adjust' ? sum - nanos : sum, 0n)
 }
 
 function unknown (id: string): Refusal {

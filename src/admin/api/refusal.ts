@@ -8,6 +8,7 @@ export const STATUS = {
   method_not_allowed: 405,
   already_exists: 409,
   already_running: 409,
+  above_charge: 409,
   account_closed: 409,
   insufficient_balance: 409,
   no_backup: 409,

@@ -74,7 +74,8 @@ export const credit = body('Credit', 'Money for an account.', {
 export const refund = body('Refund', 'Money that an account is given back.', {
   amount_usd: amount,
   reference: {
-    description: 'Of the case, or the id of the request: refunded once per account, ever, however often it is sent.',
+    description: 'Of the case, or the id of the request, of which at most the charge is refunded: refunded once per ' +
+      'account, ever, however often it is sent.',
     ...reference
   },
   reason

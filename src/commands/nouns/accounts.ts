@@ -10,8 +10,9 @@ const ACCOUNT_COLUMNS = ['id', 'name', 'state', 'declared', 'balance_usd', 'held
 const CLOSE_NOTE =
   '  Ends an account: its keys are refused, and it gets no new ones. Its balance stays, to be refunded or debited.\n'
 const REFUND_NOTE =
-  '  Gives money back to the account, once per reference; the id of a request may be one. What its keys have spent, ' +
-    'and their usage\n  limits, stay as they are: usage shows what was charged, the ledger what was given back.\n'
+  '  Gives money back to the account, once per reference: at most what it has paid; under the id of a request, at most ' +
+    'what that\n  request was charged. What its keys have spent, and their usage limits, stay as they are: usage shows ' +
+    'what was charged,\n  the ledger what was given back.\n'
 const DEBIT_NOTE =
   '  Takes money from the account, once per reference: at most what is available, for no balance goes below zero.\n'
 

@@ -3,7 +3,7 @@
 import { closeSync, mkdirSync, openSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
 import path from 'node:path'
 import { DatabaseSync, type SQLInputValue, type StatementSync } from 'node:sqlite'
-import type { Nanos } from '../../money/nanos.ts'
+import { type Nanos, NANOS_PER_USD } from '../../money/nanos.ts'
 import { monthOf } from '../../money/calendar.ts'
 import { REMEMBERED } from '../local/settled.ts'
 import { addFailures, addRow, cellsOf, ENTRY, PROGRESS, TASK, WINDOW, withTexts,
@@ -288,6 +288,10 @@ export class Ledger {
             SELECT seq FROM entries WHERE kind = 'settle' ORDER BY seq DESC LIMIT ${REMEMBERED}
           ))
         ) ORDER BY seq`],
+      // By the index of bookings. In two sums: one of nano-dollars could be more than 64 bits hold.
+      ['credits',
+        `SELECT account, CAST(sum(nanos / ${NANOS_PER_USD}) AS TEXT), CAST(sum(nanos % ${NANOS_PER_USD}) AS TEXT)
+        FROM entries WHERE kind IN ('credit', 'refund', 'debit') AND kind = 'credit' GROUP BY account`],
       ['task', `SELECT ${withTexts(TASK)} FROM tasks WHERE is_open = 1 ORDER BY created`],
       ['window', `SELECT ${WINDOW.join()} FROM noted_windows`]
     ]

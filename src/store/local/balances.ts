@@ -54,6 +54,8 @@ class Amounts {
 class Account extends Amounts {
   /** credits announced and not yet recorded: they can't be spent */
   coming = 0n
+  /** the sum of the credits that are recorded */
+  credited = 0n
   /** the balance above 2^63 - 1: charges and debits that were undone behind a credit up to there */
   beyond = 0n
   open_holds = 0
@@ -141,6 +143,10 @@ export class Books {
     return { balance, held, open_holds }
   }
 
+  credited (id: string): Nanos {
+    return this.#accounts.get(id)?.credited ?? 0n
+  }
+
   /** @param period a day or a month */
   keyUsage (id: string, period?: string): KeyUsage {
     const key = this.#keys.get(id)
@@ -174,6 +180,7 @@ export class Books {
     if (kind === 'debit') return
     const account = this.#account(id)
     account.coming -= nanos
+    if (kind === 'credit') account.credited += nanos
     account.change(nanos)
   }
 
@@ -354,6 +361,10 @@ export class Books {
   load (of: 'account' | 'key', id: string, nanos: Nanos): void {
     if (of === 'account') this.#account(id).total = nanos
     else this.#key(id).total = nanos
+  }
+
+  loadCredited (id: string, nanos: Nanos): void {
+    this.#account(id).credited = nanos
   }
 
   loadPeriod (period: string, key: string, nanos: Nanos): void {

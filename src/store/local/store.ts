@@ -26,7 +26,7 @@
 // other they start with what was noted, at least once a second (window-notes.ts): see `windows`.
 import type { Logger } from 'pino'
 import { GatewayError } from '../../errors.ts'
-import type { Nanos } from '../../money/nanos.ts'
+import { type Nanos, NANOS_PER_USD } from '../../money/nanos.ts'
 import { type Awaitable, after, afterWith } from '../../base/awaitable.ts'
 import { atEndOfTurn } from '../../base/end-of-turn.ts'
 import { oldestCompared, partsOf } from '../periods.ts'
@@ -41,8 +41,8 @@ import { OpenTasks } from './open-tasks.ts'
 import { steady, Windows } from './rate-windows.ts'
 import { Notes, NOTE_MS } from './window-notes.ts'
 import type { Documents, LastingWriter, Loaded, RollupStep, Writer } from './writer.ts'
-import type { Admission, AdmissionResult, AuditLine, Balance, Booked, Booking, Change, Difference, Entry, HoldRequest,
-  HoldResult, KeyUsage, Records, Settlement, Store, StoredRecord, Verification } from '../store.ts'
+import type { Admission, AdmissionResult, AuditLine, Balance, Booked, Booking, BookingKind, Change, Difference, Entry,
+  HoldRequest, HoldResult, KeyUsage, Records, Settlement, Store, StoredRecord, Verification } from '../store.ts'
 import type { Backup } from '../backup.ts'
 import type { ResponseStore } from '../responses.ts'
 import { failuresOf, GROUPS } from '../rollup-sums.ts'
@@ -74,6 +74,9 @@ const ENOUGH = 32
 /** Turns of the event loop that a batch waits for more entries: that bring none, one after the other, and in all. */
 const QUIET_TURNS = 3
 const MOST_TURNS = 8
+/** Cells of a row that is loaded. */
+const WIDTHS: Readonly<Record<Loaded, number>> = { account: 2, key: 2, charge: 2, period: 3, credits: 3,
+  task: TASK.length, window: WINDOW.length }
 /** Most steps for one page of the newest entries: where few fit, the page is short. */
 const MOST_STEPS = 40
 
@@ -183,8 +186,12 @@ export class LocalStore implements Store, Records, Tasks, Answers, Movable, Roll
     return after(this.book({ kind: 'credit', account, reference, nanos }), (booked) => booked === 'new')
   }
 
-  creditOf (reference: string): Awaitable<Nanos | undefined> {
-    return this.#writer.ask('booked', 'credit', reference)
+  amountOf (kind: BookingKind, reference: string): Awaitable<Nanos | undefined> {
+    return after(this.#writer.ask('booked', kind, reference), magnitude)
+  }
+
+  credited (account: string): Nanos {
+    return this.#books.credited(account)
   }
 
   hold (request: HoldRequest): HoldResult {
@@ -624,7 +631,7 @@ export class LocalStore implements Store, Records, Tasks, Answers, Movable, Roll
   }
 
   #load (of: Loaded, cells: readonly Cell[]): void {
-    const width = of === 'task' ? TASK.length : of === 'window' ? WINDOW.length : of === 'period' ? 3 : 2
+    const width = WIDTHS[of]
     for (let i = 0; i < cells.length; i += width) {
       const id = cells[i] as string
       if (of === 'task') {
@@ -634,7 +641,9 @@ export class LocalStore implements Store, Records, Tasks, Answers, Movable, Roll
       } else if (of === 'window') {
         this.#windows.restore(id, cells[i + 1] as number, cells[i + 2] as string, cells[i + 3] as number, NOTE_MS)
       } else if (of === 'period') { this.#books.loadPeriod(id, cells[i + 1] as string, BigInt(cells[i + 2]!)) }
-      else if (of === 'charge') { this.#books.remember(id, BigInt(cells[i + 1]!)) }
+      else if (of === 'credits') {
+        this.#books.loadCredited(id, BigInt(cells[i + 1]!) * NANOS_PER_USD + BigInt(cells[i + 2]!))
+      } else if (of === 'charge') { this.#books.remember(id, BigInt(cells[i + 1]!)) }
       else { this.#books.load(of, id, BigInt(cells[i + 1]!)) }
     }
   }
@@ -667,6 +676,11 @@ export class LocalStore implements Store, Records, Tasks, Answers, Movable, Roll
     })
     return { entries, accounts: count.account, keys: count.key, differences }
   }
+}
+
+/** Of the change that a booking has made. */
+function magnitude (nanos: Nanos | undefined): Nanos | undefined {
+  return nanos !== undefined && nanos < 0n ? -nanos : nanos
 }
 
 function chargeBehind (_recorded: void, settled: Settled): Nanos {

@@ -137,9 +137,10 @@ export interface LastingWriter extends Writer {
 
 /**
  * Rows of the same kind: account and balance; key and what it spent; day or month, key, and what that spent in it;
- * request id and its charge; a window as `WINDOW`; an open task as `TASK`.
+ * request id and its charge; account and the sum of its credits, in whole US dollars and in nano-dollars beside them; a
+ * window as `WINDOW`; an open task as `TASK`.
  */
-export type Loaded = 'account' | 'key' | 'period' | 'charge' | 'window' | 'task'
+export type Loaded = 'account' | 'key' | 'period' | 'charge' | 'credits' | 'window' | 'task'
 
 export interface Opened {
   readonly last: { readonly seq: number, readonly time: number }

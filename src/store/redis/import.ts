@@ -111,6 +111,7 @@ interface Filled {
   readonly keys: Set<string>
   /** per account, because a key may have spent of several */
   readonly sums: Sums
+  credited: Nanos
   /** last id of the account's stream */
   micros: number
   seq: number
@@ -174,7 +175,8 @@ class Filler {
   #account (id: string): Filled {
     let account = this.#accounts.get(id)
     if (account === undefined) {
-      this.#accounts.set(id, account = { keys: new Set(), sums: new Sums(this.#oldest), micros: 0, seq: 0 })
+      account = { keys: new Set(), sums: new Sums(this.#oldest), credited: 0n, micros: 0, seq: 0 }
+      this.#accounts.set(id, account)
     }
     return account
   }
@@ -182,6 +184,7 @@ class Filler {
   async #entry (entry: Entry): Promise<void> {
     const { id, kind, account: owner, key, reference, nanos, shortfall, at, day = '' } = entry
     const account = this.#account(owner)
+    if (kind === 'credit') account.credited += nanos
     const time = Date.parse(at)
     const own = streamId(id)
     account.micros = Math.max(own?.micros ?? time * 1000, account.micros)
@@ -258,7 +261,7 @@ class Filler {
 
   /** Writes the sums of the entries. */
   async #settle (): Promise<void> {
-    for (const [owner, { keys, sums, micros, seq }] of this.#accounts) {
+    for (const [owner, { keys, sums, credited, micros, seq }] of this.#accounts) {
       const spent = new Map(
         [...keys].map((key) => [key, { s: `${sums.keys.get(key) ?? 0n}` } as Record<string, string>])
       )
@@ -267,8 +270,8 @@ class Filler {
         spent.get(key)![`s:${period}`] = `${nanos}`
       }
       await this.#send(async (client) =>
-        await client.hset(this.#space.of(owner), { balance: `${sums.accounts.get(owner) ?? 0n}`, entries: seq,
-          entry_time: micros })
+        await client.hset(this.#space.of(owner), { balance: `${sums.accounts.get(owner) ?? 0n}`,
+          credited: `${credited}`, entries: seq, entry_time: micros })
       )
       for (const [key, purse] of spent) {
         await this.#send(async (client) => await client.hset(this.#space.of(owner, `key:${key}`), purse))

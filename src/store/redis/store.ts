@@ -48,8 +48,8 @@ import { eachOf, Space } from './keyspace.ts'
 import { RedisTasks } from './tasks.ts'
 import { verify } from './verify.ts'
 import { steady } from '../local/rate-windows.ts'
-import type { Admission, AdmissionResult, AuditLine, Balance, Beat, Booked, Booking, Change, Entry, HoldRequest,
-  HoldResult, KeyUsage, ReadRecords, Records, Settlement, Store, StoredRecord, StoreHealth,
+import type { Admission, AdmissionResult, AuditLine, Balance, Beat, Booked, Booking, BookingKind, Change, Entry,
+  HoldRequest, HoldResult, KeyUsage, ReadRecords, Records, Settlement, Store, StoredRecord, StoreHealth,
   Verification } from '../store.ts'
 import type { Backup } from '../backup.ts'
 import type { EntryPage, EntryQuery, Failure, FailureCount, Rollup, RollupQuery, Rollups } from '../rollups.ts'
@@ -249,15 +249,21 @@ export class RedisStore implements Store, Records, Tasks, Answers, Movable, Roll
     return await this.book({ kind: 'credit', account, reference, nanos }) === 'new'
   }
 
-  async creditOf (reference: string): Promise<Nanos | undefined> {
-    const key = this.#space.single(`reference:${reference}`)
+  async amountOf (kind: BookingKind, reference: string): Promise<Nanos | undefined> {
+    const name = bookingName(kind, reference)
+    const key = this.#space.single(`reference:${name}`)
     const found = await this.#space.read(async (client) => await client.get(key))
     const [, nanos, account] = /^(\d+) (.*)$/s.exec(found ?? '') ?? []
     if (nanos === undefined) return undefined
     const isThere = await this.#space.read(async (client) =>
-      await client.sismember(this.#space.of(account!, 'references'), reference)
+      await client.sismember(this.#space.of(account!, 'references'), name)
     )
     return isThere === 1 ? BigInt(nanos) : undefined
+  }
+
+  async credited (account: string): Promise<Nanos | undefined> {
+    const found = await this.#space.read(async (client) => await client.hget(this.#space.of(account), 'credited'))
+    return found === null ? undefined : BigInt(found)
   }
 
   async hold (request: HoldRequest): Promise<HoldResult> {

@@ -66,8 +66,8 @@ function AccountList (): VNode {
 const BOOKINGS = {
   credits: { title: 'Credit', words: 'Money that came in. It is credited once per reference, however often it is sent.',
     label: 'Reference of the payment', done: 'credited', needsReason: false },
-  refunds: { title: 'Refund', words: 'Money that the account is given back, once per reference; the id of a request may ' +
-    'be one.', label: 'Reference of the case', done: 'refunded', needsReason: true },
+  refunds: { title: 'Refund', words: 'Money that the account is given back, once per reference: at most what it has ' +
+    'paid. Under the id of a request: at most its charge.', label: 'Reference of the case', done: 'refunded', needsReason: true },
   debits: { title: 'Debit', words: 'Money that is taken, once per reference: at most what is available.',
     label: 'Reference of the case', done: 'debited', needsReason: true }
 }

@@ -3,8 +3,8 @@
 // All keys of an account have the same hash tag, so that they lie in one slot of a cluster: {PREFIX:ACCOUNT}:NAME. The
 // scripts are told one of them, KEYS[1], and make the others from it. Amounts are text.
 //
-// account        hash    balance, held, aside (part of held), open (holds), entries (counted), entry_time, seen, grace,
-//                        rolled: id of the last entry that is in the sums of rolling.ts
+// account        hash    balance, credited, held, aside (part of held), open (holds), entries (counted), entry_time,
+//                        seen, grace, rolled: id of the last entry that is in the sums of rolling.ts
 //   keys           set     of ids of its keys
 //   key:ID         hash    of a key: s and h, spent and held ever; s:PERIOD and h:PERIOD, the same of a day or month
 //   holds, leases  hash, sorted set    a hold, packed, and until when it is its process's, by request id

@@ -19,6 +19,12 @@ else
   if isLess(MOST, plus(number(redis.call('HGET', account, 'balance') or '0'), wanted)) then return 'much' end
   change = text(wanted)
 end
+-- Of an account whose bookings began with an earlier version it is not known.
+if redis.call('SCARD', base .. 'references') == 0 then redis.call('HSETNX', account, 'credited', '0') end
+local credited = redis.call('HGET', account, 'credited')
+if kind == 'credit' and credited then
+  redis.call('HSET', account, 'credited', text(plus(number(credited), wanted)))   -- may pass 64 bits
+end
 redis.call('SADD', base .. 'references', name)
 redis.call('HINCRBY', account, 'balance', change)
 write(kind, reference, change, nil, nil, what ~= '' and what)
