@@ -16,6 +16,13 @@ const OF_NAME = 512
 /** Claude Code's first line of the system prompt differs in each request (src/README.md#chat-upstream). */
 export const ATTRIBUTION = /^x-anthropic-billing-header/
 
+/** The text behind that line; the same text where it has none. */
+export function withoutAttribution (text: string): string {
+  if (!ATTRIBUTION.test(text)) return text
+  const end = text.indexOf('\n')
+  return end === -1 ? '' : text.slice(end).trimStart()
+}
+
 /**
  * Hashes a request in messages style: the account, the client's name for itself or the conversation, and the beginning
  * of the conversation. No name is enough by itself: a company may send one with all its requests.

@@ -6,6 +6,11 @@ import { hash } from 'node:crypto'
  * other ids ("functions.f:0").
  */
 const TAKEN = /^(?!gw_)[\w-]{1,64}$/
+/**
+ * An id that its maker alone gets back, in any length, behind the maker's mark (src/upstream/dialects/call-ids.ts): as
+ * it is, as base64, or Kimi's by its number, since "functions.NAME:NUMBER" has the name of the tool.
+ */
+export const CODED_ID = /^gw(own|enc|num)_([\w-]{4})_([\w-]{1,6000})$/
 const KEPT_LENGTH = 36
 const HASH_LENGTH = 22
 
@@ -14,7 +19,7 @@ const HASH_LENGTH = 22
  * so that it can't collide with one.
  */
 export function vendorId (id: string): string {
-  if (TAKEN.test(id)) return id
+  if (TAKEN.test(id) || CODED_ID.test(id)) return id
   // Not as UTF-8, which encodes all lone surrogates alike.
   const digest = hash('sha256', Buffer.from(id, 'utf16le'), 'base64url').slice(0, HASH_LENGTH)
   return `gw_${id.slice(0, KEPT_LENGTH).replace(/[^\w-]/g, '_')}_${digest}`

@@ -17,6 +17,8 @@ import { readReport } from '../../src/upstream/dialects/videos/report.ts'
 import { membersNamed } from '../../src/base/json-members.ts'
 import { isPublicAddress } from '../../src/base/public-address.ts'
 import { placeIn } from '../../src/config/load/user-plugin.ts'
+import type { Upstream } from '../../src/core/upstream.ts'
+import { upstreamConfig } from '../support/exchange.ts'
 import { growsTooFast, type Grown, stepsOf } from '../support/growth.ts'
 
 type Run = (input: never) => unknown
@@ -124,8 +126,9 @@ t.test('N9: amounts of many digits', async (t) => {
 })
 
 t.test('T1, T3: ids of calls and names of tools', async (t) => {
+  const upstream = { name: 'own', config: upstreamConfig() } as unknown as Upstream
   const sent = (ids: readonly string[]): unknown => withSentIds([{ role: 'assistant',
-    content: ids.map((id) => ({ type: 'tool_use', id, name: 'run', input: {} })) }], new SentIds(64))
+    content: ids.map((id) => ({ type: 'tool_use', id, name: 'run', input: {} })) }], new SentIds(upstream))
   const rows: Readonly<Record<string, (i: number) => string>> = {
     'the same': () => 'call_0', 'numbers of others': (i) => i % 2 === 0 ? 'call_0' : `call_0_${i}`,
     'long, with one beginning': (i) => `${'a'.repeat(56)}${String(i >> 1).padStart(8, '0')}`

@@ -159,6 +159,8 @@ const HARMLESS: Readonly<Record<string, string>> = {
   'src/upstream/dialects/chat/conversation.ts addAnswer': ROPE,
   'src/upstream/dialects/functions.ts isClosed': DEPTH,
   'src/upstream/dialects/json.ts parsedInput': 'once more, with the part that is whole',
+  'src/upstream/dialects/messages/beta-fields.ts changed': 'once, with the first one that changes',
+  'src/upstream/dialects/messages/beta-fields.ts removalFor': 'rows of a table that stands in the code, each once',
   'src/upstream/dialects/messages/blocks.ts fill': FIELDS,
   'src/upstream/dialects/messages/end-space.ts trimmed': 'once more, with the text of a block',
   'src/upstream/dialects/messages/thoughts.ts beginOfLoop': 'both go on at the same place',

@@ -20,6 +20,9 @@ const DIALECTS = dialectsOf('text')
 const list = (value: unknown): readonly Json[] => Array.isArray(value) ? value as readonly Json[] : []
 const record = (value: unknown): Json => (value ?? {}) as Json
 
+/** Characters of the longest id that the strictest vendor of a dialect takes. */
+const LONGEST = { messages: 64, chat: 40, responses: 64 }
+
 interface Sent {
   readonly calls: readonly string[]
   readonly results: readonly string[]
@@ -79,24 +82,26 @@ const tools: Readonly<Record<Style, readonly Json[]>> = {
 }
 
 interface World {
-  say (style: Style, dialect: Dialect, stream: boolean, turns: readonly Json[], ids: readonly string[]): Promise<Got>
+  say (style: Style, dialect: Dialect, stream: boolean, turns: readonly Json[], ids: readonly string[],
+    model?: string): Promise<Got>
   last (): Received
 }
 
 async function startWorld (t: Test, options: GatewayTestOptions = {}, server = ''): Promise<World> {
   let script: Script = []
+  const names = DIALECTS.flatMap((dialect) => [[dialect, dialect], [`other-${dialect}`, dialect]] as const)
   const vendor = await upstream(t, () => script)
-  const text = yaml([]).replace(/upstreams:\n[^]*(?=accounts:)/, `upstreams:\n${DIALECTS.map((dialect) =>
-    `  ${dialect}: { url: "${vendor.url}", dialect: ${dialect} }\n`).join('')}models:\n${DIALECTS.map((dialect) =>
-    `  - { id: ${dialect}, provider: acme, created: 2025-01-01, context: 200000, max_output: 8192, channels: {
-    premium: { price: { input: 1, output: 10 }, targets: [{ upstream: ${dialect}, model: v }] } } }\n`).join('')}`)
+  const text = yaml([]).replace(/upstreams:\n[^]*(?=accounts:)/, `upstreams:\n${names.map(([name, dialect]) =>
+    `  ${name}: { url: "${vendor.url}", dialect: ${dialect} }\n`).join('')}models:\n${names.map(([name]) =>
+    `  - { id: ${name}, provider: acme, created: 2025-01-01, context: 200000, max_output: 8192, channels: {
+    premium: { price: { input: 1, output: 10 }, targets: [{ upstream: ${name}, model: v }] } } }\n`).join('')}`)
     .replace('server:\n', `server:\n${server}`)
   const gw = await gateway(t, text, options)
   return {
-    async say (style, dialect, stream, turns, ids) {
+    async say (style, dialect, stream, turns, ids, model = dialect) {
       script = answersWith[dialect](ids.map((id) => ({ id, name: 'run' })), stream)
       const { path, asking } = clientStyles[style]
-      return await ask(gw.url + path, { ...asking({ model: dialect, max_tokens: 2000, stream,
+      return await ask(gw.url + path, { ...asking({ model, max_tokens: 2000, stream,
         messages: [{ role: 'user', content: 'Go.' }, ...turns] }), tools: tools[style] },
       { headers: { authorization: `Bearer ${KEY}` } })
     },
@@ -152,6 +157,56 @@ for (const [where, options, server] of [
   })
 }
 
+const KIMI = 'functions.run:'
+/** As vendors make them: vLLM, Kimi, LiteLLM with a signature, and what no vendor of another family takes. */
+const MADE = ['chatcmpl-tool-0123456789abcdef0123456789abcdef', `${KIMI}7`, `call_1__thought__${'Eq+/'.repeat(300)}`,
+  'x'.repeat(65), 'ünïcode id']
+
+for (const [where, options, server] of [
+  ['on the loop', {}, ''],
+  ['in threads', { largeBody: 1 }, ''],
+  ['without the fast lanes', {}, '  fast_lane: off\n']
+] as const) {
+  t.test(`T2: the maker of a long id gets it back, and no other vendor does, ${where}`, async (t) => {
+    const [world, restarted] = [await startWorld(t, options, server), await startWorld(t, options, server)]
+    for (const style of styles) {
+      for (const maker of DIALECTS) {
+        for (const stream of [true, false]) {
+          const about = `a ${style} client, ${maker}`
+          const ids = clients[style].idsIn(await world.say(style, maker, stream, [], MADE))
+          t.equal(new Set(ids).size, MADE.length, `${about}: ${ids.join()}`)
+          const turns = [...clients[style].next(ids), { role: 'user', content: 'And?' }]
+          for (const gw of [world, restarted]) {
+            await gw.say(style, maker, stream, turns, [])
+            t.strictSame(sent[maker](gw.last().body!), { calls: MADE, results: MADE }, about)
+          }
+          for (const other of DIALECTS) {
+            await world.say(style, other, stream, turns, [], `other-${other}`)
+            const { calls, results } = sent[other](world.last().body!)
+            t.strictSame(results, calls, `${about}, then ${other}`)
+            t.equal(new Set(calls).size, MADE.length)
+            t.ok(calls.every((id) => id.length <= LONGEST[other]), `${about}, then ${other}: ${calls.join()}`)
+            if (other === 'messages') t.ok(calls.every((id) => /^[\w-]+$/.test(id)), calls.join())
+            await restarted.say(style, other, stream, turns, [], `other-${other}`)
+            t.strictSame(sent[other](restarted.last().body!).calls, calls, 'the same at another gateway')
+          }
+        }
+      }
+    }
+  })
+}
+
+t.test('T2: Kimi\'s ids are coded by their number alone, so that long names have room', async (t) => {
+  const world = await startWorld(t)
+  for (const style of styles) {
+    for (const stream of [true, false]) {
+      const ids = clients[style].idsIn(await world.say(style, 'chat', stream, [], [`${KIMI}0`, `${KIMI}11`]))
+      t.ok(ids.every((id) => id.length <= 20), ids.join())
+      t.match(ids[1], /_11$/)
+    }
+  }
+})
+
 // The ids of whole histories, without sockets.
 
 const on = snapshot(config({
@@ -176,9 +231,6 @@ function encode (dialect: Dialect, messages: readonly Json[]): Json {
 const ids = fc.oneof(fc.constantFrom('call_0', 'call_0_2', 'call_1', '', 'functions.run:0', 'gw_call_0_0123456789012345678901',
   'gwid_ZnVuY3Rpb25zLnJ1bjow', 'gwhash_x', 'a'.repeat(64), 'b'.repeat(41), '\ud800', 'x'.repeat(100)),
 fc.string({ maxLength: 80 }))
-
-/** Characters of the longest id that the strictest vendor of a dialect takes. */
-const LONGEST = { messages: 64, chat: 40, responses: 64 }
 
 t.test('T1, T2: in each dialect pairs stay pairs, whatever a client\'s ids are', (t) => {
   fc.assert(fc.property(fc.array(fc.tuple(fc.array(ids, { minLength: 1, maxLength: 4 }), fc.boolean()),

@@ -13,7 +13,8 @@ import { Body as BodyFact, Model } from '../../src/core/facts.ts'
 import { checkChat } from '../../src/simulator/chat-body.ts'
 import { seededRandom } from '../../src/simulator/random.ts'
 import { SseDecoder, SseEvent } from '../../src/core/sse.ts'
-import { clientId, vendorsId } from '../../src/upstream/dialects/call-ids.ts'
+import type { Upstream } from '../../src/core/upstream.ts'
+import { clientId, SentIds } from '../../src/upstream/dialects/call-ids.ts'
 import { dialects } from '../../src/upstream/dialects/index.ts'
 import { codePoint } from '../support/code-point.ts'
 import { config, exchange, model, snapshot, upstreamConfig, upstreamOf } from '../support/exchange.ts'
@@ -183,20 +184,30 @@ t.test('the head: ours and what is configured, and nothing of the client', async
   t.equal(encode(asked()).headers.accept, 'application/json')
 })
 
-t.test('ids of calls: those that vendors of messages style refuse are coded, and the vendor gets its own back', async (t) => {
-  t.equal(clientId('call_1-x'), 'call_1-x')
-  t.equal(clientId('functions.f:0'), 'gwid_ZnVuY3Rpb25zLmY6MA')
-  t.equal(vendorsId('gwid_YR'), 'gwid_YR', 'what we did not make stays')
-  t.match(clientId('x'.repeat(65)), /^gwhash_/)
-  fc.assert(fc.property(fc.string({ unit: codePoint, minLength: 1, maxLength: 80 }), (id) => {
-    const given = clientId(id)
-    return /^[\w-]{1,64}$/.test(given) && (vendorsId(given) === id || given.startsWith('gwhash_')) &&
-      clientId(vendorsId(given)) === (given.startsWith('gwhash_') ? clientId(given) : given)
-  }))
-  fc.assert(
-    fc.property(fc.constantFrom('gwid_', 'gwhash_'), fc.stringMatching(/^[\w-]{0,50}$/),
-      (prefix, rest) => clientId(prefix + rest) !== prefix + rest)
-  )
+t.test('ids of calls: those that others refuse are coded, and the vendor gets its own back', async (t) => {
+  const [own, other] = ['own', 'other'].map((name) =>
+    ({ name, config: upstreamConfig({ dialect: 'chat' }) }) as unknown as Upstream) as [Upstream, Upstream]
+  const back = (id: string, to: Upstream, name = 'f'): string => new SentIds(to).call(id, name)
+  t.equal(clientId('call_1-x', own), 'call_1-x')
+  t.match(clientId('functions.f:0', own, 'f'), /^gwnum_[\w-]{4}_0$/)
+  t.match(clientId('functions.f:0', own, 'g'), /^gwenc_/, 'another name')
+  t.match(clientId('functions.f:00', own, 'f'), /^gwenc_/)
+  t.match(clientId('x'.repeat(41), own), /^gwown_[\w-]{4}_x{41}$/)
+  t.match(clientId('x'.repeat(5000), own), /^gwhash_/)
+  t.equal(back('gwid_ZnVuY3Rpb25zLmY6MA', other), 'functions.f:0', 'of an earlier version')
+  t.equal(back('gwid_YR', own), 'gwid_YR', 'what we did not make stays')
+  fc.assert(fc.property(fc.string({ unit: codePoint, minLength: 1, maxLength: 80 }), fc.constantFrom('', 'functions.f:'),
+    (rest, kimi) => {
+      const id = kimi + rest
+      const coded = clientId(id, own, 'f')
+      return /^[\w-]{1,500}$/.test(coded) && (back(coded, own) === id || coded.startsWith('gwhash_')) &&
+        back(coded, other).length <= 40 && back(coded, other) === back(coded, other)
+    }))
+  fc.assert(fc.property(fc.constantFrom('gwid_', 'gwhash_', 'gwown_', 'gwenc_', 'gwnum_', 'gwnum_abcd_', 'gwenc_abcd_'),
+    fc.stringMatching(/^[\w-]{1,30}$/), (prefix, rest) => {
+      const coded = clientId(prefix + rest, own)
+      return coded !== prefix + rest && back(coded, own) === prefix + rest
+    }))
 })
 
 interface ReplyCase {

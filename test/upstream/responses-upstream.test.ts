@@ -323,7 +323,7 @@ t.test('whole answers', async (t) => {
   t.strictSame(reply({ status: 'incomplete', output: [{ ...fn, arguments: '{"a' }] })['content'], [],
     'half a call is none')
   t.match(reply({ output: [{ ...fn, arguments: '' }, { ...fn, call_id: 'functions.f:0' }, { ...fn, call_id: '' }] }),
-    { content: [{ id: 'call_1', input: {} }, { id: 'gwid_ZnVuY3Rpb25zLmY6MA' }, { id: /^toolu_/ }] })
+    { content: [{ id: 'call_1', input: {} }, { id: /^gwenc_[\w-]{4}_ZnVuY3Rpb25zLmY6MA$/ }, { id: /^toolu_/ }] })
   t.match(reply({ output: [{ type: 'reasoning', summary: [{ type: 'summary_text', text: 'a' }, { text: 'b' }] }, {
     type: 'reasoning', content: [{ type: 'reasoning_text', text: 'c' }] }, hello] }), { content: [
     { type: 'thinking', thinking: 'a\n\nb', signature: '' }, { thinking: 'c', signature: '' }, { type: 'text' }] })

@@ -2,7 +2,7 @@
 // src/upstream/dialects, in the folder of the same name.
 import type { ModelKind } from './modalities.ts'
 
-interface DialectTraits {
+export interface DialectTraits {
   /** kind of the models that are called in it */
   readonly kind: ModelKind
   /** path that it appends to an upstream's URL */
@@ -11,14 +11,17 @@ interface DialectTraits {
   readonly options?: string
   /** thoughts come signed in it, and go back to upstreams of their family alone (`thinking_family`) */
   readonly signsThoughts?: true
+  /** ids of calls that its strictest vendor takes: their length, and whether they are letters, digits, _ and - only */
+  readonly callIds?: { readonly longest: number, readonly arePlain?: true }
   /** `max_tokens: 0` is valid in it: it only warms up a cache */
   readonly warmsUp?: true
 }
 
 const table = {
-  messages: { kind: 'text', ending: /\/messages(?:\/count_tokens)?\/*$/, options: 'messages', warmsUp: true, signsThoughts: true },
-  chat: { kind: 'text', ending: /(?:\/chat)?\/completions\/*$/, options: 'chat' },
-  responses: { kind: 'text', ending: /\/responses\/*$/, options: 'responses' },
+  messages: { kind: 'text', ending: /\/messages(?:\/count_tokens)?\/*$/, options: 'messages', warmsUp: true, signsThoughts: true,
+    callIds: { longest: 64, arePlain: true } },
+  chat: { kind: 'text', ending: /(?:\/chat)?\/completions\/*$/, options: 'chat', callIds: { longest: 40 } },
+  responses: { kind: 'text', ending: /\/responses\/*$/, options: 'responses', callIds: { longest: 64 } },
   images: { kind: 'image', ending: /\/images(?:\/generations|\/edits)?\/*$/ },
   videos: { kind: 'video', ending: /\/videos\/*$/ }
 } as const satisfies Readonly<Record<string, DialectTraits>>

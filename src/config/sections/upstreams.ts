@@ -155,7 +155,15 @@ const upstream = map('A provider that answers requests.', {
         expected: 'the name of a beta such as interleaved-thinking-2025-05-14, or the beginning of one with "*" at its end'
       },
       { uniqueItems: true }
-    )
+    ),
+    user_id: choice(
+      'The client\'s metadata.user_id. hash: it gets a hash of 43 characters instead, for a vendor that limits the ' +
+      'length. drop: it gets none.',
+      ['pass', 'hash', 'drop'], 'pass'
+    ),
+    cache_ttl: flag('false: it refuses "ttl" in cache_control, which is left out.', true),
+    attribution: flag('false: it does not get the attribution line with which Claude Code begins its system prompt. ' +
+      'The line differs in each request, so an imitation that caches prompts never finds one in its cache.', true)
   }),
   chat: map('With "dialect: chat", what differs among its vendors.', {
     max_tokens_field: choice(
@@ -232,6 +240,7 @@ export type UpstreamLimits = NonNullable<UpstreamConfig['limits']>
 export type RetriesConfig = UpstreamConfig['retries']
 export type BreakerConfig = UpstreamConfig['breaker']
 export type TlsConfig = NonNullable<UpstreamConfig['tls']>
+export type MessagesConfig = NonNullable<UpstreamConfig['messages']>
 export type ChatConfig = NonNullable<UpstreamConfig['chat']>
 export type ResponsesConfig = NonNullable<UpstreamConfig['responses']>
 

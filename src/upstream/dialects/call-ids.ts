@@ -1,40 +1,86 @@
 // Ids of tool calls. Vendors of OpenAI's styles make them as they like ("functions.weather:0"), those of messages style
 // refuse most of that: a conversation must be able to go on at either, and each vendor must get its own ids back. Some
 // count from "call_0" in each answer; agents need ids that are unique in the conversation, and so do most vendors.
-// Nothing is stored: a restarted gateway, or another of a fleet, computes the same ids from the same conversation.
+// An id that its maker alone takes is coded for the client, with a mark of the maker. Nothing is stored: a restarted
+// gateway, or another of a fleet, computes the same ids from the same conversation.
 import { hash } from 'node:crypto'
 import type { Exchange } from '../../core/exchange.ts'
 import { fact } from '../../core/facts.ts'
 import { isRecord, type Json } from '../../base/json.ts'
+import { type DialectTraits, dialects } from '../../config/sections/dialects.ts'
+import type { Upstream } from '../../core/upstream.ts'
+import { CODED_ID } from '../../translation/vendor-id.ts'
 import { textIn } from './json.ts'
+import { familyOf } from './thoughts.ts'
 
+/** Most characters of an id that its maker gets back: LiteLLM puts signatures into ids. */
+const LONGEST_KEPT = 4096
+
+/** The prefix of ids that were coded by earlier versions, for every vendor alike. */
 const PREFIX = 'gwid_'
 const HASHED = 'gwhash_'
-/**
- * Ids that vendors of messages style accept. An id with a prefix of the gateway's is replaced too, so that none is
- * mistaken for one.
- */
-const TAKEN = /^(?!gw(?:id|hash)_)[\w-]{1,64}$/
-
-/** The id for the client, which sends it back. */
-export function clientId (id: string): string {
-  if (TAKEN.test(id)) return id
-  const coded = PREFIX + Buffer.from(id).toString('base64url')
-  return coded.length <= 64 ? coded : HASHED + hash('sha256', id, 'base64url')
-}
-
-/** As the vendor made it; but for long ones, which stay what they became for the client. */
-export function vendorsId (id: string): string {
-  if (!id.startsWith(PREFIX)) return id
-  const made = Buffer.from(id.slice(PREFIX.length), 'base64url').toString()
-  return clientId(made) === id ? made : id
-}
-
 const VALID = /^[\w-]{1,64}$/
+const OF_KIMI = /^functions\.([^]+):(0|[1-9]\d{0,8})$/
+/** An id with a prefix of the gateway's is coded too, so that none is mistaken for one. */
+const OWN = /^gw(?:id|hash|own|enc|num)_/
 
-/** The client's id where vendors of messages style accept it; those that the gateway has coded too. */
-export function validId (id: string): string {
-  return VALID.test(id) ? id : clientId(id)
+/** Short and computed: the marks of two upstreams are the same once in 16 million. */
+const marks = new WeakMap<Upstream, string>()
+
+function markOf (upstream: Upstream): string {
+  let mark = marks.get(upstream)
+  if (mark === undefined) marks.set(upstream, mark = hash('sha256', familyOf(upstream), 'base64url').slice(0, 4))
+  return mark
+}
+
+/**
+ * The id for the client, which sends it back. One that any vendor takes stays as it is.
+ * @param name of the tool, as the vendor has it
+ */
+export function clientId (id: string, upstream: Upstream, name = ''): string {
+  if (VALID.test(id) && isTaken(id, upstream) && !OWN.test(id)) return id
+  const [, called, number] = OF_KIMI.exec(id) ?? []
+  const mark = markOf(upstream)
+  if (number !== undefined && called === name) return `gwnum_${mark}_${number}`
+  if (id.length <= LONGEST_KEPT) {
+    if (/^[\w-]+$/.test(id)) return `gwown_${mark}_${id}`
+    const bytes = Buffer.from(id)
+    if (bytes.toString() === id && bytes.length <= LONGEST_KEPT) return `gwenc_${mark}_${bytes.toString('base64url')}`
+  }
+  return hashedId(id)
+}
+
+function hashedId (id: string): string {
+  return HASHED + hash('sha256', Buffer.from(id, 'utf16le'), 'base64url')
+}
+
+interface Original {
+  readonly id: string
+  /** whether the upstream made it, which takes it in whatever form */
+  readonly isOwn: boolean
+}
+
+/** Undefined: it is not coded. */
+function originalOf (id: string, upstream: Upstream, name: string | undefined): Original | undefined {
+  if (!id.startsWith('gw')) return undefined
+  const [, form, mark, text = ''] = CODED_ID.exec(id) ?? []
+  if (form === undefined) return id.startsWith(PREFIX) ? formerly(id) : undefined
+  const isOwn = mark === markOf(upstream)
+  if (form === 'own') return { id: text, isOwn }
+  if (form === 'num') {
+    return name === undefined || !OF_KIMI.test(`functions.f:${text}`) ? undefined
+      : { id: `functions.${name}:${text}`, isOwn }
+  }
+  const bytes = Buffer.from(text, 'base64url')
+  // One spelling for one value: the decoder reads over what is no base64url.
+  return bytes.toString('base64url') === text ? { id: bytes.toString(), isOwn } : undefined
+}
+
+/** What earlier versions have coded, in conversations that go on. */
+function formerly (id: string): Original | undefined {
+  const text = id.slice(PREFIX.length)
+  const bytes = Buffer.from(text, 'base64url')
+  return bytes.toString('base64url') === text ? { id: bytes.toString(), isOwn: false } : undefined
 }
 
 const HASH_LENGTH = 27
@@ -44,9 +90,30 @@ function shortId (id: string): string {
   return `call_${hash('sha256', Buffer.from(id, 'utf16le'), 'base64url').slice(0, HASH_LENGTH)}`
 }
 
+/**
+ * The id of one of the client's calls for an upstream: its own as it made it; of all others one that the strictest
+ * vendor of its dialect takes, the same in each turn.
+ * @param name of the called tool, as the vendor has it; undefined: not known
+ */
+function vendorsId (id: string, upstream: Upstream, name: string | undefined): string {
+  const original = originalOf(id, upstream, name)
+  if (original !== undefined && (original.isOwn || isTaken(original.id, upstream))) return original.id
+  return isTaken(id, upstream) ? id : shortId(original?.id ?? id)
+}
+
+function isTaken (id: string, upstream: Upstream): boolean {
+  const { longest, arePlain } = limitsOf(upstream)
+  return id.length <= longest && (arePlain !== true || VALID.test(id))
+}
+
+/** Only the dialects of text have calls. */
+function limitsOf ({ config: { dialect } }: Upstream): NonNullable<DialectTraits['callIds']> {
+  return dialects[dialect].callIds!
+}
+
 /** Ids of the conversation that an answer is compared with: the last ones, and none that a vendor can't have made. */
 const MOST_EARLIER = 10_000
-const LONGEST_EARLIER = 1000
+const LONGEST_EARLIER = 6012
 
 /** What an answer needs to know of its request: of the calls, the tools, and the cache. */
 export interface EarlierCalls {
@@ -88,22 +155,25 @@ const MOST_CALLS = 1000
 /** The ids of an answer's calls, as the client gets them: unique in the conversation. */
 export class CallIds {
   readonly #exchange: Exchange
+  readonly #upstream: Upstream
   // Made and read with the first call: most answers have none.
   #taken: Set<string> | undefined
   #earlier: EarlierCalls['ids'] | undefined
   #calls = 0
 
-  constructor (exchange: Exchange) {
+  constructor (exchange: Exchange, upstream: Upstream) {
     this.#exchange = exchange
+    this.#upstream = upstream
   }
 
   /**
    * A generated id for a call without one, or with that of another call.
+   * @param name of the tool, as the vendor has it, if it is known
    * @throws {Error} there are too many calls
    */
-  next (theirs: string): string {
+  next (theirs: string, name?: string): string {
     if (this.#calls === MOST_CALLS) throw new Error(`the answer has more than ${MOST_CALLS} calls`)
-    const id = theirs === '' ? this.#generate() : clientId(theirs)
+    const id = theirs === '' ? this.#generate() : clientId(theirs, this.#upstream, name)
     const own = this.#isTaken(id) ? this.#generate() : id
     this.#calls++
     this.#taken ??= new Set()
@@ -142,8 +212,7 @@ const NUMBER_LENGTH = 8
  * with an id belongs to the n-th call with it in the turn before.
  */
 export class SentIds {
-  readonly #longest: number
-  readonly #form: (id: string) => string
+  readonly #upstream: Upstream
   // Made with the first call: most conversations have none.
   #used: Set<string> | undefined
   /** the next number, by what stands before it */
@@ -151,13 +220,8 @@ export class SentIds {
   #pairs: Map<string, Pair> | undefined
   #question = 0
 
-  /**
-   * @param longest characters of an id at the strictest vendor of the dialect
-   * @param form a client's id in the dialect: by default the vendor's own
-   */
-  constructor (longest: number, form = vendorsId) {
-    this.#longest = longest
-    this.#form = form
+  constructor (upstream: Upstream) {
+    this.#upstream = upstream
   }
 
   /** A turn of the user begins: the calls behind it are those of another answer. */
@@ -165,9 +229,10 @@ export class SentIds {
     this.#question++
   }
 
-  call (theirs: unknown): string {
+  /** @param name of the tool, as the vendor has it */
+  call (theirs: unknown, name: unknown): string {
     const id = textIn(theirs)
-    const sent = this.#unique(id === '' ? 'call' : this.#own(id))
+    const sent = this.#unique(id === '' ? 'call' : vendorsId(id, this.#upstream, textIn(name)))
     this.#pairs ??= new Map()
     const pair = this.#pairs.get(id)
     if (pair?.question === this.#question) pair.sent.push(sent)
@@ -178,21 +243,15 @@ export class SentIds {
   result (theirs: unknown): string {
     const id = textIn(theirs)
     const pair = this.#pairs?.get(id)
-    if (pair === undefined) return this.#own(id)
+    if (pair === undefined) return id === '' ? id : vendorsId(id, this.#upstream, undefined)
     return pair.sent[Math.min(pair.answered++, pair.sent.length - 1)]!
-  }
-
-  /** The same in each turn. */
-  #own (id: string): string {
-    const own = this.#form(id)
-    return own.length <= this.#longest ? own : shortId(own)
   }
 
   #unique (id: string): string {
     let sent = id
     this.#used ??= new Set()
     if (this.#used.has(id)) {
-      const begin = id.slice(0, this.#longest - NUMBER_LENGTH)
+      const begin = id.slice(0, limitsOf(this.#upstream).longest - NUMBER_LENGTH)
       this.#numbers ??= new Map()
       let number = this.#numbers.get(begin) ?? 2
       while (this.#used.has(sent = `${begin}_${number}`)) number++
@@ -228,7 +287,7 @@ function changedBlocks (blocks: readonly unknown[], ids: SentIds): readonly unkn
     const field = isRecord(block) ? FIELDS.get(block.type) : undefined
     if (field === undefined) continue
     const { [field]: id } = block as Json
-    const sent = field === 'id' ? ids.call(id) : ids.result(id)
+    const sent = field === 'id' ? ids.call(id, (block as Json).name) : ids.result(id)
     if (sent === id) continue
     changed ??= [...blocks]
     changed[i] = { ...block as Json, [field]: sent }

@@ -1,6 +1,6 @@
 // Content blocks of the inner language as parts of a message in OpenAI's styles: each of these has words of its own.
 import { isRecord, type Json } from '../../base/json.ts'
-import { ATTRIBUTION } from '../../core/conversation.ts'
+import { withoutAttribution } from '../../core/conversation.ts'
 import { type MarkOf, noMark, withMark } from './cache-marks.ts'
 import { textIn, unsayable } from './json.ts'
 import { isToolChange } from './tool-changes.ts'
@@ -39,8 +39,7 @@ interface SystemPart extends Json {
 /** The same, with cache marks. @throws {GatewayError} invalid_request: something else than text is in it */
 export function systemParts (content: unknown, path: string, markOf: MarkOf): SystemPart[] {
   const parts = typeof content === 'string' ? [{ text: content }] : partsIn(content, path, markOf)
-  return parts.map((part) => ({ ...part, text: textIn(part.text) }))
-    .filter(({ text }) => text !== '' && !ATTRIBUTION.test(text))
+  return parts.map((part) => ({ ...part, text: withoutAttribution(textIn(part.text)) })).filter(({ text }) => text !== '')
 }
 
 function partsIn (blocks: unknown, path: string, markOf: MarkOf): readonly Json[] {

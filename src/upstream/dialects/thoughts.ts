@@ -31,7 +31,7 @@ function accountOf (exchange: Exchange): string {
   return exchange.find(ApiKey)?.account.id ?? ''
 }
 
-/** The dialect is part of it: no two have the same form of thoughts. */
-function familyOf ({ name, config }: Upstream): string {
+/** Those that share thoughts. The dialect is part of it: no two have the same form of thoughts. */
+export function familyOf ({ name, config }: Upstream): string {
   return `${config.dialect} ${config.thinking_family ?? name}`
 }

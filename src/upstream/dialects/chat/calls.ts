@@ -1,5 +1,6 @@
 // Tells the calls of a streamed answer apart: vendors number them, name them, or do neither.
 import type { Exchange } from '../../../core/exchange.ts'
+import type { Upstream } from '../../../core/upstream.ts'
 import { isRecord, type Json } from '../../../base/json.ts'
 import { CallIds } from '../call-ids.ts'
 import type { Call } from '../answer-blocks.ts'
@@ -14,8 +15,8 @@ export class Calls {
   readonly #counted = new Map<string, Call>()
   readonly #named = new Map<string, Call>()
 
-  constructor (exchange: Exchange) {
-    this.#ids = new CallIds(exchange)
+  constructor (exchange: Exchange, upstream: Upstream) {
+    this.#ids = new CallIds(exchange, upstream)
   }
 
   /** Whether there is none; one that never got a name is none. */
@@ -51,9 +52,10 @@ export class Calls {
 
   begin ({ index, id, function: its }: Json, choice: string): Call {
     const theirs = textIn(id)
+    const name = isRecord(its) ? textIn(its.name) : ''
     const call: Call = {
       kind: 'tool_use', index: undefined, isClosed: false, waiting: '', input: new JsonEnd(),
-      vendorsId: theirs, id: this.#ids.next(theirs), name: isRecord(its) ? textIn(its.name) : ''
+      vendorsId: theirs, id: this.#ids.next(theirs, name), name
     }
     this.#all.push(call)
     if (typeof index === 'number') this.#counted.set(`${choice} ${index}`, call)

@@ -1,7 +1,9 @@
 // Translates system blocks and turns into the messages of a chat.
 import { JSON_LINE } from '../../../translation/settings.ts'
 import { argumentsOf } from '../../../translation/call-input.ts'
-import { SentIds, vendorsId } from '../call-ids.ts'
+import { vendorId } from '../../../translation/vendor-id.ts'
+import type { Upstream } from '../../../core/upstream.ts'
+import { SentIds } from '../call-ids.ts'
 import { isRecord, type Json } from '../../../base/json.ts'
 import { textIn } from '../json.ts'
 import { isMarked, type MarkOf, withMark } from '../cache-marks.ts'
@@ -14,10 +16,8 @@ const PARTS: PartStyle = {
     type === 'url' ? undefined : { type: 'file', file: { filename: title, file_data: dataUrl(source) } }
 }
 
-/** Characters of the longest id of a call at OpenAI. */
-const LONGEST_ID = 40
-
 export interface ChatOptions {
+  readonly upstream: Upstream
   /** the field in which the vendor wants its own thoughts back; undefined: none */
   readonly reasoning: string | undefined
   /** whether an input of a call may stand for a text (src/translation/call-input.ts) */
@@ -41,7 +41,7 @@ export function toChatMessages (body: Json, own: Json, options: ChatOptions): re
   const thoughts = options.reasoning === undefined ? undefined : thoughtsByCall(own)
   const { markOf } = options
   const reader: Reader = { style: { ...PARTS, placeOf: options.placeOf }, markOf,
-    turns: new Turns(new SentIds(LONGEST_ID), options.isFolded) }
+    turns: new Turns(new SentIds(options.upstream), options.isFolded) }
   const { turns } = reader
   const system = systemParts(body.system, 'system', markOf)
   if (options.hasJsonField && system.at(-1)?.text === JSON_LINE) system.pop()
@@ -214,8 +214,8 @@ function addAnswer (
       if (textIn(block.text) !== '') texts.push({ ...textPart(textIn(block.text)), ...markOf(block) })
     }
     else if (block.type === 'tool_use') {
-      first ??= vendorsId(textIn(block.id))
-      calls.push({ ...toCall(block, turns.ids.call(block.id), mayBeRaw), ...markOf(block) })
+      first ??= textIn(block.id)
+      calls.push({ ...toCall(block, turns.ids.call(block.id, block.name), mayBeRaw), ...markOf(block) })
     }
     // A signature says that another vendor thought it (src/README.md#signatures).
     else if (block.type === 'thinking' && textIn(block.signature) === '') thought += textIn(block.thinking)
@@ -248,7 +248,7 @@ export function thoughtsByCall ({ messages }: Json): Thoughts {
     const [call] = message.tool_calls as readonly unknown[]
     const thought = textIn(message.reasoning_content) || textIn(message.reasoning) || thoughtIn(message.content)
     if (!isRecord(call) || thought === '') continue
-    const id = vendorsId(textIn(call.id))
+    const id = vendorId(textIn(call.id))
     const others = thoughts.get(id)
     if (others === undefined) thoughts.set(id, [thought])
     else others.push(thought)

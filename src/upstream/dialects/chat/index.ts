@@ -19,6 +19,6 @@ function encode (exchange: Exchange, attempt: Attempt, upstream: Upstream): Upst
     method: 'POST',
     path: `${versioned(upstream.basePath)}/chat/completions`,
     headers: requestHeaders(upstream, exchange.request.stream),
-    body: toChat(exchange, attempt.model, upstream.config.chat ?? {})
+    body: toChat(exchange, attempt.model, upstream)
   }
 }

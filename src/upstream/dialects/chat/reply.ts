@@ -31,7 +31,7 @@ export function toMessage (completion: unknown, exchange: Exchange, upstream: Up
   const finish = choices.map(finishOf).find(isGiven)
   const { thought, text, refusal } = spokenIn(said)
   const hasRefusal = refusal !== '' && !isChatClient(exchange)
-  const { calls, isCut } = readCalls(said, finish, exchange)
+  const { calls, isCut } = readCalls(said, finish, exchange, upstream)
   const content = [
     ...(thought === '' ? [] : [{ type: 'thinking', thinking: thought, signature: '' }]),
     ...(text === '' && !hasRefusal ? [] : [{ type: 'text', text: hasRefusal ? text + refusal : text }]),
@@ -83,8 +83,10 @@ interface CallsRead {
  * The calls of all choices. One that is there twice is one call: the same id, or the same place, name and input.
  * @throws {UnusableCall} a call has no name, or arguments that are no JSON object
  */
-function readCalls (said: readonly Json[], finish: Finish | undefined, exchange: Exchange): CallsRead {
-  const ids = new CallIds(exchange)
+function readCalls (
+  said: readonly Json[], finish: Finish | undefined, exchange: Exchange, upstream: Upstream
+): CallsRead {
+  const ids = new CallIds(exchange, upstream)
   const seen = new SeenCalls()
   const calls: ToolUse[] = []
   let isCut = false
@@ -102,7 +104,7 @@ function readCalls (said: readonly Json[], finish: Finish | undefined, exchange:
       const isMarked = theirs !== '' || isGiven(call.index)
       const place = `${theirs === '' ? choice : theirs} ${String(call.index)}`
       if (isMarked && seen.isRepeated(place, { name, input })) continue
-      calls.push({ type: 'tool_use', id: ids.next(theirs), name, input })
+      calls.push({ type: 'tool_use', id: ids.next(theirs, name), name, input })
     }
   }
   return { calls, isCut }

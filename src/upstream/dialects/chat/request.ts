@@ -1,7 +1,6 @@
 // Translates a body in messages style into a chat body. An allow-list (src/README.md#allow-list): other fields are not
 // sent, except those that the operator names, so that no field that changes the vendor's price can be smuggled through
 // (plugins/billing-meter/surcharges.ts).
-import type { ChatConfig } from '../../../config/config.ts'
 import type { Exchange } from '../../../core/exchange.ts'
 import { Body, Model } from '../../../core/facts.ts'
 import { chatReasoning, chatStyle } from '../../../protocols/chat.ts'
@@ -15,6 +14,7 @@ import { toolsInForce } from '../tool-changes.ts'
 import { isEffort, nearestEffort, SWITCHED_ON } from '../../../translation/thinking.ts'
 import { adaptTools } from '../../../translation/tool-schema.ts'
 import { withShortNames } from '../tool-names.ts'
+import { shortUserId } from '../user-id.ts'
 import { isGiven, isRecord, type Json } from '../../../base/json.ts'
 import { pathTo } from '../../../base/json-path.ts'
 import { functionChoice, functionsOf, isClosed } from '../functions.ts'
@@ -25,8 +25,9 @@ const KEPT = ['seed', 'presence_penalty', 'frequency_penalty', 'logit_bias'] as 
 const NOTHING: Json = Object.freeze({})
 
 /** @throws {GatewayError} invalid_request, with the path of a part that can't be expressed in chat style */
-export function toChat (exchange: Exchange, modelId: string, options: ChatConfig): Json {
+export function toChat (exchange: Exchange, modelId: string, upstream: Upstream): Json {
   const { body, stream } = exchange.request
+  const options = upstream.config.chat ?? {}
   const own = ownOf(exchange)
   const model = exchange.get(Model)
   const format = formatOf(body, own)
@@ -42,7 +43,7 @@ export function toChat (exchange: Exchange, modelId: string, options: ChatConfig
   add('model', modelId)
   const markOf = options.cache_control === true ? marksIn(body) : noMark
   const talk = { system: body.system, messages: named.messages, cache_control: body.cache_control }
-  add('messages', toChatMessages(talk, own, { reasoning: options.reasoning_field,
+  add('messages', toChatMessages(talk, own, { upstream, reasoning: options.reasoning_field,
     mayBeRaw: exchange.route.style !== messagesStyle, hasJsonField: isJsonObject(format),
     isFolded: options.after_tool === 'fold', markOf,
     placeOf: (address) => placeIn(exchange, address) }))
@@ -66,7 +67,7 @@ export function toChat (exchange: Exchange, modelId: string, options: ChatConfig
   }
   if (model.thinking !== 'none') add('reasoning_effort', effortSent(body, own, options))
   add('response_format', format)
-  add('user', isRecord(body.metadata) ? body.metadata.user_id : undefined)
+  add('user', shortUserId(body))
   if (stream) {
     add('stream', true)
     // Without it most vendors report no usage of a stream.

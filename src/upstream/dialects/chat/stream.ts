@@ -50,7 +50,7 @@ class ChatStream implements StreamDecoder {
   constructor (exchange: Exchange, upstream: Upstream) {
     this.#exchange = exchange
     this.#upstream = upstream
-    this.#calls = new Calls(exchange)
+    this.#calls = new Calls(exchange, upstream)
   }
 
   event (event: SseEvent): SseEvent | readonly SseEvent[] | undefined {

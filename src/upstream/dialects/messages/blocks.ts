@@ -25,7 +25,7 @@ export function isCall (type: unknown): boolean {
 /** A call of the client's tools gets the client's id. @returns the same object where that is the vendor's */
 export function withId (block: Json, ids: CallIds): Json {
   if (block.type !== 'tool_use') return block
-  const id = ids.next(block.id as string)
+  const id = ids.next(block.id as string, block.name as string)
   return id === block.id ? block : { ...block, id }
 }
 

@@ -6,7 +6,7 @@ import { askedVersion, DEFAULT_VERSION, messagesStyle } from '../../../protocols
 import type { UpstreamRequest } from '../../../core/plugin.ts'
 import { betasOf, requestHeaders } from '../../transport/headers.ts'
 import type { Upstream } from '../../../core/upstream.ts'
-import { SentIds, validId, withSentIds } from '../call-ids.ts'
+import { SentIds, withSentIds } from '../call-ids.ts'
 import type { DialectModule } from '../dialect.ts'
 import { toMessage } from './reply.ts'
 import { sample } from './sample.ts'
@@ -14,7 +14,9 @@ import { toEvents } from './stream.ts'
 import { isSystemOnly, withoutSystemTurns } from './system-turns.ts'
 import { shortNames, withShortNames } from '../tool-names.ts'
 import { ownThoughts } from './thoughts.ts'
+import { type Removal, removalFor, withoutFields } from './beta-fields.ts'
 import { withoutEndSpace } from './end-space.ts'
+import { withinLimits } from './vendor-limits.ts'
 import { isGiven, isRecord, type Json } from '../../../base/json.ts'
 import { adaptTools } from '../../../translation/tool-schema.ts'
 import { PassedRequest } from '../passed-body.ts'
@@ -30,8 +32,6 @@ const NO_SAMPLING = { temperature: undefined, top_p: undefined, top_k: undefined
  */
 const LONGER_CONTEXT = /context-\d+m/i
 const LONG_CONTEXT = 200_000
-/** Characters of the longest id of a call that every host of the style takes. */
-const LONGEST_ID = 64
 
 export const dialect: DialectModule = {
   encode: (exchange, attempt, upstream) =>
@@ -109,7 +109,8 @@ function encode (
   const isLong = context === undefined || context > LONG_CONTEXT
   const beta = betasOf(upstream.config, exchange.received.headers['anthropic-beta'], isLong ? isAny : isShort)
   if (beta !== '') headers['anthropic-beta'] = beta
-  const isFolded = !takesSystemTurns || isSystemOnly(body.messages)
+  const removal = removalFor(exchange.received.headers['anthropic-beta'], beta)
+  const isFolded = !takesSystemTurns || isSystemOnly(body.messages) || removal?.turns !== undefined
   const folded: Json | undefined = isFolded ? withoutSystemTurns(body) : undefined
   const names = shortNames(body)
   const named = names.size === 0 ? undefined : withShortNames(body,
@@ -118,8 +119,8 @@ function encode (
   const declared = named?.tools ?? (folded !== undefined && 'tools' in folded ? folded.tools : body.tools)
   const isTranslated = exchange.route.style !== messagesStyle
   const tools = isTranslated ? adaptTools(declared) : declared
-  const messages = withSentIds(isTranslated ? withoutEndSpace(turns) : turns, new SentIds(LONGEST_ID, validId))
-  return new PassedRequest(path, headers, body, {
+  const messages = withSentIds(isTranslated ? withoutEndSpace(turns) : turns, new SentIds(upstream))
+  const changes: Json = {
     ...folded,
     ...(named !== undefined && { tool_choice: named.tool_choice }),
     ...(messages !== body.messages && { messages }),
@@ -128,5 +129,13 @@ function encode (
     ...(!(takesSampling && version < NO_SAMPLING_VERSION) && NO_SAMPLING),
     ...(tools !== body.tools && { tools }),
     model: attempt.model
-  })
+  }
+  const ofBetas = removal === undefined ? changes : withoutFields(body, changes, forModel(removal, exchange.get(Model)))
+  const { messages: options } = upstream.config
+  return new PassedRequest(path, headers, body, options === undefined ? ofBetas : withinLimits(body, ofBetas, options))
+}
+
+/** An effort needs no beta at models that think as much as they are told: the gateway itself sends it there. */
+function forModel (removal: Removal, { thinking }: Model): Removal {
+  return thinking === 'adaptive' ? { ...removal, output: removal.output?.filter((name) => name !== 'effort') ?? [] } : removal
 }

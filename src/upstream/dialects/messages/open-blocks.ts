@@ -52,7 +52,7 @@ export class OpenBlocks {
     this.#exchange = exchange
     this.#upstream = upstream
     this.#whole = new WholeBlocks(exchange)
-    this.#ids = new CallIds(exchange)
+    this.#ids = new CallIds(exchange, upstream)
   }
 
   /** whether a tool of the client's was called, in this block or an earlier one */

@@ -45,7 +45,7 @@ function contentOf (said: unknown, isShort: boolean, exchange: Exchange, upstrea
   const content = listOf(said)
   const blocks = new WholeBlocks(exchange)
   const seen = new SeenCalls()
-  const ids = new CallIds(exchange)
+  const ids = new CallIds(exchange, upstream)
   let length = 0
   for (const one of content) {
     const block = blocks.fill(one, isShort)

@@ -18,9 +18,6 @@ const PARTS: PartStyle = {
     ...(type === 'url' ? { file_url: source.url } : { filename: title, file_data: dataUrl(source) }) })
 }
 
-/** Characters of the vendor's longest `call_id`. */
-const LONGEST_ID = 64
-
 /** @throws {GatewayError} invalid_request, with the path of a part that this API can't be told */
 export function inputOf (
   said: unknown,
@@ -30,7 +27,7 @@ export function inputOf (
   tools: ClientTools
 ): readonly Json[] {
   const messages: readonly unknown[] = Array.isArray(said) ? said : []
-  const calls = new Calls(tools)
+  const calls = new Calls(tools, upstream)
   const takesThoughts = attempt.withoutThoughts !== true
   /** ids of reasoning: the vendor refuses one that comes twice */
   const thought = new Set<unknown>()
@@ -68,11 +65,12 @@ function systemItem (lines: readonly string[]): readonly Json[] {
 /** The calls of a conversation: an output is of the same kind as its call. */
 class Calls {
   readonly #tools: ClientTools
-  readonly #ids = new SentIds(LONGEST_ID)
+  readonly #ids: SentIds
   readonly #outputs = new Map<string, string>()
 
-  constructor (tools: ClientTools) {
+  constructor (tools: ClientTools, upstream: Upstream) {
     this.#tools = tools
+    this.#ids = new SentIds(upstream)
   }
 
   question (): void {
@@ -80,7 +78,7 @@ class Calls {
   }
 
   item ({ id, name, input }: Json): Json {
-    const called = this.#ids.call(id)
+    const called = this.#ids.call(id, name)
     const item = this.#tools.call(name, called, input)
     this.#outputs.set(called, `${String(item.type)}_output`)
     return item

@@ -72,7 +72,7 @@ export class Items {
   constructor (exchange: Exchange, upstream: Upstream) {
     this.#exchange = exchange
     this.#upstream = upstream
-    this.#ids = new CallIds(exchange)
+    this.#ids = new CallIds(exchange, upstream)
     this.#tools = new ClientTools(exchange, upstream)
   }
 
@@ -230,8 +230,9 @@ export class Items {
     this.#all.push(item)
     this.#last = item
     if (kind === 'tool_use' && !item.isDropped) {
+      const name = this.#tools.nameOf(said)
       const call: Call = { kind, index: undefined, isClosed: false, waiting: '', input: new JsonEnd(),
-        vendorsId: item.callId, id: this.#ids.next(item.callId), name: this.#tools.nameOf(said) }
+        vendorsId: item.callId, id: this.#ids.next(item.callId, name), name }
       item.block = call
       this.#blocks.begin(call)
     }

@@ -26,7 +26,7 @@ export function toMessage (response: unknown, exchange: Exchange, upstream: Upst
     throw new UpstreamErrorBody({ error: error ?? {} })
   }
   const items = Array.isArray(output) ? (output as readonly unknown[]).filter(isRecord) : []
-  const calls: Calls = { ids: new CallIds(exchange), seen: new SeenCalls(),
+  const calls: Calls = { ids: new CallIds(exchange, upstream), seen: new SeenCalls(),
     tools: new ClientTools(exchange, upstream), finish: said }
   const content = items.flatMap((item) => blocksOf(item, calls, exchange, upstream))
   const refusal = items.flatMap(partsOf).map(refusalOf).join('')
@@ -80,7 +80,7 @@ function callOf (item: Json, { ids, seen, tools }: Calls, input: Json | undefine
   if (input === undefined || (name === '' && theirs === '' && Object.keys(input).length === 0)) return []
   if (name === '') throw new UnusableCall('nameless')
   if (theirs !== '' && seen.isRepeated(theirs, { name, input })) return []
-  return [{ type: 'tool_use', id: ids.next(theirs), name, input }]
+  return [{ type: 'tool_use', id: ids.next(theirs, name), name, input }]
 }
 
 export function partsOf ({ content }: Json): readonly Json[] {

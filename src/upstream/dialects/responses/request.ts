@@ -1,7 +1,6 @@
 // Translates a body in messages style into a Responses body. An allow-list (src/README.md#allow-list): other fields are
 // not sent, so that no field that changes the vendor's price can be smuggled through
 // (plugins/billing-meter/surcharges.ts): no service tier, nothing in the background, no tool that runs there.
-import { hash } from 'node:crypto'
 import type { ResponsesConfig } from '../../../config/config.ts'
 import type { Exchange } from '../../../core/exchange.ts'
 import { conversationOf } from '../../../core/conversation.ts'
@@ -20,14 +19,13 @@ import { textIn, unsayable } from '../json.ts'
 import { systemLines } from '../parts.ts'
 import { toolsInForce } from '../tool-changes.ts'
 import { withShortNames } from '../tool-names.ts'
+import { shortUserId } from '../user-id.ts'
 import { ClientTools } from './client-tools.ts'
 import { inputOf } from './input.ts'
 
 const NOTHING: Json = Object.freeze({})
 /** The vendor's smallest limit of output, below which it refuses: an answer may be longer than was asked for. */
 export const LEAST_OUTPUT = 16
-/** Characters of the vendor's longest `safety_identifier`. */
-const LONGEST_USER = 64
 
 /** @throws {GatewayError} invalid_request, with the path of a part that this API can't be told */
 export function toResponses (exchange: Exchange, attempt: Attempt, upstream: Upstream): Json {
@@ -67,7 +65,7 @@ export function toResponses (exchange: Exchange, attempt: Attempt, upstream: Ups
     add('include', ['reasoning.encrypted_content'])
   }
   add('text', text)
-  add('safety_identifier', userOf(body))
+  add('safety_identifier', shortUserId(body))
   add('prompt_cache_key', `gw-${conversationOf(exchange).toString(36)}`)
   add('store', false)
   if (stream) {
@@ -169,11 +167,4 @@ function formatOf ({ output_config: output }: Json, { format: own }: Own): Json 
   // The schema as it was, not the grammar for a vendor of messages style.
   const { name = 'output', schema, description, strict } = own
   return { type: 'json_schema', name, schema, ...(isGiven(description) && { description }), strict: strict === true }
-}
-
-/** Names and addresses of people stay here, as far as they are long: a hash tells them apart as well. */
-function userOf ({ metadata }: Json): string | undefined {
-  const user = isRecord(metadata) ? textIn(metadata.user_id) : ''
-  if (user === '') return undefined
-  return user.length > LONGEST_USER ? hash('sha256', user, 'base64url') : user
 }
