@@ -1,6 +1,7 @@
 // Translates the messages of a chat into system blocks and alternating turns (src/README.md#chat-request).
 import { JsonGuard } from '../../src/base/json-limits.ts'
 import { isGiven, isRecord, type Json } from '../../src/base/json.ts'
+import { chatCall, chatFields } from '../../src/protocols/chat.ts'
 import { type Block, cacheControl, isBlank, textBlock, type Turn } from '../../src/translation/blocks.ts'
 import { inputOf, objectInput } from '../../src/translation/call-input.ts'
 import { invalid, nameAt } from '../../src/translation/reads.ts'
@@ -142,8 +143,13 @@ class Reader implements Conversation {
     const said = this.#content(message.content, at, 'answer')
     const refused = typeof message.refusal === 'string' && !isBlank(message.refusal) ? message.refusal : ''
     const calls = this.#calls(message, at)
-    if (thoughts.length === 0 && refused === '' && calls.length === 0) this.#add('assistant', said)
-    else this.#add('assistant', [...thoughts, ...blocksOf(said), ...blocksOf(refused), ...calls])
+    const own = signaturesOf(message)
+    if (thoughts.length === 0 && refused === '' && calls.length === 0 && own === undefined) this.#add('assistant', said)
+    else {
+      const words = [...blocksOf(said), ...blocksOf(refused), ...calls]
+      if (own !== undefined && words.length > 0) words[0] = { ...words[0], [chatFields]: own }
+      this.#add('assistant', [...thoughts, ...words])
+    }
     this.#toolCalls.keep()
   }
 
@@ -178,8 +184,10 @@ class Reader implements Conversation {
       return toolUse(id, nameAt(call.custom.name, `${path}.custom.name`), { input: call.custom.input })
     }
     if (!isRecord(call.function)) throw invalid(`${path}.function`, 'must be an object')
-    return toolUse(id, nameAt(call.function.name, `${path}.function.name`),
+    const made = toolUse(id, nameAt(call.function.name, `${path}.function.name`),
       this.#arguments(call.function.arguments, `${path}.function.arguments`))
+    const { extra_content: extra } = call
+    return isRecord(extra) ? { ...made, [chatCall]: { extra_content: extra } } : made
   }
 
   #arguments (text: unknown, path: string): Json {
@@ -256,6 +264,16 @@ function signedThoughts (message: Json): Block[] {
   const found = Array.isArray(echoed) ? echoed : [{ type: 'thinking', thinking, signature }]
   return found.map((block: unknown) => isRecord(block) ? signedThought(block) : undefined)
     .filter((block) => block !== undefined)
+}
+
+/**
+ * What vendors of chat style want back of their thoughts. It is never written in messages style: only an upstream of
+ * chat style gets it.
+ */
+function signaturesOf ({ reasoning_details: details, extra_content: extra }: Json): Json | undefined {
+  const hasDetails = Array.isArray(details) && details.length > 0
+  if (!hasDetails && !isRecord(extra)) return undefined
+  return { ...(hasDetails && { reasoning_details: details }), ...(isRecord(extra) && { extra_content: extra }) }
 }
 
 /** Types of thoughts in content: those of messages style, and Mistral's own, which are lists of texts. */

@@ -1,5 +1,5 @@
 // Translates a message into a chat completion (src/README.md#chat-answer).
-import { chatFields, chatTop } from '../../src/protocols/chat.ts'
+import { chatCall, chatFields, chatTop } from '../../src/protocols/chat.ts'
 import { readUsage } from '../../src/money/usage.ts'
 import { isRecord, type Json } from '../../src/base/json.ts'
 import { costOf } from '../../src/translation/cost.ts'
@@ -64,9 +64,11 @@ function ownOf (message: Json): Json | undefined {
   return (message as { readonly [chatFields]?: Json })[chatFields]
 }
 
-function toCall ({ id, name, input }: Json, { customTools }: AnswerShape): Json {
+function toCall (block: Json, { customTools }: AnswerShape): Json {
+  const { id, name, input } = block
+  const own = (block as { readonly [chatCall]?: Json })[chatCall]
   if (!customTools.has(name as string)) {
-    return { id, type: 'function', function: { name, arguments: JSON.stringify(input ?? {}) } }
+    return { id, type: 'function', function: { name, arguments: JSON.stringify(input ?? {}) }, ...own }
   }
-  return { id, type: 'custom', custom: { name, input: customText(input) } }
+  return { id, type: 'custom', custom: { name, input: customText(input) }, ...own }
 }

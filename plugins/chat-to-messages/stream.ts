@@ -31,6 +31,8 @@ interface Call {
   /** writes the rest when its block ends */
   readonly end?: () => SseEvent | undefined
   hasInput: boolean
+  /** among the calls; undefined: it is the answer */
+  readonly number?: number
 }
 
 const DONE = new SseEvent('', '[DONE]')
@@ -100,7 +102,11 @@ class ChunkStream implements StreamTransformer {
         return undefined
       case 'ping': this.#charged = fieldOf(data, 'charged_usd') ?? this.#charged; return undefined
       case 'message_stop': return this.#finish()
-      case CHAT_DELTA: return this.#chunk.delta(data.delta ?? {}, data.top)
+      case CHAT_DELTA: {
+        const call = data.index === undefined ? undefined : this.#calls.get(data.index)?.number
+        return this.#chunk.delta(call === undefined ? data.delta ?? {}
+          : { tool_calls: [{ index: call, ...data.delta }] }, data.top)
+      }
     }
     // Pings, because the core sends its own as a comment; and unknown events, which have no meaning in chat style.
     return undefined
@@ -135,17 +141,18 @@ class ChunkStream implements StreamTransformer {
   }
 
   #startCall (index: unknown, block: Json): SseEvent | undefined {
-    const { id, name, input } = block
+    const { id, name, input, extra_content: extra } = block
     if (isAnswer(name, this.#asked)) { this.#startAnswer(index, input); return undefined }
     const k = this.#callCount++
     if (this.#asked.hasSchema) this.#textIs = 'words'
     const isCustom = this.#asked.customTools.has(name as string)
-    this.#calls.set(index, { ...isCustom ? this.#customInput(k) : { say: this.#chunk.argumentsOf(k) }, input,
+    this.#calls.set(index, { number: k, ...isCustom ? this.#customInput(k) : { say: this.#chunk.argumentsOf(k) }, input,
       hasInput: false })
     const empty = isCustom
       ? { type: 'custom', custom: { name, input: '' } }
       : { type: 'function', function: { name, arguments: '' } }
-    return this.#chunk.delta({ tool_calls: [{ index: k, id, ...empty }] })
+    const own = extra === undefined ? undefined : { extra_content: extra }
+    return this.#chunk.delta({ tool_calls: [{ index: k, id, ...empty, ...own }] })
   }
 
   /** Begins the call whose input is the content. */

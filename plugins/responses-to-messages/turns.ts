@@ -126,6 +126,7 @@ export class Turns {
 
   /** The blocks of the user's turn, which is begun here, unless it is open. */
   #userTurn (): Block[] {
+    this.#moveThoughts()
     this.#endThoughts()
     const last = this.#turns.at(-1)
     if (last?.role === 'user') return last.blocks
@@ -142,6 +143,15 @@ export class Turns {
     append(blocks, this.#thoughts)
     this.#endThoughts()
     return blocks
+  }
+
+  /** Thoughts behind the last calls, whose vendor signs calls that it has made, stand before these. */
+  #moveThoughts (): void {
+    if (this.#thoughts.length === 0 || this.#made.length === 0) return
+    const { blocks } = this.#turns.at(-1)!
+    const calls = blocks.splice(blocks.findLastIndex(({ type }) => type !== 'tool_use') + 1)
+    append(blocks, this.#thoughts)
+    append(blocks, calls)
   }
 
   #endThoughts (): void {

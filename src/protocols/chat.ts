@@ -59,6 +59,8 @@ export const FINISH_REASONS: ReadonlyMap<unknown, string> = new Map([
 export const chatFields = Symbol('fields of a chat message')
 /** fields beside `choices` */
 export const chatTop = Symbol('fields of a chat completion')
+/** on a call: fields beside its function */
+export const chatCall = Symbol('fields of a call in a chat message')
 export const CHAT_DELTA = 'chat_delta'
 
 export function isChatClient ({ route: { style } }: Exchange): boolean {

@@ -1,6 +1,7 @@
 // Translates a client's effort into thinking, and decides when that must be off.
 import type { Model } from '../core/facts.ts'
 import { isGiven, isRecord, type Json } from '../base/json.ts'
+import { isSealed } from '../base/seals.ts'
 import type { Turn } from './blocks.ts'
 import { invalid } from './reads.ts'
 
@@ -143,14 +144,31 @@ function lacksThoughts (turns: readonly Turn[]): boolean {
   return first !== 'thinking' && first !== 'redacted_thinking'
 }
 
-/** Removes thoughts from that turn, which the vendor refuses while thinking is off. */
+/**
+ * Removes sealed thoughts from the last answer of a translated conversation, for an upstream that refuses them while
+ * thinking is off. Vendors of chat style want theirs back: they sign calls.
+ */
+export function withoutSealedThoughts (messages: unknown, { thinking }: Json, model: Model): unknown {
+  if (!Array.isArray(messages) || !isOff(isRecord(thinking) ? thinking : undefined, model)) return messages
+  return withoutThoughts(messages as readonly Turn[], isThought)
+}
+
+/** Removes all others from that turn, which the vendor refuses while thinking is off. */
 export function withoutLastThoughts (turns: readonly Turn[]): readonly Turn[] {
+  return withoutThoughts(turns, (block) => isThought(block) && !isSealed(String(block.signature ?? block.data)))
+}
+
+function isThought ({ type }: Json): boolean {
+  return type === 'thinking' || type === 'redacted_thinking'
+}
+
+function withoutThoughts (turns: readonly Turn[], isGone: (block: Json) => boolean): readonly Turn[] {
   let at = turns.length - 1
   while (at >= 0 && turns[at]!.role !== 'assistant') at--
   const turn = turns[at]
   if (turn === undefined || typeof turn.content === 'string') return turns
-  const content = turn.content.filter(({ type }) => type !== 'thinking' && type !== 'redacted_thinking')
-  return content.length === 0 ? turns : turns.with(at, { ...turn, content })
+  const content = turn.content.filter((block) => !isGone(block))
+  return content.length === 0 || content.length === turn.content.length ? turns : turns.with(at, { ...turn, content })
 }
 
 /** The tokens of an answer that were thoughts; undefined: not reported. */

@@ -192,6 +192,12 @@ const upstream = map('A provider that answers requests.', {
       'true: it gets the cache marks of a request (OpenRouter, LiteLLM). A "ttl" of 1h is kept if all marks of the ' +
       'request have it; absent: it gets none.'
     ),
+    thought_signatures: choice(
+      'google: a call without a thought signature gets Google\'s placeholder, since Gemini 3 refuses calls of other ' +
+      'models. drop: it refuses extra_content and reasoning_details, and gets neither; absent: it gets back what a ' +
+      'client has of them.',
+      ['google', 'drop']
+    ),
     include_usage: flag('false: it refuses "stream_options"; absent: it is asked there for the usage of a stream.'),
     fields: list(
       'Fields of a request\'s body that go on to it as they are, such as top_k, min_p or chat_template_kwargs. ' +

@@ -2,6 +2,7 @@
 // their pieces.
 import { SseEvent } from '../../core/sse.ts'
 import { UnusableCall } from './error-reply.ts'
+import type { Json } from '../../base/json.ts'
 import type { JsonEnd } from './json-end.ts'
 
 type Kind = 'text' | 'thinking' | 'tool_use'
@@ -27,6 +28,8 @@ export interface Call extends Block {
   /** the client's id */
   readonly id: string
   name: string
+  /** fields of chat style, for a client of it */
+  own?: Json
   readonly input: JsonEnd
 }
 
@@ -46,6 +49,16 @@ export class Blocks {
     let last = this.#blocks.at(-1)
     if (last?.kind !== kind) this.#blocks.push(last = { kind, index: undefined, isClosed: false, waiting: '' })
     this.#add(last, piece)
+  }
+
+  /** Adds what the vendor wants back of its thoughts: to the last thought, or as one without text. */
+  sign (signature: string): void {
+    let last = this.#blocks.at(-1)
+    if (last?.kind !== 'thinking' || last.signature !== undefined) {
+      this.#blocks.push(last = { kind: 'thinking', index: undefined, isClosed: false, waiting: '' })
+    }
+    last.signature = signature
+    this.#advance()
   }
 
   begin (block: Block): void {
@@ -172,6 +185,6 @@ function isCall (block: Block): block is Call {
 }
 
 function empty (block: Block): object {
-  if (isCall(block)) return { type: 'tool_use', id: block.id, name: block.name, input: {} }
+  if (isCall(block)) return { type: 'tool_use', id: block.id, name: block.name, input: {}, ...block.own }
   return block.kind === 'text' ? { type: 'text', text: '' } : { type: 'thinking', thinking: '', signature: '' }
 }

@@ -66,7 +66,9 @@ export function callsIn ({ tool_calls: calls, function_call: call }: Json): read
 }
 
 function isCall (call: unknown): call is Json {
-  if (!isRecord(call) || !isRecord(call.function)) return false
+  if (!isRecord(call)) return false
+  // A signature may come behind the call.
+  if (!isRecord(call.function)) return isRecord(call.extra_content)
   const { name, arguments: given } = call.function
   return textIn(name) !== '' || textIn(call.id) !== '' || (isGiven(given) && given !== '')
 }
@@ -125,6 +127,11 @@ export function ownFields (said: Json, exchange: Exchange): Json | undefined {
     own[name] = value
   }
   return own
+}
+
+/** Those of a call: what the vendor wants back with it. */
+export function callFields ({ extra_content: extra }: Json, exchange: Exchange): Json | undefined {
+  return isRecord(extra) && isChatClient(exchange) ? { extra_content: extra } : undefined
 }
 
 /** Those at the top of a completion or a chunk. */

@@ -4,7 +4,11 @@ import { argumentsOf } from '../../../translation/call-input.ts'
 import { vendorId } from '../../../translation/vendor-id.ts'
 import type { Upstream } from '../../../core/upstream.ts'
 import { SentIds } from '../call-ids.ts'
+import type { ChatConfig } from '../../../config/config.ts'
+import type { Exchange } from '../../../core/exchange.ts'
+import { chatCall, chatFields } from '../../../protocols/chat.ts'
 import { isRecord, type Json } from '../../../base/json.ts'
+import { isSigned, opener, type OpenSignature, OwnSignatures, withPlaceholder } from './signatures.ts'
 import { textIn } from '../json.ts'
 import { isMarked, type MarkOf, withMark } from '../cache-marks.ts'
 import { dataUrl, type PartStyle, readMarked, readParts, systemParts } from '../parts.ts'
@@ -17,9 +21,12 @@ const PARTS: PartStyle = {
 }
 
 export interface ChatOptions {
+  readonly exchange: Exchange
   readonly upstream: Upstream
   /** the field in which the vendor wants its own thoughts back; undefined: none */
   readonly reasoning: string | undefined
+  /** what the vendor wants of signatures: the operator's word */
+  readonly signatures: NonNullable<ChatConfig['thought_signatures']> | undefined
   /** whether an input of a call may stand for a text (src/translation/call-input.ts) */
   readonly mayBeRaw: boolean
   /** whether the vendor gets the client's own field for any JSON object */
@@ -40,6 +47,7 @@ export function toChatMessages (body: Json, own: Json, options: ChatOptions): re
   const messages: readonly unknown[] = Array.isArray(body.messages) ? body.messages : []
   const thoughts = options.reasoning === undefined ? undefined : thoughtsByCall(own)
   const { markOf } = options
+  const open = options.signatures === 'drop' ? undefined : opener(messages, options.exchange, options.upstream)
   const reader: Reader = { style: { ...PARTS, placeOf: options.placeOf }, markOf,
     turns: new Turns(new SentIds(options.upstream), options.isFolded) }
   const { turns } = reader
@@ -49,7 +57,7 @@ export function toChatMessages (body: Json, own: Json, options: ChatOptions): re
     if (!isRecord(message)) continue
     const path = `messages[${i}].content`
     if (message.role === 'system') system.push(...systemParts(message.content, path, markOf))
-    else if (message.role === 'assistant') addAnswer(message.content, options, thoughts, turns)
+    else if (message.role === 'assistant') addAnswer(message.content, options, thoughts, open, turns)
     else addQuestion(message.content, path, reader)
   }
   const said = turns.end()
@@ -99,6 +107,8 @@ interface Message extends Json {
 interface Answer extends Json {
   readonly role: 'assistant'
   content: Content | null
+  reasoning_details?: unknown[]
+  extra_content?: Json
   tool_calls?: Call[]
 }
 
@@ -130,6 +140,8 @@ class Turns {
       open.content = open.content === null || answer.content === null ? open.content ?? answer.content
         : joined(open.content, answer.content, '\n')
       for (const call of answer.tool_calls ?? []) open.tool_calls!.push(call)
+      for (const detail of answer.reasoning_details ?? []) (open.reasoning_details ??= []).push(detail)
+      if (answer.extra_content !== undefined) open.extra_content = answer.extra_content
     }
     if (answer.tool_calls !== undefined) this.#open ??= answer
   }
@@ -197,8 +209,9 @@ function addResult (result: Json, path: string, { style, markOf, turns }: Reader
 
 function addAnswer (
   content: unknown,
-  { reasoning, mayBeRaw, markOf }: ChatOptions,
+  { reasoning, mayBeRaw, markOf, signatures }: ChatOptions,
   thoughts: Thoughts | undefined,
+  open: OpenSignature | undefined,
   turns: Turns
 ): void {
   const blocks: readonly unknown[] = Array.isArray(content) ? content : [textPart(textIn(content))]
@@ -206,6 +219,18 @@ function addAnswer (
   let first: string | undefined
   const texts: Json[] = []
   let thought = ''
+  const own = new OwnSignatures()
+  const opened = new Set<Json>()
+  for (const block of blocks) {
+    if (!isRecord(block) || open === undefined) continue
+    const kept = open(block)
+    if (kept !== undefined) {
+      own.add(kept)
+      opened.add(block)
+    }
+    const fields = (block as { readonly [chatFields]?: Json })[chatFields]
+    if (fields !== undefined) own.addOwn(fields)
+  }
   for (const block of blocks) {
     if (!isRecord(block)) continue
     // The pieces of one answer are joined without a separator. Blocks of tools that ran at a vendor of messages style
@@ -215,17 +240,25 @@ function addAnswer (
     }
     else if (block.type === 'tool_use') {
       first ??= textIn(block.id)
-      calls.push({ ...toCall(block, turns.ids.call(block.id, block.name), mayBeRaw), ...markOf(block) })
+      const extra = own.ofCall(textIn(block.id)) ??
+        (block as { readonly [chatCall]?: Json })[chatCall]?.extra_content
+      calls.push({ ...toCall(block, turns.ids.call(block.id, block.name), mayBeRaw), ...markOf(block),
+        ...(isRecord(extra) && signatures !== 'drop' && { extra_content: extra }) })
     }
     // A signature says that another vendor thought it (src/README.md#signatures).
-    else if (block.type === 'thinking' && textIn(block.signature) === '') thought += textIn(block.thinking)
+    else if (block.type === 'thinking' && (textIn(block.signature) === '' || opened.has(block))) {
+      thought += textIn(block.thinking)
+    }
   }
   if (texts.length === 0 && calls.length === 0) return
   if (thought === '') thought = thoughts?.get(first)?.pop() ?? ''
+  if (signatures === 'google' && calls.length > 0 && !calls.some(isSigned)) calls[0] = withPlaceholder(calls[0]!)
   turns.addAnswer({
     role: 'assistant',
     content: texts.length === 0 ? null : contentOf(texts, ''),
     ...(reasoning !== undefined && thought !== '' && { [reasoning]: thought }),
+    ...(own.details.length > 0 && { reasoning_details: own.details }),
+    ...(own.extra !== undefined && { extra_content: own.extra }),
     ...(calls.length > 0 && { tool_calls: calls })
   })
 }

@@ -5,12 +5,13 @@ import { isErrorBody } from '../../../core/vendor-error.ts'
 import { noAnswer, UnusableCall } from '../error-reply.ts'
 import { CallIds, SeenCalls } from '../call-ids.ts'
 import { cutsCalls, type Finish, graver } from '../finish.ts'
-import { argumentsOf, callsIn, choicesIn, finishOf, ownFields, readSpoken, type Spoken, stopOf,
+import { argumentsOf, callFields, callsIn, choicesIn, finishOf, ownFields, readSpoken, type Spoken, stopOf,
   topFields } from './answer.ts'
-import { isGiven, isRecord, type Json } from '../../../base/json.ts'
+import { asRecord, isGiven, isRecord, type Json } from '../../../base/json.ts'
 import { isTorn } from '../json-end.ts'
 import { callInput, textIn } from '../json.ts'
-import { isChatClient, withChatFields } from '../../../protocols/chat.ts'
+import { chatCall, isChatClient, withChatFields } from '../../../protocols/chat.ts'
+import { Signatures } from './signatures.ts'
 import { usageOf } from './usage.ts'
 import { messageId } from '../omissions.ts'
 
@@ -31,9 +32,12 @@ export function toMessage (completion: unknown, exchange: Exchange, upstream: Up
   const finish = choices.map(finishOf).find(isGiven)
   const { thought, text, refusal } = spokenIn(said)
   const hasRefusal = refusal !== '' && !isChatClient(exchange)
-  const { calls, isCut } = readCalls(said, finish, exchange, upstream)
+  const signatures = isChatClient(exchange) ? undefined : new Signatures(exchange, upstream)
+  for (const one of said) signatures?.readMessage(one, false)
+  const { calls, isCut } = readCalls(said, finish, exchange, upstream, signatures)
+  const signature = signatures?.take() ?? ''
   const content = [
-    ...(thought === '' ? [] : [{ type: 'thinking', thinking: thought, signature: '' }]),
+    ...(thought + signature === '' ? [] : [{ type: 'thinking', thinking: thought, signature }]),
     ...(text === '' && !hasRefusal ? [] : [{ type: 'text', text: hasRefusal ? text + refusal : text }]),
     ...calls
   ]
@@ -84,7 +88,8 @@ interface CallsRead {
  * @throws {UnusableCall} a call has no name, or arguments that are no JSON object
  */
 function readCalls (
-  said: readonly Json[], finish: Finish | undefined, exchange: Exchange, upstream: Upstream
+  said: readonly Json[], finish: Finish | undefined, exchange: Exchange, upstream: Upstream,
+  signatures: Signatures | undefined
 ): CallsRead {
   const ids = new CallIds(exchange, upstream)
   const seen = new SeenCalls()
@@ -92,7 +97,7 @@ function readCalls (
   let isCut = false
   for (const [choice, message] of said.entries()) {
     for (const call of callsIn(message)) {
-      const name = textIn((call.function as Json).name)
+      const name = textIn(asRecord(call.function).name)
       const text = argumentsOf(call.function)
       if (name === '' && text.trim() === '') continue
       if (name === '') throw new UnusableCall('nameless')
@@ -104,7 +109,10 @@ function readCalls (
       const isMarked = theirs !== '' || isGiven(call.index)
       const place = `${theirs === '' ? choice : theirs} ${String(call.index)}`
       if (isMarked && seen.isRepeated(place, { name, input })) continue
-      calls.push({ type: 'tool_use', id: ids.next(theirs, name), name, input })
+      const id = ids.next(theirs, name)
+      signatures?.readCall(id, call)
+      const own = callFields(call, exchange)
+      calls.push({ type: 'tool_use', id, name, input, ...(own !== undefined && { [chatCall]: own }) })
     }
   }
   return { calls, isCut }

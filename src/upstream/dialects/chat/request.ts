@@ -1,6 +1,7 @@
 // Translates a body in messages style into a chat body. An allow-list (src/README.md#allow-list): other fields are not
 // sent, except those that the operator names, so that no field that changes the vendor's price can be smuggled through
 // (plugins/billing-meter/surcharges.ts).
+import type { ChatConfig } from '../../../config/config.ts'
 import type { Exchange } from '../../../core/exchange.ts'
 import { Body, Model } from '../../../core/facts.ts'
 import { chatReasoning, chatStyle } from '../../../protocols/chat.ts'
@@ -10,6 +11,7 @@ import type { Upstream } from '../../../core/upstream.ts'
 import type { OwnWords } from '../dialect.ts'
 import { thoughtsByCall, toChatMessages } from './conversation.ts'
 import { type MarkOf, marksIn, noMark } from '../cache-marks.ts'
+import { placeholdersIn, signaturesIn } from './signatures.ts'
 import { toolsInForce } from '../tool-changes.ts'
 import { isEffort, nearestEffort, SWITCHED_ON } from '../../../translation/thinking.ts'
 import { adaptTools } from '../../../translation/tool-schema.ts'
@@ -43,7 +45,8 @@ export function toChat (exchange: Exchange, modelId: string, upstream: Upstream)
   add('model', modelId)
   const markOf = options.cache_control === true ? marksIn(body) : noMark
   const talk = { system: body.system, messages: named.messages, cache_control: body.cache_control }
-  add('messages', toChatMessages(talk, own, { upstream, reasoning: options.reasoning_field,
+  add('messages', toChatMessages(talk, own, { exchange, upstream,
+    signatures: options.thought_signatures, reasoning: options.reasoning_field,
     mayBeRaw: exchange.route.style !== messagesStyle, hasJsonField: isJsonObject(format),
     isFolded: options.after_tool === 'fold', markOf,
     placeOf: (address) => placeIn(exchange, address) }))
@@ -87,8 +90,12 @@ export function ownWords (exchange: Exchange, { config: { chat: options } }: Ups
   const { body } = exchange.request
   const own = ownOf(exchange)
   const thoughts = options?.reasoning_field === undefined ? [] : [...thoughtsByCall(own).values()]
-  if (thoughts.length === 0 && !isRecord(own.response_format)) return undefined
-  return { sent: { response_format: formatOf(body, own), thoughts }, instead: { output_config: body.output_config } }
+  const word = options?.thought_signatures
+  const signatures = word === 'drop' ? [] : signaturesIn(own)
+  if (word === 'google') signatures.push(...placeholdersIn(body.messages))
+  if (thoughts.length + signatures.length === 0 && !isRecord(own.response_format)) return undefined
+  return { sent: { response_format: formatOf(body, own), thoughts, signatures },
+    instead: { output_config: body.output_config } }
 }
 
 /** The place of an address in a request that was translated. */

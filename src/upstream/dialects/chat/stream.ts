@@ -5,14 +5,16 @@ import type { Exchange } from '../../../core/exchange.ts'
 import { SseEvent } from '../../../core/sse.ts'
 import type { Upstream } from '../../../core/upstream.ts'
 import { cutsCalls, type Finish, graver, isCounted } from '../finish.ts'
-import { argumentsOf, callsIn, choicesIn, finishOf, ownFields, readSpoken, stopOf, topFields } from './answer.ts'
+import { argumentsOf, callFields, callsIn, choicesIn, finishOf, ownFields, readSpoken, stopOf,
+  topFields } from './answer.ts'
 import { errorEvent, UnfinishedAnswer, UnusableCall } from '../error-reply.ts'
-import { Blocks } from '../answer-blocks.ts'
+import { Blocks, type Call } from '../answer-blocks.ts'
 import { Calls } from './calls.ts'
 import { isGiven, isRecord, type Json } from '../../../base/json.ts'
 import { textIn } from '../json.ts'
 import type { StreamDecoder } from '../dialect.ts'
 import { reportOf, startOf } from '../omissions.ts'
+import { Signatures } from './signatures.ts'
 import { usageOf } from './usage.ts'
 
 /** Most characters of a choice that wait for the first one to have some. */
@@ -28,10 +30,14 @@ class ChatStream implements StreamDecoder {
   readonly #upstream: Upstream
   readonly #blocks = new Blocks()
   readonly #calls: Calls
+  /** of a client of another style */
+  readonly #signatures: Signatures | undefined
   #characters = 0
   /** thoughts and text of another choice than the first, which may still have its own */
   readonly #others = new Map<'thinking' | 'text', { readonly choice: string, text: string }>()
   #hasRefusal = false
+  /** fields of calls that have begun */
+  readonly #late: SseEvent[] = []
   /** fields of chat style that its client got */
   #hasOwn = false
   /** those beside the choices, as JSON: some vendors repeat them in each chunk */
@@ -51,6 +57,7 @@ class ChatStream implements StreamDecoder {
     this.#exchange = exchange
     this.#upstream = upstream
     this.#calls = new Calls(exchange, upstream)
+    this.#signatures = isChatClient(exchange) ? undefined : new Signatures(exchange, upstream)
   }
 
   event (event: SseEvent): SseEvent | readonly SseEvent[] | undefined {
@@ -102,7 +109,7 @@ class ChatStream implements StreamDecoder {
     const said = this.#saidIn(choice)
     const number = isGiven(choice.index) ? String(choice.index) : String(place)
     this.#readDelta(said, number)
-    out.push(...this.#blocks.take())
+    out.push(...this.#blocks.take(), ...this.#late.splice(0))
     const own = ownFields(said, this.#exchange)
     if (own !== undefined) {
       this.#hasOwn = true
@@ -135,6 +142,8 @@ class ChatStream implements StreamDecoder {
   #readDelta (delta: Json, choice: string): void {
     const { thought, text, refusal } = readSpoken(delta)
     this.#say('thinking', thought, choice)
+    this.#signatures?.readMessage(delta, true)
+    if (text + refusal !== '') this.#sign()
     this.#say('text', text, choice)
     if (refusal !== '') {
       this.#characters += refusal.length
@@ -167,10 +176,29 @@ class ChatStream implements StreamDecoder {
     let call = this.#calls.find(delta, piece, choice)
     if (call === undefined) {
       call = this.#calls.begin(delta, choice)
+      this.#readOwn(call, delta)
+      this.#sign()
       this.#blocks.begin(call)
-    } else if (call.name === '') call.name = textIn(its.name)
+    } else {
+      if (call.name === '') call.name = textIn(its.name)
+      this.#readOwn(call, delta)
+    }
     this.#characters += piece.length
     this.#blocks.input(call, piece)
+  }
+
+  #readOwn (call: Call, delta: Json): void {
+    this.#signatures?.readCall(call.id, delta)
+    const own = callFields(delta, this.#exchange)
+    if (own === undefined) return
+    if (call.index === undefined) call.own = own
+    else this.#late.push(SseEvent.of(CHAT_DELTA, { type: CHAT_DELTA, index: call.index, delta: own }))
+  }
+
+  /** What the vendor wants back of the thoughts so far stands before the words that follow them. */
+  #sign (): void {
+    const signature = this.#signatures?.take() ?? ''
+    if (signature !== '') this.#blocks.sign(signature)
   }
 
   #readTop (chunk: Json, out: SseEvent[]): void {
@@ -203,6 +231,7 @@ class ChatStream implements StreamDecoder {
       this.#characters += text.length
       this.#blocks.say(kind, text)
     }
+    this.#sign()
     const isTorn = !cutsCalls(this.#finish) && this.#calls.hasTornInput
     if (isTorn && this.#finish === undefined) throw new UnusableCall('half')
     // vLLM's reason for half a call is that of a whole one, with which a client would run the tool.

@@ -184,7 +184,8 @@ class Content {
   #block (block: unknown): unknown {
     if (!isRecord(block)) return block
     if (this.#types.has(block.type)) {
-      return block.type === 'tool_reference' ? { type: 'text', text: `Tool loaded: ${textIn(block.tool_name)}` } : undefined
+      if (block.type !== 'tool_reference') return undefined
+      return { type: 'text', text: `Tool loaded: ${textIn(block.tool_name)}` }
     }
     if (block.type === 'server_tool_use' && begins(block.name, this.#kinds)) return undefined
     const kept = withoutMarks(without(block, this.#blocks), this.#marks) as Json

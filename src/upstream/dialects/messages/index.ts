@@ -18,6 +18,7 @@ import { type Removal, removalFor, withoutFields } from './beta-fields.ts'
 import { withoutEndSpace } from './end-space.ts'
 import { withinLimits } from './vendor-limits.ts'
 import { isGiven, isRecord, type Json } from '../../../base/json.ts'
+import { withoutSealedThoughts } from '../../../translation/thinking.ts'
 import { adaptTools } from '../../../translation/tool-schema.ts'
 import { PassedRequest } from '../passed-body.ts'
 import { versionedAtEnd } from '../versioned.ts'
@@ -119,7 +120,8 @@ function encode (
   const declared = named?.tools ?? (folded !== undefined && 'tools' in folded ? folded.tools : body.tools)
   const isTranslated = exchange.route.style !== messagesStyle
   const tools = isTranslated ? adaptTools(declared) : declared
-  const messages = withSentIds(isTranslated ? withoutEndSpace(turns) : turns, new SentIds(upstream))
+  const spoken = isTranslated ? withoutEndSpace(withoutSealedThoughts(turns, body, exchange.get(Model))) : turns
+  const messages = withSentIds(spoken, new SentIds(upstream))
   const changes: Json = {
     ...folded,
     ...(named !== undefined && { tool_choice: named.tool_choice }),
@@ -137,5 +139,6 @@ function encode (
 
 /** An effort needs no beta at models that think as much as they are told: the gateway itself sends it there. */
 function forModel (removal: Removal, { thinking }: Model): Removal {
-  return thinking === 'adaptive' ? { ...removal, output: removal.output?.filter((name) => name !== 'effort') ?? [] } : removal
+  if (thinking !== 'adaptive') return removal
+  return { ...removal, output: removal.output?.filter((name) => name !== 'effort') ?? [] }
 }

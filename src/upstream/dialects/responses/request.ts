@@ -7,9 +7,11 @@ import { conversationOf } from '../../../core/conversation.ts'
 import { type Attempt, Body, Model } from '../../../core/facts.ts'
 import type { Upstream } from '../../../core/upstream.ts'
 import { chatReasoning, chatStyle } from '../../../protocols/chat.ts'
+import { messagesStyle } from '../../../protocols/messages.ts'
 import { styleOfBody } from '../../../protocols/index.ts'
 import { ResponsesOwn } from '../../../protocols/responses.ts'
-import { type Effort, effortFor, isEffort, nearestEffort } from '../../../translation/thinking.ts'
+import { type Effort, effortFor, isEffort, nearestEffort,
+  withoutSealedThoughts } from '../../../translation/thinking.ts'
 import { withoutJsonLine } from '../../../translation/settings.ts'
 import { adaptTools } from '../../../translation/tool-schema.ts'
 import { isGiven, isRecord, type Json } from '../../../base/json.ts'
@@ -45,7 +47,9 @@ export function toResponses (exchange: Exchange, attempt: Attempt, upstream: Ups
   const lines = systemLines(body.system, 'system')
   const system = isRecord(text?.format) && text.format.type === 'json_object' ? withoutJsonLine(lines) : lines
   if (system.length > 0) add('instructions', system.join('\n'))
-  add('input', inputOf(named.messages, exchange, attempt, upstream, tools))
+  const turns = exchange.route.style === messagesStyle ? named.messages
+    : withoutSealedThoughts(named.messages, body, model)
+  add('input', inputOf(turns, exchange, attempt, upstream, tools))
   if (typeof body.max_tokens === 'number') add('max_output_tokens', Math.max(LEAST_OUTPUT, body.max_tokens))
   if (model.sampling) {
     add('temperature', body.temperature)
