@@ -159,9 +159,14 @@ export interface ErrorOptions {
   readonly vendorCode?: string
   /** seconds until a retry can succeed; default: the table's */
   readonly retryAfter?: number
+  /** false: the same request will fail again for longer than clients wait; default: the status decides */
+  readonly repeatable?: boolean
   /** more response headers, such as Allow */
   readonly headers?: Readonly<Record<string, string>>
 }
+
+/** Statuses below 500 after which the same request may succeed. */
+const REPEATED: ReadonlySet<number> = new Set([408, 409, 429])
 
 const brand = Symbol.for('model-gateway.GatewayError')
 
@@ -179,6 +184,8 @@ export class GatewayError extends Error {
   readonly vendorCode: string | undefined
   /** whole seconds from 1 to 60, on every 429 and 503 (src/README.md#retry-after) */
   readonly retryAfter: number | undefined
+  /** the same request may succeed soon: clients repeat it by themselves */
+  readonly repeatable: boolean
   readonly headers: Readonly<Record<string, string>>
 
   constructor (row: ErrorCode, options: ErrorOptions = {}) {
@@ -197,6 +204,7 @@ export class GatewayError extends Error {
     this.param = options.param ?? null
     this.vendorCode = options.vendorCode
     this.retryAfter = seconds
+    this.repeatable = options.repeatable ?? (entry.status >= 500 || REPEATED.has(entry.status))
     this.headers = options.headers ?? {}
   }
 }

@@ -3,9 +3,6 @@ import type { GatewayError } from '../errors.ts'
 import type { ErrorReply } from '../core/reply.ts'
 import type { Style } from '../core/style.ts'
 
-/** Statuses below 500 after which the same request may succeed. */
-const RETRIED: ReadonlySet<number> = new Set([408, 409, 429])
-
 /**
  * The error in the style of its route. Pure, and cannot throw: the core's last resort.
  * @param charged cost of the request, in decimal US dollars
@@ -18,7 +15,7 @@ export function shapeError (error: GatewayError, style: Style, requestId: string
       ...error.headers,
       ...(error.status === 401 && { 'www-authenticate': 'Bearer' }),       // RFC 9110 11.6.1
       // Both vendors' SDKs obey it; without it Claude Code repeats a 401 for three minutes.
-      'x-should-retry': String(error.status >= 500 || RETRIED.has(error.status)),
+      'x-should-retry': String(error.repeatable),
       ...(error.retryAfter !== undefined && { 'retry-after': String(error.retryAfter) })
     },
     body,

@@ -170,7 +170,8 @@ t.test('F1: with none left: service_unavailable in our own words, until the next
     for (const stream of [false, true]) {
       const { path, asking } = clientStyles[style]
       const got = await client(t, gw, path).post(asking({ ...messagesRequest, stream })).whole()
-      t.match([got.status, got.headers['retry-after'], got.json], [503, '60', { error: { charged_usd: '0',
+      const { 'retry-after': wait, 'x-should-retry': repeats } = got.headers
+      t.match([got.status, wait, repeats, got.json], [503, '60', 'false', { error: { charged_usd: '0',
         message: /^The service is unavailable at this moment\. Try again in 10 minutes\./ } }], style)
       t.match(got.text, /"(?:code|error_code)":"service_unavailable"/)
       t.notMatch(got.text, /credit|balance|billing|overloaded/i)
@@ -179,8 +180,8 @@ t.test('F1: with none left: service_unavailable in our own words, until the next
   t.equal(up.requests.length, 2)
   await clock.advance(TEN_MINUTES - 30_000)
   const late = await client(t, gw).post(messagesRequest).whole()
-  t.match([late.status, late.headers['retry-after'], errorOf(late).message],
-    [503, '30', /^The service is unavailable at this moment\. Try again in 30 seconds\./])
+  t.match([late.status, late.headers['retry-after'], late.headers['x-should-retry'], errorOf(late).message],
+    [503, '30', 'true', /^The service is unavailable at this moment\. Try again in 30 seconds\./])
   await clock.advance(30_000)
   says = answer('paid')
   t.equal((await client(t, gw).post(messagesRequest).whole()).status, 200)

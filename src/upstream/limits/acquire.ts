@@ -106,6 +106,8 @@ export function notServed (recovery: number, cause?: unknown): GatewayError {
   return new GatewayError('service_unavailable', {
     message: `The service is unavailable at this moment. Try again in ${wait}.`,
     retryAfter: seconds,
+    // Claude Code repeats a 503 ten times, a minute apart, and its user reads nothing meanwhile.
+    repeatable: seconds <= LONGEST_SECONDS,
     cause: cause ?? { kind: 'credentials refused' }
   })
 }
