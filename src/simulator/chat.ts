@@ -39,7 +39,7 @@ export function chatDialect (options: ChatOptions): Dialect {
       const composition = compose(body, faults)
       const head = { id: `chatcmpl-${token24()}`, created: Math.floor(options.now() / 1000), model: body.model,
         system_fingerprint: 'fp_simulated' }
-      const usage = usageOf(countInput(body), composition, faults)
+      const usage = usageOf(faults.input_tokens ?? countInput(body), composition, faults)
       if (chat['stream'] !== true) return toJson(head, composition, usage, faults)
       const isAsked = isObject(chat['stream_options']) && chat['stream_options']['include_usage'] === true
       return { kind: 'events', emissions: new Chunks(head, composition, isAsked ? usage : undefined, faults).all() }

@@ -23,7 +23,9 @@ export interface Composition {
   readonly thinkingTokens: number
 }
 
-export function compose (body: MessagesBody, faults: Faults): Composition {
+export function compose (asked: MessagesBody, faults: Faults): Composition {
+  const { max_tokens: most } = asked
+  const body = faults.limit === undefined ? asked : { ...asked, max_tokens: Math.min(most, faults.limit) }
   if (faults.empty === true) return finish([], 'end_turn', null)
   const scripted = scriptedAnswer(body, faults)
   if (scripted !== undefined) return play(body, scripted)

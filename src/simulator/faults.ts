@@ -13,6 +13,7 @@ export const directives = {
   first_delay: { takes: 'number', does: 'milliseconds before the head, also before an error' },
   delay: { takes: 'number', does: 'milliseconds before each token' },
   tokens: { takes: 'number', does: 'the text has exactly so many tokens (max_tokens still ends it)' },
+  limit: { takes: 'number', does: 'the answer ends after so many tokens, as at max_tokens' },
   tool_calls: { takes: 'number', preset: 1, does: 'calls so many of the request\'s tools in parallel' },
   script: { takes: 'word',
     does: 'the answers from this prompt on, one after the other: a list as percent-encoded JSON (script.ts)' },
@@ -51,6 +52,7 @@ export const directives = {
   usage_zero: { takes: 'nothing', does: 'all counters of usage are 0' },
   usage_late: { takes: 'nothing',
     does: 'message_start (chat: the first chunk) reports fewer input tokens than the last usage' },
+  input_tokens: { takes: 'number', does: 'usage has so many tokens of input, whatever the prompt has' },
   usage_missing: { takes: 'nothing', does: 'no usage anywhere' },
 
   cached: { takes: 'number', does: 'chat and responses: so many tokens of the prompt were read from a cache' },
@@ -100,7 +102,7 @@ export const directives = {
   chunk: { takes: 'number', does: 'writes so many bytes at a time' },
   trickle: { takes: 'number', does: 'milliseconds before each byte, or before each piece of `chunk`' },
   burst: { takes: 'nothing', does: 'writes all events at once' },
-  habit: { takes: 'word', does: 'answers as vendors with this habit do; the habits are listed below' }
+  habit: { takes: 'word', does: 'answers as vendors with this habit do, or with these: NAME+NAME; they are listed below' }
 } as const satisfies Record<string, Directive>
 
 export type FaultName = keyof typeof directives

@@ -1,5 +1,6 @@
 // How real vendors and proxies deviate from the API that they claim to speak. Each habit was seen in recorded traffic
-// or in public bug reports. The directive `habit=NAME` selects one; random suites draw from the table.
+// or in public bug reports. The directive `habit=NAME` selects one, `habit=NAME+NAME` several; random suites draw from
+// the table.
 import { SseEvent } from '../core/sse.ts'
 import { isObject, type Answer, type Api, type Asked, type Emission, type ReportedUsage } from './dialect.ts'
 import { UnknownDirective } from './faults.ts'
@@ -48,6 +49,10 @@ const google = (code: number, status: string, message: string, details: readonly
 const openai = (status: number, message: string, type: string, code: string | null): Instead =>
   ({ status, body: { error: { message, type, param: null, code } } })
 
+const COUNTED_IDS: Change = {
+  events: (emissions) => changed(emissions, withCountedIds()), body: (body) => withCountedIds()(body)
+}
+
 export const habits = {
   no_label: { does: 'no content type (ChatGPT\'s backend)', type: null },
   label_json: { does: 'the content type is application/json', type: 'application/json' },
@@ -86,6 +91,8 @@ export const habits = {
       'insufficient_quota', 'insufficient_quota') },
   context_words: { does: '400 for a context that is too long, in xAI\'s words', instead: openai(400, 'This model\'s ' +
     'maximum prompt length is 131072 but the request contains 140000 tokens.', 'invalid_request_error', null) },
+  prompt_too_long: { does: '400 for a context that is too long (Anthropic)', instead: { status: 400, body: { type: 'error',
+    error: { type: 'invalid_request_error', message: 'prompt is too long: 208310 tokens > 200000 maximum' } } } },
   model_unknown_400: { does: '400 for a model that the vendor does not have (OpenRouter)',
     instead: { status: 400, body: { error: { message: 'vendor-model is not a valid model ID', code: 400 } } } },
   tool_use_failed: { does: '400 tool_use_failed: the model wrote a broken call (Groq)', instead: openai(400,
@@ -130,6 +137,11 @@ export const habits = {
   } } },
   arguments_twice: { does: 'chat and messages: the arguments of a call once more, whole (vLLM)', of: {
     chat: { events: repeatedArguments }, messages: { events: repeatedInput } } },
+  ids_repeat: { does: 'the ids of calls count from call_0 in each answer (local servers)', of: {
+    chat: COUNTED_IDS, messages: COUNTED_IDS, responses: COUNTED_IDS } },
+  pings: { does: 'messages: a ping behind each event', of: {
+    messages: { events: (emissions) => emissions.flatMap((emission) => [emission, dataOf({ type: 'ping' }, 'ping')]) }
+  } },
   function_call_empty: { does: 'chat: an empty function_call beside the text (Snowflake)', of: { chat: {
     events: (emissions) => changed(emissions, (data) => choiceAs(data, (choice) => isObject(choice['delta'])
       ? { ...choice, delta: { ...choice['delta'], function_call: { name: '', arguments: '' } } }
@@ -206,11 +218,33 @@ const VENDORS_CALL = { type: 'custom_tool_call', id: 'ctc_1', call_id: 'xs_call_
 const VIDEO_WORDS: Readonly<Record<string, string>> = { queued: 'Submitted', in_progress: 'IN_PROGRESS',
   completed: 'SUCCESS', failed: 'FAILURE' }
 
-/** @throws {UnknownDirective} there is no such habit */
-export function habitNamed (name: string): Habit {
+/**
+ * @param names one name, or several with `+` between them: one after the other
+ * @throws {UnknownDirective} there is no such habit
+ */
+export function habitNamed (names: string): Habit {
+  return names.split('+').map(oneNamed).reduce(both)
+}
+
+function oneNamed (name: string): Habit {
   if (Object.hasOwn(habits, name)) return habits[name as HabitName]
   throw new UnknownDirective(
     `the simulator does not know the habit "${name}"; it knows ${Object.keys(habits).join(', ')}`)
+}
+
+function both (first: Habit, second: Habit): Habit {
+  const of: Partial<Record<Api, Change>> = { ...first.of }
+  for (const [api, change] of Object.entries(second.of ?? {}) as [Api, Change][]) of[api] = after(of[api] ?? {}, change)
+  return { ...first, ...second, of }
+}
+
+function after (first: Change, second: Change): Change {
+  const chain = <T>(one: ((value: T) => T) | undefined, other: ((value: T) => T) | undefined) => (value: T): T => {
+    const changed = one?.(value) ?? value
+    return other?.(changed) ?? changed
+  }
+  return { ...first, ...second, events: chain(first.events, second.events), body: chain(first.body, second.body),
+    charged: chain(first.charged, second.charged) }
 }
 
 /** For `simulate --help`. */
@@ -263,6 +297,24 @@ function changed (emissions: readonly Emission[], change: (data: Fields) => Fiel
 function choiceAs (data: Fields, change: (choice: Fields) => Fields): Fields {
   const { choices } = data
   return Array.isArray(choices) ? { ...data, choices: choices.map((choice) => change(choice as Fields)) } : data
+}
+
+/** Ids of calls in one answer, whole or in events. */
+function withCountedIds (): (data: Fields) => Fields {
+  const counted = new Map<unknown, string>()
+  const idOf = (id: unknown): string => {
+    if (!counted.has(id)) counted.set(id, `call_${counted.size}`)
+    return counted.get(id)!
+  }
+  const rename = (value: unknown): unknown => {
+    if (Array.isArray(value)) return value.map(rename)
+    if (!isObject(value)) return value
+    const fields = Object.fromEntries(Object.entries(value).map(([name, field]) => [name, rename(field)]))
+    if (typeof value['call_id'] === 'string') return { ...fields, call_id: idOf(value['call_id']) }
+    const isCall = value['type'] === 'tool_use' || 'function' in value
+    return isCall && typeof value['id'] === 'string' ? { ...fields, id: idOf(value['id']) } : fields
+  }
+  return (data) => rename(data) as Fields
 }
 
 function usageAs (change: (usage: Fields) => Fields): Change {

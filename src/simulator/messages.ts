@@ -32,7 +32,7 @@ export function messagesDialect (options: MessagesOptions): Dialect {
       checkContext(body, asked.faults)
       if (asked.faults.content_policy === true) throw new VendorError(400, 'Output blocked by content filtering policy')
       const composition = compose(body, asked.faults)
-      const usage = usageOf(cache.count(body), composition, asked.faults)
+      const usage = usageOf(countedInput(body, asked.faults), composition, asked.faults)
       const id = `msg_${token24()}`
       return body.stream === true
         ? { kind: 'events', emissions: toEvents(id, body.model, composition, usage) }
@@ -49,6 +49,10 @@ export function messagesDialect (options: MessagesOptions): Dialect {
       checkThoughts(body)
       return { kind: 'json', status: 200, body: { input_tokens: countInput(body) } }
     }
+  }
+
+  function countedInput (body: MessagesBody, { input_tokens: uncached }: Faults): InputTokens {
+    return uncached === undefined ? cache.count(body) : { uncached, read: 0, written5m: 0, written1h: 0 }
   }
 
   /** @throws {VendorError} */

@@ -107,7 +107,9 @@ function total ({ uncached, read, written5m, written1h }: InputTokens): number {
 }
 
 /** The part that a directive says was read from the cache, in the place of what was. */
-function cached (input: InputTokens, faults: Faults): InputTokens {
+function cached (counted: InputTokens, faults: Faults): InputTokens {
+  const input = faults.input_tokens === undefined ? counted
+    : { uncached: faults.input_tokens, read: 0, written5m: 0, written1h: 0 }
   if (faults.cached === undefined) return input
   const read = Math.min(total(input), faults.cached)
   return { uncached: total(input) - read, read, written5m: 0, written1h: 0 }

@@ -8,6 +8,8 @@ type Fields = Readonly<Record<string, unknown>>
 
 /** One answer. What it leaves out does not come. */
 export interface ScriptedAnswer {
+  /** words of the last turn of the user that this is the answer to, in whatever place of the list it stands */
+  readonly when?: string
   /** tokens of thoughts, where the request lets the model think */
   readonly think?: number
   readonly say?: string
@@ -27,24 +29,33 @@ export interface Scene {
   /** as in the directive */
   readonly script: string
   readonly played: number
+  /** what the user has said last */
+  readonly last: string
 }
 
 const directive = /\[\[sim:[^[\]]*\bscript=([^\]\s,]+)/g
 
-/** @param body of a request, of any dialect; undefined: no turn of the user has a script */
+/**
+ * The last script counts, also one that the model has said: an agent that compacts a conversation puts the summary in
+ * the place of what it stands for, some as the model's words.
+ * @param body of a request, of any dialect; undefined: it has no script
+ */
 export function sceneIn (body: unknown): Scene | undefined {
   const entries = entriesOf(body)
   const at = entries.findLastIndex((entry) => scriptOf(entry) !== undefined)
   const script = scriptOf(entries[at])
-  return script === undefined ? undefined : { script, played: answersIn(entries.slice(at + 1)) }
+  return script === undefined ? undefined : { script, played: answersIn(entries.slice(at + 1)),
+    last: textOf(entries.findLast((entry) => isObject(entry) && entry['role'] === 'user')) }
 }
 
 /**
  * The answer that comes next; undefined: the script is over.
  * @throws {UnknownDirective} it is no script
  */
-export function answerIn ({ script, played }: Scene): ScriptedAnswer | undefined {
-  return parseScript(script)[played]
+export function answerIn ({ script, played, last }: Scene): ScriptedAnswer | undefined {
+  const answers = parseScript(script)
+  return answers.find(({ when }) => when !== undefined && last.includes(when)) ??
+    answers.filter(({ when }) => when === undefined)[played]
 }
 
 /** @throws {UnknownDirective} */
@@ -57,13 +68,14 @@ function parseScript (script: string): readonly ScriptedAnswer[] {
   }
   if (Array.isArray(answers) && answers.every(isAnswer)) return answers as readonly ScriptedAnswer[]
   throw new UnknownDirective('the directive "script" needs a list of answers, as percent-encoded JSON: ' +
-    '[{"think":tokens,"say":"text","calls":[{"name":"tool","input":{}}],"faults":["directives"]}]')
+    '[{"when":"words","think":tokens,"say":"text","calls":[{"name":"tool","input":{}}],"faults":["directives"]}]')
 }
 
 function isAnswer (value: unknown): boolean {
   if (!isObject(value)) return false
-  const { think, say, calls, faults } = value
-  return (think === undefined || (Number.isSafeInteger(think) && (think as number) >= 0)) &&
+  const { when, think, say, calls, faults } = value
+  return (when === undefined || typeof when === 'string') &&
+    (think === undefined || (Number.isSafeInteger(think) && (think as number) >= 0)) &&
     (say === undefined || typeof say === 'string') &&
     (calls === undefined || (Array.isArray(calls) && calls.every(isCall))) &&
     (faults === undefined || (Array.isArray(faults) && faults.every((fault) => typeof fault === 'string')))
@@ -82,12 +94,17 @@ function entriesOf (body: unknown): readonly unknown[] {
 }
 
 function scriptOf (entry: unknown): string | undefined {
-  if (!isObject(entry) || entry['role'] !== 'user') return undefined
+  if (!isObject(entry) || (entry['role'] !== 'user' && entry['role'] !== 'assistant')) return undefined
+  return [...textOf(entry).matchAll(directive)].at(-1)?.[1]
+}
+
+/** Of a message or an item. */
+function textOf (entry: unknown): string {
+  if (!isObject(entry)) return ''
   const { content } = entry
-  const texts = Array.isArray(content)
-    ? content.map((part) => isObject(part) && typeof part['text'] === 'string' ? part['text'] : '')
-    : [typeof content === 'string' ? content : '']
-  return texts.flatMap((text) => [...text.matchAll(directive)]).at(-1)?.[1]
+  return Array.isArray(content)
+    ? content.map((part) => isObject(part) && typeof part['text'] === 'string' ? part['text'] : '').join('\n')
+    : typeof content === 'string' ? content : ''
 }
 
 /** An answer may be several items in a row: thoughts, texts and calls. */

@@ -11,6 +11,7 @@ import { setImmediate } from 'node:timers/promises'
 import { pathToFileURL } from 'node:url'
 import type { Test } from 'tap'
 import { packageRoot } from '../../src/base/package.ts'
+import type { DialectOf } from '../../src/config/sections/dialects.ts'
 import { picture } from '../../src/simulator/picture.ts'
 import type { RequestRecord } from '../../src/simulator/request-log.ts'
 import { scriptDirective, type ScriptedAnswer } from '../../src/simulator/script.ts'
@@ -31,6 +32,11 @@ interface Block {
   readonly source?: { readonly data: string }
 }
 
+const ME = `
+accounts: [{ id: me, name: Me, opening_balance_usd: 100 }]
+keys: [{ id: mine, account: me, secret: ${KEY} }]
+`
+
 export interface Stage {
   readonly gw: TestGateway
   readonly simulator: Simulator
@@ -42,11 +48,13 @@ export interface Stage {
  * @param clamps its models give as much as they have where more is asked for
  * @param plugins lines for the pipeline, in the place of the one of responses-to-messages
  * @param dialect of the vendor of its models
+ * @param faults what each request suffers at it
+ * @param people accounts and keys
  */
 export async function stage (
-  t: Test, { more = '', clamps = false, plugins = '', dialect = 'messages' as 'messages' | 'responses' } = {}
+  t: Test, { more = '', clamps = false, plugins = '', dialect = 'messages' as DialectOf<'text'>, faults = '', people = ME } = {}
 ): Promise<Stage> {
-  const simulator = await startSimulator({ firstDelayMs: 0, tokenDelayMs: 0, keepBodyBytes: 64 << 20 })
+  const simulator = await startSimulator({ firstDelayMs: 0, tokenDelayMs: 0, keepBodyBytes: 64 << 20, faults })
   t.teardown(() => simulator.close())
   const shipped = textOfPage('gateway.yaml')
     .replace(/listen: "[^"]+:8080"/, 'listen: "127.0.0.1:0", timeouts: { hold_head: 100ms, ping: 100ms }')
@@ -58,10 +66,6 @@ export async function stage (
     .replace('driver: embedded', 'driver: memory')
     .replace(/^ +- responses-to-messages.*\n/m, (line) => plugins === '' ? line : plugins)
     .replace('config/models.yaml', 'models.yaml')
-  const people = `
-accounts: [{ id: me, name: Me, opening_balance_usd: 100 }]
-keys: [{ id: mine, account: me, secret: ${KEY} }]
-`
   const models = textOfPage('config/models.yaml')
     .replaceAll('max_output: 64000', `$&${clamps ? '\n    over_max_output: clamp' : ''}`)
   const gw = await gateway(t, shipped + people + more, { files: { 'models.yaml': models } })
@@ -192,27 +196,44 @@ export interface Ended {
   readonly stderr: string
 }
 
+export interface RunOptions {
+  /** lines of the shell before it */
+  readonly exports?: string
+  readonly env?: Readonly<Record<string, string>>
+  /** ended after that */
+  readonly limitMs?: number
+}
+
 /**
  * Runs a program at its desk, behind the settings of `exports`. It knows no variable but those, `env`, the key and what
- * finds programs: no proxy leads out, and npm asks no registry. It is ended with the test.
+ * finds programs: no proxy leads out, and npm asks no registry. It is ended with the test, and all that it has started.
  */
 export async function runAgent (
   t: Test,
   { home, work }: Desk,
   program: readonly string[],
-  { exports = '', env = {} }: { readonly exports?: string, readonly env?: Readonly<Record<string, string>> } = {}
+  { exports = '', env = {}, limitMs = LIMIT_MS }: RunOptions = {}
 ): Promise<Ended> {
   const PATH = `${dirname(process.execPath)}:${process.env['PATH'] ?? ''}`
   const child = spawn(...untapped('bash', ['-c', `${exports}\nexec "$@"`, 'bash', ...program]), {
-    cwd: work, stdio: ['ignore', 'pipe', 'pipe'], timeout: LIMIT_MS,
+    cwd: work, stdio: ['ignore', 'pipe', 'pipe'], detached: true,
     env: { PATH, HOME: home, GATEWAY_KEY: KEY, npm_config_offline: 'true', ...env }
   })
-  t.teardown(() => child.kill('SIGKILL'))
+  const end = (): void => {
+    try {
+      process.kill(-child.pid!, 'SIGKILL')
+    } catch {
+      // it has ended, and all that it has started
+    }
+  }
+  t.teardown(end)
+  const limit = setTimeout(end, limitMs)
   const said = { stdout: '', stderr: '' }
   for (const name of ['stdout', 'stderr'] as const) {
     child[name].setEncoding('utf8').on('data', (chunk: string) => { said[name] += chunk })
   }
   const [code] = await once(child, 'close') as [number | null]
+  clearTimeout(limit)
   return { code, ...said }
 }
 

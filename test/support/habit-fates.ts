@@ -24,6 +24,7 @@ export const fates: Readonly<Partial<Record<HabitName, (of: Case) => Fate>>> = {
   no_money_400: () => 'elsewhere',
   no_quota_429: () => 'elsewhere',
   context_words: () => ({ code: 'context_length_exceeded' }),
+  prompt_too_long: () => ({ code: 'context_length_exceeded' }),
   model_unknown_400: () => 'elsewhere',
   tool_use_failed: () => 'elsewhere',
   arguments_twice: ({ dialect, stream, calls }) => dialect === 'messages' && stream && calls ? 'broken' : 'whole',
