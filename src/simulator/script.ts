@@ -29,10 +29,11 @@ export interface Scene {
   /** as in the directive */
   readonly script: string
   readonly played: number
-  /** what the user has said last */
+  /** what the user has said last, without directives */
   readonly last: string
 }
 
+const marked = /\[\[sim:[^[\]]*\]\]/g
 const directive = /\[\[sim:[^[\]]*\bscript=([^\]\s,]+)/g
 
 /**
@@ -45,7 +46,8 @@ export function sceneIn (body: unknown): Scene | undefined {
   const at = entries.findLastIndex((entry) => scriptOf(entry) !== undefined)
   const script = scriptOf(entries[at])
   return script === undefined ? undefined : { script, played: answersIn(entries.slice(at + 1)),
-    last: textOf(entries.findLast((entry) => isObject(entry) && entry['role'] === 'user')) }
+    last: textOf(entries.findLast((entry) => isObject(entry) && entry['role'] === 'user'))
+      .replaceAll(marked, '') }
 }
 
 /**

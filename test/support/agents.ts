@@ -202,6 +202,8 @@ export interface RunOptions {
   readonly env?: Readonly<Record<string, string>>
   /** ended after that */
   readonly limitMs?: number
+  /** ended when it has written this */
+  readonly until?: RegExp | undefined
 }
 
 /**
@@ -212,7 +214,7 @@ export async function runAgent (
   t: Test,
   { home, work }: Desk,
   program: readonly string[],
-  { exports = '', env = {}, limitMs = LIMIT_MS }: RunOptions = {}
+  { exports = '', env = {}, limitMs = LIMIT_MS, until }: RunOptions = {}
 ): Promise<Ended> {
   const PATH = `${dirname(process.execPath)}:${process.env['PATH'] ?? ''}`
   const child = spawn(...untapped('bash', ['-c', `${exports}\nexec "$@"`, 'bash', ...program]), {
@@ -230,7 +232,10 @@ export async function runAgent (
   const limit = setTimeout(end, limitMs)
   const said = { stdout: '', stderr: '' }
   for (const name of ['stdout', 'stderr'] as const) {
-    child[name].setEncoding('utf8').on('data', (chunk: string) => { said[name] += chunk })
+    child[name].setEncoding('utf8').on('data', (chunk: string) => {
+      said[name] += chunk
+      if (until?.test(said[name]) === true) end()
+    })
   }
   const [code] = await once(child, 'close') as [number | null]
   clearTimeout(limit)

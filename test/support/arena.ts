@@ -1,6 +1,6 @@
 // An arena for other people's agents: a vendor that misbehaves in every turn drives an agent through a long loop of its
 // tools, cuts it off, has it compact the conversation, and refuses it. An agent is a row: see `Agent`.
-import { readFileSync } from 'node:fs'
+import { existsSync, readFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { setImmediate } from 'node:timers/promises'
 import type { Test } from 'tap'
@@ -41,6 +41,8 @@ export interface Reaction {
   readonly most: number
   /** absent: it ends with another exit code than 0 */
   readonly endsWell?: true
+  /** it would try again for minutes, and is ended when its user has read this */
+  readonly waits?: true
 }
 
 /** How an agent makes a conversation shorter. */
@@ -83,7 +85,7 @@ const PIECES = ['burst', 'chunk=7', 'crlf', 'unknown_event', 'crlf chunk=61', ''
 /** Turns with two calls at once. */
 const PARALLEL: ReadonlySet<number> = new Set([0, 4, 9])
 const [LOOKS, WRITES, BREAKS] = [1, 2, 6]
-const LIMIT_MS = 120_000
+const LIMIT_MS = 240_000
 const RATE_SAYS = 3
 
 /** A step of the loop, which says in a file and to the model that it was taken. */
@@ -128,15 +130,26 @@ function summary (agent: Agent): ScriptedAnswer[] {
 
 /** The turns that were taken, as the desk's file says. */
 function taken ({ work }: Desk): readonly string[] {
-  return readFileSync(join(work, 'steps.txt'), 'utf8').split('\n').filter((line) => line !== '').toSorted()
+  const file = join(work, 'steps.txt')
+  return !existsSync(file) ? [] : readFileSync(file, 'utf8').split('\n').filter((line) => line !== '').toSorted()
 }
 
-async function run (t: Test, agent: Agent, on: Desk, asked: Omit<Run, 'key'> & { readonly key?: string }):
-Promise<Ended & { readonly seconds: number, readonly read: string }> {
+interface Question extends Omit<Run, 'key'>, Pick<RunOptions, 'until'> {
+  readonly key?: string
+}
+
+interface Result extends Ended {
+  readonly seconds: number
+  /** by its user */
+  readonly read: string
+}
+
+async function run (t: Test, agent: Agent, on: Desk, { until, ...asked }: Question): Promise<Result> {
   const { key = KEY } = asked
   const { program, env, ...options } = agent.start(on, { ...asked, key })
   const started = performance.now()
-  const ended = await runAgent(t, on, program, { limitMs: LIMIT_MS, ...options, env: { GATEWAY_KEY: key, ...env } })
+  const ended = await runAgent(t, on, program,
+    { limitMs: LIMIT_MS, until, ...options, env: { GATEWAY_KEY: key, ...env } })
   const read = agent.result?.(ended) ?? ended.stdout
   return { ...ended, read, seconds: Math.round((performance.now() - started) / 1000) }
 }
@@ -243,12 +256,12 @@ function asked ({ gw }: Stage): number {
 
 async function acts (t: Test, agent: Agent, name: ErrorName): Promise<void> {
   const { key = KEY, model = 'claude-sonnet', faults = '', busy = 0 }: Trial = ERRORS[name]
-  const { says, most, endsWell = false } = agent.errors[name]
+  const { says, most, endsWell = false, waits } = agent.errors[name]
   const at = await stage(t, { dialect: 'chat', faults, people: PEOPLE })
   const on = desk(t)
   const free = busy > 0 ? await occupy(at, busy) : undefined
   const ended = await run(t, agent, on, { url: at.gw.url, model, key, vendor: 'chat', resumes: false,
-    prompt: `Do it. ${scriptDirective([{ say: 'All is done.' }])}` })
+    until: waits === true ? says : undefined, prompt: `Do it. ${scriptDirective([{ say: 'All is done.' }])}` })
   await free?.()
   while (at.gw.server.inFlight > 0) await setImmediate()
   const requests = asked(at) - (busy > 0 ? 1 : 0)

@@ -1,0 +1,36 @@
+// Codex in the arena: a long loop with vendors that misbehave, and errors.
+import { mkdirSync, writeFileSync } from 'node:fs'
+import { join } from 'node:path'
+import { installed, settings } from '../../support/agents.ts'
+import { arena } from '../../support/arena.ts'
+
+const program = installed('@openai/codex/bin/codex.js')
+const shell = (command: string) => ({ name: 'exec_command', input: { cmd: command } })
+
+arena({
+  name: 'Codex',
+  program,
+  hands: {
+    shell,
+    write: (path, text) => shell(`echo ${text} > ${path}`),
+    look: (path) => ({ name: 'view_image', input: { path } })
+  },
+  start ({ home }, { url, model, prompt, resumes }) {
+    mkdirSync(join(home, '.codex'), { recursive: true })
+    const toml = settings('src/endpoints/clients/codex.md', 'toml', url).replace(/^model = .*/m, `model = "${model}"`)
+    writeFileSync(join(home, '.codex', 'config.toml'), `${toml}\n[analytics]\nenabled = false\n`)
+    return { program: [process.execPath, program.path, 'exec', '--skip-git-repo-check',
+      '--dangerously-bypass-approvals-and-sandbox', ...resumes ? ['resume', '--last'] : [], '--', prompt] }
+  },
+  compacts: { by: 'usage', words: 'CONTEXT CHECKPOINT COMPACTION' },
+  beside: 0,
+  errors: {
+    context: { says: /Codex ran out of room in the model's context window/, most: 1 },
+    'wrong key': { says: /ERROR: unexpected status 401 Unauthorized: The API key is wrong, frozen or deleted/, most: 6 },
+    'no money': { says: /ERROR: unexpected status 402 .*the balance of the account has \$0 left/, most: 6 },
+    // It waits a minute, five times: it reads Retry-After, and not x-should-retry.
+    'no money at the vendor': { says: /Reconnecting... 1\/5/, most: 2, waits: true },
+    'rate limit': { says: /All is done/, most: 4, endsWell: true },
+    'unknown model': { says: /ERROR: There is no model "no-such-model"/, most: 1 }
+  }
+})
