@@ -143,13 +143,17 @@ export async function made<T> (
   { nth = 0, change = (code: string) => code } = {}
 ): Promise<T> {
   process.env['GATEWAY_KEY'] = KEY
-  const code = `${change(settings(page, 'js', gw.url, nth))}\nexport { ${names.join(', ')} }\n`
-  // Where the libraries of test/e2e are found.
+  const file = programAt(`${change(settings(page, 'js', gw.url, nth))}\nexport { ${names.join(', ')} }\n`)
+  return await import(pathToFileURL(file).href) as T
+}
+
+/** A file of JavaScript that finds the libraries of test/e2e. */
+export function programAt (code: string): string {
   const folder = join(packageRoot, 'test', 'e2e', 'node_modules', '.cache', 'pages')
   mkdirSync(folder, { recursive: true })
   const file = join(folder, `${createHash('sha256').update(code).digest('hex')}.mjs`)
   writeFileSync(file, code)
-  return await import(pathToFileURL(file).href) as T
+  return file
 }
 
 /** The tools of a program that is made with a library: they do what they say. */

@@ -69,7 +69,15 @@ export interface Agent {
   readonly compacts?: Compaction | undefined
   /** requests of a run beside the turns of the script and its summary: titles and the like */
   readonly beside: number
-  readonly errors: Readonly<Record<ErrorName, Reaction>>
+  /** a part of the picture as the vendor gets it; absent: all its bytes where `look` shows it, in base64, else none */
+  readonly sees?: (picture: string) => string
+  /**
+   * What it does when an answer is cut; absent: it asks again. `completes`: it has the model go on behind what came,
+   * which the vendor takes for a turn, so the next one is played twice. `stops`: its user reads the error, so it is the
+   * last turn that is cut.
+   */
+  readonly afterCut?: 'completes' | 'stops'
+  readonly errors: Readonly<Partial<Record<ErrorName, Reaction>>>
 }
 
 /** A vendor that is wrong in each of its turns. Ids of calls count from 0 in each of them. */
@@ -93,15 +101,22 @@ function mark (name: string): string {
   return `echo ${name} >> steps.txt; echo done-${name}`
 }
 
+/** The turn whose answer is cut. */
+function breakOf ({ afterCut }: Agent, vendor: Vendor): number {
+  return afterCut === 'stops' ? HABITS[vendor].length - 1 : BREAKS
+}
+
 /** The turns of the first run: the last call is cut by max_tokens. */
-function loop (vendor: Vendor, { work, picture }: Desk, { shell, write, look, also = [] }: Hands): ScriptedAnswer[] {
+function loop (agent: Agent, vendor: Vendor, { work, picture }: Desk): ScriptedAnswer[] {
+  const { shell, write, look, also = [] } = agent.hands
+  const breaks = breakOf(agent, vendor)
   const turns = HABITS[vendor].map((habit, i): ScriptedAnswer => {
     const faults = `habit=ids_repeat+${habit} ${PIECES[i % PIECES.length]!}`
     const calls = [shell(mark(`turn-${i}`)), ...PARALLEL.has(i) ? [shell(mark(`turn-${i}-too`))] : [],
       ...i === LOOKS && look !== undefined ? [look(picture)] : [],
       ...i === WRITES ? [write(join(work, 'three.txt'), 'three'), ...also] : []]
     return { say: `Turn ${i}: I take the next step, then I look at what it did.`, calls, ...i === 0 && { think: 300 },
-      faults: i === BREAKS ? [`habit=ids_repeat cut_after=6`, faults] : [faults] }
+      faults: i === breaks ? [`habit=ids_repeat cut_after=6`, faults] : [faults] }
   })
   return [...turns,
     { say: 'A turn that is too long.', calls: [shell(mark('too-long'))], faults: ['habit=ids_repeat limit=8'] },
@@ -164,11 +179,16 @@ async function loops (t: Test, agent: Agent, vendor: Vendor): Promise<void> {
   const at = await stage(t, { dialect: vendor })
   const on = desk(t)
   const { hands } = agent
-  const script = [...loop(vendor, on, hands), ...summary(agent)]
+  const script = [...loop(agent, vendor, on), ...summary(agent)]
   const ask = { url: at.gw.url, model: 'claude-sonnet', vendor }
   const first = await run(t, agent, on, { ...ask, resumes: false, prompt: `Do it. ${scriptDirective(script)}` })
   const context = { stderr: first.stderr.slice(-3000), stdout: first.stdout.slice(-3000) }
-  const expected = HABITS[vendor].flatMap((_, i) => PARALLEL.has(i) ? [`turn-${i}`, `turn-${i}-too`] : [`turn-${i}`])
+  const breaks = breakOf(agent, vendor)
+  const expected = HABITS[vendor].flatMap((_, turn) => {
+    if (turn === breaks && agent.afterCut === 'stops') return []
+    const i = turn === breaks && agent.afterCut === 'completes' ? breaks + 1 : turn
+    return PARALLEL.has(i) ? [`turn-${i}`, `turn-${i}-too`] : [`turn-${i}`]
+  })
   t.strictSame(taken(on), expected.toSorted(), 'each call of each turn was run once, and no half call', context)
   const before = steps(at)
   const requests = at.simulator.requests.length
@@ -177,7 +197,8 @@ async function loops (t: Test, agent: Agent, vendor: Vendor): Promise<void> {
   const seen = told(before.at(-1)!)
   for (const name of expected) t.match(seen, `done-${name}`, `the model reads the result of ${name}`)
   const picture = readFileSync(on.picture).toString('base64')
-  t.equal(seen.includes(picture), hands.look !== undefined, 'whether the model sees the picture')
+  t.equal(seen.includes(agent.sees?.(picture) ?? picture), hands.look !== undefined || agent.sees !== undefined,
+    'whether the model sees the picture')
   t.match(readFileSync(join(on.work, 'three.txt'), 'utf8'), /^three\n?$/)
   // A turn each, one more for that which broke, and one or two for that which was too long.
   t.ok(requests <= HABITS[vendor].length + 3 + agent.beside, `${requests} requests to the vendor`, context)
@@ -256,7 +277,7 @@ function asked ({ gw }: Stage): number {
 
 async function acts (t: Test, agent: Agent, name: ErrorName): Promise<void> {
   const { key = KEY, model = 'claude-sonnet', faults = '', busy = 0 }: Trial = ERRORS[name]
-  const { says, most, endsWell = false, waits } = agent.errors[name]
+  const { says, most, endsWell = false, waits } = agent.errors[name]!
   const at = await stage(t, { dialect: 'chat', faults, people: PEOPLE })
   const on = desk(t)
   const free = busy > 0 ? await occupy(at, busy) : undefined
@@ -281,5 +302,7 @@ export function arena (agent: Agent): void {
     t.test(`a loop with a vendor of ${vendor} that misbehaves, cut, gone on with and compacted`, options,
       (t) => loops(t, agent, vendor))
   }
-  for (const name of Object.keys(ERRORS) as ErrorName[]) t.test(`error: ${name}`, options, (t) => acts(t, agent, name))
+  for (const name of Object.keys(agent.errors) as ErrorName[]) {
+    t.test(`error: ${name}`, options, (t) => acts(t, agent, name))
+  }
 }
