@@ -59,7 +59,8 @@ export class StallWatch {
     this.#parts.metrics.stalled(phase, ms)
     if (now - this.#loggedAt < LOG_EVERY_MS) { this.#unlogged++; return }
     const cpuMs = Math.round((this.#computed - before) / 1000)
-    const line = { request_id: id, phase, plugin, ms, cpu_ms: cpuMs, ...(this.#unlogged > 0 && { more: this.#unlogged }) }
+    const line = { request_id: id, phase, plugin, ms, cpu_ms: cpuMs,
+      ...(this.#unlogged > 0 && { more: this.#unlogged }) }
     this.#parts.log.warn(line, 'the event loop was stopped, and all requests with it')
     this.#loggedAt = now
     this.#unlogged = 0
