@@ -11,7 +11,7 @@ import { countTokens } from '../../src/simulator/tokens.ts'
 import { readRow } from '../../src/store/transfer.ts'
 import { parseInput, parseJson } from '../../src/base/json.ts'
 import { scrub, scrubStart } from '../../src/base/redact.ts'
-import { SentIds, withSentIds } from '../../src/upstream/dialects/call-ids.ts'
+import { withSentIds } from '../../src/upstream/dialects/call-ids.ts'
 import { shortNames } from '../../src/upstream/dialects/tool-names.ts'
 import { readReport } from '../../src/upstream/dialects/videos/report.ts'
 import { membersNamed } from '../../src/base/json-members.ts'
@@ -128,7 +128,7 @@ t.test('N9: amounts of many digits', async (t) => {
 t.test('T1, T3: ids of calls and names of tools', async (t) => {
   const upstream = { name: 'own', config: upstreamConfig() } as unknown as Upstream
   const sent = (ids: readonly string[]): unknown => withSentIds([{ role: 'assistant',
-    content: ids.map((id) => ({ type: 'tool_use', id, name: 'run', input: {} })) }], new SentIds(upstream))
+    content: ids.map((id) => ({ type: 'tool_use', id, name: 'run', input: {} })) }], upstream)
   const rows: Readonly<Record<string, (i: number) => string>> = {
     'the same': () => 'call_0', 'numbers of others': (i) => i % 2 === 0 ? 'call_0' : `call_0_${i}`,
     'long, with one beginning': (i) => `${'a'.repeat(56)}${String(i >> 1).padStart(8, '0')}`

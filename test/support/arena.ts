@@ -94,6 +94,8 @@ const PIECES = ['burst', 'chunk=7', 'crlf', 'unknown_event', 'crlf chunk=61', ''
 const PARALLEL: ReadonlySet<number> = new Set([0, 4, 9])
 const [LOOKS, WRITES, BREAKS] = [1, 2, 6]
 const LIMIT_MS = 240_000
+/** On a loaded machine an agent gives up waiting, and repeats a request: so many times the usual number. */
+const LATE = 3
 const RATE_SAYS = 3
 
 /** A step of the loop, which says in a file and to the model that it was taken. */
@@ -292,7 +294,8 @@ async function acts (t: Test, agent: Agent, name: ErrorName): Promise<void> {
   const context = { stdout: ended.stdout.slice(-3000), stderr: ended.stderr.slice(-3000) }
   t.match(read, says, 'what its user reads', context)
   t.equal(ended.code === 0, endsWell, 'whether it ends well', context)
-  t.ok(requests > 0 && requests <= most, `${requests} requests, and ${most} at most`, context)
+  t.ok(requests > 0 && requests <= LATE * most, `${requests} requests, ${most} where nothing is late`,
+    context)
 }
 
 /** Tests of one agent, for a file of its own. */

@@ -263,15 +263,17 @@ export class SentIds {
 }
 
 /** The conversation with other ids of calls; the same object where none changes. */
-export function withSentIds (messages: unknown, ids: SentIds): unknown {
+export function withSentIds (messages: unknown, upstream: Upstream): unknown {
   if (!Array.isArray(messages)) return messages
+  // Made with the first list of blocks: many conversations are texts alone.
+  let ids: SentIds | undefined
   let changed: unknown[] | undefined
   for (let i = 0; i < messages.length; i++) {
     const turn: unknown = messages[i]
     if (!isRecord(turn)) continue
-    if (turn.role === 'user') ids.question()
+    if (turn.role === 'user') ids?.question()
     if (!Array.isArray(turn.content)) continue
-    const content = changedBlocks(turn.content, ids)
+    const content = changedBlocks(turn.content, ids ??= new SentIds(upstream))
     if (content === undefined) continue
     changed ??= [...messages]
     changed[i] = { ...turn, content }

@@ -24,7 +24,7 @@ arena({
     context: { says: /Prompt is too long/i, most: 3 },
     'wrong key': { says: /Not logged in/, most: 2 },
     'no money': { says: /the balance of the account has \$0 left/, most: 2 },
-    'no money at the vendor': { says: /The service is unavailable at this moment. Try again in 10 minutes/, most: 3 },
+    'no money at the vendor': { says: /The service is unavailable at this moment. Try again in \d+ minutes/, most: 3 },
     'rate limit': { says: /All is done/, most: 5, endsWell: true },
     'unknown model': { says: /There is no model \\?"no-such-model/, most: 4 }
   }

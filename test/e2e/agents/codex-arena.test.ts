@@ -26,10 +26,9 @@ arena({
   beside: 0,
   errors: {
     context: { says: /Codex ran out of room in the model's context window/, most: 1 },
-    'wrong key': { says: /ERROR: unexpected status 401 Unauthorized: The API key is wrong, frozen or deleted/, most: 6 },
+    'wrong key': { says: /unexpected status 401 Unauthorized: The API key is wrong, frozen or deleted/, most: 6 },
     'no money': { says: /ERROR: unexpected status 402 .*the balance of the account has \$0 left/, most: 6 },
-    // It waits a minute, five times: it reads Retry-After, and not x-should-retry.
-    'no money at the vendor': { says: /Reconnecting... 1\/5/, most: 2, waits: true },
+    // No money at the vendor: it waits in silence as long as Retry-After says, minutes, and reads no x-should-retry.
     'rate limit': { says: /All is done/, most: 4, endsWell: true },
     'unknown model': { says: /ERROR: There is no model "no-such-model"/, most: 1 }
   }

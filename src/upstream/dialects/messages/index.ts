@@ -6,7 +6,7 @@ import { askedVersion, DEFAULT_VERSION, messagesStyle } from '../../../protocols
 import type { UpstreamRequest } from '../../../core/plugin.ts'
 import { betasOf, requestHeaders } from '../../transport/headers.ts'
 import type { Upstream } from '../../../core/upstream.ts'
-import { SentIds, withSentIds } from '../call-ids.ts'
+import { withSentIds } from '../call-ids.ts'
 import type { DialectModule } from '../dialect.ts'
 import { toMessage } from './reply.ts'
 import { sample } from './sample.ts'
@@ -121,7 +121,7 @@ function encode (
   const isTranslated = exchange.route.style !== messagesStyle
   const tools = isTranslated ? adaptTools(declared) : declared
   const spoken = isTranslated ? withoutEndSpace(withoutSealedThoughts(turns, body, exchange.get(Model))) : turns
-  const messages = withSentIds(spoken, new SentIds(upstream))
+  const messages = withSentIds(spoken, upstream)
   const changes: Json = {
     ...folded,
     ...(named !== undefined && { tool_choice: named.tool_choice }),

@@ -44,17 +44,34 @@ export function finishOf ({ stop_reason: word }: Json): Finish | undefined {
 function contentOf (said: unknown, isShort: boolean, exchange: Exchange, upstream: Upstream): readonly Json[] {
   const content = listOf(said)
   const blocks = new WholeBlocks(exchange)
-  const seen = new SeenCalls()
-  const ids = new CallIds(exchange, upstream)
+  // Made with the first call: most answers have none.
+  let calls: Calls | undefined
   let length = 0
-  for (const one of content) {
-    const block = blocks.fill(one, isShort)
-    if (block === undefined || (isToolUse(block) && isRecord(one) && one.id === block.id &&
-      seen.isRepeated(block.id as string, { name: block.name, input: block.input }))) continue
-    content[length++] = sealBlock(withId(block, ids), exchange, upstream)
+  for (const said of content) {
+    const block = blocks.fill(said, isShort)
+    if (block === undefined) continue
+    const own = isToolUse(block) ? (calls ??= new Calls(exchange, upstream)).own(block, said) : block
+    if (own !== undefined) content[length++] = sealBlock(own, exchange, upstream)
   }
   content.length = length
   return content as readonly Json[]
+}
+
+/** The calls of one answer. */
+class Calls {
+  readonly #seen = new SeenCalls()
+  readonly #ids: CallIds
+
+  constructor (exchange: Exchange, upstream: Upstream) {
+    this.#ids = new CallIds(exchange, upstream)
+  }
+
+  /** @returns with the client's id; undefined: the same call with the vendor's own id was there before */
+  own (block: Json, said: unknown): Json | undefined {
+    const { id, name, input } = block
+    const isRepeated = isRecord(said) && said.id === id && this.#seen.isRepeated(id as string, { name, input })
+    return isRepeated ? undefined : withId(block, this.#ids)
+  }
 }
 
 function listOf (said: unknown): unknown[] {
