@@ -55,6 +55,9 @@ const words = (
   count: number
 ): Script => [start, blockStart(0), ...WORDS.slice(0, count).map((word) => textDelta(0, word))]
 const delta: Script = messageDelta({ usage: { ...INPUT, output_tokens: 50 } })
+/** Usage so far: no stop reason says that the answer is whole. */
+const report: Script = sse('message_delta', { type: 'message_delta', delta: {},
+  usage: { ...INPUT, output_tokens: 50 } })
 const whole: Script = [words(4), blockStop(0), delta, messageStop()]
 const reply = (text: string): Record<string, unknown> => message(text, { usage: { ...INPUT, output_tokens: 50 } })
 /** The names of the events of `words(count)`. */
@@ -154,12 +157,15 @@ const table: readonly Row[] = [
   {
     ending: 'cut by the upstream after it reported more than it delivered',
     stream: true,
-    script: [words(4), delta, cut()],
+    script: [words(4), report, cut()],
     status: 200,
-    frames: [...framesOf(4), 'content_block_stop', 'message_delta', 'error'],
+    frames: [...framesOf(4), 'error'],
     code: 'upstream_stream_interrupted',
     ...produced(50, 'provider')
   },
+  { ending: 'cut by the upstream behind its stop reason and usage', stream: true, script: [words(4), delta, cut()],
+    status: 200, frames: [...framesOf(4), 'content_block_stop', 'message_delta', 'message_stop'], ...WHOLE,
+    outcome: 'completed' },
   { ending: 'ended cleanly by the upstream without its end', stream: true, script: [words(2), end()], status: 200,
     frames: [...framesOf(2), 'error'], code: 'stream_incomplete', ...produced(2) },
   { ending: 'silent in the middle of the body', stream: false, script: [halfReply, stall()], status: 502,

@@ -24,7 +24,7 @@ const CLEAR_STEPS = 10_000
  */
 const MOST_GROWTH = 32
 /** CPU microseconds of the simple size that can be told from noise. */
-const CLEAR_US = 10_000
+const CLEAR_US = 4000
 /** CPU microseconds of one call that no linear function takes, at the sizes here. */
 const ENDLESS_US = 4_000_000
 /** Times are measured so often, because a loaded machine only ever adds to them. */
