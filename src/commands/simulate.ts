@@ -3,6 +3,7 @@ import { parseArgs } from 'node:util'
 import { print } from './stdout.ts'
 import { directiveTable, UnknownDirective } from '../simulator/faults.ts'
 import { habitTable } from '../simulator/habits.ts'
+import { vendorTable } from '../simulator/vendors.ts'
 import { startSimulator, type Simulator, type SimulatorOptions } from '../simulator/simulator.ts'
 import type { RequestRecord } from '../simulator/request-log.ts'
 
@@ -66,7 +67,11 @@ ${directiveTable()}
 
 The habits of real vendors, one of which "habit=NAME" selects:
 
-${habitTable()}`
+${habitTable()}
+
+The vendors, as strict as one of which "vendor=NAME" makes it ("--fault vendor=NAME" for all requests):
+
+${vendorTable()}`
 }
 
 /**

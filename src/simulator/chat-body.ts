@@ -40,10 +40,10 @@ export function checkKey (headers: Fields, key: string | undefined): void {
   if (key !== undefined && given !== key) throw new VendorError(401, `Incorrect API key provided: ${String(given)}.`)
 }
 
-/** @throws {VendorError} */
-export function checkChat (body: unknown): Fields {
+/** @param isOpen whether fields that are unknown here pass @throws {VendorError} */
+export function checkChat (body: unknown, isOpen = false): Fields {
   if (!isObject(body)) refuse('We could not parse the JSON body of your request.')
-  for (const name of Object.keys(body)) {
+  for (const name of isOpen ? [] : Object.keys(body)) {
     if (!fields.has(name)) refuse(`Unrecognized request argument supplied: ${name}`)
   }
   if (typeof body['model'] !== 'string' || body['model'] === '') refuse('you must provide a model parameter')
@@ -235,7 +235,16 @@ function blocksIn (content: unknown): Block[] {
 
 function callBlock ({ id, function: named }: Fields): Block {
   const { name, arguments: given } = named as Fields
-  return { type: 'tool_use', id, name, input: JSON.parse(String(given) || '{}') as unknown }
+  return { type: 'tool_use', id, name, input: inputIn(String(given)) }
+}
+
+/** Arguments of a history may be cut. */
+function inputIn (text: string): unknown {
+  try {
+    return JSON.parse(text === '' ? '{}' : text)
+  } catch {
+    return {}
+  }
 }
 
 function refuse (message: string): never {

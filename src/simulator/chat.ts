@@ -29,7 +29,7 @@ export function chatDialect (options: ChatOptions): Dialect {
     prompt,
     answer ({ headers, body: asked, faults }) {
       checkKey(headers, options.key)
-      const chat = checkChat(asked)
+      const chat = checkChat(asked, faults.vendor !== undefined)
       const body = toModel(chat)
       checkContext(body, faults)
       if (faults.content_policy === true) {

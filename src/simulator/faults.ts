@@ -102,7 +102,8 @@ export const directives = {
   chunk: { takes: 'number', does: 'writes so many bytes at a time' },
   trickle: { takes: 'number', does: 'milliseconds before each byte, or before each piece of `chunk`' },
   burst: { takes: 'nothing', does: 'writes all events at once' },
-  habit: { takes: 'word', does: 'answers as vendors with this habit do, or with these: NAME+NAME; they are listed below' }
+  habit: { takes: 'word', does: 'answers as vendors with this habit do, or with these: NAME+NAME; they are listed below' },
+  vendor: { takes: 'word', does: 'refuses what this vendor refuses, in its words; the vendors are listed below' }
 } as const satisfies Record<string, Directive>
 
 export type FaultName = keyof typeof directives

@@ -39,6 +39,8 @@ export interface RequestRecord {
   /** as reported so far, in the vendor's fields; undefined until something was reported */
   usage: ReportedUsage | undefined
   ended: Ending | undefined
+  /** what the vendor says of a request that it refuses, behind the name of the rule with `vendor` */
+  refusal: string | undefined
   /** a defect of the simulator itself */
   failure: unknown
 }
@@ -84,6 +86,7 @@ export class RequestLog {
       text_sent: '',
       usage: undefined,
       ended: undefined,
+      refusal: undefined,
       failure: undefined
     }
     this.requests.push(record)

@@ -17,6 +17,7 @@ import { plainDialect } from './plain.ts'
 import { responsesDialect } from './responses.ts'
 import { RequestLog, type Ending, type LogEvents, type RequestRecord } from './request-log.ts'
 import { newRequestId, vendorError, vendorHeaders } from './vendor.ts'
+import { checkVendor, errorBodyOf, vendorNamed, VendorRefusal } from './vendors.ts'
 import { videosDialect } from './videos.ts'
 import { ClientLeft, Wire } from './wire.ts'
 
@@ -152,8 +153,11 @@ class Vendor {
       made = await misbehave(faulty) ?? answerOf(dialect, endpoint, body, query, record, faults)
     } catch (error) {
       if (!(error instanceof VendorError)) throw error
-      await deliverJson({ kind: 'json', status: error.status, headers: error.headers,
-        body: dialect.errorBody(error, requestId) }, healthy)
+      record.refusal = error instanceof VendorRefusal ? `${error.rule}: ${error.message}` : error.message
+      const vendor = record.faults.vendor === undefined ? undefined : vendorNamed(record.faults.vendor)
+      await deliverJson({ kind: 'json', status: error.status, headers: { ...error.headers, ...vendor?.headers },
+        body: vendor === undefined ? dialect.errorBody(error, requestId) : errorBodyOf(vendor, error, requestId) },
+      healthy)
       return 'error'
     }
     return typeof made === 'string' ? made : await deliver(made, dialect, faulty)
@@ -177,9 +181,10 @@ class Vendor {
   /** @throws {VendorError} a directive is not known */
   #chooseFaults (endpoint: Endpoint | undefined, body: unknown, query: string, record: RequestRecord): Faults {
     try {
-      const faults = record.faults = this.#injector.choose(endpoint, body, record.model, query)
+      const faults = this.#injector.choose(endpoint, body, record.model, query)
       if (faults.habit !== undefined) habitNamed(faults.habit)
-      return faults
+      if (faults.vendor !== undefined) vendorNamed(faults.vendor)
+      return record.faults = faults
     } catch (error) {
       throw error instanceof UnknownDirective ? new VendorError(400, error.message) : error
     } finally {
@@ -202,6 +207,7 @@ function answerOf (
   if (bodyBytes > bodyLimit && endpoint.keepsBody) throw vendorError(413)
   if (endpoint.keepsBody && body === undefined) throw new VendorError(400, 'The request body is not valid JSON')
   const asked: Asked = { requestId, method, path, query, headers, body, bodyBytes, bodySha256, faults }
+  if (faults.vendor !== undefined) checkVendor(vendorNamed(faults.vendor), dialect.name, asked)
   const habit = faults.habit === undefined ? undefined : habitNamed(faults.habit)
   const made = habit === undefined ? endpoint.answer(asked)
     : applyHabit(habit, endpoint.answer(readAs(habit, asked)), dialect.name)
