@@ -1,6 +1,6 @@
 // Builds the turns of messages style from items that come in any order (src/README.md#responses-request): calls are
 // answered in the turn behind theirs, all of them and no others, as vendors require.
-import { type Block, textBlock, type Turn } from '../../src/translation/blocks.ts'
+import { type Block, GO_ON, NO_OUTPUT, notShown, textBlock, type Turn } from '../../src/translation/blocks.ts'
 import { vendorId } from '../../src/translation/vendor-id.ts'
 import type { Json } from '../../src/base/json.ts'
 
@@ -28,15 +28,6 @@ interface OpenTurn {
   /** of the assistant: its calls; of the user: those that the turn answers */
   readonly calls: readonly Call[]
 }
-
-/** What is said for a call that has no output: its client was interrupted. */
-const NO_OUTPUT = 'There is no output: the call was interrupted.'
-
-/**
- * What is asked behind the model's own words, where the conversation ends with them, since not every model goes on with
- * those, or where only a system turn follows, since that can't stand behind an answer.
- */
-const GO_ON = 'Continue.'
 
 export class Turns {
   readonly #turns: OpenTurn[] = []
@@ -92,7 +83,7 @@ export class Turns {
   addOutput (id: string, blocks: readonly Block[], hasFailed = false): void {
     const same = this.#calls.get(id)
     if (same === undefined) {
-      this.addUser([textBlock(`The output of a call ${JSON.stringify(id.slice(0, 64))} that is not shown:`), ...blocks])
+      this.addUser([notShown(id), ...blocks])
       return
     }
     same.outputs.push({ blocks, hasFailed })
@@ -114,10 +105,12 @@ export class Turns {
   end (): Turn[] {
     if (this.#turns.length === 0) return []
     if (this.#made.length > 0) this.#userTurn()
+    // Not every model goes on with its own words.
     else if (this.#turns.at(-1)!.role === 'assistant') this.addUser([textBlock(GO_ON)])
     for (const same of this.#all) giveOutputs(same)
     return this.#turns.flatMap(({ role, blocks, calls, system }): Turn[] => {
       if (role === 'assistant') return [{ role, content: blocks }]
+      // A system turn can't stand behind an answer.
       if (calls.length + blocks.length === 0) blocks.push(textBlock(GO_ON))
       const turn: Turn = { role, content: [...calls.map(toResult), ...blocks] }
       return system.length === 0 ? [turn] : [turn, { role: 'system', content: system }]

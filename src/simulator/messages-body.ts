@@ -200,7 +200,7 @@ function checkMessages (messages: unknown): void {
       }
     } else { checkBlocks(content, `${at}.content`) }
   }
-  checkToolPairs(messages as Message[])
+  checkToolPairs(joined(messages as Message[]))
 }
 
 function checkBlocks (blocks: unknown, at: string): void {
@@ -230,6 +230,17 @@ function checkImage (source: unknown, at: string): void {
   } else if (source['type'] !== 'file') {
     refuse(`${at}: Input tag '${source['type']}' is none of 'base64', 'url', 'file'`)
   }
+}
+
+/** The vendor makes one turn of neighbours of one role. */
+function joined (messages: readonly Message[]): readonly Message[] {
+  const all: Message[] = []
+  for (const message of messages) {
+    const last = all.at(-1)
+    if (last?.role !== message.role) all.push(message)
+    else all[all.length - 1] = { role: last.role, content: [...blocksOf(last), ...blocksOf(message)] }
+  }
+  return all
 }
 
 function checkToolPairs (messages: readonly Message[]): void {

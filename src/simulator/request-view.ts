@@ -51,7 +51,24 @@ export interface RequestView {
 export function viewOf (api: Api, body: Fields, headers: IncomingHttpHeaders): RequestView {
   const turns = api === 'responses' ? itemsIn(body) : listOf(body['messages'], ['messages'])
     .map((message) => api === 'chat' ? chatTurn(message) : messagesTurn(message))
-  return { api, body, headers, model: String(body['model']), turns, tools: toolsIn(api, body) }
+  return { api, body, headers, model: String(body['model']), turns: api === 'messages' ? joined(turns) : turns,
+    tools: toolsIn(api, body) }
+}
+
+/** Neighbours of one role are one turn for the vendor. */
+function joined (turns: readonly Turn[]): readonly Turn[] {
+  const all: Turn[] = []
+  for (const turn of turns) {
+    const last = all.at(-1)
+    if (last?.role !== turn.role) { all.push(turn); continue }
+    const blocks = [last, turn].flatMap(({ message: { content } }): unknown[] =>
+      Array.isArray(content) ? content : [{ type: 'text', text: content }])
+    all[all.length - 1] = { ...last, message: { ...last.message, content: blocks },
+      content: { path: last.content.path, value: blocks }, texts: [...last.texts, ...turn.texts],
+      calls: [...last.calls, ...turn.calls], results: [...last.results, ...turn.results],
+      images: [...last.images, ...turn.images] }
+  }
+  return all
 }
 
 function listOf (value: unknown, path: Path): readonly Placed<Fields>[] {

@@ -14,6 +14,20 @@ export function textBlock (text: string): Block {
   return { type: 'text', text }
 }
 
+/** The result of a call that has none: its client was interrupted. */
+export const NO_OUTPUT = 'There is no output: the call was interrupted.'
+
+/** Content of a result that says nothing, for vendors that refuse empty messages. */
+export const EMPTY_OUTPUT = 'There is no output.'
+
+/** What is asked where a conversation has no question, but needs one. */
+export const GO_ON = 'Continue.'
+
+/** Before the result of a call that is not in the conversation. */
+export function notShown (id: string): Block {
+  return textBlock(`The output of a call ${JSON.stringify(id.slice(0, 64))} that is not shown:`)
+}
+
 export interface Turn {
   /** `system`: it holds from its place on (src/README.md#system-turns) */
   readonly role: 'user' | 'assistant' | 'system'

@@ -171,6 +171,7 @@ const HARMLESS: Readonly<Record<string, string>> = {
   'src/upstream/dialects/videos/index.ts idIn': CODE,
   'src/upstream/dialects/videos/report.ts partsOf': DEPTH,
   'src/upstream/dialects/videos/report.ts saying': DEPTH,
+  'src/upstream/dialects/whole-turns.ts withoutBlanks': BODY,
   'src/upstream/dialects/whole-characters.ts complete': 'once more, without the half of a character',
   'src/upstream/limits/health.ts reset': TARGETS,
   'src/upstream/limits/health.ts retain': TARGETS,

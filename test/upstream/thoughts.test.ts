@@ -84,8 +84,9 @@ t.test('an answer: signatures and redacted thoughts are sealed, and nothing else
   t.strictSame(others, content.slice(2))
   t.match(first, { type: 'thinking', thinking: 'Hm.', signature: /^gwseal1_/ })
   t.match(second, { type: 'redacted_thinking', data: /^gwseal1_/ })
-  const back = sent({ messages: [question, answer(...message.content), question] })
-  t.strictSame(back['messages'], [question, answer(...content.filter((block) => block !== content[2])), question])
+  const result = { role: 'user', content: [{ type: 'tool_result', tool_use_id: 'c1', content: 'At nine.' }] }
+  const back = sent({ messages: [question, answer(...message.content), result] })
+  t.strictSame(back['messages'], [question, answer(...content.filter((block) => block !== content[2])), result])
 })
 
 /** The events that a client gets of the vendor's. */

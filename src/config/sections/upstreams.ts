@@ -198,6 +198,19 @@ const upstream = map('A provider that answers requests.', {
       'client has of them.',
       ['google', 'drop']
     ),
+    call_ids: choice('The ids of calls that it takes. nine_signs: nine letters and digits, as Mistral; absent, or any: ' +
+      'up to 40 characters.', ['any', 'nine_signs']),
+    call_arguments: choice(
+      'Arguments of calls in a conversation that are no JSON object, such as those that the limit of an answer cut. ' +
+      'json: it gets {"_raw": …}, because it refuses others, as vLLM and xAI do; absent, or as_written: it gets the text.',
+      ['as_written', 'json']
+    ),
+    omit: list(
+      'Fields of the gateway\'s requests that it refuses, and does not get.',
+      choice('One of them.', ['frequency_penalty', 'logit_bias', 'parallel_tool_calls', 'presence_penalty', 'seed', 'stop',
+        'temperature', 'top_p', 'user']),
+      { uniqueItems: true }
+    ),
     include_usage: flag('false: it refuses "stream_options"; absent: it is asked there for the usage of a stream.'),
     fields: list(
       'Fields of a request\'s body that go on to it as they are, such as top_k, min_p or chat_template_kwargs. ' +

@@ -85,9 +85,22 @@ function formerly (id: string): Original | undefined {
 
 const HASH_LENGTH = 27
 
-function shortId (id: string): string {
+/** What Mistral takes. */
+const NINE_SIGNS = /^[A-Za-z0-9]{9}$/
+
+function wantsNine ({ config: { chat } }: Upstream): boolean {
+  return chat?.call_ids === 'nine_signs'
+}
+
+function shortId (id: string, upstream: Upstream): string {
   // Not as UTF-8, which encodes all lone surrogates alike.
-  return `call_${hash('sha256', Buffer.from(id, 'utf16le'), 'base64url').slice(0, HASH_LENGTH)}`
+  const hashed = hash('sha256', Buffer.from(id, 'utf16le'), 'base64url')
+  return wantsNine(upstream) ? hashed.replaceAll(/[-_]/g, 'x').slice(0, 9) : `call_${hashed.slice(0, HASH_LENGTH)}`
+}
+
+/** An id that the gateway has made, in the upstream's form. */
+function formed (id: string, upstream: Upstream): string {
+  return isTaken(id, upstream) ? id : shortId(id, upstream)
 }
 
 /**
@@ -98,10 +111,11 @@ function shortId (id: string): string {
 function vendorsId (id: string, upstream: Upstream, name: string | undefined): string {
   const original = originalOf(id, upstream, name)
   if (original !== undefined && (original.isOwn || isTaken(original.id, upstream))) return original.id
-  return isTaken(id, upstream) ? id : shortId(original?.id ?? id)
+  return isTaken(id, upstream) ? id : shortId(original?.id ?? id, upstream)
 }
 
 function isTaken (id: string, upstream: Upstream): boolean {
+  if (wantsNine(upstream)) return NINE_SIGNS.test(id)
   const { longest, arePlain } = limitsOf(upstream)
   return id.length <= longest && (arePlain !== true || VALID.test(id))
 }
@@ -232,7 +246,7 @@ export class SentIds {
   /** @param name of the tool, as the vendor has it */
   call (theirs: unknown, name: unknown): string {
     const id = textIn(theirs)
-    const sent = this.#unique(id === '' ? 'call' : vendorsId(id, this.#upstream, textIn(name)))
+    const sent = this.#unique(id === '' ? formed('call', this.#upstream) : vendorsId(id, this.#upstream, textIn(name)))
     this.#pairs ??= new Map()
     const pair = this.#pairs.get(id)
     if (pair?.question === this.#question) pair.sent.push(sent)
@@ -254,7 +268,7 @@ export class SentIds {
       const begin = id.slice(0, limitsOf(this.#upstream).longest - NUMBER_LENGTH)
       this.#numbers ??= new Map()
       let number = this.#numbers.get(begin) ?? 2
-      while (this.#used.has(sent = `${begin}_${number}`)) number++
+      while (this.#used.has(sent = formed(`${begin}_${number}`, this.#upstream))) number++
       this.#numbers.set(begin, number + 1)
     }
     this.#used.add(sent)

@@ -1,6 +1,7 @@
 // Translates system blocks and turns into the messages of a chat.
 import { JSON_LINE } from '../../../translation/settings.ts'
 import { argumentsOf } from '../../../translation/call-input.ts'
+import { EMPTY_OUTPUT, GO_ON, isBlank } from '../../../translation/blocks.ts'
 import { vendorId } from '../../../translation/vendor-id.ts'
 import type { Upstream } from '../../../core/upstream.ts'
 import { SentIds } from '../call-ids.ts'
@@ -113,8 +114,8 @@ interface Answer extends Json {
 }
 
 /**
- * The messages so far. Calls must be followed by their results, all of them and nothing else: so answers are one where
- * the first has calls, and what the user says waits until all results are there.
+ * The messages so far. Calls must be followed by their results, all of them and nothing else: so answers in a row are
+ * one, and what the user says waits until all results are there.
  */
 class Turns {
   /** of the calls, as the vendor gets them */
@@ -123,7 +124,7 @@ class Turns {
   /** of the user, behind the last answer */
   #questions: Message[] = []
   readonly #isFolded: boolean
-  /** with calls, and nothing behind it */
+  /** the last answer, with nothing behind it */
   #open: Answer | undefined
 
   /** @param isFolded whether the user's words become a part of the result before them */
@@ -135,15 +136,17 @@ class Turns {
   addAnswer (answer: Answer): void {
     this.#ask()
     const open = this.#open
-    if (open === undefined) this.#all.push(answer)
-    else {
-      open.content = open.content === null || answer.content === null ? open.content ?? answer.content
-        : joined(open.content, answer.content, '\n')
-      for (const call of answer.tool_calls ?? []) open.tool_calls!.push(call)
-      for (const detail of answer.reasoning_details ?? []) (open.reasoning_details ??= []).push(detail)
-      if (answer.extra_content !== undefined) open.extra_content = answer.extra_content
+    if (open === undefined) {
+      this.#all.push(answer)
+      this.#open = answer
+      return
     }
-    if (answer.tool_calls !== undefined) this.#open ??= answer
+    const content = open.content === null || answer.content === null ? open.content ?? answer.content
+      : joined(open.content, answer.content, '\n')
+    const { tool_calls: calls = answer.tool_calls, reasoning_details: details = answer.reasoning_details } = open
+    if (calls !== answer.tool_calls) for (const call of answer.tool_calls ?? []) calls!.push(call)
+    if (details !== answer.reasoning_details) for (const one of answer.reasoning_details ?? []) details!.push(one)
+    Object.assign(open, answer, { content }, calls && { tool_calls: calls }, details && { reasoning_details: details })
   }
 
   addResult (result: Message): void {
@@ -157,6 +160,8 @@ class Turns {
 
   end (): readonly Json[] {
     this.#ask()
+    // Calls follow a question, or Gemini refuses them.
+    if (this.#all[0]?.tool_calls !== undefined) this.#all.unshift({ role: 'user', content: GO_ON })
     return this.#all
   }
 
@@ -198,7 +203,7 @@ function addResult (result: Json, path: string, { style, markOf, turns }: Reader
   const media = parts.filter(({ type }) => type !== 'text')
   const texts = parts.filter(({ type, text }) => type === 'text' && text !== '')
   const text = texts.map((part) => textIn(part.text)).join('\n')
-  const said = text === '' && media.length > 0 ? 'See what follows.' : text
+  const said = !isBlank(text) ? text : media.length > 0 ? 'See what follows.' : EMPTY_OUTPUT
   const own = markOf(result)
   const { cache_control: mark } = media.length === 0 && isMarked(own) ? own : texts.find(isMarked) ?? {}
   turns.addResult({ role: 'tool', tool_call_id: turns.ids.result(id),
@@ -256,7 +261,9 @@ function addAnswer (
   turns.addAnswer({
     role: 'assistant',
     content: texts.length === 0 ? null : contentOf(texts, ''),
-    ...(reasoning !== undefined && thought !== '' && { [reasoning]: thought }),
+    // DeepSeek, whose field it is, refuses calls without it.
+    ...(reasoning !== undefined && (thought !== '' || (reasoning === 'reasoning_content' && calls.length > 0)) &&
+      { [reasoning]: thought }),
     ...(own.details.length > 0 && { reasoning_details: own.details }),
     ...(own.extra !== undefined && { extra_content: own.extra }),
     ...(calls.length > 0 && { tool_calls: calls })

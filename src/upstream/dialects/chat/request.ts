@@ -17,6 +17,7 @@ import { isEffort, nearestEffort, SWITCHED_ON } from '../../../translation/think
 import { adaptTools } from '../../../translation/tool-schema.ts'
 import { withShortNames } from '../tool-names.ts'
 import { shortUserId } from '../user-id.ts'
+import { wholeTurns } from '../whole-turns.ts'
 import { isGiven, isRecord, type Json } from '../../../base/json.ts'
 import { pathTo } from '../../../base/json-path.ts'
 import { functionChoice, functionsOf, isClosed } from '../functions.ts'
@@ -25,6 +26,7 @@ import { functionChoice, functionsOf, isClosed } from '../functions.ts'
 const KEPT = ['seed', 'presence_penalty', 'frequency_penalty', 'logit_bias'] as const
 
 const NOTHING: Json = Object.freeze({})
+const NO_FIELDS: readonly string[] = []
 
 /** @throws {GatewayError} invalid_request, with the path of a part that can't be expressed in chat style */
 export function toChat (exchange: Exchange, modelId: string, upstream: Upstream): Json {
@@ -36,7 +38,10 @@ export function toChat (exchange: Exchange, modelId: string, upstream: Upstream)
   const named = withShortNames(body)
   const { tool_choice: choice } = named
   const chat: Record<string, unknown> = {}
-  const add = (name: string, value: unknown): void => { if (isGiven(value)) chat[name] = value }
+  const omitted: readonly string[] = options.omit ?? NO_FIELDS
+  const add = (name: string, value: unknown): void => {
+    if (isGiven(value) && !omitted.includes(name)) chat[name] = value
+  }
 
   for (const name of options.fields ?? []) {
     add(name, name === 'thinking' ? own[name] ?? switchOf(body[name]) : body[name] ?? own[name])
@@ -44,10 +49,11 @@ export function toChat (exchange: Exchange, modelId: string, upstream: Upstream)
   for (const name of KEPT) add(name, own[name])
   add('model', modelId)
   const markOf = options.cache_control === true ? marksIn(body) : noMark
-  const talk = { system: body.system, messages: named.messages, cache_control: body.cache_control }
+  const talk = { system: body.system, messages: wholeTurns(named.messages), cache_control: body.cache_control }
   add('messages', toChatMessages(talk, own, { exchange, upstream,
     signatures: options.thought_signatures, reasoning: options.reasoning_field,
-    mayBeRaw: exchange.route.style !== messagesStyle, hasJsonField: isJsonObject(format),
+    mayBeRaw: exchange.route.style !== messagesStyle && options.call_arguments !== 'json',
+    hasJsonField: isJsonObject(format),
     isFolded: options.after_tool === 'fold', markOf,
     placeOf: (address) => placeIn(exchange, address) }))
   add(options.max_tokens_field ?? (isGiven(own.max_completion_tokens) ? 'max_completion_tokens' : 'max_tokens'),

@@ -22,6 +22,7 @@ import { withoutSealedThoughts } from '../../../translation/thinking.ts'
 import { adaptTools } from '../../../translation/tool-schema.ts'
 import { PassedRequest } from '../passed-body.ts'
 import { versionedAtEnd } from '../versioned.ts'
+import { wholeTurns } from '../whole-turns.ts'
 
 /** The first version that refuses the sampling fields (src/README.md#version-header). */
 const NO_SAMPLING_VERSION = '2026-10-21'
@@ -120,7 +121,8 @@ function encode (
   const declared = named?.tools ?? (folded !== undefined && 'tools' in folded ? folded.tools : body.tools)
   const isTranslated = exchange.route.style !== messagesStyle
   const tools = isTranslated ? adaptTools(declared) : declared
-  const spoken = isTranslated ? withoutEndSpace(withoutSealedThoughts(turns, body, exchange.get(Model))) : turns
+  const whole = wholeTurns(turns)
+  const spoken = isTranslated ? withoutEndSpace(withoutSealedThoughts(whole, body, exchange.get(Model))) : whole
   const messages = withSentIds(spoken, upstream)
   const changes: Json = {
     ...folded,

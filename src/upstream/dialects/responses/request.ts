@@ -22,6 +22,7 @@ import { systemLines } from '../parts.ts'
 import { toolsInForce } from '../tool-changes.ts'
 import { withShortNames } from '../tool-names.ts'
 import { shortUserId } from '../user-id.ts'
+import { wholeTurns } from '../whole-turns.ts'
 import { ClientTools } from './client-tools.ts'
 import { inputOf } from './input.ts'
 
@@ -47,8 +48,8 @@ export function toResponses (exchange: Exchange, attempt: Attempt, upstream: Ups
   const lines = systemLines(body.system, 'system')
   const system = isRecord(text?.format) && text.format.type === 'json_object' ? withoutJsonLine(lines) : lines
   if (system.length > 0) add('instructions', system.join('\n'))
-  const turns = exchange.route.style === messagesStyle ? named.messages
-    : withoutSealedThoughts(named.messages, body, model)
+  const whole = wholeTurns(named.messages)
+  const turns = exchange.route.style === messagesStyle ? whole : withoutSealedThoughts(whole, body, model)
   add('input', inputOf(turns, exchange, attempt, upstream, tools))
   if (typeof body.max_tokens === 'number') add('max_output_tokens', Math.max(LEAST_OUTPUT, body.max_tokens))
   if (model.sampling) {
