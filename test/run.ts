@@ -1,16 +1,17 @@
 // `npm test`, `npm run test:rest` and `npm run test:all`: runs their part of the test files, and says what it has left
 // out.
 import { execFileSync, spawnSync } from 'node:child_process'
-import { statSync } from 'node:fs'
+import { readFileSync, statSync } from 'node:fs'
 import { basename, join } from 'node:path'
 import { packageRoot } from '../src/base/package.ts'
 import { packed, runFiles } from './run-files.ts'
 import { sets } from './sets.ts'
 
 const { quick: all, redis, e2e } = sets()
-// Growth tests call functions, for minutes: without the lanes they would measure the same once more.
+/** Tests of these folders send requests; without the lanes, all others would measure the same once more. */
+const SERVING = ['admin', 'cluster', 'endpoints', 'fuzz', 'gateway', 'http', 'pipeline', 'plugins', 'upstream']
 const hasLanes = process.env['FAST_LANE'] !== 'off'
-const quick = hasLanes ? all : all.filter((path) => !path.startsWith('test/growth/'))
+const quick = hasLanes ? all : all.filter((path) => SERVING.includes(path.split('/')[1]!) && !triesBoth(path))
 const rest = [...redis, ...e2e].toSorted().map((file) => [file])
 const parts: Readonly<Record<string, readonly (readonly string[])[]>> = {
   quick: packed(quick), rest, all: [...packed(quick), ...rest]
@@ -51,4 +52,9 @@ function install (path: string): void {
   if (changedMs('node_modules/.package-lock.json') < changedMs('package-lock.json')) {
     execFileSync('npm ci', { ...options, cwd: folder })
   }
+}
+
+/** Whether a file asks each thing with the lanes and without them. */
+function triesBoth (path: string): boolean {
+  return readFileSync(join(packageRoot, path), 'utf8').includes('fast_lane: off')
 }
