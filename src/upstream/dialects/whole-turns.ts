@@ -4,20 +4,15 @@
 // (src/README.md#whole-turns).
 import { isRecord, type Json } from '../../base/json.ts'
 import { isBlank, NO_OUTPUT, notShown } from '../../translation/blocks.ts'
-import { invalid } from '../../translation/reads.ts'
 import { textIn } from './json.ts'
 
-/**
- * @returns the same value where nothing is to be mended
- * @throws {GatewayError} invalid_request: nothing is said
- */
+/** The same value where nothing is to be mended, or nothing is said: that is for the vendor to refuse. */
 export function wholeTurns (messages: unknown): unknown {
   if (!Array.isArray(messages) || isWhole(messages)) return messages
   const turns = new Turns()
   for (const message of messages as readonly unknown[]) turns.add(message)
   const whole = turns.end()
-  if (whole.length === 0) throw invalid('messages', 'must hold a message of the user that is not empty')
-  return whole
+  return whole.length === 0 ? messages : whole
 }
 
 /** Neighbours of one role are one turn for vendors, and system turns stand beside the others. */
