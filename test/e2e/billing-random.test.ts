@@ -333,6 +333,12 @@ function expect (
       // Timers may fire before the simulator got as far as it was told, on a machine that is busy: the client's log
       // says how far.
       if (got.status !== 200) { assert.equal(got.status, 502); return undefined }
+      // Behind the stop reason and the usage nothing is missing but the words that say so.
+      if (one.stream && !isError) {
+        assert.deepEqual(got.events.slice(-2).map(({ event }) => event), ['message_delta', 'message_stop'])
+        assert.equal(textOf(got.events), served!.text_sent)
+        return whole()
+      }
       assert.ok(one.stream && isError)
       return exactly(afterCut(textOf(got.events), usageIn(got)))
     case 'race': {

@@ -298,14 +298,24 @@ async function acts (t: Test, agent: Agent, name: ErrorName): Promise<void> {
     context)
 }
 
+/** `ARENA=all` tries everything: else one vendor and some errors by chance, since agents take minutes. */
+const isWhole = process.env['ARENA'] === 'all'
+const SOME_ERRORS = 2
+
+/** So many of them, by chance. */
+function drawn<T> (all: readonly T[], most: number): readonly T[] {
+  const from = Math.floor(Math.random() * all.length)
+  return isWhole ? all : [...all, ...all].slice(from, from + Math.min(most, all.length))
+}
+
 /** Tests of one agent, for a file of its own. */
 export function arena (agent: Agent): void {
   const options = { skip: agent.program.skip }
-  for (const vendor of Object.keys(HABITS) as Vendor[]) {
+  for (const vendor of drawn(Object.keys(HABITS) as Vendor[], 1)) {
     t.test(`a loop with a vendor of ${vendor} that misbehaves, cut, gone on with and compacted`, options,
       (t) => loops(t, agent, vendor))
   }
-  for (const name of Object.keys(agent.errors) as ErrorName[]) {
+  for (const name of drawn(Object.keys(agent.errors) as ErrorName[], SOME_ERRORS)) {
     t.test(`error: ${name}`, options, (t) => acts(t, agent, name))
   }
 }

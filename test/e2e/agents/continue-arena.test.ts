@@ -29,8 +29,7 @@ arena({
     context: { says: /Prompt is too long: .*maximum prompt length is 131072/, most: 1 },
     'wrong key': { says: /401 The API key is wrong, frozen or deleted/, most: 1 },
     'no money': { says: /402 .*the balance of the account has \$0 left/, most: 1 },
-    // It repeats a 503 by itself, whatever the header says.
-    'no money at the vendor': { says: /The service is unavailable at this moment. Try again in \d+ minutes/, most: 11 },
+    // No money at the vendor: it repeats a 503 ten times in 90 s, whatever the header says.
     'rate limit': { says: /All is done/, most: 4, endsWell: true },
     'unknown model': { says: /There is no model \\?"no-such-model/, most: 1 }
   }
