@@ -354,14 +354,8 @@ t.test('what is whole passes as the bytes that came, and what is new to us too',
 })
 
 t.test('what can\'t be made whole is the next target\'s, until something was said; behind that the answer breaks off', async (t) => {
-  const json0 = blockDelta(0, { type: 'input_json_delta', partial_json: '{}' })
   const uncounted = { input_tokens: 0, output_tokens: 0 }
-  const call = { type: 'tool_use', id: 'toolu_1', input: { a: 1 } }
   const scripts: Readonly<Record<string, Script>> = {
-    'the input of a call that nobody named': [messageStart(), json0, messageEnd()],
-    'the input of a call that began without a name': [messageStart(), blockStart(0, { ...call, input: {} }), json0,
-      blockStop(0), messageEnd()],
-    'a call without a name': [messageStart(), blockStart(0, call), blockStop(0), messageEnd()],
     'a text that is none': [messageStart(), blockStart(0), blockDelta(0, { type: 'text_delta', text: 5 }),
       messageEnd()],
     'nothing but a start without counts and an end': [messageStart({ usage: uncounted }), messageStop()],
@@ -373,7 +367,6 @@ t.test('what can\'t be made whole is the next target\'s, until something was sai
   const bodies: Readonly<Record<string, Fields>> = {
     'no object': [] as unknown as Fields,
     'no content': { id: 'msg_1', role: 'assistant' },
-    'a call without a name ': { ...message('x'), content: [call] },
     'nothing in it, and nothing counted': { ...message('x', { usage: uncounted }), content: [],
       stop_reason: undefined },
     'an error': { type: 'error', error: { type: 'api_error', message: 'no' } }
