@@ -106,7 +106,9 @@ const readBody = bodyStep('billing-meter', (
 ): ReadBody => {
   const { body } = exchange.request
   refuseSurcharges(body, prices)
-  return { shown: boundShown(exchange, upstreams), ...boundUses(body, prices) }
+  const shown = boundShown(exchange, upstreams)
+  const { uses, limits } = boundUses(body, prices)
+  return { shown, uses, limits }
 }, { isRead: true })
 
 const setLimits = bodyStep('billing-meter limits', (exchange, limits: readonly UseLimit[]) => {

@@ -4,7 +4,7 @@ import { GatewayError } from '../../src/errors.ts'
 import type { Exchange } from '../../src/core/exchange.ts'
 import type { SseEvent } from '../../src/core/sse.ts'
 import { CHAT_DELTA, chatFields } from '../../src/protocols/chat.ts'
-import { saysSomething, writtenIn } from '../../src/protocols/messages.ts'
+import { type Piece, saysSomething, writtenIn } from '../../src/protocols/messages.ts'
 import { inputEstimate } from '../../src/tokens/bound.ts'
 import { type Counts, MOST_RATE, type Rates, TextCount } from '../../src/tokens/text-count.ts'
 import { type Believed, countedBefore, extraOf, isInputReported, laterUsage, noUsage, nothingReported, readUsage,
@@ -33,15 +33,15 @@ export interface Told {
 
 /** Reads the whole JSON answer of an upstream. */
 export function readReply (body: unknown, believed: Believed | undefined): Told {
-  const usage = fieldOf(body, 'usage')
-  const content = fieldOf(body, 'content')
+  const { usage, content } = asRecord(body)
   const text = new TextCount()
   let hasUnseen = hasThoughts(usage)
   let hasContent = isRecord(body) && chatFields in body
   if (Array.isArray(content)) {
     for (const block of content) {
-      if (!isWritten(fieldOf(block, 'type'))) hasUnseen = true
-      hasContent ||= saysSomething(asRecord(block))
+      const piece: Piece = asRecord(block)
+      if (!isWritten(piece.type)) hasUnseen = true
+      hasContent ||= saysSomething(piece)
       text.add(writtenIn(block))
     }
   }

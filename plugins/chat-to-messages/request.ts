@@ -24,8 +24,9 @@ export function toMessages (
   const maxTokens = readMaxTokens(body)
   const { system, turns } = readConversation(body, new TextFiles(blobs, model))
   const { tools, choice, custom } = readTools(body)
+  const { effort, thinking } = readThinking(body, model, maxTokens)
   const composed = composeBody({
-    model: body.model, stream, maxTokens, system, turns, tools, choice, ...readThinking(body, model, maxTokens),
+    model: body.model, stream, maxTokens, system, turns, tools, choice, effort, thinking,
     format: readFormat(body.response_format), sampling: body,
     stops: readStop(body.stop), userId: opaqueId(body.safety_identifier) ?? opaqueId(body.user)
   }, model)

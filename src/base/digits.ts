@@ -4,9 +4,9 @@ import { randomBytes } from 'node:crypto'
 
 /** Values in which numbers are free of any meaning here, if they are objects. */
 const INPUTS = new Set(['input', 'arguments'])
+const QUOTED = Array.from(INPUTS, (name) => `"${name}"`)
 /** Values in which fields of these names are something else: schemas, whose numbers are those of JSON. */
 const SCHEMAS = new Set(['tools', 'functions', 'input_schema', 'parameters', 'schema'])
-const FIRST_INPUT = /"(?:input|arguments)"\s*:\s*\{/
 
 /** A number that may be printed otherwise, or such characters in a string: long, an exponent, zeros at its end, -0. */
 const UNUSUAL = /[:,[]\s*(?:-0[^.]|-?(?:[\d.]{16}|\d+(?:[eE]|\.(?:0{6}|\d*(?:0\D|[eE])))))/g
@@ -17,7 +17,7 @@ const MOST = 10_000
 /** Stands for such a number while the text is parsed: no text from outside can have it. */
 const MARK = `digits-${randomBytes(12).toString('hex')}:`
 
-const [BACKSLASH, SPACE] = [92, 32] as const
+const [BACKSLASH, SPACE, COLON] = [92, 32, 58] as const
 
 /** TypeScript (7.0) does not know it yet. */
 const { rawJSON } = JSON as unknown as { readonly rawJSON: (json: string) => object }
@@ -31,7 +31,7 @@ type Scope = 'input' | 'schema' | 'body'
  * @throws {SyntaxError} as JSON.parse
  */
 export function parseWithDigits (text: string, isInput = false): unknown {
-  const first = isInput ? 0 : text.search(FIRST_INPUT)
+  const first = isInput ? 0 : firstInput(text)
   if (first === -1) return JSON.parse(text)
   const { json, numbers } = marked(text, first)
   if (numbers.length === 0) return JSON.parse(text)
@@ -42,6 +42,26 @@ export function parseWithDigits (text: string, isInput = false): unknown {
   } catch {
     return JSON.parse(text)                                   // not JSON, or nested too deeply to be walked
   }
+}
+
+/**
+ * Position of the name of the first input; -1: there is none. A search for braces costs less than a regular expression,
+ * because texts have few of them.
+ */
+function firstInput (text: string): number {
+  for (let brace = text.indexOf('{', 1); brace !== -1; brace = text.indexOf('{', brace + 1)) {
+    const colon = behindSpace(text, brace)
+    if (text.charCodeAt(colon - 1) !== COLON) continue
+    const end = behindSpace(text, colon - 1)
+    for (const name of QUOTED) if (text.endsWith(name, end)) return end - name.length
+  }
+  return -1
+}
+
+/** Position behind the last character before this one that is no space. */
+function behindSpace (text: string, before: number): number {
+  while (text.charCodeAt(before - 1) <= SPACE) before--
+  return before
 }
 
 interface Marked {

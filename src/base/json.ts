@@ -57,8 +57,6 @@ export function briefly (value: unknown): unknown {
   return shorten(value, BRIEF_DEPTH)
 }
 
-/** What most texts have not: an input, in which numbers may be unusual, or half a character. One pass finds both. */
-const SPECIAL = /"(?:input|arguments)"\s*:\s*\{|\\u[dD][89a-fA-F]/
 /** One half of a character, escaped. */
 const HALF = /\\u[dD][89a-fA-F]/
 /** Both halves: Python escapes all emoji so. Not behind a backslash, which may be escaped. */
@@ -78,7 +76,7 @@ export type Reviver = (name: string, value: unknown, context: { readonly source?
 export function parseJson (text: string, revive?: Reviver): unknown {
   const json = withoutMark(text)
   if (revive !== undefined) return JSON.parse(wholeCharacters(json), revive as Parameters<typeof JSON.parse>[1])
-  return SPECIAL.test(json) ? parseWithDigits(wholeCharacters(json)) : JSON.parse(json)
+  return parseWithDigits(mayHaveHalf(json) ? wholeCharacters(json) : json)
 }
 
 /**
@@ -114,6 +112,11 @@ export function parseOr (text: string): unknown {
 
 function withoutMark (text: string): string {
   return text.charCodeAt(0) === 0xFEFF ? text.slice(1) : text
+}
+
+/** These searches cost less than the regular expression where backslashes are few. */
+function mayHaveHalf (json: string): boolean {
+  return json.includes('\\ud') || json.includes('\\uD')
 }
 
 /** A JSON text without halves of characters. */

@@ -33,7 +33,7 @@ export function mark (next: Phase, of?: Work, name?: string): void {
   // The work until now is what the loop was stopped by, or a part of it.
   if (shared[FLAG] === 1 && culprit === undefined) culprit = current()
   phase = next
-  work = of
+  if (work !== of) work = of                                  // each store of a young object in an old one is recorded
   plugin = name
 }
 

@@ -187,15 +187,16 @@ export function laterUsage (vendorUsage: Json, before: ReportedUsage, believed?:
  */
 export function shownIn (vendorUsage: unknown, reported?: ReportedUsage): ReportedUsage | undefined {
   if (!isRecord(vendorUsage) || !isCount(vendorUsage['input_tokens']) || !isCount(vendorUsage['output_tokens'])) return
-  for (const name of INPUT_COUNTS) if (!isCount(vendorUsage[name] ?? 0)) return
+  const { cache_read_input_tokens: read, cache_creation_input_tokens: created } = vendorUsage
+  if (!isCount(read ?? 0) || !isCount(created ?? 0)) return
   const isAllBelieved = reported?.isAbsurd !== true && !(statedOutput in vendorUsage)
   return isAllBelieved && reported !== undefined ? reported : readUsage(vendorUsage)
 }
 
 /** Whether both have the same tokens in each class. */
 export function isSameUsage (one: Usage, other: Usage): boolean {
-  for (const name of CLASSES) if (one[name] !== other[name]) return false
-  return true
+  return one.input === other.input && one.output === other.output && one.cache_read === other.cache_read &&
+    one.cache_write_5m === other.cache_write_5m && one.cache_write_1h === other.cache_write_1h
 }
 
 /** As `usage` of messages style. */

@@ -22,27 +22,33 @@ const NOBODY: Witness = Object.freeze({ value: 0, by: undefined })
  * overhead that is reported no more is forgotten.
  */
 class Confirmed {
+  /** read by each request, and changed by few reports */
+  value = 0
   /** the largest of these reports, and the largest of another witness; the same of those before them */
-  #now: readonly [Witness, Witness] = [NOBODY, NOBODY]
-  #before: readonly [Witness, Witness] = [NOBODY, NOBODY]
+  #most = NOBODY
+  #second = NOBODY
+  #mostBefore = NOBODY
+  #secondBefore = NOBODY
   #reports = 0
 
-  get value (): number {
-    const [most, second] = this.#now
-    const [mostBefore, secondBefore] = this.#before
-    const both = most.by === mostBefore.by ? 0 : Math.min(most.value, mostBefore.value)
-    return Math.max(both, second.value, secondBefore.value)
-  }
-
   add (value: number, by: unknown): void {
-    if (++this.#reports > REPORTS) {
-      this.#before = this.#now
-      this.#now = [NOBODY, NOBODY]
+    const isNext = ++this.#reports > REPORTS
+    if (isNext) {
+      this.#mostBefore = this.#most
+      this.#secondBefore = this.#second
+      this.#most = this.#second = NOBODY
       this.#reports = 1
     }
-    const [most, second] = this.#now
-    if (value > most.value) this.#now = [{ value, by }, most.by === by ? second : most]
-    else if (value > second.value && by !== most.by) this.#now = [most, { value, by }]
+    if (value > this.#most.value) {
+      if (this.#most.by !== by) this.#second = this.#most
+      this.#most = { value, by }
+    } else if (value > this.#second.value && by !== this.#most.by) {
+      this.#second = { value, by }
+    } else if (!isNext) {
+      return
+    }
+    const both = this.#most.by === this.#mostBefore.by ? 0 : Math.min(this.#most.value, this.#mostBefore.value)
+    this.value = Math.max(both, this.#second.value, this.#secondBefore.value)
   }
 }
 

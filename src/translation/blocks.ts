@@ -7,7 +7,8 @@ const VISIBLE = /\S/
 
 /** Whether a text is only white space: the vendor refuses blocks of it. */
 export function isBlank (text: string): boolean {
-  return !VISIBLE.test(text)
+  const first = text.charCodeAt(0)
+  return !(first > 0x20 && first < 0x7F) && !VISIBLE.test(text)
 }
 
 export function textBlock (text: string): Block {

@@ -165,7 +165,7 @@ function isThought ({ type }: Json): boolean {
 function withoutThoughts (turns: readonly Turn[], isGone: (block: Json) => boolean): readonly Turn[] {
   let at = turns.length - 1
   while (at >= 0 && turns[at]!.role !== 'assistant') at--
-  const turn = turns[at]
+  const turn = at === -1 ? undefined : turns[at]              // turns[-1] is a slow look-up by name
   if (turn === undefined || typeof turn.content === 'string') return turns
   const content = turn.content.filter((block) => !isGone(block))
   return content.length === 0 || content.length === turn.content.length ? turns : turns.with(at, { ...turn, content })

@@ -70,6 +70,7 @@ const HARMLESS: Readonly<Record<string, string>> = {
   'src/admin/web/files.ts forBrowsers': START,
   'src/admin/web/web.ts given': CODE,
   'src/base/digits.ts behindString': 'the backslashes before one quote',
+  'src/base/digits.ts firstInput': ON,
   'src/base/digits.ts marked': ON,
   'src/base/field-characters.ts (file)': START,
   'src/base/json-bytes.ts text': PIECES,

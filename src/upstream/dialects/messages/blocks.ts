@@ -46,6 +46,7 @@ export class WholeBlocks {
   fill (said: unknown, isShort = false): Json | undefined {
     const block = typeof said === 'string' ? { type: 'text', text: said } : said
     if (!isRecord(block)) return undefined
+    if (block.type === 'text' && typeof block.text === 'string') return block
     const type = block.type ?? TELLING.find(([field]) => field in block)?.[1]
     if (typeof type !== 'string') return undefined
     let whole = block.type === type ? block : { ...block, type }

@@ -124,16 +124,17 @@ function encode (
   const whole = wholeTurns(turns)
   const spoken = isTranslated ? withoutEndSpace(withoutSealedThoughts(whole, body, exchange.get(Model))) : whole
   const messages = withSentIds(spoken, upstream)
-  const changes: Json = {
-    ...folded,
-    ...(named !== undefined && { tool_choice: named.tool_choice }),
-    ...(messages !== body.messages && { messages }),
-    ...ownThoughts(messages, body, exchange, upstream),
-    ...(isGiven(body.temperature) && isGiven(body.top_p) && takesOneOfBoth(attempt.model) && { top_p: undefined }),
-    ...(!(takesSampling && version < NO_SAMPLING_VERSION) && NO_SAMPLING),
-    ...(tools !== body.tools && { tools }),
-    model: attempt.model
-  }
+  // Field by field: spreads of what is seldom there cost 2 us.
+  const changes: Record<string, unknown> = {}
+  if (folded !== undefined) Object.assign(changes, folded)
+  if (named !== undefined) changes.tool_choice = named.tool_choice
+  if (messages !== body.messages) changes.messages = messages
+  const thoughts = ownThoughts(messages, body, exchange, upstream)
+  if (thoughts !== undefined) Object.assign(changes, thoughts)
+  if (isGiven(body.temperature) && isGiven(body.top_p) && takesOneOfBoth(attempt.model)) changes.top_p = undefined
+  if (!(takesSampling && version < NO_SAMPLING_VERSION)) Object.assign(changes, NO_SAMPLING)
+  if (tools !== body.tools) changes.tools = tools
+  changes.model = attempt.model
   const ofBetas = removal === undefined ? changes : withoutFields(body, changes, forModel(removal, exchange.get(Model)))
   const { messages: options } = upstream.config
   return new PassedRequest(path, headers, body, options === undefined ? ofBetas : withinLimits(body, ofBetas, options))

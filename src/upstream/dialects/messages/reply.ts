@@ -21,7 +21,9 @@ export function toMessage (body: unknown, exchange: Exchange, upstream: Upstream
   const finish = finishOf(body)
   if (finish === 'error') throw new Error(`the answer ends in "${String(body.stop_reason)}"`)
   const content = contentOf(said, cutsCalls(finish), exchange, upstream)
-  const reason = stopReason(finish, content.some(isToolUse), content.some(saysSomething), isCounted(usage))
+  const hasContent = content.some(saysSomething)
+  const isAnswer = finish !== undefined || hasContent || isCounted(usage)
+  const reason = stopReason(finish, content.some(isToolUse), hasContent, isAnswer)
   if (reason === null && type === undefined && said === undefined) throw new Error('the answer is not a message')
   const message: Record<string, unknown> = body               // just parsed, and not shared
   message.id = idOf(body, exchange)
@@ -53,7 +55,7 @@ function contentOf (said: unknown, isShort: boolean, exchange: Exchange, upstrea
     const own = isToolUse(block) ? (calls ??= new Calls(exchange, upstream)).own(block, said) : block
     if (own !== undefined) content[length++] = sealBlock(own, exchange, upstream)
   }
-  content.length = length
+  if (length < content.length) content.length = length        // a slow call of the engine
   return content as readonly Json[]
 }
 

@@ -24,16 +24,18 @@ export function sealBlock (block: Json, exchange: Exchange, upstream: Upstream):
  * judge. Where an open tool loop begins without a thought then, thinking with a budget is switched off: the vendor
  * insists on one there.
  * @param messages of the body, or what they became
- * @returns the changed fields of the body; undefined in the place of a removed one
+ * @returns the changed fields of the body, undefined instead of a removed one; undefined: none changes
  */
-export function ownThoughts (messages: unknown, body: Json, exchange: Exchange, upstream: Upstream): Json {
-  if (!Array.isArray(messages)) return NOTHING
+export function ownThoughts (
+  messages: unknown, body: Json, exchange: Exchange, upstream: Upstream
+): Json | undefined {
+  if (!Array.isArray(messages)) return undefined
   const { thinking } = body
   const count = thoughtsIn(messages)
   const turns: readonly unknown[] = count === 0 ? messages : new Reader(exchange, upstream, count).read(messages)
   const begin = isRecord(thinking) && thinking.type === 'enabled' ? beginOfLoop(turns) : turns.length
   if (begin === turns.length || isThought(blocksOf(turns[begin])[0])) {
-    return turns === messages ? NOTHING : { messages: turns }
+    return turns === messages ? undefined : { messages: turns }
   }
   return {
     // While it is off, the vendor refuses thoughts in there.
@@ -43,7 +45,6 @@ export function ownThoughts (messages: unknown, body: Json, exchange: Exchange, 
   }
 }
 
-const NOTHING: Json = Object.freeze({})
 const NO_BLOCKS: readonly unknown[] = []
 
 /** The number of thoughts that must be read. */
