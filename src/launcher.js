@@ -99,7 +99,8 @@ function handOver (runtime) {
   // A Ctrl-C reaches the whole process group by itself; sent on as well, it would count as the second, impatient one.
   const forwarded = process.stdin.isTTY ? ['SIGTERM', 'SIGHUP'] : ['SIGTERM', 'SIGHUP', 'SIGINT']
   forwarded.forEach((signal) => process.on(signal, () => child.kill(signal)))
-  if (process.stdin.isTTY) process.on('SIGINT', () => {})
+  const ignored = process.stdin.isTTY ? ['SIGUSR1', 'SIGUSR2', 'SIGINT'] : ['SIGUSR1', 'SIGUSR2']
+  ignored.forEach((signal) => process.on(signal, () => {}))
   child.on('exit', (code, signal) => {
     // 127 is the system's loader, which has just named the library that it missed.
     if (code === 127) console.error('The Node that came with the gateway misses a system library. On a slim image: apt-get install libatomic1')

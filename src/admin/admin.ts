@@ -62,6 +62,7 @@ interface Asker {
 type Parsed = Partial<Pick<ApiRequest, 'body' | 'cut'>>
 
 const METHODS = ['GET', 'HEAD']
+const OF_WORKER = /^worker \d+: /
 /** Proxies must not gather events until there are many. */
 const UNGATHERED = { 'x-accel-buffering': 'no' }
 
@@ -70,11 +71,13 @@ export function adminHandler (
     hosts = [], timer }: AdminParts
 ): (req: IncomingMessage, res: ServerResponse) => void {
   /** those that need no token */
-  const addresses = new Map<string, () => Answer | Promise<Answer>>([
+  const addresses = new Map<string, (query: URLSearchParams) => Answer | Promise<Answer>>([
     // This answer alone shows that the event loop runs.
     ['/healthz', () => asJson({ status: 'ok' })],
-    ['/readyz', async () => {
-      const found = await reasons()
+    // As the API server of Kubernetes has it: a balancer may exclude a reason that all gateways share.
+    ['/readyz', async (query) => {
+      const excluded = new Set(query.getAll('exclude'))
+      const found = (await reasons()).filter((reason) => !excluded.has(reason.replace(OF_WORKER, '')))
       return asJson({ ready: found.length === 0, reasons: found }, found.length === 0 ? 200 : 503)
     }],
     ['/metrics', async () => {
@@ -126,7 +129,7 @@ export function adminHandler (
       throw new GatewayError('method_not_allowed', { headers: { allow: METHODS.join(', ') } })
     }
     if (path === '/metrics' && !isMachineName(req.headers.host, hosts)) throw unknownHost()
-    return await address()
+    return await address(queryOf(req, path))
   }
 
   async function askApi (
@@ -134,7 +137,7 @@ export function adminHandler (
   ): Promise<Answer> {
     const { by, isProved, isKnown } = asker
     const method = req.method ?? ''
-    const query = new URLSearchParams((req.url ?? '').slice(path.length + 1))
+    const query = queryOf(req, path)
     const ask = async ({ body, cut }: Parsed = {}): Promise<Answer> => {
       // Its client may have left while it waited.
       if (signal.aborted) throw new GatewayError('client_closed')
@@ -254,6 +257,10 @@ function bearerOf ({ headers: { authorization = '' } }: IncomingMessage): string
 
 function pathOf ({ url = '' }: IncomingMessage): string {
   return url.split('?', 1)[0]!
+}
+
+function queryOf ({ url = '' }: IncomingMessage, path: string): URLSearchParams {
+  return new URLSearchParams(url.slice(path.length + 1))
 }
 
 function unknownHost (): Refusal {

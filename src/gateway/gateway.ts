@@ -16,7 +16,7 @@ import type { loadConfig } from '../config/load/load.ts'
 import { LiveConfig } from './reload.ts'
 import { PartError } from '../config/problem.ts'
 import { Snapshot } from './snapshot.ts'
-import { FEW_DESCRIPTORS, isOutOfResources, mostDescriptors } from '../base/descriptors.ts'
+import { FEW_DESCRIPTORS, mostDescriptors } from '../base/descriptors.ts'
 import { compileNetworks } from '../base/ip-address.ts'
 import { nearUrl } from '../base/near-url.ts'
 import { keepSecret, randomSecret } from '../base/secrets.ts'
@@ -30,6 +30,7 @@ import { rehearse } from '../pipeline/dry-run.ts'
 import { GatewayServer, type Listeners } from '../http/server.ts'
 import type { GatewayServices } from './services.ts'
 import { watchGauges } from './gauges.ts'
+import { type ReadinessParts, reasonsOf, watchReadiness } from './readiness.ts'
 import { creditOpenings, openingOf } from './opening-balances.ts'
 import { type OpenServices, openServices } from './open-services.ts'
 import { WarmUp } from './warm-up.ts'
@@ -142,9 +143,10 @@ export async function startGateway (options: GatewayOptions): Promise<Gateway> {
     ? undefined
     : new Crew({ config: serverConfig, log, output, metrics, simulator: simulator.url })
   services.videos.start()
+  const readiness: ReadinessParts = { services, server: () => server,
+    isDraining: () => server.isDraining || crew?.isEnding === true, isWarmingUp: () => warmUp?.isOver === false }
   const reasons = (): readonly string[] | Promise<readonly string[]> =>
-    server.isDraining || crew?.isEnding === true ? ['draining']
-      : crew?.reasons() ?? [...(warmUp?.isOver === false ? ['warming_up'] : []), ...reasonsOf(server, services)]
+    (readiness.isDraining() ? undefined : crew?.reasons()) ?? reasonsOf(readiness)
   const token = serverConfig.admin.token === ''
     ? keepSecret(folder, 'admin-token', randomSecret)
     : serverConfig.admin.token
@@ -152,6 +154,7 @@ export async function startGateway (options: GatewayOptions): Promise<Gateway> {
     adminListener({ services, fleet, live, shipped, crew, token, reasons, timer, apiUrl: () => urls.api }),
     options.watchLoad)
   watchGauges({ services, fleet, server, live, output, isWorker: seat !== undefined })
+  watchReadiness(metrics, () => reasonsOf(readiness))
   let urls: Listeners
   try {
     urls = {
@@ -370,13 +373,6 @@ function warnOfFewDescriptors (log: Logger): void {
   log.warn({ limit, enough: FEW_DESCRIPTORS },
     'this process may open few files and connections, and each request takes two: raise the limit (ulimit -n, ' +
     'LimitNOFILE in a unit of systemd, ulimits in Compose)')
-}
-
-function reasonsOf (server: GatewayServer, { store: { health, trouble } }: GatewayServices): readonly string[] {
-  return [...(server.overload.isOverloaded ? ['overloaded'] : []),
-    ...(isOutOfResources() ? ['out_of_resources'] : []),
-    ...(health?.refusesRequests === true ? ['store_away'] : []),
-    ...(trouble !== undefined ? ['ledger_unwritable'] : [])]
 }
 
 /** This process's heartbeat for the other processes. */

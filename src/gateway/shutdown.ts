@@ -42,6 +42,8 @@ export class Ending {
       this.#threads.add(thread)
       thread.once('exit', () => { this.#threads.delete(thread) })
     })
+    // Node's own handlers would open a debugger, and end the process.
+    for (const signal of ['SIGUSR1', 'SIGUSR2'] as const) process.on(signal, () => {})
     // Rejections of promises without a handler, too.
     process.on('uncaughtException', (err, origin) => { this.#fail(err, origin) })
   }

@@ -11,7 +11,7 @@ export type Watched = 'gateway_accounts_low_balance' | 'gateway_answer_memory_by
   | 'gateway_out_of_resources' | 'gateway_store_lag_seconds' | 'gateway_store_up' | 'gateway_videos_open'
 
 /** The values with labels, read at each scrape. */
-export type WatchedMany = 'gateway_config_info' | 'gateway_upstream_breaker_state' | 'gateway_upstream_credential_aside'
+export type WatchedMany = 'gateway_config_info' | 'gateway_ready' | 'gateway_upstream_breaker_state' | 'gateway_upstream_credential_aside'
   | 'gateway_upstream_credential_refused'
   | 'gateway_upstream_queue_depth' | 'gateway_upstream_running'
 
@@ -49,6 +49,7 @@ export async function printGauge ({ name, help, type, labels = {}, read }: Gauge
 
 export const MANY: Readonly<Record<WatchedMany, string>> = {
   gateway_config_info: 'The configuration that new requests get: its number in this process, and what it says.',
+  gateway_ready: '0: the process is not ready for this reason; 1: not for this one. Ready: the minimum is 1.',
   gateway_upstream_breaker_state:
     'Whether a target is left alone because it fails: 0 it is not, 1 one request at a time tries it, 2 it is.',
   gateway_upstream_credential_aside:

@@ -60,6 +60,18 @@ t.test('readyz says why not', async (t) => {
   t.equal(response.status, 503)
   t.strictSame(await response.json(), { ready: false, reasons: ['draining'] })
   withId(t, response)
+  reasons = ['overloaded', 'store_away', 'worker 1: store_away', 'worker 12: warming_up']
+  for (const [query, left] of [
+    ['', reasons],
+    ['?exclude=store_away', ['overloaded', 'worker 12: warming_up']],
+    ['?exclude=store_away&exclude=overloaded&exclude=warming_up', []],
+    ['?exclude=store', reasons],
+    ['?exclude=', reasons]
+  ] as const) {
+    const got = await fetch(`${url}/readyz${query}`)
+    t.strictSame([got.status, await got.json()], [left.length === 0 ? 200 : 503,
+      { ready: left.length === 0, reasons: left }], query)
+  }
 })
 
 t.test('metrics are Prometheus text', async (t) => {

@@ -84,7 +84,7 @@ void t.test('haproxy: asks readyz of each gateway, at the ports where it listens
   const looks = [...text.matchAll(/check port (\d+) inter (\d+)s fall (\d+)/g)]
   t.strictSame(looks.map(([, admin]) => admin), Array(2).fill(port(server.admin.listen)))
   for (const [, , every, fall] of looks) t.ok(Number(every) * Number(fall) * 1000 < server.drain_delay)
-  t.equal(text.match(/^ {2}option httpchk GET \/readyz$/gm)?.length, 2)
+  t.equal(text.match(/^ {2}option httpchk GET \/readyz\?exclude=store_away$/gm)?.length, 2)
   const answer = ask('haproxy', '-c', '-f', join(folder, 'haproxy.cfg'))
   if (answer !== undefined) t.equal(answer.status, 0, answer.stderr)
 })

@@ -66,6 +66,9 @@ await t.test('start prints a curl that works as it is; what it generated is for 
 
   const { api, admin } = await first.urls()
   t.match(first.stderr(), 'admin token in data/admin-token')
+  for (const signal of ['SIGUSR1', 'SIGUSR2'] as const) first.child.kill(signal)
+  await until(async () => (await fetch(`${admin}/healthz`)).status === 200)
+  t.notMatch(first.stderr(), 'Debugger listening')
   const secret = (name: string): string => readFileSync(join(folder, 'data', name), 'utf8').trim()
   const [token, key] = [secret('admin-token'), secret('demo-key')]
   t.match(token, /^[A-Za-z0-9]{32}$/)

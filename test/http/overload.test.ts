@@ -226,10 +226,9 @@ t.test('new requests are refused, in the style of their address, over a connecti
   t.equal((await fetch(running.urls.admin + '/healthz')).status, 200)
   let value = await metrics(running)
   t.strictSame(
-    ['gateway_overloaded', 'gateway_event_loop_delay_seconds', 'gateway_rejected_total{reason="overloaded"}'].map(
-      value
-    ),
-    [1, 0.7, 3]
+    ['gateway_overloaded', 'gateway_event_loop_delay_seconds', 'gateway_rejected_total{reason="overloaded"}',
+      'gateway_ready{reason="overloaded"}', 'gateway_ready{reason="draining"}'].map(value),
+    [1, 0.7, 3, 0, 1]
   )
 
   see({}, 10)
