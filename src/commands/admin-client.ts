@@ -5,9 +5,11 @@ import path from 'node:path'
 import { env } from 'node:process'
 import { nearUrl } from '../base/near-url.ts'
 import type { Config } from '../config/config.ts'
-import { loadConfig } from '../config/load/load.ts'
+import { type InvalidLoad, loadConfig } from '../config/load/load.ts'
 import { ConfigError } from '../config/problem.ts'
-import { traitsOf } from '../store/open.ts'
+import { ADMIN_LISTEN } from '../config/sections/server.ts'
+import { DATA_FOLDER } from '../config/sections/store.ts'
+import { hasLedger, traitsOf } from '../store/open.ts'
 import type { CommandParts } from './command.ts'
 import type { AdminAnswer, AdminClient } from './command.ts'
 import { openDirectly } from './offline.ts'
@@ -49,18 +51,19 @@ export async function withAdminClient (
 /** A running gateway; or the configuration and the data folder, where none runs. */
 export type Place =
   | { readonly url: string, readonly token: string }
-  | { readonly url: undefined, readonly config: Config, readonly folder: string }
+  | { readonly url: undefined, readonly config: Config, readonly folder: string, readonly file: string }
 
 /** @throws {CommandError} there is no access: says what to do */
 async function openAdminClient (options: AccessOptions): Promise<AdminClient> {
   const place = await findPlace(options)
   if (place.url !== undefined) return remote(place.url, place.token)
-  const { config, folder } = place
+  const { config, folder, file } = place
   const { listen } = config.server.admin
   if (!traitsOf(config.store).isLasting) {
     throw new CommandError(`No gateway answers at ${listen} (server.admin.listen), and what store.driver: ` +
       `${config.store.driver} keeps ends with its process. Start the gateway first.`)
   }
+  await refuseMissing(config, folder, `No gateway answers at ${listen}, which is server.admin.listen of ${file}. `)
   try {
     return await openDirectly(config, folder, options.plugins)
   } catch (cause) {
@@ -71,6 +74,18 @@ async function openAdminClient (options: AccessOptions): Promise<AdminClient> {
       { cause }
     )
   }
+}
+
+/**
+ * To open a store that is not there would begin an empty one, in which no account has money.
+ * @throws {CommandError}
+ */
+export async function refuseMissing ({ store }: Config, folder: string, tried = ''): Promise<void> {
+  if (await hasLedger(store, folder)) return
+  throw new CommandError(
+    `${tried}There is no ledger in ${folder} (store.path). Run the command in the folder of the gateway, or name its ` +
+    'configuration: --config FILE. A new gateway makes its ledger when it starts first.'
+  )
 }
 
 /** @throws {CommandError} there is no access: says what to do */
@@ -87,25 +102,40 @@ export async function findPlace (
     }
     return { url: url.replace(/(?<!\/)\/+$/, ''), token }
   }
-  const loaded = await load(file, { pluginsUrl })
-  if (loaded.kind === 'invalid') {
-    throw new CommandError(
-      `The configuration can't be used:\n${new ConfigError(loaded.problems).message}\nA gateway that runs can be ` +
-      `reached without it: --url http://HOST:PORT, with its token in ${TOKEN_VARIABLE}.`
-    )
-  }
+  const loaded = await load(file, { pluginsUrl, forAccess: true })
+  if (loaded.kind === 'invalid') return await placeOfInvalid(loaded, file, base)
   const { config } = loaded
   const folder = path.resolve(base, config.store.path)
-  const near = await nearGateway(config)
-  return near === undefined ? { url: near, config, folder } : { url: near, token: tokenOf(config, folder) }
+  const near = await nearGateway(config.server.admin.listen)
+  return near === undefined ? { url: near, config, folder, file }
+    : { url: near, token: tokenOf(config.server.admin.token, folder) }
 }
 
 /**
- * The address of the gateway that this configuration describes; undefined: none answers.
+ * A gateway goes on while its file is broken, and commands to it do not wait for the file.
+ * @throws {CommandError} none answers: says what is wrong in the file
+ */
+async function placeOfInvalid ({ access, problems }: InvalidLoad, file: string, base: string): Promise<Place> {
+  if (access !== undefined) {
+    const url = await nearGateway(access.listen ?? ADMIN_LISTEN)
+    if (url !== undefined) {
+      console.error(`${file} can't be used now (\`gateway check\` shows why): the gateway that runs at ${url} is used.`)
+      const folder = path.resolve(base, access.path ?? DATA_FOLDER)
+      return { url, token: tokenOf(access.token ?? env[TOKEN_VARIABLE] ?? '', folder) }
+    }
+  }
+  throw new CommandError(
+    `The configuration can't be used:\n${new ConfigError(problems).message}\nA gateway that runs can be ` +
+    `reached without it: --url http://HOST:PORT, with its token in ${TOKEN_VARIABLE}.`
+  )
+}
+
+/**
+ * The gateway with this admin listener; undefined: none answers.
  * @throws {CommandError} another program answers there
  */
-export async function nearGateway ({ server }: Config): Promise<string | undefined> {
-  const near = urlOf(server.admin.listen)
+async function nearGateway (listen: string): Promise<string | undefined> {
+  const near = urlOf(listen)
   return near !== undefined && await answers(near) ? near : undefined
 }
 
@@ -124,8 +154,9 @@ async function answers (url: string): Promise<boolean> {
   }
 }
 
-function tokenOf ({ server }: Config, folder: string): string {
-  if (server.admin.token !== '') return server.admin.token
+/** @param token '': a generated one, in the data folder */
+function tokenOf (token: string, folder: string): string {
+  if (token !== '') return token
   const file = path.join(folder, 'admin-token')
   try {
     return readFileSync(file, 'utf8').trim()

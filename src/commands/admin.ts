@@ -19,7 +19,7 @@ import { videos } from './nouns/videos.ts'
 import { print } from './stdout.ts'
 import { explanations, meantOption, type Noun, readArgs, usageOf } from './verb.ts'
 
-const NOUNS: Readonly<Record<string, Noun>> = { accounts, admin, audit, diff, fleet, keys, ledger, prices, requests,
+export const NOUNS: Readonly<Record<string, Noun>> = { accounts, admin, audit, diff, fleet, keys, ledger, prices, requests,
   status, tokens, upstreams, usage, videos }
 
 /** @returns the exit code: 0 done, 1 refused or failed */

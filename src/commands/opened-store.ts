@@ -4,12 +4,16 @@ import { deliverLeftovers } from '../cluster/orphaned-outboxes.ts'
 import type { Config } from '../config/config.ts'
 import { openStore, type OpenStore, traitsOf } from '../store/open.ts'
 import { createLogger } from '../telemetry/log.ts'
-import { CommandError } from './admin-client.ts'
+import { CommandError, refuseMissing } from './admin-client.ts'
 
 export const silent = createLogger('silent', { write () {} })
 
-/** Opens it, behind what the workers of this machine have left for it. @throws {CommandError} it can't be used */
+/**
+ * Opens it, behind what the workers of this machine have left for it.
+ * @throws {CommandError} there is none, or it can't be used
+ */
 export async function opened (config: Config, folder: string): Promise<OpenStore> {
+  await refuseMissing(config, folder)
   if (traitsOf(config.store).isShared) await deliverAll(config, folder)
   return await open(config, folder)
 }

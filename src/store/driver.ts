@@ -26,6 +26,8 @@ export interface Driver {
    * @throws {Error} it can't be used: then the folder is as it was
    */
   restore? (folder: string, file: string, now: number): Promise<Restored>
+  /** Whether a ledger is in the folder, or what is left of a lost one. Absent: it is not in a folder. */
+  hasLedger? (folder: string): boolean
   /**
    * Renames the files that are left of a lost ledger, so that the next start begins a new one. Absent: this driver's
    * data is lost in other ways.

@@ -99,6 +99,15 @@ export async function acceptLoss (config: StoreConfig, folder: string): Promise<
   return driver.acceptLoss?.(folder)
 }
 
+/**
+ * Whether there is a ledger that a command can read: to open the store would begin an empty one.
+ * @param folder the data folder, absolute
+ */
+export async function hasLedger (config: StoreConfig, folder: string): Promise<boolean> {
+  const driver = await load(config)
+  return driver.hasLedger?.(folder) !== false
+}
+
 /** An empty store in memory for a check or a test, in which no money is real. It ends with its process. */
 export function scratchStore (): OpenStore {
   return new MemoryStore()

@@ -3,11 +3,12 @@ import { readFileSync, rmSync } from 'node:fs'
 import { join } from 'node:path'
 import t from 'tap'
 import { freePort } from '../support/free-port.ts'
-import { command, gateway, yaml } from '../support/gateway-command.ts'
+import { beginLedger, command, gateway, yaml } from '../support/gateway-command.ts'
 import { folderFor, run } from '../support/spawned.ts'
 
 await t.test('what goes wrong is said in plain words, with exit code 1', async (t) => {
   const folder = folderFor(t, { 'gateway.yaml': yaml(0), 'memory.yaml': yaml(await freePort(), 'memory') })
+  await beginLedger(folder)
   for (const [args, said] of [
     [['keys'], /What about keys\?[^]*gateway keys create \[ID\]/],
     [['keys', 'creat'], /no command "keys creat": did you mean "create"\?/],

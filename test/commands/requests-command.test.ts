@@ -3,7 +3,7 @@ import { readdirSync, readFileSync } from 'node:fs'
 import { join } from 'node:path'
 import t from 'tap'
 import { freePort } from '../support/free-port.ts'
-import { command, jsonHere, yaml } from '../support/gateway-command.ts'
+import { beginLedger, command, jsonHere, yaml } from '../support/gateway-command.ts'
 import { folderFor, run } from '../support/spawned.ts'
 import { until } from '../support/until.ts'
 
@@ -62,6 +62,7 @@ await t.test('the last requests as a table and as JSON, one of them with its att
 
 await t.test('where none are kept, the command says so', async (t) => {
   const folder = folderFor(t, { 'gateway.yaml': yaml(0) + 'log: { requests: { keep: 0 } }\n' })
+  await beginLedger(folder)
   t.match(await command(folder, ['requests', 'list']), { code: 0, err: /keeps no requests: log.requests.keep is 0/ })
   t.match(await command(folder, ['requests', 'show', 'req_' + '0'.repeat(24)]), { code: 1,
     err: /log.requests.keep is 0/ })

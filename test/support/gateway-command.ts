@@ -7,6 +7,8 @@ import { plugins } from '../../plugins/index.ts'
 import { packageRoot } from '../../src/base/package.ts'
 import { runCommand } from '../../src/commands/run.ts'
 import { printTo } from '../../src/commands/stdout.ts'
+import { openEmbedded } from '../../src/store/embedded/store.ts'
+import { newLog } from './embedded-store.ts'
 import { loadHere } from './load-here.ts'
 import { newcomersEnvironment, untapped } from './newcomer.ts'
 
@@ -65,6 +67,12 @@ export const json = async (folder: string, args: readonly string[]): Promise<unk
   const { code, out, err } = await gateway(folder, [...args, '--json'])
   if (code !== 0) throw new Error(err)
   return JSON.parse(out)
+}
+
+/** What the first start of a gateway leaves, for commands that use the data folder themselves. */
+export async function beginLedger (folder: string): Promise<void> {
+  const store = await openEmbedded({ folder: join(folder, 'data'), log: newLog() })
+  await store.close()
 }
 
 export function yaml (adminPort: number, driver = 'embedded'): string {

@@ -8,10 +8,12 @@ import { readConfig } from '../../src/config/load/read-config.ts'
  * of it for loading again the modules that the test has loaded. Modules that were loaded once stay as they were: a
  * plugin that is written again needs the real way.
  */
-export const loadHere: typeof loadConfig = async (file, { pluginsUrl, env = process.env, now, sent }) => {
+export const loadHere: typeof loadConfig = async (
+  file, { pluginsUrl, env = process.env, now, sent, forAccess = false }
+) => {
   const stamps = new Map<string, string>()
   const input = { file, env: { ...env }, pluginsUrl: String(pluginsUrl), ...(now !== undefined && { now }),
-    ...(sent !== undefined && { sent }) }
+    ...(sent !== undefined && { sent }), forAccess }
   const verdict = await readConfig(input, (name, stamp) => { if (!stamps.has(name)) stamps.set(name, stamp) })
   const result = await resultOf(verdict, stamps)
   return result.kind === 'valid' && process.env['FAST_LANE'] === 'off' ? { ...result, config: withoutLane(result.config) }

@@ -26,6 +26,8 @@ export interface LoadOptions {
   readonly keep?: ((thread: Worker) => void) | undefined
   /** judged in the place of what stands in the file */
   readonly sent?: SentConfig
+  /** for `access` of an invalid configuration */
+  readonly forAccess?: boolean
 }
 
 /** A text that somebody has sent. */
@@ -66,10 +68,22 @@ export interface ValidLoad extends Loaded {
 export interface InvalidLoad extends Loaded {
   readonly kind: 'invalid'
   readonly problems: readonly Problem[]
+  /** undefined: it was not requested, or the file could not be read */
+  readonly access?: Access
+}
+
+/** As far as an invalid configuration says it: where its gateway runs, and how to prove that one may ask it. */
+export interface Access {
+  /** `server.admin.listen` and `server.admin.token` */
+  readonly listen?: string
+  readonly token?: string
+  /** `store.path` */
+  readonly path?: string
 }
 
 export interface WorkerInput {
   readonly file: string
+  readonly forAccess?: boolean
   readonly env: Env
   readonly pluginsUrl: string
   /** milliseconds since the epoch; absent: the machine's clock */
@@ -88,7 +102,7 @@ export interface Parts {
 
 export type FromWorker = Verdict | { readonly kind: 'file', readonly path: string, readonly stamp: string }
 
-export type InvalidVerdict = Pick<InvalidLoad, 'kind' | 'problems' | 'unread'>
+export type InvalidVerdict = Pick<InvalidLoad, 'kind' | 'problems' | 'unread' | 'access'>
 
 export type Verdict =
   | InvalidVerdict
@@ -124,12 +138,12 @@ function rest (worker: Worker): Worker {
 /** @param file name in problems; relative to the working folder */
 export async function loadConfig (
   file: string,
-  { pluginsUrl, env = processEnv, timeoutMs, timer, now, warm, keep, sent }: LoadOptions
+  { pluginsUrl, env = processEnv, timeoutMs, timer, now, warm, keep, sent, forAccess = false }: LoadOptions
 ): Promise<LoadResult> {
   const stamps = new Map<string, string>()
   const input: WorkerInput = {
     file, env: sent === undefined ? { ...env } : {}, pluginsUrl: String(pluginsUrl), ...(now !== undefined && { now }),
-    ...(sent !== undefined && { sent })
+    ...(sent !== undefined && { sent }), forAccess
   }
   const start = (): Worker => {
     const worker = warm === undefined || hasEnded(warm) ? warmUp(pluginsUrl) : warm

@@ -2,8 +2,9 @@
 // only for the worker thread (and for tests of its messages).
 import { createHash } from 'node:crypto'
 import type { PluginDescriptor } from '../plugin-descriptor.ts'
+import { asRecord } from '../../base/json.ts'
 import { check, explainSchema } from '../check/check.ts'
-import type { Verdict, WorkerInput } from './load.ts'
+import type { Access, InvalidVerdict, Verdict, WorkerInput } from './load.ts'
 import { normalize, type OwnPlugin } from '../yaml/normalize.ts'
 import { findTree, formatPointer, locate, parsePointer, problemAt, type Tree } from '../yaml/position.ts'
 import { type Problem, sortProblems } from '../problem.ts'
@@ -16,14 +17,16 @@ type Note = (path: string, stamp: string) => void
 
 export async function readConfig (input: WorkerInput, note: Note): Promise<Verdict> {
   const source = readSource(input.file, input.env, note, input.sent)
-  if (!source.isWhole) return invalid(source, source.problems)
+  const refused = (problems: readonly Problem[]): InvalidVerdict => ({ ...invalid(source, problems),
+    ...(input.forAccess === true && source.files.length > 0 && { access: accessIn(source.value) }) })
+  if (!source.isWhole) return refused(source.problems)
   const { problems, reported, ownPlugins } = normalize(source)
   source.problems.push(...problems)
   const { plugins: shipped } = await import(input.pluginsUrl) as { readonly plugins: readonly PluginDescriptor[] }
   const own = await loadOwn(ownPlugins, shipped, source, note, input.sent?.plugins)
   const checked = check({ source, shipped, own: own.plugins, reported: new Set([...reported, ...own.reported]),
     now: input.now ?? Date.now() })
-  if (checked.problems.length > 0) return invalid(source, checked.problems)
+  if (checked.problems.length > 0) return refused(checked.problems)
   if (own.version !== undefined) {
     for (const item of checked.config.pipeline) {
       if (own.plugins.has(item.use)) {
@@ -122,7 +125,15 @@ async function loadOwn (
   return { plugins, reported, version: wanted.length === 0 ? undefined : hashFiles(files) }
 }
 
-function invalid (source: Source, problems: readonly Problem[]): Verdict {
+function accessIn (value: unknown): Access {
+  const { server, store } = asRecord(value)
+  const { listen, token } = asRecord(asRecord(server).admin)
+  const found = Object.entries({ listen, token, path: asRecord(store).path })
+  // A variable that is not set here, or a secret file that this user can't read.
+  return Object.fromEntries(found.filter(([, text]) => typeof text === 'string' && !text.includes('${')))
+}
+
+function invalid (source: Source, problems: readonly Problem[]): InvalidVerdict {
   // An oddity of YAML on a line is the cause of the problem there, or, where the text is no YAML, on the next line.
   const isCaused = ({ file, line }: Problem): boolean =>
     source.oddities.some((odd) =>

@@ -15,6 +15,9 @@ function url (description: string) {
     expected: 'an http or https URL without credentials, query and a slash at its end' } as const
 }
 
+/** The default of `admin.listen`. */
+export const ADMIN_LISTEN = '127.0.0.1:9090'
+
 export const server = map('Where the gateway listens, and its limits. A change needs a restart.', {
   workers: {
     description: 'Processes that share the addresses of clients, on this machine; about one per core. More than ' +
@@ -42,7 +45,7 @@ export const server = map('Where the gateway listens, and its limits. A change n
     link_space: size('All images behind links; beyond it no more are made until some expire.', '10GB', { min: '1MB' })
   }, { default: {} }),
   admin: map('The address of the operator: metrics, health, admin API.', {
-    listen: listen('"host:port"; port 0 takes a free one. Keep it private.', '127.0.0.1:9090'),
+    listen: listen('"host:port"; port 0 takes a free one. Keep it private.', ADMIN_LISTEN),
     token: {
       description: 'Bearer token of the admin API; empty: one is made in the data folder.',
       type: 'string', default: '', secret: true

@@ -11,12 +11,15 @@ function redisUrl (description: string) {
   } as const
 }
 
+/** The default of `path`. */
+export const DATA_FOLDER = './data'
+
 export const store = map('Where balances, holds and the ledger live. A change needs a restart.', {
   driver: choice(driverNames.map((name) => `${name}: ${drivers[name].meaning}`).join(' '), driverNames, standardDriver),
   path: {
     description: 'The data folder: the ledger, and what the gateway generates itself; with driver redis, charges ' +
       'that wait for it. One gateway writes to it at a time.',
-    type: 'string', minLength: 1, default: './data'
+    type: 'string', minLength: 1, default: DATA_FOLDER
   },
   fsync_interval: duration(
     'What a power loss may take of the ledger; a mere kill takes nothing. 0s: nothing either, and every charge ' +

@@ -1,6 +1,6 @@
 // The driver `embedded`: SQLite in the data folder.
 import type { Driver } from '../driver.ts'
-import { findLoss, setAside } from './ledger-mark.ts'
+import { findLoss, hasLedger, setAside } from './ledger-mark.ts'
 
 export const driver: Driver = {
   async open ({ fsync_interval, windows }, folder, log, now) {
@@ -15,5 +15,6 @@ export const driver: Driver = {
     const { restoreFolder } = await import('./restore.ts')
     return await restoreFolder(folder, file, now)
   },
+  hasLedger,
   acceptLoss: (folder) => findLoss(folder) === undefined ? undefined : setAside(folder)
 }

@@ -57,6 +57,11 @@ export function findLoss (
     : { state: size === undefined ? 'not there' : 'empty', mark, logBytes }
 }
 
+/** Also true of the remains of a lost ledger. */
+export function hasLedger (folder: string): boolean {
+  return sizeOf(path.join(folder, LEDGER[0])) !== undefined || findLoss(folder) !== undefined
+}
+
 /** The folder's ledger is lost: says what to do, in words for the operator. */
 export class LossError extends Error {}
 
