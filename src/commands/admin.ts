@@ -19,8 +19,8 @@ import { videos } from './nouns/videos.ts'
 import { print } from './stdout.ts'
 import { explanations, meantOption, type Noun, readArgs, usageOf } from './verb.ts'
 
-export const NOUNS: Readonly<Record<string, Noun>> = { accounts, admin, audit, diff, fleet, keys, ledger, prices, requests,
-  status, tokens, upstreams, usage, videos }
+export const NOUNS: Readonly<Record<string, Noun>> = { accounts, admin, audit, diff, fleet, keys, ledger, prices,
+  requests, status, tokens, upstreams, usage, videos }
 
 /** @returns the exit code: 0 done, 1 refused or failed */
 export async function adminCommand (
