@@ -13,6 +13,7 @@ import { hasLedger, traitsOf } from '../store/open.ts'
 import type { CommandParts } from './command.ts'
 import type { AdminAnswer, AdminClient } from './command.ts'
 import { openDirectly } from './offline.ts'
+import { complain } from './stdout.ts'
 
 export interface AccessOptions extends Omit<CommandParts, 'locate'> {
   readonly file: string
@@ -41,7 +42,7 @@ export async function withAdminClient (
     return await run(async () => client = await openAdminClient(options))
   } catch (thrown) {
     if (!(thrown instanceof CommandError)) throw thrown
-    console.error(thrown.message)
+    complain(thrown.message)
     return 1
   } finally {
     await client?.close()
@@ -119,7 +120,7 @@ async function placeOfInvalid ({ access, problems }: InvalidLoad, file: string, 
   if (access !== undefined) {
     const url = await nearGateway(access.listen ?? ADMIN_LISTEN)
     if (url !== undefined) {
-      console.error(`${file} can't be used now (\`gateway check\` shows why): the gateway that runs at ${url} is used.`)
+      complain(`${file} can't be used now (\`gateway check\` shows why): the gateway that runs at ${url} is used.`)
       const folder = path.resolve(base, access.path ?? DATA_FOLDER)
       return { url, token: tokenOf(access.token ?? env[TOKEN_VARIABLE] ?? '', folder) }
     }

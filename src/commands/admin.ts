@@ -16,7 +16,7 @@ import { tokens } from './nouns/tokens.ts'
 import { upstreams } from './nouns/upstreams.ts'
 import { usage } from './nouns/usage.ts'
 import { videos } from './nouns/videos.ts'
-import { print } from './stdout.ts'
+import { complain, print } from './stdout.ts'
 import { explanations, meantOption, type Noun, readArgs, usageOf } from './verb.ts'
 
 export const NOUNS: Readonly<Record<string, Noun>> = { accounts, admin, audit, diff, fleet, keys, ledger, prices,
@@ -39,7 +39,7 @@ export async function adminCommand (
     if (isHelp) { await print(usage); return 0 }
     const near = nearest(verb, Object.keys(verbs))
     const unknown = `There is no command "${noun} ${verb}"${near === undefined ? '.' : `: did you mean "${near}"?`}`
-    console.error(`${verb === '' ? `What about ${noun}?` : unknown}\n\n${usage}`)
+    complain(`${verb === '' ? `What about ${noun}?` : unknown}\n\n${usage}`)
     return 1
   }
   const { takes, optional = 0 } = found
@@ -51,12 +51,12 @@ export async function adminCommand (
   } catch (thrown) {
     if ((thrown as NodeJS.ErrnoException).code?.startsWith('ERR_PARSE_ARGS') !== true) throw thrown
     // parseArgs' further sentences are about files that begin with a dash.
-    console.error(`${(thrown as Error).message.split('. ')[0]!}${meantOption(found, args)}\n\n${usage}`)
+    complain(`${(thrown as Error).message.split('. ')[0]!}${meantOption(found, args)}\n\n${usage}`)
     return 1
   }
   const { values, positionals } = read
   if (positionals.length < takes.length - optional || positionals.length > takes.length) {
-    console.error(usage)
+    complain(usage)
     return 1
   }
   const options = { ...locate(values.config as string | undefined), url: values.url as string | undefined, ...how }

@@ -14,7 +14,7 @@ import type { Config } from '../config/config.ts'
 import { backupLine } from '../admin/api/store.ts'
 import { CommandError, type Place } from './admin-client.ts'
 import { opened, silent } from './opened-store.ts'
-import { print } from './stdout.ts'
+import { complain, print } from './stdout.ts'
 import { self } from './self.ts'
 
 const LEFT_OUT = `Not in it: the secrets in the data folder (seal-secret, link-secret, admin-token), images, kept responses, and
@@ -87,7 +87,7 @@ async function trace (store: OpenStore, destination: string): Promise<void> {
   try {
     await store.change({ audit: JSON.stringify(line) })
   } catch (thrown) {
-    console.error(`This backup is not in the audit log: ${(thrown as Error).message}`)
+    complain(`This backup is not in the audit log: ${(thrown as Error).message}`)
   }
 }
 

@@ -5,7 +5,7 @@ import { isMap } from '../config/yaml/position.ts'
 import { done } from './answer.ts'
 import type { CommandParts } from './command.ts'
 import { CommandError, withAdminClient } from './admin-client.ts'
-import { print } from './stdout.ts'
+import { complain, print } from './stdout.ts'
 import { card, table } from './print.ts'
 
 const USAGE =
@@ -38,7 +38,7 @@ export async function explainCommand (args: readonly string[], { locate, ...how 
   })
   if (values.help) { await print(USAGE); return 0 }
   if (values.key === undefined) {
-    console.error(`Whose request would it be? Name a key by its id: --key ID.\n\n${USAGE}`)
+    complain(`Whose request would it be? Name a key by its id: --key ID.\n\n${USAGE}`)
     return 1
   }
   const { key } = values

@@ -1,4 +1,5 @@
 // Prints results of commands for people. Pure.
+import { escaped } from './stdout.ts'
 
 type Row = Readonly<Record<string, unknown>>
 
@@ -23,5 +24,5 @@ function cell (value: unknown): string {
     ? value.map(cell).join(', ')
     : typeof value === 'object'
     ? JSON.stringify(value)
-    : String(value)
+    : String(value).replaceAll(/[\n\t\r]/g, escaped)             // a cell is in one line
 }

@@ -1,12 +1,13 @@
 // The table of commands. Each is loaded on demand: one that only prints loads no other code.
 import { existsSync } from 'node:fs'
 import path from 'node:path'
+import { inspect } from 'node:util'
 import { packageRoot, version } from '../base/package.ts'
 import { nearest } from '../config/check/suggest.ts'
 import type { loadConfig } from '../config/load/load.ts'
 import type { Plugin } from '../core/plugin.ts'
 import type { CommandParts } from './command.ts'
-import { print, UnsaidError } from './stdout.ts'
+import { complain, print, UnsaidError } from './stdout.ts'
 
 const HELP = `gateway ${version}: a paid gateway to text, image and video models
 
@@ -95,14 +96,14 @@ function locate (name: string | undefined): { readonly file: string, readonly ba
 /** Prints a command's error. @returns the exit code */
 function failed (thrown: unknown): number {
   if (thrown instanceof UnsaidError) {
-    if (!thrown.isQuiet) console.error(thrown.message)
+    if (!thrown.isQuiet) complain(thrown.message)
     return thrown.exitCode
   }
   // parseArgs' message names the unknown option in plain words.
-  console.error(
+  complain(
     (thrown as NodeJS.ErrnoException).code?.startsWith('ERR_PARSE_ARGS')
       ? `${(thrown as Error).message}\n\n${HELP}`
-      : thrown
+      : inspect(thrown)
   )
   return 1
 }
@@ -114,7 +115,7 @@ export async function runCommand ([name = 'help', ...args]: readonly string[], s
   const command = Object.hasOwn(commands, meant) ? commands[meant] : undefined
   if (command === undefined) {
     const near = nearest(name, Object.keys(commands))
-    console.error(`There is no command "${name}"${near === undefined ? '.' : `: did you mean "${near}"?`}\n\n${HELP}`)
+    complain(`There is no command "${name}"${near === undefined ? '.' : `: did you mean "${near}"?`}\n\n${HELP}`)
     return 1
   }
   try {

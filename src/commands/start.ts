@@ -10,7 +10,7 @@ import { createLogger } from '../telemetry/log.ts'
 import { StandardOutput } from '../telemetry/log-output.ts'
 import { resetCredentials, viewOf } from '../upstream/limits/status.ts'
 import type { CommandParts } from './command.ts'
-import { complained, print } from './stdout.ts'
+import { complain, complained, print } from './stdout.ts'
 
 const HELP = `Usage: gateway start [--config FILE]
 
@@ -44,7 +44,7 @@ export async function startCommand (
     // The primary reports a worker's failure, or starts it again.
     if (seat !== undefined) { await seat.failed(message).catch(() => {}) }
     else {
-      console.error(error instanceof ConfigError
+      complain(error instanceof ConfigError
         ? `The configuration can't be used:\n${message}`
         : `The gateway did not start: ${message}`)
     }
@@ -98,5 +98,5 @@ function greet (gateway: Gateway, file: string): void {
       `curl -N ${urls.api}/v1/messages -H 'x-api-key: ${key}' -H 'content-type: application/json' \\`,
       `  -d '{"model":"${model}","max_tokens":200,"stream":true,"messages":[{"role":"user","content":"Hello!"}]}'`, '')
   }
-  console.error(lines.join('\n'))
+  complain(lines.join('\n'))
 }

@@ -33,11 +33,28 @@ export function printTo (stream: Writable): void {
   output = stream
 }
 
+/** Characters that a terminal obeys, and those that change the order of others (Unicode's Bidi_Control). */
+const OBEYED = /(?!\n|\t|\r\n)[\p{Cc}\u061C\u200E\u200F\u202A-\u202E\u2066-\u2069]/gu
+
+/** A text with such characters as JSON escapes them: names may come from outside, and JSON stays what it is. */
+export function harmless (text: string): string {
+  return text.replace(OBEYED, escaped)
+}
+
+export function escaped (character: string): string {
+  return `\\u${character.charCodeAt(0).toString(16).padStart(4, '0')}`
+}
+
+/** To standard error. */
+export function complain (text: string): void {
+  console.error(harmless(text))
+}
+
 /** Ends when the system has taken the whole text. @throws {UnsaidError} */
 export async function print (text: string): Promise<void> {
   const stream = output ??= openOutput()
   await new Promise<void>((resolve, reject) => {
-    stream.write(text, (error) => { if (error == null) resolve(); else reject(new UnsaidError(error)) })
+    stream.write(harmless(text), (error) => { if (error == null) resolve(); else reject(new UnsaidError(error)) })
   })
 }
 

@@ -19,7 +19,7 @@ import { DIFFERENCE_COLUMNS } from './nouns/ledger.ts'
 import { CommandError, findPlace } from './admin-client.ts'
 import { backUp, restore } from './backup.ts'
 import { opened, refuseWaiting, silent } from './opened-store.ts'
-import { print } from './stdout.ts'
+import { complain, print } from './stdout.ts'
 import { table } from './print.ts'
 
 const USAGE =
@@ -44,14 +44,14 @@ export async function storeCommand (
   const isKnown = Object.hasOwn(verbs, verb)
   if (!isKnown && verb !== '') {
     const near = nearest(verb, Object.keys(verbs))
-    console.error(`There is no command "store ${verb}"${near === undefined ? '.' : `: did you mean "${near}"?`}\n`)
+    complain(`There is no command "store ${verb}"${near === undefined ? '.' : `: did you mean "${near}"?`}\n`)
   }
   const isNew = verb === 'new' && values['accept-loss'] === true
   if (
     !isKnown || (isNew ? file !== undefined : file === undefined || verb === 'new') || more.length > 0 ||
     (values.url !== undefined && verb !== 'backup')
   ) {
-    console.error(USAGE)
+    complain(USAGE)
     return 1
   }
   try {
@@ -70,7 +70,7 @@ export async function storeCommand (
     return await run(config, folder, file ?? '')
   } catch (thrown) {
     if (!(thrown instanceof CommandError)) throw thrown
-    console.error(thrown.message)
+    complain(thrown.message)
     return 1
   }
 }

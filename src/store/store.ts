@@ -191,8 +191,8 @@ export interface Difference {
   /** sum of the entries: nano-dollars, or a count where `sum` says so */
   readonly entries: Nanos
   readonly kept: Nanos
-  /** which copy is wrong: memory decides, and the disk is what the next start begins with */
-  readonly where: 'memory' | 'disk'
+  /** which copy is wrong: memory decides, and the disk is what the next start begins with; a shared store has one */
+  readonly where: 'memory' | 'disk' | 'redis'
 }
 
 /** The result of `verify`: numbers of what was added up, and the mismatches. */

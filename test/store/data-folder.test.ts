@@ -66,6 +66,7 @@ for (const driver of ['embedded', 'redis'] as const) {
     execFileSync('prlimit', ['--pid', `${pid}`, '--fsize=1:unlimited'])
     await until(async () => await say(api) === 503)
     t.strictSame(await readyz(admin), [503, { ready: false, reasons: ['ledger_unwritable'] }])
+    t.match(await command(folder, ['status']), { code: 1, out: /^store +can't be written$/m, err: /No request is served/ })
     for (let i = 0; i < 10; i++) t.equal(await say(api), 503, 'which is what clients would get')
     t.equal((await fetch(`${admin}/healthz`)).status, 200, 'a restart would mend nothing')
     execFileSync('prlimit', ['--pid', `${pid}`, '--fsize=unlimited:unlimited'])

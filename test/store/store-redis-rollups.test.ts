@@ -408,10 +408,10 @@ void t.test('verify finds a rollup that was changed by hand: of a day with entri
   await client.sadd(of('days'), day! - 3)
   const dates = [day! * DAY, (day! - 3) * DAY].map((time) => new Date(time).toISOString().slice(0, 10))
   t.strictSame((await store.verify()).differences, [
-    { of: 'rollup', id: `${dates[1]} acme dev m premium`, sum: 'requests', entries: 0n, kept: 2n, where: 'memory' },
-    { of: 'rollup', id: `${dates[0]} acme dev m premium`, sum: 'nanos', entries: 10n, kept: 11n, where: 'memory' },
+    { of: 'rollup', id: `${dates[1]} acme dev m premium`, sum: 'requests', entries: 0n, kept: 2n, where: 'redis' },
+    { of: 'rollup', id: `${dates[0]} acme dev m premium`, sum: 'nanos', entries: 10n, kept: 11n, where: 'redis' },
     { of: 'rollup', id: `${new Date(clock.now()).toISOString().slice(0, 13)} acme dev m premium`, sum: 'output',
-      entries: 7n, kept: 0n, where: 'memory' }
+      entries: 7n, kept: 0n, where: 'redis' }
   ])
 })
 

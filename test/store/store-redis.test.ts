@@ -31,8 +31,8 @@ void t.test('verify finds a sum that was changed by hand, also that of a key tha
   await ask('HINCRBY', `{${prefix}:acme}:account`, 'balance', '1')
   await ask('HSET', `{${prefix}:acme}:key:dev`, 's', '7')
   t.strictSame((await store.verify()).differences, [
-    { of: 'account', id: 'acme', entries: 1000n, kept: 1001n, where: 'memory' },
-    { of: 'key', id: 'dev', entries: 0n, kept: 7n, where: 'memory' }
+    { of: 'account', id: 'acme', entries: 1000n, kept: 1001n, where: 'redis' },
+    { of: 'key', id: 'dev', entries: 0n, kept: 7n, where: 'redis' }
   ])
 })
 

@@ -33,7 +33,7 @@ const verification = object('Verification', 'What all entries add up to, compare
     id: text('Its id; of a period: the period, a space, and the id of the key; of a rollup: its month, day or hour in ' +
       'UTC, account, key, model and channel.'),
     sum: text('Of a rollup: which of its sums, such as nanos or output.'),
-    where: text('Which copy is wrong: that in memory, which decides, or that on the disk.'),
+    where: text('Which copy is wrong: memory, which decides; disk; or redis.'),
     entries_usd: money('The sum of the entries.'),
     kept_usd: money('What is kept.'),
     entries: whole('The sum of the entries, where it is a count.'),

@@ -4,6 +4,7 @@ import { CommandError } from '../admin-client.ts'
 import { done } from '../answer.ts'
 import { type Noun, settings, type Verb } from '../verb.ts'
 import { list, one, show, update } from '../verbs.ts'
+import { complain } from '../stdout.ts'
 
 const ACCOUNT_COLUMNS = ['id', 'name', 'state', 'declared', 'balance_usd', 'held_usd']
 
@@ -56,7 +57,7 @@ function booking (isDone: string, address: string, needs: Readonly<Record<string
       const booked = await done(client, 'POST', `/accounts/${encodeURIComponent(id!)}${address}`, { amount_usd: amount,
         ...Object.fromEntries(names.map((name) => [name, values[name]])) })
       if (booked[isDone] === false) {
-        console.error(`The reference ${String(values['reference'])} was ${isDone} before: nothing was changed.`)
+        complain(`The reference ${String(values['reference'])} was ${isDone} before: nothing was changed.`)
       }
       return await show(booked, json)
     }

@@ -4,7 +4,7 @@ import { formatProblem, type Problem } from '../../config/problem.ts'
 import type { Judgement } from '../../config/state.ts'
 import { CommandError } from '../admin-client.ts'
 import { done, ofRunning } from '../answer.ts'
-import { print } from '../stdout.ts'
+import { complain, print } from '../stdout.ts'
 import type { Noun } from '../verb.ts'
 
 const DIFF_NOTE =
@@ -22,7 +22,7 @@ export const diff: Noun = {
       // The gateway knows the text as its own file, and included ones by their names.
       const { source } = await done(client, 'GET', '/config')
       const say = (before: string, problem: Problem): void => {
-        console.error(before + formatProblem({ ...problem, file: problem.file === source ? file! : problem.file }))
+        complain(before + formatProblem({ ...problem, file: problem.file === source ? file! : problem.file }))
       }
       for (const problem of problems) say('', problem)
       for (const warning of warnings) say('warning: ', warning)

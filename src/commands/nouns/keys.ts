@@ -3,6 +3,7 @@ import { newKey } from '../../admin/api/schemas.ts'
 import { done } from '../answer.ts'
 import { type Noun, settings } from '../verb.ts'
 import { list, one, showSecret, update } from '../verbs.ts'
+import { complain } from '../stdout.ts'
 
 const KEY_COLUMNS = ['id', 'account', 'state', 'declared', 'spent_usd', 'usage_limit_usd', 'shown']
 
@@ -14,7 +15,7 @@ export const keys: Noun = {
         ...settings(values, newKey) })
       for (const warning of Array.isArray(warnings)
         ? warnings as readonly { readonly path: string, readonly message: string }[]
-        : []) { console.error(`warning: ${warning.path} ${warning.message}`) }
+        : []) { complain(`warning: ${warning.path} ${warning.message}`) }
       return await showSecret({ ...key, secret }, json)
     }
   },

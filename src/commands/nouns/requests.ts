@@ -1,7 +1,7 @@
 // `gateway requests …`: the last requests of a host, and what each upstream said.
 import { done } from '../answer.ts'
 import { card, table } from '../print.ts'
-import { print } from '../stdout.ts'
+import { complain, print } from '../stdout.ts'
 import type { Noun } from '../verb.ts'
 import { show } from '../verbs.ts'
 
@@ -28,7 +28,7 @@ export const requests: Noun = {
       if (json) { await print(JSON.stringify(rows) + '\n'); return 0 }
       await print(table(rows.map((row) => ({ ...row, attempts: row.attempts_begun,
         upstream: row.attempts.at(-1)?.upstream })), REQUEST_COLUMNS))
-      if (keep === 0) console.error(`${String(host)} keeps no requests: log.requests.keep is 0.`)
+      if (keep === 0) complain(`${String(host)} keeps no requests: log.requests.keep is 0.`)
       return 0
     }
   },

@@ -2,7 +2,7 @@
 import { isMap } from '../../config/yaml/position.ts'
 import { ofRunning } from '../answer.ts'
 import { card } from '../print.ts'
-import { print } from '../stdout.ts'
+import { complain, print } from '../stdout.ts'
 import type { Noun } from '../verb.ts'
 
 const STATUS_NOTE =
@@ -15,7 +15,7 @@ export const status: Noun = {
       const found = await ofRunning(client, 'GET', '/summary')
       const { problems } = found as unknown as { readonly problems: readonly { readonly message: string }[] }
       await print(json ? JSON.stringify(found) + '\n' : statusCard(found))
-      if (!json) for (const { message } of problems) console.error(message)
+      if (!json) for (const { message } of problems) complain(message)
       return problems.length === 0 ? 0 : 1
     }
   }
@@ -40,6 +40,7 @@ function statusCard (
     hash: part(config)['hash'],
     targets: part(upstreams)['targets'],
     processes: part(fleet)['processes'],
-    store: part(store)['is_up'] === true ? 'answers' : 'is away'
+    store: part(store)['trouble'] !== null ? 'can\'t be written'
+      : part(store)['is_up'] === true ? 'answers' : 'does not answer'
   })
 }

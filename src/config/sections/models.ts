@@ -6,7 +6,7 @@ import { isSoldByTokens, kinds } from './modalities.ts'
 import { channelPrice, checkPriceList, checkUnit, targetCost } from './prices.ts'
 import { checkUpstreamName } from './upstreams.ts'
 import { checkVariants } from './variants.ts'
-import { choice, flag, id, list, maintenance, map, nameOrId, type Of, record, word } from './schema.ts'
+import { choice, flag, id, list, maintenance, map, nameOrId, type Of, oneLine, record, word } from './schema.ts'
 
 const channel = map('One way to sell the model.', {
   enabled: flag('false: switched off.', true),
@@ -41,7 +41,7 @@ const parameter = map('A field of a request.', {
 const model = map('A model that clients can ask for.', {
   id: id('What clients send as "model".'),
   name: nameOrId('For people; absent: the id.'),
-  provider: { description: 'Who made it.', type: 'string', minLength: 1 },
+  provider: oneLine('Who made it.'),
   kind: choice('What it gives.', kinds, 'text'),
   created: {
     description: 'Day of its availability.',

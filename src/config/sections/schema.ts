@@ -120,6 +120,12 @@ export function line (description: string, most: number) {
     expected: `1 to ${most} characters in one line` } as const
 }
 
+/** A text that terminals and logs may show. */
+export function oneLine (description: string) {
+  return { description, type: 'string', pattern: '^[^\\p{Cc}\\p{Cs}]+$',
+    expected: 'a text in one line, without control characters' } as const
+}
+
 /** Short words of the operator's own, by which lists are filtered. */
 export function tags (description: string) {
   return list(description, {
@@ -131,7 +137,7 @@ export function tags (description: string) {
 
 /** A name for people; where it is missing, normalize() fills in the id. */
 export function nameOrId (description: string) {
-  return { description, type: 'string', minLength: 1 } as unknown as Typed<string, string>
+  return { ...oneLine(description) } as unknown as Typed<string, string>
 }
 
 export function maintenance (description: string) {

@@ -11,7 +11,8 @@ export async function checkServers (servers: readonly Redis[], log: Pick<Logger,
 
 async function check (server: Redis, log: Pick<Logger, 'warn'>): Promise<void> {
   const { name, host, port } = server.options
-  const where = name === undefined ? `Redis at ${host}:${port}` : `The Redis that Sentinels call ${name}`
+  // Without Sentinels the client's option is null.
+  const where = typeof name === 'string' ? `The Redis that Sentinels call ${name}` : `Redis at ${host}:${port}`
   const told = await fieldsOf(server)
   if (told === undefined) {
     log.warn(

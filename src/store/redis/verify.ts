@@ -28,7 +28,7 @@ export async function verify (space: Space, page: Page): Promise<Verification> {
     for await (const { key, nanos, day } of rollups.entries(upTo, rolled)) sums.add(account, key, nanos, day)
     all.addAll(sums)
     const compare = (of: Difference['of'], id: string, entries: Nanos = 0n, kept: Nanos): void => {
-      if (entries !== kept) differences.push({ of, id, entries, kept, where: 'memory' })
+      if (entries !== kept) differences.push({ of, id, entries, kept, where: 'redis' })
     }
     compare('account', account, sums.accounts.get(account), BigInt(balance))
     for (let i = 0; i < purses.length; i += 2) {
@@ -120,7 +120,7 @@ class RollupCheck {
             const id = titleOf(start, by, membersOf(name))
             const both = [wanted, found].map((sums) => sums.get(name) ?? noSum()) as [Sum, Sum]
             for (const [sum, entries, inRedis] of differencesOf(...both)) {
-              yield { of: 'rollup', id, sum, entries, kept: inRedis, where: 'memory' }
+              yield { of: 'rollup', id, sum, entries, kept: inRedis, where: 'redis' }
             }
           }
         }
