@@ -185,7 +185,7 @@ t.test('what the live configuration includes, and the plugins that it names, a t
 
 t.test('a body that is too large, or no text, is refused; many at a time wait', async (t) => {
   const own = await admin(t)
-  t.match(await own.ask('POST', '/config/check', JSON.stringify({ text: 'x'.repeat(2 * 1024 * 1024) })),
+  t.match(await own.ask('POST', '/config/check', JSON.stringify({ text: 'x'.repeat(4 * 1024 * 1024) })),
     { status: 413, body: { error: { code: 'request_too_large' } } })
   t.match(await own.ask('POST', '/config/check', '{}'), { status: 400,
     body: { error: { message: /"text" is missing/ } } })

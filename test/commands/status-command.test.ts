@@ -46,6 +46,9 @@ await t.test('of a gateway that runs', async (t) => {
   t.match(await command(folder, ['diff', 'other.yaml']), { code: 0,
     out: 'changed    /models/m1/channels/premium/price/output  "15" -> "16"\n',
     err: /^not looked at: other\.yaml:\d+:\d+ \/models\/0\/provider the value of \$\{WHO\} is not looked at here\n$/m })
+  for (const [file, code] of [['same.yaml', 0], ['other.yaml', 2], ['wrong.yaml', 1]] as const) {
+    t.equal((await command(folder, ['diff', file, '--exit-code'])).code, code, file)
+  }
   t.match(await command(folder, ['diff', 'wrong.yaml']), { code: 1, out: '',
     err: /^wrong\.yaml:\d+:\d+ \/models\/0\/channels\/premium\/price\/outputs unknown key "outputs"/m })
   t.match(await jsonHere(folder, ['diff', 'other.yaml']), { ok: true, changes: [{ before: '"15"', after: '"16"' }] })

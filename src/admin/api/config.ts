@@ -4,8 +4,8 @@ import { anything, choice, flag, instant, list, object, problemAnswer, text, who
 import type { ApiAnswer, Call, Operation, RunningParts } from './operation.ts'
 import { configText, judge } from './schemas.ts'
 
-/** Bytes of a text with some thousand models. Parsed as JSON on the event loop: 20 ms. */
-const BODY_LIMIT = 2 * 1024 * 1024
+/** Bytes of a text with ten thousand models. Parsed as JSON on the event loop: 40 ms. */
+const BODY_LIMIT = 4 * 1024 * 1024
 
 const reason = choice('What began it.', ['start', 'file', 'sighup'])
 

@@ -10,15 +10,16 @@ import type { Noun } from '../verb.ts'
 const DIFF_NOTE =
   '  What FILE (- is standard input) would change in the live configuration, which stays as it is. Values from the ' +
     'environment and\n  from secret files are not looked at; files that it includes must be those of the live one. ' +
-    'Exit code 1: it can\'t be used.\n'
+    'Exit code 1: it can\'t be used.\n  --exit-code  exit code 2 if it changes something\n'
 
 export const diff: Noun = {
   '': {
-    takes: ['FILE'], note: DIFF_NOTE,
-    async run (client, { positionals: [file], json }) {
+    takes: ['FILE'], note: DIFF_NOTE, flags: ['exit-code'],
+    async run (client, { positionals: [file], values, json }) {
       const found = await ofRunning(client, 'POST', '/config/diff', { text: readText(file!) })
       const { ok, problems, warnings, unread, changes, more_changes: more } = found as unknown as Judgement
-      if (json) { await print(JSON.stringify(found) + '\n'); return ok ? 0 : 1 }
+      const code = !ok ? 1 : values['exit-code'] === true && changes.length > 0 ? 2 : 0
+      if (json) { await print(JSON.stringify(found) + '\n'); return code }
       // The gateway knows the text as its own file, and included ones by their names.
       const { source } = await done(client, 'GET', '/config')
       const say = (before: string, problem: Problem): void => {
@@ -32,7 +33,7 @@ export const diff: Noun = {
       ).join(''))
       if (more > 0) await print(`and ${more} more\n`)
       if (ok && changes.length === 0) await print('It changes nothing.\n')
-      return ok ? 0 : 1
+      return code
     }
   }
 }
