@@ -11,6 +11,7 @@ import { startSimulator, type Simulator } from '../../src/simulator/simulator.ts
 import type { Entry } from '../../src/store/store.ts'
 import { ask, errorOf, textOf, type Got } from '../support/billing-client.ts'
 import { CALM, gateway, KEY, type TestGateway } from '../support/gateway.ts'
+import { isOwnRefusal, vendorsOf } from '../support/strict-vendors.ts'
 import { throwing } from '../support/throwing.ts'
 import { tokensOf } from '../support/tokens.ts'
 import { until } from '../support/until.ts'
@@ -407,8 +408,10 @@ function isOf ({ body }: RequestRecord, name: string): boolean {
 
 await t.test('random aborts, faults and throwing plugins: what is charged is what the logs of both ends say', async (t) => {
   const pace = { firstDelayMs: 0, tokenDelayMs: 0, keepRequests: 1_000_000 }
-  const faulty = await startSimulator(pace)
-  const healthy = await startSimulator({ ...pace, directives: false })
+  // Each request meets the rules of one of them.
+  const faults = vendorsOf('messages').map((name) => `vendor=${name}`)
+  const faulty = await startSimulator({ ...pace, faults })
+  const healthy = await startSimulator({ ...pace, faults, directives: false })
   t.teardown(() => Promise.all([faulty.close(), healthy.close()]))
   const running = await gateway(t, settings(faulty.url, healthy.url), {
     files: { 'above.mjs': throwing('above'), 'below.mjs': throwing('below') }
@@ -477,6 +480,7 @@ await t.test('random aborts, faults and throwing plugins: what is charged is wha
 
   t.ok(runs >= 10, `${runs} batches, ${count} requests: ${JSON.stringify(counts)}`)
   t.strictSame(faulty.requests.filter(({ failure }) => failure !== undefined), [])
+  t.strictSame([...faulty.requests, ...healthy.requests].filter(isOwnRefusal), [], 'no vendor refuses for a rule of its own')
   let balance = 0n
   for await (const { nanos } of store.entries()) balance += nanos
   t.equal((await store.balance('acme')).balance, balance, 'the balance is the sum of the entries')

@@ -9,10 +9,13 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { setTimeout as pause } from 'node:timers/promises'
 import { packageRoot } from '../../src/base/package.ts'
-import { dialectNames } from '../../src/config/sections/dialects.ts'
+import { type Dialect, dialectNames } from '../../src/config/sections/dialects.ts'
 import { startSimulator } from '../../src/simulator/simulator.ts'
+import { strictVendors, type VendorName } from '../../src/simulator/vendors.ts'
 import { openEmbedded } from '../../src/store/embedded/store.ts'
 import { newcomersEnvironment, untapped } from '../support/newcomer.ts'
+import { declarations, isOwnRefusal, modelFields, upstreamOptions, vendorsOf } from '../support/strict-vendors.ts'
+import type { Chance } from './chance.ts'
 
 export const KEY = 'sk-gw-' + 'f'.repeat(32)
 export const TOKEN = 'admin-token-of-the-fuzz'
@@ -50,16 +53,32 @@ export interface Stall {
 
 export const noStall: Stall = { ms: 0, cpu: 0 }
 
-function arenaYaml (simulator: string, hostile: string): string {
+const textDialects = ['messages', 'chat', 'responses'] as const
+
+function playersOf (player: (dialect: Dialect) => Player): Readonly<Record<Dialect, Player>> {
+  return Object.fromEntries(dialectNames.map((dialect) => [dialect, player(dialect)])) as Record<Dialect, Player>
+}
+
+function optionsOf ({ vendor }: Player): string {
+  return vendor === undefined ? '' : upstreamOptions(vendor)
+}
+
+/** Of the simulators: the url, and whose rules it has. */
+interface Player {
+  readonly url: string
+  readonly vendor?: VendorName
+}
+
+function arenaYaml (players: Readonly<Record<Dialect, Player>>, hostile: string): string {
   const calm =
     'retries: { attempts: 0, max_backoff: 1ms }, breaker: { failures: 1000000 }, headers: { x-api-key: secret, authorization: "Bearer secret" }'
   const upstreams = dialectNames.flatMap((dialect) => [
-    `  good-${dialect}: { url: "${simulator}", dialect: ${dialect}, ${calm} }`,
-    `  vendor-${dialect}: { url: "${simulator}", dialect: ${dialect}, ${calm} }`,
+    ...['good', 'vendor'].map((who) => `  ${who}-${dialect}: { url: "${players[dialect].url}", dialect: ${dialect}, ` +
+      `${calm}${optionsOf(players[dialect])} }`),
     `  bad-${dialect}: { url: "${hostile}", dialect: ${dialect}, ${calm}, timeouts: { first_byte: 2s, idle: 2s, total: 20s } }`
   ]).concat(`  mirror-images: { url: "${hostile}", dialect: images, links: mirror, ${calm} }`)
-  const model = (id: string, upstream: string, kind: string, price: string, more = ''): string => `
-  - { id: ${id}, name: ${id}, provider: acme, kind: ${kind}, created: 2025-01-01, accepts: [text, image], ${more}channels: { premium: { price: ${price}, targets: [{ upstream: ${upstream}, model: vendor }] } } }`
+  const model = (id: string, upstream: string, kind: string, price: string, more = '', vendor?: VendorName): string => `
+  - { id: ${id}, name: ${id}, provider: acme, kind: ${kind}, created: 2025-01-01, accepts: [text, image], ${more}channels: { premium: { price: ${price}, targets: [{ upstream: ${upstream}, model: "${vendor === undefined ? 'vendor' : declarations[vendor].model}" }] } }${vendor === undefined ? '' : modelFields(vendor)} }`
   const text = '{ input: 3, output: 15, cache_read: 0.3, cache_write: 3.75 }'
   const tokens = 'context: 200000, max_output: 4096, thinking: budget, structured_outputs: true, '
   const picture = 'parameters: { size: { values: [1024x1024, 512x512], default: 1024x1024 } }, '
@@ -78,11 +97,8 @@ pipeline: [auth, key-policy, rate-limit: { default_rpm: 0, default_concurrency: 
 upstreams:
 ${upstreams.join('\n')}
 models:${['good', 'vendor', 'bad'].map((who) => [
-  model(`${who}-text`, `${who}-messages`, 'text', text, tokens), model(
-    `${who}-chat`, `${who}-chat`, 'text', text, tokens
-  ), model(
-    `${who}-responses`, `${who}-responses`, 'text', text, tokens
-  ),
+  ...textDialects.map((dialect) => model(`${who}-${dialect === 'messages' ? 'text' : dialect}`, `${who}-${dialect}`,
+    'text', text, tokens, who === 'bad' ? undefined : players[dialect].vendor)),
   model(`${who}-image`, `${who}-images`, 'image', '[{ usd: 0.04 }]', picture), model(
     `${who}-clip`, `${who}-videos`, 'video', '[{ usd_per_second: 0.1 }]', film
   )
@@ -97,7 +113,7 @@ keys:
 }
 
 /** The configuration of the second gateway, and what configurations are made from. */
-export const PLAIN_YAML = arenaYaml('http://127.0.0.1:9', 'http://127.0.0.1:9')
+export const PLAIN_YAML = arenaYaml(playersOf(() => ({ url: 'http://127.0.0.1:9' })), 'http://127.0.0.1:9')
 
 interface Running {
   readonly child: ChildProcess
@@ -145,15 +161,33 @@ async function start (folder: string, onLine: (line: string) => void): Promise<R
 const EXPECTED =
   /an answer cost more than was held for it|an upstream reported more than its model can have|an upstream went on far beyond max_tokens|extras without a price were given away|an upstream has lost a video task|nobody knows what became of a video task|was refused; generation \d+ stays live/
 
-export async function startArena (): Promise<Arena> {
+/**
+ * Refusals that clients get from the vendor: of its own style, where schemas, further fields and the last turn are not
+ * changed; of names of properties, which are nowhere changed; and of a conversation in which nothing is said.
+ */
+const LEFT = /^(?:schema|array|unknown field|name of a property|white space at the end|empty)/
+
+/** @param chance of the vendors whose rules the simulators have: one of each dialect of text */
+export async function startArena (chance: Chance): Promise<Arena> {
   const folder = mkdtempSync(join(tmpdir(), 'gateway-fuzz-'))
   const second = mkdtempSync(join(tmpdir(), 'gateway-fuzz-'))
   const answers = new Map<string, readonly Buffer[]>()
   const wrong: string[] = []
-  const simulator = await startSimulator({ firstDelayMs: 0, tokenDelayMs: 0, videoMs: 500, keepRequests: 10,
-    keepBodyBytes: 0 })
+  const simulators = await Promise.all([undefined, ...textDialects.map((dialect) => chance.of(vendorsOf(dialect)))]
+    .map(async (vendor) => ({ vendor, simulator: await startSimulator({ firstDelayMs: 0, tokenDelayMs: 0, videoMs: 500,
+      keepRequests: 10, ...vendor === undefined ? { keepBodyBytes: 0 } : { faults: `vendor=${vendor}` } }) })))
+  for (const { vendor, simulator } of simulators) {
+    simulator.events.on('end', (record) => {
+      if (!isOwnRefusal(record) || LEFT.test(record.refusal!) || wrong.length >= 100) return
+      wrong.push(`${vendor} refuses "${record.refusal}": ${JSON.stringify(record.body).slice(0, 3000)}`)
+    })
+  }
   const hostile = await startHostile(answers)
-  writeFileSync(join(folder, 'gateway.yaml'), arenaYaml(simulator.url, hostile.url))
+  writeFileSync(join(folder, 'gateway.yaml'), arenaYaml(playersOf((dialect) => {
+    const { vendor, simulator } = simulators.find(({ vendor }) => vendor !== undefined &&
+      strictVendors[vendor].api === dialect) ?? simulators[0]!
+    return { url: simulator.url, ...vendor !== undefined && { vendor } }
+  }), hostile.url))
   writeFileSync(join(second, 'gateway.yaml'), PLAIN_YAML)
   let isEnding = false
   const look = (who: string) => (line: string): void => {
@@ -217,7 +251,7 @@ export async function startArena (): Promise<Arena> {
       isEnding = true
       const stopped = await Promise.all([first, other].map(async ({ child }) => await stop(child)))
       const sums = await addUp(join(folder, 'data')).catch((error: Error) => [`the ledger could not be opened: ${error.message}`])
-      await simulator.close()
+      await Promise.all(simulators.map(({ simulator }) => simulator.close()))
       await hostile.close()
       for (const one of [folder, second]) rmSync(one, { recursive: true, force: true })
       return [...wrong, ...found, ...ended, ...stopped.flat(), ...sums]

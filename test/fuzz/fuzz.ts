@@ -56,7 +56,7 @@ export async function fuzz (
   const wrong: string[] = []
   const running = new Map<string, Input>()
   const started = Date.now()
-  const arena = await startArena()
+  const arena = await startArena(chanceOf(seed, 'vendors', 0))
   const isOver = (): boolean => Date.now() - started >= ms || wrong.length >= MOST_WRONG || arena.isDead()
 
   function report (name: string, input: Input, why: string): void {

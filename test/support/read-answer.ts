@@ -10,6 +10,8 @@ export interface ClientAnswer {
   readonly refusal: string
   /** the input is what the client parses; text that is no JSON stays text */
   readonly calls: readonly { readonly name: unknown, readonly input: unknown }[]
+  /** of the calls */
+  readonly ids: readonly unknown[]
   /** as the style names it */
   readonly stop: unknown
 }
@@ -27,8 +29,9 @@ function parsed (text: string): unknown {
 }
 
 function messageOf ({ content, stop_reason: stop }: Json): ClientAnswer {
+  const calls = list(content).filter(({ type }) => type === 'tool_use')
   return { text: list(content).map(({ text }) => textOf(text)).join(''), refusal: '', stop,
-    calls: list(content).filter(({ type }) => type === 'tool_use').map(({ name, input }) => ({ name, input })) }
+    calls: calls.map(({ name, input }) => ({ name, input })), ids: calls.map(({ id }) => id) }
 }
 
 function messageOfEvents (events: readonly ClientEvent[]): ClientAnswer {
@@ -52,11 +55,11 @@ function completionOf ({ choices }: Json): ClientAnswer {
   const { content, refusal, tool_calls: calls } = record(message)
   return { text: textOf(content), refusal: textOf(refusal), stop,
     calls: list(calls).map((call) => record(call['function'])).map(({ name, arguments: given }) =>
-      ({ name, input: parsed(textOf(given)) })) }
+      ({ name, input: parsed(textOf(given)) })), ids: list(calls).map(({ id }) => id) }
 }
 
 function completionOfChunks (events: readonly ClientEvent[]): ClientAnswer {
-  const calls = new Map<unknown, { name: unknown, arguments: string }>()
+  const calls = new Map<unknown, { id: unknown, name: unknown, arguments: string }>()
   let [text, refusal] = ['', '']
   let stop: unknown
   for (const { delta, finish_reason: finish } of events.flatMap(({ data }) => list(data['choices']))) {
@@ -64,23 +67,23 @@ function completionOfChunks (events: readonly ClientEvent[]): ClientAnswer {
     text += textOf(content)
     refusal += textOf(more)
     stop = finish ?? stop
-    for (const { index, function: called } of list(pieces)) {
+    for (const { index, id, function: called } of list(pieces)) {
       const { name, arguments: piece } = record(called)
-      const call = calls.get(index) ?? { name, arguments: '' }
+      const call = calls.get(index) ?? { id, name, arguments: '' }
       call.arguments += textOf(piece)
       calls.set(index, call)
     }
   }
-  return { text, refusal, stop,
+  return { text, refusal, stop, ids: Array.from(calls.values(), ({ id }) => id),
     calls: Array.from(calls.values(), (call) => ({ name: call.name, input: parsed(call.arguments) })) }
 }
 
 function responseOf ({ output, status }: Json): ClientAnswer {
-  return { stop: status, refusal: '',
+  const calls = list(output).filter(({ type }) => type === 'function_call')
+  return { stop: status, refusal: '', ids: calls.map((item) => item['call_id']),
     text: list(output).flatMap(({ content, type }) => type === 'message' ? list(content) : [])
       .map(({ text }) => textOf(text)).join(''),
-    calls: list(output).filter(({ type }) => type === 'function_call')
-      .map((item) => ({ name: item['name'], input: parsed(textOf(item['arguments'])) })) }
+    calls: calls.map((item) => ({ name: item['name'], input: parsed(textOf(item['arguments'])) })) }
 }
 
 const READERS: Readonly<Record<Style, readonly [

@@ -13,31 +13,13 @@ import { ask } from '../support/billing-client.ts'
 import { clientStyles, type Style, styles, toldError } from '../support/client-styles.ts'
 import { CALM, gateway, KEY } from '../support/gateway.ts'
 import { bodyIn, histories, type Step } from '../support/random-histories.ts'
+import { declarations, modelFields, upstreamOptions, vendorNames as vendors } from '../support/strict-vendors.ts'
 
 type Json = Readonly<Record<string, unknown>>
 
-/** How an operator declares the vendor: its options, its model, and fields of that. */
-const DECLARED: Readonly<Record<VendorName,
-  readonly [model: string, options?: string | undefined, fields?: string]>> = {
-  openai: ['gpt-5.2', 'chat: { max_tokens_field: max_completion_tokens }', 'sampling: false'],
-  openai_responses: ['gpt-5.2', undefined, 'sampling: false'],
-  anthropic: ['claude-sonnet-4-5'],
-  azure: ['gpt-4o'],
-  bedrock: ['anthropic.claude-sonnet-4-5-20250929-v1:0'],
-  gemini: ['gemini-3-pro'],
-  mistral: ['mistral-large-latest', 'chat: { include_usage: false, omit: [user], call_ids: nine_signs, ' +
-    'after_tool: fold }'],
-  deepseek: ['deepseek-reasoner', 'chat: { reasoning_field: reasoning_content }'],
-  groq: ['openai/gpt-oss-120b'],
-  xai: ['grok-4', 'chat: { omit: [stop], call_arguments: json }'],
-  moonshot: ['kimi-k2'],
-  vllm: ['qwen3', 'chat: { call_arguments: json }'],
-  openrouter: ['openai/gpt-4o']
-}
 const RUNS = 8
 /** One vendor of each API, with the client's own texts. */
 const COMPARED: ReadonlySet<VendorName> = new Set(['openai', 'openai_responses', 'anthropic', 'groq'])
-const vendors = Object.keys(strictVendors) as VendorName[]
 
 const pace = { firstDelayMs: 0, tokenDelayMs: 0, directives: false }
 const simulators = Object.fromEntries(await Promise.all(vendors.map(async (name) => {
@@ -56,11 +38,11 @@ pipeline: [auth, schema-validate, responses-to-messages, chat-to-messages, chann
   error-normalize]
 upstreams:
 ${vendors.map((name) => `  ${name}: { url: "${simulators[name].url}", dialect: ${strictVendors[name].api}, ${CALM},
-    headers: { x-api-key: secret }${DECLARED[name][1] === undefined ? '' : `, ${DECLARED[name][1]}`} }`).join('\n')}
+    headers: { x-api-key: secret }${upstreamOptions(name)} }`).join('\n')}
 models:
-${vendors.map((name) => `  - { id: ${name}, provider: acme, created: 2026-01-01, context: 200000, max_output: 8192,
-      ${DECLARED[name][2] === undefined ? '' : `${DECLARED[name][2]}, `}channels: { premium: {
-      price: { input: 1, output: 10 }, targets: [{ upstream: ${name}, model: "${DECLARED[name][0]}" }] } } }`).join('\n')}
+${vendors.map((name) => `  - { id: ${name}, provider: acme, created: 2026-01-01, context: 200000, max_output: 8192${modelFields(name)},
+      channels: { premium: { price: { input: 1, output: 10 }, targets: [{ upstream: ${name},
+      model: "${declarations[name].model}" }] } } }`).join('\n')}
 accounts: [{ id: acme, opening_balance_usd: 1000 }]
 keys: [{ id: acme-dev, account: acme, secret: ${KEY} }]
 `, { isForgetful: true })
