@@ -37,3 +37,15 @@ for (const [nth, [name, keepsThoughts]] of models.entries()) {
     await isPlayed(t, at, on, { thinks: true, keepsThoughts, seesPicture: true, beginsAnew: true })
   })
 }
+
+for (const [nth, [name]] of models.entries()) {
+  t.test(`${name}: structured output, and an error`, async (t) => {
+    const at = await stage(t, { plugins: settings(page, 'yaml').replace('pipeline:\n', '') })
+    const { model } = await made<{ readonly model: BaseChatModel }>(page, at, ['model'], { nth })
+    const schema = { title: 'ferry', type: 'object', properties: { day: { type: 'string' } }, required: ['day'],
+      additionalProperties: false }
+    const found = await model.withStructuredOutput(schema, { method: 'jsonSchema' }).invoke('When does it leave?')
+    t.type((found as { readonly day?: unknown }).day, 'string')
+    t.match(await thrown(model.invoke('[[sim: status=400]] When?')), { status: 400 })
+  })
+}
