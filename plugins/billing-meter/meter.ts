@@ -431,8 +431,21 @@ export class Meter {
     }
     if (this.tally === undefined) return undefined                          // the answer is a plugin's
     this.#learn(this.tally, ending)
-    const { usage, source } = this.tally.count(ending, this.#exchange)
+    const hidden = ending === 'cut by client' ? this.#hiddenIn(this.tally) : 0
+    const { usage, source } = this.tally.count(ending, this.#exchange, hidden)
     return this.#priced(usage, source)
+  }
+
+  /** Estimates the hidden output of an answer whose client left and whose upstream has not reported it. */
+  #hiddenIn (tally: Tally): number {
+    const visible = tally.uncovered
+    if (visible === undefined) return 0
+    const hidden = this.#services.tokenRates.hidden.of(this.#attempt!, this.#account, visible)
+    return Math.max(0, Math.min(hidden, Math.floor(this.#bounds.output - visible)))
+  }
+
+  get #account (): string {
+    return this.#exchange.get(ApiKey).account.id
   }
 
   /** Learns from an answer once: a repeated report of the same answer is not a second one. */
@@ -443,11 +456,12 @@ export class Meter {
     const { upstream, model } = this.#attempt!
     const { lesson } = tally
     if (ending === 'completed' && lesson !== undefined) tokenRates.learn(this.#attempt!, lesson.text, lesson.reported)
+    const parts = ending === 'completed' ? tally.parts : undefined
+    if (parts !== undefined) tokenRates.hidden.learn(this.#attempt!, this.#account, parts.visible, parts.hidden)
     const said = tally.reportedTokens
     if (said > 0) {
-      const { account } = this.#exchange.get(ApiKey)
       const { context } = this.#exchange.get(Model)
-      overheads.learn(this.#attempt!, this.#bounds.text!.input, said, context, account.id)
+      overheads.learn(this.#attempt!, this.#bounds.text!.input, said, context, this.#account)
     }
     if (tally.isAbsurd) {
       log.error({ request_id: this.#exchange.id, upstream, model },

@@ -24,6 +24,8 @@ export interface Told {
   readonly reported: ReportedUsage
   readonly text: Counts
   readonly hasUnseen: boolean
+  /** tokens of thoughts, shown or not, if the provider counts them */
+  readonly thoughts: number | undefined
   readonly hasContent: boolean
   /** content came behind the last count of the output */
   readonly isBehind: boolean
@@ -35,7 +37,8 @@ export interface Told {
 export function readReply (body: unknown, believed: Believed | undefined): Told {
   const { usage, content } = asRecord(body)
   const text = new TextCount()
-  let hasUnseen = hasThoughts(usage)
+  const thoughts = thoughtsIn(usage)
+  let hasUnseen = (thoughts ?? 0) > 0
   let hasContent = isRecord(body) && chatFields in body
   if (Array.isArray(content)) {
     for (const block of content) {
@@ -47,7 +50,8 @@ export function readReply (body: unknown, believed: Believed | undefined): Told 
   }
   const reported = readUsage(usage, nothingReported, believed)
   const isBehind = isRecord(usage) && countedBefore in usage
-  return { reported, text: text.counted, hasUnseen, hasContent, isBehind, shown: shownIn(usage, reported) }
+  return { reported, text: text.counted, hasUnseen, thoughts, hasContent, isBehind,
+    shown: shownIn(usage, reported) }
 }
 
 /** Characters from which on text that was sent is counted. */
@@ -70,6 +74,10 @@ export class Tally {
   #uncounted = 0
   /** the provider counts more than the text that was seen */
   #hasUnseen = false
+  /** tokens of thoughts as reported */
+  #thoughts: number | undefined
+  /** the upstream has ended the answer, whether or not the client was still there */
+  #isWhole = false
   /** tokens of output, reported after the content: the number at the start is no count yet */
   reportedBehind = 0
   /** uses with a price of their own, counted at their beginning */
@@ -107,6 +115,7 @@ export class Tally {
     else if (type === 'message_start') {
       this.#readUsage(fieldOf(fieldOf(readJson(event, this.#malformed), 'message'), 'usage'))
     }
+    else if (type === 'message_stop') { this.#isWhole = true }
     return type === 'message_delta' || type === 'message_start'
   }
 
@@ -216,20 +225,43 @@ export class Tally {
     return { text: this.#text, reported: output }
   }
 
+  /** Tokens that the client was shown, by estimate. Undefined: a report covers all that came. */
+  get uncovered (): number | undefined {
+    if (this.#isWhole || (!this.#isBehind && this.#reported.output !== undefined)) return undefined
+    this.#count()
+    return this.#estimate
+  }
+
+  /** Of a whole answer, its visible tokens by estimate and those that its provider counts beside them. */
+  get parts (): { readonly visible: number, readonly hidden: number } | undefined {
+    const { output } = this.#reported
+    if (this.#isBehind || output === undefined || output === 0) return undefined
+    this.#count()
+    const visible = this.#estimate
+    // Without thoughts the difference is one of tokenizers.
+    const most = this.#thoughts ?? (this.#hasUnseen ? Infinity : 0)
+    return { visible, hidden: Math.min(most, Math.max(0, output - visible)) }
+  }
+
   /** Takes over what a whole answer tells. */
   hear (told: Told): void {
-    const { reported, text, hasUnseen, hasContent, isBehind } = this.told = told
+    const { reported, text, hasUnseen, thoughts, hasContent, isBehind } = this.told = told
     this.#reported = reported
     this.#text.takeOver(text)
     this.#hasUnseen = hasUnseen
+    this.#thoughts = thoughts
     this.#hasContent = hasContent
     this.#isBehind = isBehind
     this.#count()
   }
 
-  /** @param exchange its input is estimated where the provider reported none */
-  count (ending: Ending, exchange: Exchange): Counted {
-    if (ending !== 'completed') return this.#cut(ending, exchange)
+  /**
+   * @param exchange its input is estimated where the provider reported none
+   * @param hidden tokens that were made beside the visible ones, by estimate, if the client left before the report
+   */
+  count (ending: Ending, exchange: Exchange, hidden = 0): Counted {
+    const isWhole = ending === 'completed' || (ending === 'cut by client' && this.#isWhole)
+    if (!isWhole) return this.#cut(ending, exchange, hidden)
     this.#count()
     const { output: reported = 0, extras = noUsage.extras } = this.#reported
     const hasInput = this.#hasInput
@@ -250,9 +282,9 @@ export class Tally {
       (!this.#hasContent || this.reportedTokens > 0 || (!this.#isBehind && (this.#reported.output ?? 0) > 0))
   }
 
-  #cut (ending: Ending, exchange: Exchange): Counted {
+  #cut (ending: Ending, exchange: Exchange, hidden: number): Counted {
     const { extras, output: reported = 0 } = this.#reported
-    const output = this.soFar
+    const output = Math.max(this.soFar, hidden === 0 ? 0 : this.#estimate + hidden)
     const source = (isCounted: boolean): UsageSource => isCounted && reported === output ? 'provider' : 'estimated'
     // A cut that is not the client's doing costs the output produced and nothing else. A client that leaves pays for
     // its input and its searches too, or clients that leave before the end would have them for free
@@ -271,7 +303,8 @@ export class Tally {
     const later = laterUsage(usage, this.#reported, this.believed)
     if (readUsage(later, nothingReported, this.believed).output !== undefined) this.#isBehind = false
     this.#reported = readUsage(later, this.#reported, this.believed)
-    if (hasThoughts(usage)) this.#hasUnseen = true
+    this.#thoughts = thoughtsIn(usage) ?? this.#thoughts
+    if ((this.#thoughts ?? 0) > 0) this.#hasUnseen = true
   }
 }
 
@@ -286,10 +319,10 @@ function pieceOf (event: SseEvent): unknown {
   return type === 'content_block_delta' ? delta : block
 }
 
-/** Whether the provider counts thoughts. */
-function hasThoughts (usage: unknown): boolean {
-  const thought = fieldOf(fieldOf(usage, 'output_tokens_details'), 'thinking_tokens')
-  return typeof thought === 'number' && thought > 0
+/** Tokens of thoughts. Undefined: the provider does not count them apart. */
+function thoughtsIn (usage: unknown): number | undefined {
+  const thoughts = fieldOf(fieldOf(usage, 'output_tokens_details'), 'thinking_tokens')
+  return typeof thoughts === 'number' ? thoughts : undefined
 }
 
 /** Whether the client sees all of such content that its provider counts; of thoughts it may see a part. */

@@ -124,6 +124,8 @@ export class Exchange<R extends Route = Route, S extends Snapshot = Snapshot> im
   ownEvents: OwnEvents | undefined
   /** Written by the core: the last attempt failed, and its upstream may be executing it all the same. */
   mayBeExecuting = false
+  /** Core only: ends the wait for the upstream's usage after the client has left. Undefined: there is none. */
+  endWait: (() => void) | undefined
   /**
    * Headers of the answer, whatever it will be, errors included. Names in lower case. To be written before the head is
    * sent.
@@ -182,9 +184,12 @@ export class Exchange<R extends Route = Route, S extends Snapshot = Snapshot> im
     return this.#controller.signal
   }
 
-  /** Core only. The first reason counts. */
+  /** Core only. The first reason counts; after the client's leaving, that of a drain ends `endWait` too. */
   abort (reason: GatewayError): void {
-    if (this.#abortReason !== undefined) return
+    if (this.#abortReason !== undefined) {
+      if (reason.row !== 'client_closed') this.endWait?.()
+      return
+    }
     this.#abortReason = reason
     // Listeners may be a plugin's: each is called safely, so that all are called.
     if (this.#onAbort !== undefined) {

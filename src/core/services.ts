@@ -93,6 +93,15 @@ export interface TokenRates {
   of (target: Pick<Attempt, 'upstream' | 'model'>): readonly number[]
   /** @param text all output that the report covers @param reported tokens of output */
   learn (target: Pick<Attempt, 'upstream' | 'model'>, text: Weighed, reported: number): void
+  readonly hidden: HiddenOutput
+}
+
+/** Output that is counted and not shown, such as reasoning, learned from whole answers of each model and account. */
+interface HiddenOutput {
+  /** @param visible tokens of the answer that were shown @param hidden the others that its provider counts */
+  learn (target: Pick<Attempt, 'upstream' | 'model'>, account: string, visible: number, hidden: number): void
+  /** Tokens that belong to so many visible ones. */
+  of (target: Pick<Attempt, 'upstream' | 'model'>, account: string, visible: number): number
 }
 
 interface Weighed {

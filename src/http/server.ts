@@ -171,6 +171,7 @@ export class GatewayServer {
     api.close()
     this.#lane?.closeIdle()
     publicly.close()
+    for (const exchange of this.#running.all()) exchange.endWait?.()
     const idle = new Promise<void>((resolve) => { this.#idle = resolve; this.#checkIdle() })
     await Promise.race([idle, sleep(patience)])
     for (const exchange of this.#running.all()) {

@@ -7,10 +7,17 @@ import type { Routed } from '../core/endpoint.ts'
 import type { Outcome } from '../core/exchange.ts'
 import type { Attempt } from '../core/facts.ts'
 import { callHook, unwaited } from '../core/hooks.ts'
-import { isTerminal } from '../protocols/messages.ts'
+import { isTerminal, writtenBy } from '../protocols/messages.ts'
 import type { StreamTransformer } from '../core/plugin.ts'
 import { hearRejection } from '../base/awaitable.ts'
+import { Alarm } from '../base/wheel.ts'
 import { SseEvent } from '../core/sse.ts'
+
+/**
+ * Characters of an answer that may come after its client has left: more of them are an answer that is not near its end
+ * (src/README.md#charge-delivered).
+ */
+const REST = 1024
 
 export function relay (
   exchange: Routed,
@@ -42,6 +49,11 @@ class Relay implements StreamListener {
   /** the client takes no more for now */
   #isFull = false
   #isOver = false
+  /** the client has left: the upstream is read for its usage alone */
+  #left: GatewayError | undefined
+  #usageAlarm: Alarm | undefined
+  /** characters that came after the client had left */
+  #dropped = 0
   #onAbort: (() => void) | undefined
   #onDrain: (() => void) | undefined
 
@@ -67,7 +79,8 @@ class Relay implements StreamListener {
       return
     }
     this.#listenToClient()
-    if (this.#exchange.abortReason !== undefined) { this.#leave(); return }
+    const reason = this.#exchange.abortReason
+    if (reason !== undefined) { void this.#cut(...causeOf(reason)); return }
     this.#client.startStream()
     this.#stream.listen(this)
   }
@@ -93,19 +106,48 @@ class Relay implements StreamListener {
   }
 
   #leave (): void {
+    if (this.#isOver) return
     const reason = this.#exchange.abortReason!
-    if (reason.row === 'client_closed') void this.#cut('client', reason)
-    else void this.#cut('gateway', new GatewayError('stream_incomplete', { cause: reason }))
+    const waiting = this.#waiting
+    const hasEnded = this.#broken !== undefined || (waiting !== undefined && isTerminal(waiting.at(-1)!))
+    const { usage } = this.#exchange.snapshot.upstreams.get(this.#attempt.upstream)!.config.timeouts
+    if (reason.row === 'client_closed' && usage > 0 && !hasEnded) this.#awaitUsage(reason, usage)
+    else void this.#cut(...causeOf(reason))
+  }
+
+  /**
+   * Reads on without the client. The upstream reports at its end what the answer costs, with thoughts that nobody was
+   * shown. Nothing is kept or sent.
+   */
+  #awaitUsage (left: GatewayError, ms: number): void {
+    this.#left = left
+    this.#waiting = undefined
+    this.#client.abandon()
+    const end = (): void => { void this.#cut('client', left) }
+    this.#usageAlarm = new Alarm(end)
+    this.#usageAlarm.set(ms)
+    this.#exchange.endWait = end
+    this.#stream.resume()
+  }
+
+  #drop (events: readonly SseEvent[], left: GatewayError): void {
+    for (const event of events) {
+      if (isTerminal(event)) { void this.#cut('client', left, true); return }
+      this.#dropped += writtenBy(event).length
+    }
+    if (this.#dropped > REST) void this.#cut('client', left)
   }
 
   onEvents (events: readonly SseEvent[]): void {
     if (this.#isOver) return
-    if (this.#waiting === undefined) this.#take(events, false)
+    if (this.#left !== undefined) this.#drop(events, this.#left)
+    else if (this.#waiting === undefined) this.#take(events, false)
     else this.#waiting.push(...events)
   }
 
   onCut (error: GatewayError, by: 'upstream' | 'gateway'): void {
-    if (this.#waiting === undefined) void this.#cut(by, error)
+    if (this.#left !== undefined) void this.#cut('client', this.#left)
+    else if (this.#waiting === undefined) void this.#cut(by, error)
     else this.#broken ??= { error, by }                       // the events before it go to the client first
   }
 
@@ -153,15 +195,15 @@ class Relay implements StreamListener {
   async #wait (held: Promise<void>): Promise<void> {
     try {
       await held
-      const events = this.#waiting!
+      const events = this.#waiting
       this.#waiting = undefined
-      if (this.#isOver) return
+      if (this.#isOver || events === undefined) return        // the client has left
       this.#take(events, true)
     } catch (thrown) {
-      void this.#cut('gateway', toGatewayError(thrown))
+      if (this.#left === undefined) void this.#cut('gateway', toGatewayError(thrown))
       return
     }
-    if (this.#isOver || this.#waiting !== undefined) return
+    if (this.#isOver || this.#left !== undefined || this.#waiting !== undefined) return
     if (this.#broken !== undefined) void this.#cut(this.#broken.by, this.#broken.error)
     else if (!this.#isFull) this.#stream.resume()
   }
@@ -198,11 +240,13 @@ class Relay implements StreamListener {
     }
   }
 
-  async #cut (by: 'client' | 'upstream' | 'gateway', error: GatewayError): Promise<void> {
+  /** @param isWhole the upstream has ended its answer: its connection can be used again */
+  async #cut (by: 'client' | 'upstream' | 'gateway', error: GatewayError, isWhole = false): Promise<void> {
     if (this.#isOver) return
     this.#isOver = true
     this.#unlisten()
-    this.#stream.abort()
+    this.#usageAlarm?.off()
+    if (!isWhole) this.#stream.abort()
     const outcome: Outcome = { kind: 'interrupted', served: this.#attempt, by, error }
     await settleAnyway(this.#exchange, outcome)
     this.#exchange.record.status = 200
@@ -217,6 +261,12 @@ class Relay implements StreamListener {
   #unlisten (): void {
     this.#exchange.offAbort(this.#onAbort!)
   }
+}
+
+/** Who ends a stream that is aborted, and the error for the client. */
+function causeOf (reason: GatewayError): ['client' | 'gateway', GatewayError] {
+  return reason.row === 'client_closed' ? ['client', reason]
+    : ['gateway', new GatewayError('stream_incomplete', { cause: reason })]
 }
 
 /** Passes one event through the transformers from `from` on. */

@@ -76,6 +76,13 @@ export function writtenIn (piece: unknown): string {
   return typeof input !== 'object' || input === null || Object.keys(input).length === 0 ? '' : JSON.stringify(input)
 }
 
+/** The same of an event of a stream. */
+export function writtenBy (event: SseEvent): string {
+  if (event.event !== 'content_block_delta' && event.event !== 'content_block_start') return ''
+  const { delta, content_block: block } = asRecord(event.json)
+  return writtenIn(delta ?? block)
+}
+
 /**
  * Whether a whole answer is none, which is a failure (`empty_response`): dialects give no stop reason where the vendor
  * has sent neither content nor a reason nor usage (src/README.md#one-request).

@@ -1,6 +1,7 @@
 // Tokens per character of each model's text, learned from its upstream's reports of whole answers: tokenizers are not
 // published for all models, and another vendor's is wrong for each of them in its own way.
 import { PerCounter, type Counter } from './counter.ts'
+import { HiddenOutput } from './hidden-output.ts'
 import { LEAST_RATES, MOST_RATES, START_RATES, type Rates, type TextCount } from './text-count.ts'
 
 /** Fewest tokens of an answer that is learned from: in shorter ones the frame and the rounding dominate. */
@@ -15,6 +16,7 @@ const FURTHEST = 1.25
 const SPEED = 1 / 8
 
 export class TokenRates {
+  readonly hidden = new HiddenOutput()
   readonly #learned = new PerCounter<Rates>()
 
   /** The array is never changed, so two estimates with it are comparable. */

@@ -33,9 +33,9 @@ server:
 store: { driver: memory, path: ./data }
 pipeline: [auth, { use: ./above.mjs }, channel-router, billing-meter, { use: ./below.mjs }, error-normalize]
 upstreams:
-  faulty: { url: "${faulty}", dialect: messages, ${CALM}, headers: { x-api-key: secret-0 } }
-  hasty: { url: "${faulty}", dialect: messages, ${CALM}, headers: { x-api-key: secret-0 }, timeouts: { idle: 100ms } }
-  healthy: { url: "${healthy}", dialect: messages, ${CALM}, headers: { x-api-key: secret-1 } }
+  faulty: { url: "${faulty}", dialect: messages, ${CALM}, headers: { x-api-key: secret-0 }, timeouts: { usage: 0s } }
+  hasty: { url: "${faulty}", dialect: messages, ${CALM}, headers: { x-api-key: secret-0 }, timeouts: { idle: 100ms, usage: 0s } }
+  healthy: { url: "${healthy}", dialect: messages, ${CALM}, headers: { x-api-key: secret-1 }, timeouts: { usage: 0s } }
 models:
 ${Object.entries({ alone: ['faulty'], backed: ['faulty', 'healthy'], hasty: ['hasty'] }).map(([id, upstreams]) => `
   - id: ${id}

@@ -7,6 +7,7 @@ import t from 'tap'
 import { readReply, Tally } from '../../plugins/billing-meter/tally.ts'
 import { packageRoot } from '../../src/base/package.ts'
 import { SseEvent } from '../../src/core/sse.ts'
+import { HiddenOutput } from '../../src/tokens/hidden-output.ts'
 import { Overheads } from '../../src/tokens/overheads.ts'
 import { TokenRates } from '../../src/tokens/rates.ts'
 import { LEAST_RATES, MOST_RATES, START_RATES, type Rates } from '../../src/tokens/text-count.ts'
@@ -257,4 +258,28 @@ void t.test('of images each has its own overhead, beside that of the text', asyn
   t.equal(overheads.bound(model, { tokens: 100, images: 1 }), 100 + 10 + 31)
   for (let i = 0; i < 2 * PERIOD - 1; i++) overheads.learn(model, shown, 110)
   t.equal(overheads.bound(model, images), 100 + 10 + 2 * 31, 'requests without images do not make it forgotten')
+})
+
+void t.test('hidden output is estimated by an account\'s own answers, and no account raises that of others', async (t) => {
+  await t.resolves(fc.assert(fc.asyncProperty(
+    fc.array(fc.record({ visible: fc.integer({ min: 32, max: 2000 }), hidden: fc.nat(50_000) }),
+      { minLength: 1, maxLength: 30 }),
+    fc.nat(2000), async (answers, visible) => {
+      const hidden = new HiddenOutput()
+      for (const one of answers) hidden.learn(model, 'own', one.visible, one.hidden)
+      const most = Math.max(...answers.map((one) => one.hidden))
+      const got = hidden.of(model, 'own', visible)
+      if (got < 0 || got > most || hidden.of(model, 'own', 0) !== 0) throw new Error(`${got} of ${most}`)
+      if (hidden.of(model, 'new', visible) !== 0) throw new Error('one account alone speaks for no other')
+      for (const account of ['a', 'b']) hidden.learn(model, account, 100, 10)
+      const others = hidden.of(model, 'new', visible)
+      if (others > 10) throw new Error(`${others} for an account without answers, not the median`)
+    })))
+  const hidden = new HiddenOutput()
+  for (let i = 0; i < 40; i++) hidden.learn(model, 'own', 100, i < 20 ? 900 : 300)
+  t.ok(Math.abs(hidden.of(model, 'own', 50) - 150) < 25, 'by its share in newer answers')
+  t.ok(Math.abs(hidden.of(model, 'own', 5000) - 300) < 50, 'at most as much as an answer has')
+  t.equal(hidden.of({ ...model, upstream: 'u2' }, 'own', 50), 0)
+  for (let i = 0; i < 1000; i++) hidden.learn(model, `account ${i}`, 100, 10)
+  t.equal(hidden.of(model, 'own', 100), 10, 'accounts first seen long ago are forgotten')
 })

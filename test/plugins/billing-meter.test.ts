@@ -350,7 +350,7 @@ void t.test('an answer whose provider counted nothing is estimated, and says so'
     usage_source: 'estimated' })
 })
 
-void t.test('what providers report of whole answers is what a cut one is charged by: of that model, and not of a cut one, a false one or thoughts', async (t) => {
+void t.test('what providers report of whole answers is what a cut one is charged by: of that model, and not of a cut one or a false one; hidden thoughts are charged by their share', async (t) => {
   const desk = new Desk()
   const text = `${TEXT}\n`.repeat(40)
   const truth = Math.round(tokensOf(text) * 1.5)
@@ -381,10 +381,12 @@ void t.test('what providers report of whole answers is what a cut one is charged
   const thought = SseEvent.of('content_block_delta', { type: 'content_block_delta', index: 0,
     delta: { type: 'thinking_delta', thinking: 'Hm' } })
   await answer(true, [delta(text)], truth, (of) => cut(of, 'upstream'))
-  await answer(true, [thought, delta(text)], truth, completed)
   await answer(true, [delta(text)], truth * 10, completed)
-  await answer(true, [delta(text)], truth, completed, { output_tokens_details: { thinking_tokens: 1 } })
   t.equal(await outputOf('premium'), tokensOf(text), 'those teach nothing')
+  await answer(true, [delta(text)], truth, completed, { output_tokens_details: { thinking_tokens: 1 } })
+  await answer(true, [thought, delta(text)], truth, completed)
+  const withThoughts = await outputOf('premium')
+  t.ok(withThoughts > tokensOf(text) && withThoughts < truth, `${withThoughts}: thoughts are charged beside the text`)
   for (let i = 0; i < 60; i++) {
     const details = { output_tokens_details: { thinking_tokens: 0 } }
     await answer(i % 2 === 0, [delta(text.slice(0, 900)), delta(text.slice(900))], truth, completed, details)

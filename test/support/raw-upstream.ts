@@ -78,7 +78,7 @@ export function caller (
   upstreams.fastLane = fastLane
   t.teardown(async () => { await upstreams.destroy() })
   const patient = { connect: 20_000, first_byte: 20_000, idle: 20_000, connection_age: 60_000, total: 60_000,
-    websocket_idle: 20_000 }
+    usage: 20_000, websocket_idle: 20_000 }
   const upstream = upstreams.open('u0', upstreamConfig({ url: `http://${host}:${port}`,
     timeouts: { ...patient, ...timeouts } }))
   const call = (request: CallRequest, listener: Partial<CallListener>): UpstreamCall =>

@@ -91,7 +91,8 @@ export const MODEL = { context: 200_000, max_output: 64_000 } as const
 /** A gateway with a model for each dialect, of its name; `apart` speaks chat and counts thoughts apart. */
 export async function usageGateway (
   t: Test, script: (received: Received, dialect: Dialect) => Script | Promise<Script>,
-  options: GatewayTestOptions & { readonly isFree?: boolean } = {}
+  options: GatewayTestOptions & { readonly isFree?: boolean, readonly usageTimeout?: string,
+    readonly plugin?: string } = {}
 ): Promise<TestGateway> {
   const vendor = await upstream(t, (received) => script(received, received.path.split('/')[1] as Dialect))
   const price = options.isFree === true ? 'free' : '{ input: 1, output: 10, cache_read: 0.1, cache_write: 1.25 }'
@@ -103,13 +104,14 @@ server:
   public: { listen: "127.0.0.1:0" }
   admin: { listen: "127.0.0.1:0", token: test-admin-token }
 store: { driver: memory, path: ./data }
-pipeline: [auth, chat-to-messages, channel-router, billing-meter, error-normalize]
+pipeline: [auth, chat-to-messages, channel-router, billing-meter, error-normalize${options.plugin === undefined ? '' : `, { use: ${options.plugin} }`}]
 upstreams:
 ${names.map((name) => `  ${name}:
     url: "${vendor.url}/${dialectOf(name)}"
     dialect: ${dialectOf(name)}
     retries: { attempts: 0, max_backoff: 1ms }
-    breaker: { failures: 1000000 }${name === 'apart' ? '\n    chat: { reasoning_tokens: apart }' : ''}`).join('\n')}
+    breaker: { failures: 1000000 }
+    timeouts: { usage: ${options.usageTimeout ?? '1s'} }${name === 'apart' ? '\n    chat: { reasoning_tokens: apart }' : ''}`).join('\n')}
 models:
 ${names.map((name) => `  - id: ${name}
     provider: acme

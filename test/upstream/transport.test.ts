@@ -187,6 +187,7 @@ t.test('DNS: a connection that is old enough is made anew, to where the name lea
           connect: 1000,
           first_byte: 5000,
           idle: 5000,
+          usage: 5000,
           websocket_idle: 5000,
           connection_age: age,
           total: 60_000

@@ -77,6 +77,11 @@ const upstream = map('A provider that answers requests.', {
     total: duration(
       'From the sending of a request to the last byte of its answer; not of WebSockets and downloads.', '30m'
     ),
+    usage: duration(
+      'How long a stream is read for the usage at its end after its client has left; 0s: it is stopped at once. A ' +
+        'longer rest of the answer stops it earlier.',
+      '1s', { min: '0s', max: '1m' }
+    ),
     websocket_idle: duration('Without a byte from either side of a WebSocket.', '5m'),
     connection_age: duration(
       'The age at which a connection takes no more requests: a change of DNS is noticed by then.', '5m'
