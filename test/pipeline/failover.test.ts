@@ -5,7 +5,7 @@ import { Worker } from 'node:worker_threads'
 import t, { type Test } from 'tap'
 import { client, errorOf, fate, namesOf, said } from '../support/client.ts'
 import { startClock } from '../support/clock.ts'
-import { gateway, messagesRequest, yaml, type TestGateway } from '../support/gateway.ts'
+import { gateway, messagesRequest, withCase, yaml, type TestGateway } from '../support/gateway.ts'
 import { answer, blockDelta, blockStart, blockStop, cut, end, errorEvent, errorReply, json, message,
   messageStart, messageStop, ping, raw, refusing, stall, status, textDelta, upstream,
   type Script } from '../support/upstream.ts'
@@ -18,7 +18,7 @@ const SECOND_NANOS = 10n * 3000n + 7n * 15000n + 3n * 300n
 const OPENING_NANOS = 100_000_000_000n
 
 const config = (...urls: readonly string[]): string =>
-  yaml(urls).replaceAll('dialect: messages,',
+  withCase(yaml(urls)).replaceAll('dialect: messages,',
     'dialect: messages, timeouts: { connect: 300ms, first_byte: 300ms, idle: 300ms },')
 
 /** Of a stream, and of a JSON answer where it can happen there too. */
@@ -320,7 +320,7 @@ t.test('a target that can\'t be told the request is no attempt: words and log ar
   const first = await upstream(t, json({}))
   const other = await upstream(t,
     errorReply(400, 'invalid_request_error', 'vendor-m1-internal: max_tokens is too large'))
-  const text = config(first.url, other.url).replace('dialect: messages,', 'dialect: chat,').replace(
+  const text = config(first.url, other.url).replace(/dialect: messages,.*fields: \[case\] \},/, 'dialect: chat,').replace(
     '{ upstream: u1, model: vendor-m1,',
     '{ upstream: u1, model: vendor-m1-internal,'
   )

@@ -5,7 +5,7 @@ import type { Socket } from 'node:net'
 import t, { type Test } from 'tap'
 import { formatUsd } from '../../src/money/nanos.ts'
 import { client, errorOf, events, fate, namesOf, nextFate, said, type Client } from '../support/client.ts'
-import { gateway, messagesRequest, yaml, type TestGateway } from '../support/gateway.ts'
+import { gateway, messagesRequest, withCase, yaml, type TestGateway } from '../support/gateway.ts'
 import { until } from '../support/until.ts'
 import { answer, blockStart, blockStop, errorReply, messageEnd, messageStart, ping, stall, step, textDelta, upstream,
   type Script } from '../support/upstream.ts'
@@ -152,7 +152,7 @@ const setup = async (t: Test, place: (pipeline: string) => string): Promise<Test
       ? upstreamStream
       : answer('one two'))
   return await gateway(t,
-    yaml([up.url], 'hook_timeout: 100ms\n').replace(/\[auth, .*, error-normalize\]/, (list) => place(list)), {
+    withCase(yaml([up.url], 'hook_timeout: 100ms\n')).replace(/\[auth, .*, error-normalize\]/, (list) => place(list)), {
     files: { 'faulty.ts': faulty }
   })
 }

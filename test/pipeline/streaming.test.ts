@@ -11,7 +11,7 @@ import { formatUsd } from '../../src/money/nanos.ts'
 import { startSimulator } from '../../src/simulator/simulator.ts'
 import { connectionsOf } from '../../src/upstream/pool.ts'
 import { client, errorOf, events, fate, namesOf, nextFate, said, type Received } from '../support/client.ts'
-import { gateway, messagesRequest, yaml } from '../support/gateway.ts'
+import { gateway, messagesRequest, withCase, yaml } from '../support/gateway.ts'
 import { until } from '../support/until.ts'
 import { answer, blockStart, blockStop, bytes, cut, end, errorEvent, eventBytes, json, message, messageEnd,
   messageStart, messageStop, ping, raw, refusing, sse, stall, status, step, textBlock, textDelta, upstream, wait,
@@ -23,7 +23,7 @@ const playing = (name: string): object => ({ ...streaming, case: name })
 
 /** The shipped pipeline in front of these upstreams. */
 const config = (urls: readonly string[], api = '', upstreamTimeouts = ''): string =>
-  yaml(urls)
+  withCase(yaml(urls))
     .replace('hold_head: 10s', api === '' ? 'hold_head: 10s' : api)
     .replaceAll('dialect: messages,',
       upstreamTimeouts === '' ? 'dialect: messages,' : `dialect: messages, timeouts: { ${upstreamTimeouts} },`)
@@ -437,7 +437,8 @@ t.test('a stream that says nothing but that somebody is there ends at first_byte
     config([up.url, spare.url]).replace('dialect: messages,',
       'dialect: messages, timeouts: { first_byte: 300ms, idle: 100s },'))
   const chat = await gateway(t,
-    config([up.url]).replace('dialect: messages,', 'dialect: chat, timeouts: { first_byte: 300ms, idle: 100s },'))
+    config([up.url]).replace(/dialect: messages,.*fields: \[case\] \},/,
+      'dialect: chat, timeouts: { first_byte: 300ms, idle: 100s },'))
   for (const [name, bytes] of Object.entries(noise)) {
     await t.test(name, async (t) => {
       script = repeating(bytes)

@@ -69,6 +69,11 @@ keys:
 ${more}`
 }
 
+/** The same with upstreams that get the field `case` of a request, by which a test chooses their answer. */
+export function withCase (text: string): string {
+  return text.replaceAll('dialect: messages,', 'dialect: messages, messages: { fields: [case] },')
+}
+
 export interface GatewayTestOptions {
   /** beside gateway.yaml, by name */
   readonly files?: Readonly<Record<string, string>>

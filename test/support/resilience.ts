@@ -3,7 +3,7 @@ import type { Test } from 'tap'
 import type { Timer } from '../../src/base/timer.ts'
 import { errorOf, type Received } from './client.ts'
 import { startClock } from './clock.ts'
-import { CALM, type TestGateway, yaml } from './gateway.ts'
+import { CALM, withCase, yaml, type TestGateway } from './gateway.ts'
 import { until } from './until.ts'
 import type { Script } from './upstream.ts'
 
@@ -40,7 +40,7 @@ export function time (): Time {
 
 /** @param settings of each upstream */
 export function text (urls: readonly string[], settings: string): string {
-  return yaml(urls).replaceAll(CALM, settings)
+  return withCase(yaml(urls)).replaceAll(CALM, settings)
 }
 
 /** One script after the other, and the last again and again. */

@@ -161,6 +161,17 @@ const upstream = map('A provider that answers requests.', {
       },
       { uniqueItems: true }
     ),
+    fields: list(
+      'Fields of a request beyond the Messages API that go on to it as they are. Name none that raises its price. ' +
+      'Other unknown fields are left out; absent: none, but ["*"] for Anthropic and the clouds that serve its API, ' +
+      'which refuse unknown fields.',
+      {
+        description: 'The name of a field, or with "*" at its end the beginning of names; "*": all.',
+        type: 'string', pattern: '^(?:\\*|[A-Za-z][A-Za-z0-9_-]{0,63}\\*?)$',
+        expected: 'the name of a field, or the beginning of one with "*" at its end'
+      },
+      { uniqueItems: true }
+    ),
     user_id: choice(
       'The client\'s metadata.user_id. hash: it gets a hash of 43 characters instead, for a vendor that limits the ' +
       'length. drop: it gets none.',

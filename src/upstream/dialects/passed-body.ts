@@ -1,10 +1,13 @@
-// A client's body on its way to an upstream, unchanged but for some fields. It may have thousands of fields: then it is
-// printed field by field, and not copied.
+// A client's body on its way to an upstream, with changes of some fields and without those that must not pass. It may
+// have thousands of fields: then it is printed field by field, and not copied.
 import { isGiven, type Json } from '../../base/json.ts'
 import type { UpstreamRequest } from '../../core/plugin.ts'
 
 /** Up to so many fields a copy that is printed at once costs less. */
 const FEW = 32
+
+/** Undefined: all of them. */
+type Passing = Pick<ReadonlySet<string>, 'has'> | undefined
 
 export class PassedRequest implements UpstreamRequest {
   readonly method = 'POST'
@@ -12,15 +15,20 @@ export class PassedRequest implements UpstreamRequest {
   readonly headers: Record<string, string>
   readonly #own: Json
   readonly #changes: Json
+  readonly #passing: Passing
   /** made when a plugin has read or replaced the body */
   #body: Json | undefined
 
-  /** @param changes replace fields of the body; null and undefined remove a field, as they do in the body */
-  constructor (path: string, headers: Record<string, string>, own: Json, changes: Json) {
+  /**
+   * @param changes replace fields of the body; null and undefined remove a field, as they do in the body
+   * @param passing names of the body's fields that pass unchanged
+   */
+  constructor (path: string, headers: Record<string, string>, own: Json, changes: Json, passing: Passing) {
     this.path = path
     this.headers = headers
     this.#own = own
     this.#changes = changes
+    this.#passing = passing
   }
 
   /** An object made on demand, for plugins. */
@@ -51,19 +59,22 @@ export class PassedRequest implements UpstreamRequest {
   #copyOfFew (): Json | undefined {
     const own = this.#own
     const changes = this.#changes
+    const passing = this.#passing
     const copy: Record<string, unknown> = {}
     let count = 0
     for (const name in own) {
       if (++count > FEW || name === '__proto__') return undefined
-      if (isGiven(own[name]) && !Object.hasOwn(changes, name)) copy[name] = own[name]
+      if (isGiven(own[name]) && !Object.hasOwn(changes, name) && passing?.has(name) !== false) copy[name] = own[name]
     }
     for (const name in changes) if (isGiven(changes[name])) copy[name] = changes[name]
     return copy
   }
 
   #eachField (tell: (name: string, value: unknown) => void): void {
-    const [own, changes] = [this.#own, this.#changes]
-    for (const name in own) if (!Object.hasOwn(changes, name) && isGiven(own[name])) tell(name, own[name])
+    const [own, changes, passing] = [this.#own, this.#changes, this.#passing]
+    for (const name in own) {
+      if (!Object.hasOwn(changes, name) && isGiven(own[name]) && passing?.has(name) !== false) tell(name, own[name])
+    }
     for (const name in changes) if (isGiven(changes[name])) tell(name, changes[name])
   }
 }

@@ -1,5 +1,5 @@
-// The dialect `messages` (Anthropic's Messages API), which is also the inner language. Everything passes, except the
-// gateway's own fields and thoughts of others.
+// The dialect `messages` (Anthropic's Messages API), which is also the inner language. What passes is in
+// vendor-limits.ts.
 import type { Exchange } from '../../../core/exchange.ts'
 import { type Attempt, Model } from '../../../core/facts.ts'
 import { askedVersion, DEFAULT_VERSION, messagesStyle } from '../../../protocols/messages.ts'
@@ -16,7 +16,7 @@ import { shortNames, withShortNames } from '../tool-names.ts'
 import { ownThoughts } from './thoughts.ts'
 import { type Removal, removalFor, withoutFields } from './beta-fields.ts'
 import { withoutEndSpace } from './end-space.ts'
-import { withinLimits } from './vendor-limits.ts'
+import { fieldsFor, withinLimits } from './vendor-limits.ts'
 import { isGiven, isRecord, type Json } from '../../../base/json.ts'
 import { withoutSealedThoughts } from '../../../translation/thinking.ts'
 import { adaptTools } from '../../../translation/tool-schema.ts'
@@ -37,7 +37,7 @@ const LONG_CONTEXT = 200_000
 
 export const dialect: DialectModule = {
   encode: (exchange, attempt, upstream) =>
-    encode(pathsOf(upstream).answer, exchange.request.stream, exchange, attempt, upstream),
+    encode(dataOf(upstream).answer, exchange.request.stream, exchange, attempt, upstream),
 
   decodeReply: toMessage,
 
@@ -46,7 +46,7 @@ export const dialect: DialectModule = {
   sample,
 
   countTokens: {
-    encode: (exchange, attempt, upstream) => encode(pathsOf(upstream).count, false, exchange, attempt, upstream),
+    encode: (exchange, attempt, upstream) => encode(dataOf(upstream).count, false, exchange, attempt, upstream),
     decode (body) {
       const tokens = isRecord(body) ? body.input_tokens : undefined
       if (typeof tokens !== 'number' || !Number.isSafeInteger(tokens) || tokens < 0) {
@@ -57,19 +57,21 @@ export const dialect: DialectModule = {
   }
 }
 
-interface Paths {
+interface UpstreamData {
   readonly answer: string
   readonly count: string
+  readonly fields: ReturnType<typeof fieldsFor>
 }
 
 /** As with headers: the lane knows a path by its being the same text as before. */
-const paths = new WeakMap<Upstream, Paths>()
+const data = new WeakMap<Upstream, UpstreamData>()
 
-function pathsOf (upstream: Upstream): Paths {
-  let known = paths.get(upstream)
+function dataOf (upstream: Upstream): UpstreamData {
+  let known = data.get(upstream)
   if (known === undefined) {
     const base = versionedAtEnd(upstream.basePath)
-    paths.set(upstream, known = { answer: `${base}/messages`, count: `${base}/messages/count_tokens` })
+    data.set(upstream, known = { answer: `${base}/messages`, count: `${base}/messages/count_tokens`,
+      fields: fieldsFor(upstream.config) })
   }
   return known
 }
@@ -137,7 +139,8 @@ function encode (
   changes.model = attempt.model
   const ofBetas = removal === undefined ? changes : withoutFields(body, changes, forModel(removal, exchange.get(Model)))
   const { messages: options } = upstream.config
-  return new PassedRequest(path, headers, body, options === undefined ? ofBetas : withinLimits(body, ofBetas, options))
+  return new PassedRequest(path, headers, body, options === undefined ? ofBetas : withinLimits(body, ofBetas, options),
+    dataOf(upstream).fields)
 }
 
 /** An effort needs no beta at models that think as much as they are told: the gateway itself sends it there. */

@@ -1,9 +1,37 @@
-// What imitations of messages style do not take of a request, by the settings of their upstream.
+// What imitations of messages style do not take of a request, or must not get, by the settings of their upstream.
 import { isGiven, isRecord, type Json } from '../../../base/json.ts'
-import type { MessagesConfig } from '../../../config/config.ts'
+import type { MessagesConfig, UpstreamConfig } from '../../../config/config.ts'
 import { withoutAttribution } from '../../../core/conversation.ts'
 import { hashed, userId } from '../user-id.ts'
 import { fieldNow, type Removal, withoutFields } from './beta-fields.ts'
+
+/**
+ * The fields of the Messages API, with those of its betas. Others may raise a vendor's price, as `models`, `plugins`
+ * and `search_parameters` do, or make several answers (src/README.md#allow-list). Fields of the API with a price of
+ * their own are refused before (plugins/billing-meter/surcharges.ts).
+ */
+const FIELDS: ReadonlySet<string> = new Set([
+  'model', 'max_tokens', 'messages', 'system', 'metadata', 'stop_sequences', 'stream', 'temperature', 'top_p', 'top_k',
+  'thinking', 'tools', 'tool_choice', 'output_config', 'output_format', 'cache_control', 'context_management',
+  'diagnostics', 'service_tier', 'speed', 'container', 'inference_geo', 'mcp_servers', 'fallbacks', 'thread',
+  'compaction', 'billing_policy'
+])
+
+/** Anthropic, the clouds that serve its API, and the simulator: they refuse a field that they do not know. */
+const HOSTS = ['(?:[\\w-]+\\.)*anthropic\\.com', '(?:[\\w-]+-)?aiplatform\\.googleapis\\.com',
+  '(?:bedrock|aws-external-anthropic)[\\w-]*\\.[\\w-]+\\.(?:amazonaws\\.com|api\\.aws)',
+  '[\\w-]+\\.services\\.ai\\.azure\\.com']
+const REFUSES_UNKNOWN = new RegExp(`^(?:simulator:|https://(?:${HOSTS.join('|')})(?=[:/]|$))`)
+
+/** The fields of a client's body that an upstream gets. Undefined: all. */
+export function fieldsFor ({ url, messages }: UpstreamConfig): Pick<ReadonlySet<string>, 'has'> | undefined {
+  const more = messages?.fields ?? (REFUSES_UNKNOWN.test(url) ? ['*'] : [])
+  if (more.includes('*')) return undefined
+  const beginnings = more.flatMap((name) => name.endsWith('*') ? [name.slice(0, -1)] : [])
+  const names = new Set([...FIELDS, ...more])
+  if (beginnings.length === 0) return names
+  return { has: (name) => names.has(name) || beginnings.some((beginning) => name.startsWith(beginning)) }
+}
 
 const TTL: Removal = { marks: ['ttl'] }
 
