@@ -1,12 +1,12 @@
-// rate-limit: the request rate and the concurrency of a key. Asks the store when the head is known, and once more when
-// the model's family is; reports what is left in every answer.
+// rate-limit: the request rate and the concurrency of a key, and the requests that it abandons. Asks the store when the
+// head is known, and once more when the model's family is; reports what is left in every answer.
 import { after, type Awaitable, afterWith } from '../src/base/awaitable.ts'
 import { quote } from '../src/config/check/messages.ts'
 import { suggest } from '../src/config/check/suggest.ts'
 import type { KeyConfig } from '../src/config/config.ts'
 import { isMap } from '../src/config/yaml/position.ts'
 import { GatewayError } from '../src/errors.ts'
-import type { Exchange } from '../src/core/exchange.ts'
+import type { Exchange, Outcome } from '../src/core/exchange.ts'
 import { ApiKey, fact, Model } from '../src/core/facts.ts'
 import { definePlugin, type KeyHooks } from '../src/core/plugin.ts'
 import type { Route } from '../src/core/route.ts'
@@ -16,6 +16,7 @@ import type { Admission, AdmissionResult, SlotLimit, WindowLimit, WindowState } 
 interface Options {
   readonly default_rpm: number
   readonly default_concurrency: number
+  readonly default_abandons: number
   readonly families: Readonly<Record<string, { readonly rpm: number }>>
 }
 
@@ -24,6 +25,9 @@ const Counted = fact<WindowState>('rate-limit')
 
 /** Polls a key may make per request: they must not use up its requests, and may not be unlimited either. */
 const POLLS_PER_REQUEST = 10
+
+/** Milliseconds of a window. */
+const WIDTH_MS = 60_000
 
 const LIMIT = { type: 'integer', minimum: 0, maximum: 1_000_000 }
 
@@ -45,6 +49,12 @@ export const rateLimit = definePlugin<Options>({
         default: 50,
         description: 'Requests at a time of a key without a concurrency of its own; 0: no limit.'
       },
+      default_abandons: {
+        ...LIMIT,
+        default: 60,
+        description: 'Requests in any 60 seconds that a key without an abandon_limit of its own may abandon before ' +
+          'their answers begin: they cost the client nothing, and the operator what the provider charges. 0: no limit.'
+      },
       families: {
         type: 'object',
         default: {},
@@ -61,7 +71,7 @@ export const rateLimit = definePlugin<Options>({
   },
   reads: [ApiKey, Model],
   writes: [Counted],
-  enforces: ['rate_limit', 'concurrency'],
+  enforces: ['rate_limit', 'concurrency', 'abandon_limit'],
   check ({ families }, { models }, _report, warn) {
     const known = new Set((Array.isArray(models) ? models : []).map((model) => isMap(model) ? model.family : undefined))
     const names = [...known].filter((family) => typeof family === 'string')
@@ -71,9 +81,14 @@ export const rateLimit = definePlugin<Options>({
     }
   },
   create (options, _config, services) {
+    /** Keys that may abandon no more requests, with the time at which they may again. All routes of a key share it. */
+    const closed = new Map<string, number>()
     // A key's chain has no hooks for limits that it does not have.
     const perKey = (key: KeyConfig, route: Route): KeyHooks => {
-      const { requests, polls, families, slot } = compile(key, options)
+      const { requests, polls, families, slot, abandoned } = compile(key, options)
+      const abandons = abandoned === undefined || route.endpoint.kind !== 'model' ? undefined
+        : new Abandons(abandoned, closed, services.now)
+      const endAbandoned = (outcome: Outcome, exchange: Exchange): Awaitable<void> => abandons?.end(outcome, exchange)
       const judge = (result: AdmissionResult, exchange: Exchange): void => {
         tell(result, requests, exchange, services)
         if (result.kind === 'refused') {
@@ -86,17 +101,19 @@ export const rateLimit = definePlugin<Options>({
         if (result.kind === 'refused') throw usedUp(polls.list[0]!, result.windows)
       }
       return {
-        ...(slot !== undefined || requests.list.length > 0) && {
+        ...(slot !== undefined || requests.list.length > 0 || abandons !== undefined) && {
           onHead (exchange: Exchange) {
             // The request that asks was counted itself, and may have the only slot.
             if (exchange.dry?.within !== undefined) return
+            abandons?.check()
             const { account } = exchange.get(ApiKey)
             const isPoll = route.endpoint.kind === 'local' && exchange.received.method !== 'POST'
             const { list } = isPoll ? polls : requests
             if (!isPoll && slot !== undefined) {
               const admission = { request_id: exchange.id, account: account.id, windows: list, slot }
-              return new Slot(exchange, judge).take(admission)
+              return new Slot(exchange, judge, abandons).take(admission)
             }
+            if (abandons !== undefined) exchange.onFinish(endAbandoned)
             if (list.length > 0) {
               return afterWith(ask({ request_id: exchange.id, account: account.id, windows: list }, exchange),
                 isPoll ? judgePoll : judge, exchange)
@@ -149,6 +166,7 @@ interface Limits {
   readonly polls: Policies
   readonly families: ReadonlyMap<string, FamilyLimits>
   readonly slot: SlotLimit | undefined
+  readonly abandoned: WindowLimit | undefined
 }
 
 interface FamilyLimits {
@@ -162,10 +180,13 @@ interface FamilyLimits {
  * The limits are counted under the key's id, so that a reload that changes them forgets no request. No id has a space
  * in it.
  */
-function compile (key: KeyConfig, { default_rpm, default_concurrency, families }: Options): Limits {
+function compile (
+  key: KeyConfig, { default_rpm, default_concurrency, default_abandons, families }: Options
+): Limits {
   const name = `key:${key.id}`
   const limit = key.rate_limit ?? default_rpm
   const concurrency = key.concurrency ?? default_concurrency
+  const abandons = key.abandon_limit ?? default_abandons
   const requests = limit === 0 ? [] : [policyOf(name, limit, 'rate_limited', 'key', 'This key')]
   const polls = limit === 0
     ? []
@@ -178,7 +199,8 @@ function compile (key: KeyConfig, { default_rpm, default_concurrency, families }
         `For models of the family ${family}, this key`)
       return [family, { policy, alone: together([policy]), withKey: together([...requests, policy]) }]
     })),
-    slot: concurrency === 0 ? undefined : { name, limit: concurrency }
+    slot: concurrency === 0 ? undefined : { name, limit: concurrency },
+    abandoned: abandons === 0 ? undefined : { name: `${name} abandons`, limit: abandons }
   }
 }
 
@@ -238,25 +260,78 @@ function unavailable (cause: unknown): never {
   })
 }
 
+/**
+ * The requests that a key's clients leave before their answers begin. The store counts them. This process remembers
+ * when the window opens again, so that a request asks the store nothing.
+ */
+class Abandons {
+  readonly #window: WindowLimit
+  readonly #closed: Map<string, number>
+  readonly #now: () => number
+
+  /** @param closed by the name of the window, when it opens again */
+  constructor (window: WindowLimit, closed: Map<string, number>, now: () => number) {
+    this.#window = window
+    this.#closed = closed
+    this.#now = now
+  }
+
+  /** @throws {GatewayError} rate_limited: too many were abandoned */
+  check (): void {
+    const until = this.#closed.size === 0 ? undefined : this.#closed.get(this.#window.name)
+    if (until === undefined) return
+    const ms = until - this.#now()
+    // No window stays closed for longer than it is wide, so the clock was put back.
+    if (ms <= 0 || ms > WIDTH_MS) { this.#closed.delete(this.#window.name); return }
+    throw new GatewayError('rate_limited', {
+      message: `This key has abandoned ${count(this.#window.limit, 'request')} within 60 seconds before their answers ` +
+        `began, and may abandon no more. Try again in ${count(Math.ceil(ms / 1000), 'second')}, and wait for answers.`,
+      retryAfter: ms / 1000,
+      headers: { 'retry-after-ms': String(Math.ceil(ms)) }
+    })
+  }
+
+  /** Counts a request that was abandoned. To be called at its end. */
+  end (outcome: Outcome, exchange: Exchange): Awaitable<void> {
+    return isAbandoned(outcome, exchange) ? this.#count(exchange) : undefined
+  }
+
+  /** Under an id of its own: the request was admitted under its own id. */
+  #count (exchange: Exchange): Awaitable<void> {
+    const { account } = exchange.get(ApiKey)
+    const admission = { request_id: `${exchange.id} abandoned`, account: account.id, windows: [this.#window] }
+    return after(exchange.ledger.admit(admission), ({ windows: [state] }) => {
+      if (state?.remaining === 0) this.#closed.set(this.#window.name, this.#now() + state.next_ms)
+    })
+  }
+}
+
+/** An upstream may be executing it, and nobody is charged (src/README.md#abandoned). */
+function isAbandoned (outcome: Outcome, { mayBeExecuting }: Exchange): boolean {
+  return mayBeExecuting && outcome.kind === 'failed' && outcome.error.row === 'client_closed'
+}
+
 type Judge = (result: AdmissionResult, exchange: Exchange) => void
 
 /** The slot of one exchange. */
 class Slot {
   readonly #exchange: Exchange
   readonly #judge: Judge
+  readonly #abandons: Abandons | undefined
   #asked: Promise<void> | undefined
   /** undefined: not known yet; after a failure of the store it is unknown whether the slot was taken */
   #result: AdmissionResult | undefined
 
   /** @param judge throws where the slot, or a window, is refused */
-  constructor (exchange: Exchange, judge: Judge) {
+  constructor (exchange: Exchange, judge: Judge, abandons: Abandons | undefined) {
     this.#exchange = exchange
     this.#judge = judge
+    this.#abandons = abandons
   }
 
   /** The release is registered before it is taken: it is given back once on every path (src/README.md#settle-once). */
   take (admission: Admission): Awaitable<void> {
-    this.#exchange.onFinish(() => this.#end())
+    this.#exchange.onFinish((outcome, exchange) => after(this.#end(), () => this.#abandons?.end(outcome, exchange)))
     const told = ask(admission, this.#exchange)
     if (told instanceof Promise) return this.#asked = this.#hearLater(told)
     this.#hear(told)

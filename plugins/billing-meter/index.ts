@@ -6,7 +6,7 @@ import type { Config } from '../../src/config/config.ts'
 import { isSoldByTokens } from '../../src/config/sections/modalities.ts'
 import { usd } from '../../src/config/sections/schema.ts'
 import type { Exchange, Outcome } from '../../src/core/exchange.ts'
-import { Accepted, ApiKey, Charge, fact, Model, Plan, Variant, WorstCase } from '../../src/core/facts.ts'
+import { AbandonedCost, Accepted, ApiKey, Charge, fact, Model, Plan, Variant, WorstCase } from '../../src/core/facts.ts'
 import { limitsOf } from '../../src/accounts/key-limits.ts'
 import { itemPrice } from '../../src/money/item-price.ts'
 import { isTerminal } from '../../src/protocols/messages.ts'
@@ -43,7 +43,7 @@ export const billingMeter = definePlugin<Options>({
     }
   },
   reads: [ApiKey, Model, Plan, Variant],
-  writes: [Charge, Metered, WorstCase],
+  writes: [AbandonedCost, Charge, Metered, WorstCase],
   provides: ['billing'],
   always: true,
   create ({ low_balance_usd: low }, config, services) {

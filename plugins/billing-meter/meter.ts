@@ -2,7 +2,7 @@
 import { after, type Awaitable } from '../../src/base/awaitable.ts'
 import { GatewayError } from '../../src/errors.ts'
 import type { Exchange, Outcome } from '../../src/core/exchange.ts'
-import { Accepted, ApiKey, Charge, Model, Variant, type Attempt } from '../../src/core/facts.ts'
+import { AbandonedCost, Accepted, ApiKey, Charge, Model, Variant, type Attempt } from '../../src/core/facts.ts'
 import { dayOf, limitsOf } from '../../src/accounts/key-limits.ts'
 import { MOST_RATE } from '../../src/tokens/text-count.ts'
 import { costOfItems, costOfTokens } from '../../src/money/goods.ts'
@@ -297,6 +297,7 @@ export class Meter {
     }
     if (this.#holding !== undefined) { this.#releaseAfter(this.#holding); return }
     this.#outcome = outcome
+    if (outcome.kind === 'failed') this.#noteAbandoned(outcome.error)
     if (outcome.kind === 'failed' || this.#isFree) return this.#giveBack()
     const accepted = this.#exchange.find(Accepted)
     if (accepted !== undefined) return this.#open(accepted)
@@ -366,6 +367,22 @@ export class Meter {
       else this.#opened = accepted.id
     }
     return open()
+  }
+
+  /** What the operator may have to pay for an answer that its client did not wait for: its input, or its images. */
+  #noteAbandoned ({ row }: GatewayError): void {
+    const exchange = this.#exchange
+    if (row !== 'client_closed' || !exchange.mayBeExecuting || exchange.find(AbandonedCost) !== undefined) return
+    // A video is not given up with its client.
+    const nanos = this.#rate === undefined ? this.#inputCost()
+      : exchange.get(Model).kind === 'image' ? this.#bounds.most : undefined
+    if (nanos !== undefined) exchange.set(AbandonedCost, nanos)
+  }
+
+  #inputCost (): Nanos | undefined {
+    if (this.tally === undefined || this.#price === undefined) return undefined
+    const usage = { ...noUsage, input: this.tally.estimateInput(this.#exchange) }
+    return this.#costOf(usage) ?? cost(usage, this.#price)
   }
 
   #giveBack (): Awaitable<void> {

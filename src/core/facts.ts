@@ -130,3 +130,6 @@ export interface Charge {
   readonly source: UsageSource
 }
 export const Charge = fact<Charge>('charge')
+
+/** Estimated cost at its provider of a request whose client left before the answer began: nobody is charged for it. */
+export const AbandonedCost = fact<Nanos>('abandoned-cost')

@@ -42,6 +42,8 @@ export class ExchangeRecord {
   nanos: Nanos | undefined = undefined
   /** what the answer cost at its provider; undefined: its target does not say */
   cost: Nanos | undefined = undefined
+  /** what it has probably cost there although its client left before the answer began */
+  abandoned: Nanos | undefined = undefined
   usage: Usage | undefined = undefined
   usage_source: UsageSource | undefined = undefined
   /** since the arrival; undefined: nothing was written */

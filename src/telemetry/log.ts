@@ -7,7 +7,7 @@ import type { ChannelName, LogLevel } from '../config/config.ts'
 import type { GatewayError } from '../errors.ts'
 import { credentialFaultIn } from '../core/credential-fault.ts'
 import type { Exchange, Outcome } from '../core/exchange.ts'
-import { Accepted, ApiKey, Body, Charge, Model, Plan } from '../core/facts.ts'
+import { AbandonedCost, Accepted, ApiKey, Body, Charge, Model, Plan } from '../core/facts.ts'
 import { nameCause } from '../core/name-cause.ts'
 import type { UpstreamFailure } from '../core/plugin.ts'
 import type { FailedAttempt } from '../core/upstream.ts'
@@ -180,7 +180,7 @@ function fieldsOf (record: ExchangeRecord, error: GatewayError): object {
 
 /** Adds all fields of a request to the line, each behind a comma, but those that are undefined. */
 function addFields (record: ExchangeRecord, error: GatewayError | undefined): void {
-  const { failures, stream, nanos, usage, queue_ms, client } = record
+  const { failures, stream, nanos, abandoned, usage, queue_ms, client } = record
   addText('request_id', record.request_id)
   addText('route', record.route)
   addNumber('status', record.status)
@@ -198,6 +198,7 @@ function addFields (record: ExchangeRecord, error: GatewayError | undefined): vo
   if (failures.length > 0) { line.name('failures'); line.value(failures.map(shown)) }
   if (stream !== undefined) { line.name('stream'); line.raw(stream ? 'true' : 'false') }
   if (nanos !== undefined) { line.name('nanos'); line.raw('"'); line.amount(nanos); line.raw('"') }
+  if (abandoned !== undefined) { line.name('abandoned_nanos'); line.raw('"'); line.amount(abandoned); line.raw('"') }
   if (usage !== undefined) addUsage(usage)
   addText('usage_source', record.usage_source)
   addNumber('first_byte_ms', record.first_byte_ms)
@@ -259,6 +260,7 @@ function conclude (record: ExchangeRecord, exchange: Exchange, outcome: Outcome,
   const charge = exchange.find(Charge)
   record.nanos = charge?.nanos
   record.cost = charge?.cost
+  record.abandoned = exchange.find(AbandonedCost)
   record.usage = charge?.usage
   record.usage_source = charge?.source
   const served = outcome.kind === 'failed' ? undefined : outcome.served

@@ -21,7 +21,7 @@ import type { LoggedRequest } from './requests/line.ts'
 
 /** The fields of a finished exchange that metrics count. */
 export type Finished = Readonly<Pick<ExchangeRecord, 'route' | 'status' | 'code' | 'outcome' | 'by' | 'model'
-  | 'provider' | 'kind' | 'channel' | 'upstream' | 'stream' | 'nanos' | 'cost' | 'usage' | 'first_byte_ms'
+  | 'provider' | 'kind' | 'channel' | 'upstream' | 'stream' | 'nanos' | 'cost' | 'abandoned' | 'usage' | 'first_byte_ms'
   | 'duration_ms' | 'own_ms'> & Partial<Pick<ExchangeRecord, 'key_id'>>>
 
 /**
@@ -152,6 +152,10 @@ function createFamilies () {
     costed: counters('gateway_costed_charge_nanodollars_total',
       'What clients were charged for these answers: less their cost, it is the margin.',
       ['model', 'channel', 'upstream'], []),
+    abandoned: counters('gateway_abandoned_cost_nanodollars_total',
+      'What requests have probably cost at their providers whose clients left before the answer began: nobody is ' +
+      'charged for them.',
+      ['model', 'channel'], []),
     shortfalls: counters('gateway_shortfall_nanodollars_total',
       'What answers cost beyond their holds: the operator\'s loss.', [], []),
     rejections: counters('gateway_rejected_total', 'Requests that never reached the pipeline.', [], ['reason']),
@@ -235,8 +239,8 @@ export function createMetrics (now: () => number = Date.now, isOfProcess = true)
   }
 
   const families = createFamilies()
-  const { tokens, attempts, targetAttempts, latencies, charged, costs, costed, shortfalls, rejections, videos, retries,
-    queueWaits, queueRefusals, hookTimeouts, stalls, stallSeconds, workerRestarts, reloads } = families
+  const { tokens, attempts, targetAttempts, latencies, charged, costs, costed, abandoned, shortfalls, rejections,
+    videos, retries, queueWaits, queueRefusals, hookTimeouts, stalls, stallSeconds, workerRestarts, reloads } = families
   const all = Object.values(families)
   /** their models are those of the upstreams */
   const byTarget: ReadonlySet<unknown> = new Set([targetAttempts, latencies])
@@ -280,6 +284,9 @@ export function createMetrics (now: () => number = Date.now, isOfProcess = true)
         bundle.charged.value += Number(nanos)
         const { model, channel } = bundle
         if (cost !== undefined) countCost({ model, channel, upstream: upstream ?? UNKNOWN, nanos, cost })
+      }
+      if (finished.abandoned !== undefined) {
+        abandoned.cell(bundle.model, bundle.channel).value += Number(finished.abandoned)
       }
       if (ofText === undefined) return
       const { first_byte_ms: firstByte } = finished
@@ -388,6 +395,7 @@ export function createMetrics (now: () => number = Date.now, isOfProcess = true)
       const { item, isTask } = modalities[kind]
       if (item === undefined) tokens.start([[id], CLASSES])
       if (isTask === true) videos.start([[id], Object.keys(channels), VIDEO_ENDS])
+      if (isTask !== true) abandoned.start([[id], Object.keys(channels)])
       charged.start([[id], Object.entries(channels).flatMap(([name, { price }]) => price === 'free' ? [] : [name])])
     }
     for (const [upstream, of] of targetsIn({ models, routes })) targetAttempts.start([[upstream], [...of], RESULTS])

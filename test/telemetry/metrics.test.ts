@@ -31,7 +31,7 @@ const finished: Finished = {
   upstream: 'u1',
   stream: true,
   nanos: 1500n,
-  cost: undefined,
+  cost: undefined, abandoned: undefined,
   usage: { input: 10, cache_read: 100, cache_write_5m: 3, cache_write_1h: 4, output: 20, extras: {} },
   first_byte_ms: 50,
   duration_ms: 300,

@@ -34,6 +34,11 @@ export const key = map('What a client proves itself with.', {
     description: 'Requests at a time; 0: no limit; absent: the default_concurrency of its plugin.',
     type: 'integer', minimum: 0, maximum: 1_000_000
   },
+  abandon_limit: {
+    description: 'Requests in any 60 seconds that it may abandon before their answers begin; 0: no limit; absent: the ' +
+      'default_abandons of its plugin.',
+    type: 'integer', minimum: 0, maximum: 1_000_000
+  },
   allowed_models: some(
     'The models that it may call; absent: all.',
     {

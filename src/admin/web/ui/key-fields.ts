@@ -22,6 +22,7 @@ export interface Key extends Readonly<Record<ListName, readonly string[] | undef
   readonly time_zone?: string
   readonly rate_limit?: number
   readonly concurrency?: number
+  readonly abandon_limit?: number
   readonly streaming: boolean
   readonly store?: boolean
   readonly routing_mode: string
@@ -38,7 +39,7 @@ export interface Key extends Readonly<Record<ListName, readonly string[] | undef
 }
 
 const LISTS = ['allowed_models', 'allowed_clients', 'ip_whitelist', 'allowed_origins', 'tags', 'channels'] as const
-const NUMBERS = ['rate_limit', 'concurrency'] as const
+const NUMBERS = ['rate_limit', 'concurrency', 'abandon_limit'] as const
 const TEXTS = ['name', 'usage_limit_usd', 'usage_limit_day_usd', 'usage_limit_month_usd', 'time_zone', 'expires_at'] as const
 type ListName = typeof LISTS[number]
 
@@ -106,6 +107,8 @@ export function KeyFields ({ form, set, isLocked, error }: FieldsProps): VNode {
         { inputmode: 'numeric' })}
       ${line('concurrency', 'Requests at a time', '0: no limit. Empty: the standard of the plugin.',
         { inputmode: 'numeric' })}
+      ${line('abandon_limit', 'Abandoned requests', 'Left before their answers begin, in any 60 seconds; 0: no limit. ' +
+        'Empty: the standard of the plugin.', { inputmode: 'numeric' })}
       ${line('usage_limit_usd', 'Usage limit, US$', 'What it may spend in total. Empty: no limit.', amount)}
       ${line('usage_limit_day_usd', 'Usage limit per day, US$', 'Of its time zone. Empty: no limit.', amount)}
       ${line('usage_limit_month_usd', 'Usage limit per month, US$', 'Of its time zone. Empty: no limit.', amount)}
