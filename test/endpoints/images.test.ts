@@ -3,6 +3,7 @@
 import t from 'tap'
 import { json, upstream } from '../support/upstream.ts'
 import { ask, imageGateway, imageModel, keyOf } from '../support/image-gateway.ts'
+import { parseUsd } from '../../src/money/nanos.ts'
 
 /** as far as types are told by */
 const PNG = Buffer.from('iVBORw0KGgoAAAANSUhEUg==', 'base64')
@@ -48,7 +49,7 @@ t.test('which variant is asked for, what it costs, and what the upstream is told
     const { status, headers, entries } = await ask(gw, { prompt: 'a cat', ...asked })
     t.equal(status, 200, JSON.stringify(asked))
     t.equal(headers.get('x-gateway-cost-usd'), usd, JSON.stringify(asked))
-    t.equal(entries.length, 1)
+    t.strictSame(entries.map(({ nanos }) => -nanos), [parseUsd(usd)], 'the reported cost is the charged cost')
     const body = premium.requests.at(-1)!.body as Readonly<Record<string, unknown>>
     for (const [name, value] of Object.entries(sent)) t.equal(body[name], value, `${name} of ${JSON.stringify(asked)}`)
   }
