@@ -34,7 +34,8 @@ LABEL org.opencontainers.image.title="model-gateway" \
 # Node 26 needs libatomic, which slim images do not have of themselves.
 RUN apt-get update && apt-get install -y --no-install-recommends libatomic1 && rm -rf /var/lib/apt/lists/*
 WORKDIR /app
-ENV NODE_ENV=production GATEWAY_LISTEN=0.0.0.0
+# The file for the health check: /dev/shm can be written to in a container whose root is read-only.
+ENV NODE_ENV=production GATEWAY_LISTEN=0.0.0.0 GATEWAY_ADDRESS_FILE=/dev/shm/gateway-admin
 COPY --from=install /app/node_modules ./node_modules
 COPY . .
 # The ledger. Made here, so that a new volume belongs to the user who writes it.
@@ -47,6 +48,6 @@ RUN node src/launcher.js check
 EXPOSE 8080 8081 9090
 STOPSIGNAL SIGTERM
 HEALTHCHECK --interval=10s --timeout=3s --start-period=10s --retries=3 \
-  CMD ["node", "-e", "fetch('http://127.0.0.1:9090/healthz').then((answer) => process.exit(answer.ok ? 0 : 1), () => process.exit(1))"]
+  CMD ["bash", "/app/config/deploy/health.sh"]
 # Not through npm, which would stand between the signals and the gateway.
 CMD ["node", "src/launcher.js", "start"]

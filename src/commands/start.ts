@@ -1,4 +1,6 @@
 // `gateway start`: serves until a signal, then drains.
+import { spawn } from 'node:child_process'
+import { writeFileSync } from 'node:fs'
 import path from 'node:path'
 import { parseArgs } from 'node:util'
 import { version } from '../base/package.ts'
@@ -17,7 +19,11 @@ const HELP = `Usage: gateway start [--config FILE]
   --config, -c  the configuration; default: gateway.yaml in this folder, or the shipped one
 
 Serves until SIGTERM or SIGINT, then drains. A change of a file is live within a second; SIGHUP reads all again.
+Exit code 78: the configuration can't be used, so a restart does not help. 1: another failure.
 `
+
+/** EX_CONFIG of sysexits.h: the systemd unit does not restart after it. */
+const BAD_CONFIG = 78
 
 /** @returns the exit code */
 export async function startCommand (
@@ -49,7 +55,7 @@ export async function startCommand (
         : `The gateway did not start: ${message}`)
     }
     await complained()
-    return 1
+    return error instanceof ConfigError ? BAD_CONFIG : 1
   }
   if (gateway !== undefined) await attend(gateway, ending, file, seat)
   return await ending.wait()
@@ -59,8 +65,10 @@ async function attend (gateway: Gateway, ending: Ending, file: string, seat: Sea
   process.on('SIGHUP', () => { gateway.reload() })
   ending.hearSignals()
   // Last: a reader of these lines may send a signal at once.
-  if (seat === undefined) greet(gateway, file)
-  else await seat.listens(gateway.urls, {
+  if (seat === undefined) {
+    announce(gateway)
+    greet(gateway, file)
+  } else await seat.listens(gateway.urls, {
     async state () {
       const { generation, hash, loaded_at, last_reload, problems } = gateway.live.state()
       return { generation, hash, loaded_at, last_reload, problems, reasons: await gateway.reasons() }
@@ -71,6 +79,21 @@ async function attend (gateway: Gateway, ending: Ending, file: string, seat: Sea
     lately: () => gateway.services.metrics.lately(),
     reload: () => { gateway.reload() },
     drain: (isUrgent) => { ending.drain(isUrgent) }
+  })
+}
+
+/** Reports to the supervisor that the gateway listens: to systemd, and to the health check of the image. */
+function announce ({ urls }: Gateway): void {
+  const { NOTIFY_SOCKET: socket, GATEWAY_ADDRESS_FILE: addressFile } = process.env
+  try {
+    if (addressFile !== undefined) writeFileSync(addressFile, `${urls.admin}\n`)
+  } catch (error) {
+    console.error(`The admin address is not in GATEWAY_ADDRESS_FILE: ${(error as Error).message}`)
+  }
+  // Node has no datagram sockets of Unix.
+  if (socket === undefined) return
+  spawn('systemd-notify', ['--ready'], { stdio: ['ignore', 'ignore', 'inherit'] }).on('error', ({ message }) => {
+    console.error(`systemd-notify failed: ${message}`)
   })
 }
 

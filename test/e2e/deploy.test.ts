@@ -1,6 +1,6 @@
 // The files in config/deploy: what can't be run where tests run is read. Where helm, haproxy or systemd are installed,
 // they are asked.
-import { spawnSync, type SpawnSyncReturns } from 'node:child_process'
+import { spawn, spawnSync, type SpawnSyncReturns } from 'node:child_process'
 import { readdirSync, readFileSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { Ajv } from 'ajv'
@@ -9,14 +9,17 @@ import { parse, parseAllDocuments } from 'yaml'
 import type { Config } from '../../src/config/config.ts'
 import { loadConfig } from '../../src/config/load/load.ts'
 import { packageRoot } from '../../src/base/package.ts'
+import { freePort } from '../support/free-port.ts'
 import { pages } from '../support/pages.ts'
 import { folderFor } from '../support/spawned.ts'
+import { until } from '../support/until.ts'
 
 const folder = join(packageRoot, 'config/deploy')
 const chart = join(folder, 'helm/model-gateway')
 const pluginsUrl = new URL('../../plugins/index.ts', import.meta.url)
 const env = { REDIS_URL: 'redis://redis:6379/0', GATEWAY_ADMIN_TOKEN: 'a'.repeat(32),
-  GATEWAY_SEAL_SECRET: 'b'.repeat(64), ANTHROPIC_API_KEY: 'sk' }
+  GATEWAY_SEAL_SECRET: 'b'.repeat(64),
+  GATEWAY_PUBLIC_URL: 'https://images.example.com', ANTHROPIC_API_KEY: 'sk' }
 
 type Json = Readonly<Record<string, unknown>>
 
@@ -51,6 +54,7 @@ void t.test('compose: two gateways with an outbox each share a Redis that keeps 
   const { redis, balancer, ...gateways } = compose.services
   const config = await checked(t, join(folder, 'gateway.yaml'))
   t.strictSame(Object.keys(gateways), ['gateway-1', 'gateway-2'])
+  t.equal(config.server.public.url, env.GATEWAY_PUBLIC_URL)
   const line = (redis!['command'] as readonly string[]).join(' ')
   for (const setting of ['--appendonly yes', '--maxmemory-policy noeviction']) { t.match(line, setting) }
   const outboxes = Object.values(gateways).map((gateway) =>
@@ -71,6 +75,45 @@ void t.test('compose: two gateways with an outbox each share a Redis that keeps 
   t.strictSame(config.server.trusted_proxies, compose.networks.inside.ipam.config.map(({ subnet }) => subnet))
   t.strictSame(balancer!['depends_on'], Object.keys(gateways))
   t.equal(config.store.driver, 'redis')
+})
+
+void t.test('compose: each service has limits of logs and memory, no capabilities, and a root that is read-only', (t) => {
+  const { services } = parse(read('compose.yaml'), { merge: true }) as { readonly services: Record<string, Json> }
+  for (const [name, service] of Object.entries(services)) {
+    t.match(service, { logging: { options: { 'max-size': /^\d+m$/, 'max-file': /^\d+$/ } }, mem_limit: /^\d+m$/,
+      cap_drop: ['ALL'], read_only: true, security_opt: ['no-new-privileges:true'], restart: 'unless-stopped',
+      networks: ['inside'] }, name)
+  }
+  const { error, status, stderr } = spawnSync('docker', ['compose', '-f', join(folder, 'compose.yaml'), 'config', '-q'],
+    { encoding: 'utf8', env: { ...process.env, ...env, REDIS_PASSWORD: 'p' } })
+  if (error === undefined && !/compose.* not a docker command|unknown command|unknown shorthand/i.test(stderr)) {
+    t.equal(status, 0, stderr)
+  } else t.comment('docker compose is not installed: the file is read only')
+  t.end()
+})
+
+void t.test('compose: the password of Redis holds, and is in no command line', async (t) => {
+  if (ask('redis-server', '--version') === undefined) { t.pass('redis-server is not installed'); return }
+  const { services } = parse(read('compose.yaml'), { merge: true }) as { readonly services: Record<string, Json> }
+  const port = await freePort()
+  const [shell, ...args] = (services['redis']!['command'] as readonly string[]).map((part) =>
+    part.replaceAll('$$', '$').replace('redis-server', `redis-server --port ${port} --bind 127.0.0.1`)
+  )
+  const password = 'e1f0'.repeat(12)
+  t.notMatch(services['redis']!['command'], /[^$]\$\{/, 'Compose puts the value of no variable into the command')
+  const server = spawn(shell!, args, { cwd: folderFor(t), stdio: 'ignore', env: { ...process.env, REDISCLI_AUTH: password } })
+  t.teardown(() => server.kill('SIGKILL'))
+  const answer = (auth: string): string => {
+    const { REDISCLI_AUTH: _, ...others } = process.env
+    return spawnSync('redis-cli', ['-p', String(port), 'config', 'get', 'maxmemory-policy'],
+      { encoding: 'utf8', env: auth === '' ? others : { ...others, REDISCLI_AUTH: auth } }).stdout
+  }
+  await until(() => answer(password).includes('noeviction') || server.exitCode !== null)
+  t.match(answer(password), 'noeviction')
+  t.match(answer(''), 'NOAUTH')
+  if (process.platform === 'linux') {
+    t.notMatch(readFileSync(`/proc/${server.pid}/cmdline`, 'utf8'), password)
+  }
 })
 
 void t.test('haproxy: asks readyz of each gateway, at the ports where it listens, and sees a drain before it is over', async (t) => {
@@ -161,6 +204,7 @@ void t.test('helm: a change of the configuration arrives, an outbox outlives its
     GATEWAY_DRAIN_TIMEOUT: `${drain.timeoutSeconds}s` })
   t.strictSame([server.drain_delay, server.drain_timeout], [drain.delaySeconds * 1000, drain.timeoutSeconds * 1000])
   t.equal(store.path, '/app/data')
+  t.strictSame(server.trusted_proxies, [], 'the chart can not know the addresses of the ingress controller')
 })
 
 void t.test('helm: no ingress leads to the admin listener, and a policy lets in only those who are named', async (t) => {
@@ -226,14 +270,15 @@ void t.test('helm itself, where it is installed', async (t) => {
 void t.test('systemd: waits for the drain, reloads by SIGHUP, and knows every setting', async (t) => {
   const text = read('model-gateway.service')
   const setting = (name: string): string | undefined => new RegExp(`^${name}=(.*)$`, 'm').exec(text)?.[1]
-  t.match(setting('ExecReload'), /kill -HUP \$MAINPID/)
+  t.match(text, /^ExecReload=.* check .*\nExecReload=\/bin\/kill -HUP \$MAINPID$/m)
   t.strictSame([setting('Restart'), setting('StartLimitIntervalSec')], ['on-failure', '0'],
     'it starts again and again, however long Redis is away')
+  t.equal(setting('Type'), 'notify')
   t.ok(text.indexOf('StartLimitIntervalSec=') < text.indexOf('[Service]'), 'systemd knows it in [Unit] only')
   const { server } = await checked(t, join(packageRoot, 'gateway.yaml'))
   t.ok(seconds(setting('TimeoutStopSec')!) * 1000 >= server.drain_delay + server.drain_timeout + 5000)
   const copy = join(folderFor(t), 'model-gateway.service')
-  writeFileSync(copy, text.replace(/^ExecStart=\S+/m, `ExecStart=${process.execPath}`))
+  writeFileSync(copy, text.replaceAll(/^(Exec\w+=)\S+\/node /gm, `$1${process.execPath} `))
   const answer = ask('systemd-analyze', 'verify', '--man=no', copy)
   if (answer !== undefined) {
     t.strictSame(answer.stderr.split('\n').filter((line) => line.includes('model-gateway.service')), [])
