@@ -285,6 +285,23 @@ void t.test('systemd: waits for the drain, reloads by SIGHUP, and knows every se
   }
 })
 
+void t.test('systemd: the backup of each night survives a reboot, and does not fill another disk', (t) => {
+  const home = folderFor(t)
+  const units = ['service', 'timer'].map((kind) => {
+    const name = `model-gateway-backup.${kind}`
+    writeFileSync(join(home, name), read(name))
+    return join(home, name)
+  })
+  t.match(read('model-gateway-backup.timer'), /^Persistent=true$[^]*^WantedBy=timers\.target$/m)
+  t.match(read('model-gateway-backup.service'), /^AssertPathIsMountPoint=\/backups$/m)
+  const answer = ask('systemd-analyze', 'verify', '--man=no', ...units)
+  if (answer === undefined) t.comment('systemd-analyze is not installed: the units are read only')
+  else {
+    t.strictSame(answer.stderr.split('\n').filter((line) => line.includes('model-gateway-backup')), [])
+  }
+  t.end()
+})
+
 void t.test('the page tells one number for what a charge takes of Redis', async (t) => {
   const page = read('README.md')
   const [sized] = /a charge, for ever: its entry in the ledger\*\* \| \*\*(\d+)\*\*/.exec(page)?.slice(1) ?? []
