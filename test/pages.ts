@@ -6,7 +6,8 @@
 // with `npm start` stays up until the next such block or the end of its page; the curl that it prints is run, and its
 // demo key is in $GATEWAY_KEY. A curl that gets an error status fails its block. ```sh no-ci is not run: a
 // placeholder, git clone, Docker. A block with `npm test` is run by .ci/run itself. `npm ci` is run once, where
-// README.md says so: the other pages get what it has installed.
+// README.md says so: the other pages get what it has installed. `{{base_url}}` of the customers' pages is the gateway
+// of that checkout, which is started for each of them.
 import { type ChildProcess, execFile, execFileSync, spawn } from 'node:child_process'
 import { once } from 'node:events'
 import { cpSync, existsSync, mkdirSync, mkdtempSync, realpathSync, renameSync, rmSync } from 'node:fs'
@@ -54,7 +55,8 @@ trap leave EXIT
 function blocksOf (text: string): readonly { readonly name: string, readonly code: string }[] {
   return [...text.matchAll(/^```sh([^\n]*)\n([^]*?)^```/gm)]
     .filter(([, info = '', code = '']) => !/\bno-ci\b/.test(info) && !/\bnpm (run )?test\b/.test(code))
-    .map(([, , code = '']) => ({ name: code.trim().split('\n')[0] ?? '', code }))
+    .map(([, , code = '']) => code.replaceAll('{{base_url}}', 'http://127.0.0.1:8080'))
+    .map((code) => ({ name: code.trim().split('\n')[0] ?? '', code }))
 }
 
 for (const [number, { path, text }] of pages().entries()) {
@@ -63,6 +65,7 @@ for (const [number, { path, text }] of pages().entries()) {
   if (blocks.length === 0) continue
   await t.test(path, async (t) => {
     const desk = lay(String(number))
+    if (path.startsWith('docs/customers/')) await start(t, desk, 'npm start\n')
     for (const { name, code } of blocks) {
       await t.test(name, async (t) => {
         if (/\bnpm start\b|\bgateway -- start\b/.test(code)) await start(t, desk, code)

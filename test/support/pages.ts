@@ -12,7 +12,7 @@ export interface Page {
 
 /** README.md first, the others by name. */
 export function pages (): readonly Page[] {
-  const found = globSync('{config,plugins,src,test}/**/*.md', { cwd: packageRoot, exclude: ['**/node_modules/**'] })
+  const found = globSync('{config,docs,plugins,src,test}/**/*.md', { cwd: packageRoot, exclude: ['**/node_modules/**'] })
   const others = found.map((path) => path.replaceAll('\\', '/')).toSorted()
   return ['README.md', ...others].map((path) => ({ path, text: textOfPage(path) }))
 }

@@ -2,7 +2,7 @@
 import { installed, programAt, settings } from '../../support/agents.ts'
 import { arena } from '../../support/arena.ts'
 
-const page = 'src/endpoints/clients/claude-agent-sdk.md'
+const page = 'docs/customers/clients/claude-agent-sdk.md'
 const claude = installed(`@anthropic-ai/claude-code-${process.platform}-${process.arch}/claude`)
 
 /** A program that asks once, and prints what the last message says. */

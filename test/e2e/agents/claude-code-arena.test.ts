@@ -2,7 +2,7 @@
 import { installed, settings } from '../../support/agents.ts'
 import { arena } from '../../support/arena.ts'
 
-const page = 'src/endpoints/clients/claude-code.md'
+const page = 'docs/customers/clients/claude-code.md'
 const program = installed(`@anthropic-ai/claude-code-${process.platform}-${process.arch}/claude`)
 
 arena({

@@ -2,7 +2,7 @@
 import t from 'tap'
 import { desk, installed, isPlayed, promptFor, runAgent, scenario, settings, stage } from '../../support/agents.ts'
 
-const page = 'src/endpoints/clients/claude-code.md'
+const page = 'docs/customers/clients/claude-code.md'
 const claude = installed(`@anthropic-ai/claude-code-${process.platform}-${process.arch}/claude`)
 
 for (const [name, names, dialect] of [

@@ -4,7 +4,7 @@ import { join } from 'node:path'
 import { installed, settings } from '../../support/agents.ts'
 import { arena } from '../../support/arena.ts'
 
-const page = 'src/endpoints/clients/cline.md'
+const page = 'docs/customers/clients/cline.md'
 // The package `cline` is a script that starts one of these, and 280 MB of libraries that nobody loads then.
 const program = installed(`@cline/cli-${process.platform}-${process.arch}/bin/cline`)
 

@@ -17,7 +17,7 @@ arena({
   },
   start ({ home }, { url, model, prompt, resumes }) {
     mkdirSync(join(home, '.codex'), { recursive: true })
-    const toml = settings('src/endpoints/clients/codex.md', 'toml', url).replace(/^model = .*/m, `model = "${model}"`)
+    const toml = settings('docs/customers/clients/codex.md', 'toml', url).replace(/^model = .*/m, `model = "${model}"`)
     writeFileSync(join(home, '.codex', 'config.toml'), `${toml}\n[analytics]\nenabled = false\n`)
     return { program: [process.execPath, program.path, 'exec', '--skip-git-repo-check',
       '--dangerously-bypass-approvals-and-sandbox', ...resumes ? ['resume', '--last'] : [], '--', prompt] }

@@ -66,7 +66,7 @@ for (const [name, { model, provider, hands, dialect }] of Object.entries(cases))
     const at = await stage(t, { more: 'default_model: claude-sonnet', ...dialect !== undefined && { dialect } })
     const on = desk(t)
     mkdirSync(join(on.home, '.codex'))
-    const toml = settings('src/endpoints/clients/codex.md', 'toml', at.gw.url, provider === undefined ? 1 : 0)
+    const toml = settings('docs/customers/clients/codex.md', 'toml', at.gw.url, provider === undefined ? 1 : 0)
       .replace(/^model = .*/m, `model = "${model}"`).replace('name = "Gateway"', `name = "${provider}"`)
     writeFileSync(join(on.home, '.codex', 'config.toml'),
       `${toml}\n${toml.includes('effort') ? '' : 'model_reasoning_effort = "high"\n'}[analytics]\nenabled = false\n`)

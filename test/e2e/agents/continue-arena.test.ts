@@ -14,7 +14,7 @@ arena({
     write: (filepath, content) => ({ name: 'Write', input: { filepath, content } })
   },
   start ({ work }, { url, model, prompt, resumes, vendor }) {
-    const yaml = settings('src/endpoints/clients/continue.md', 'yaml', url)
+    const yaml = settings('docs/customers/clients/continue.md', 'yaml', url)
       .replace('model: claude-sonnet', `model: ${model}`)
     writeFileSync(join(work, 'config.yaml'), vendor === 'chat' ? yaml
       : yaml.replace('provider: openai', 'provider: anthropic')

@@ -5,7 +5,7 @@ import t from 'tap'
 import { textOfPage } from '../../support/pages.ts'
 import { desk, installed, isPlayed, promptFor, runAgent, scenario, settings, stage } from '../../support/agents.ts'
 
-const page = 'src/endpoints/clients/continue.md'
+const page = 'docs/customers/clients/continue.md'
 /** How its other provider is told to have the model think. */
 const thinking = /`(\{ thinking: .*\})`/.exec(textOfPage(page))![1]!
 const cn = installed('@continuedev/cli/dist/cn.js')

@@ -3,7 +3,7 @@ import { dirname, join } from 'node:path'
 import { installed, settings } from '../../support/agents.ts'
 import { arena } from '../../support/arena.ts'
 
-const page = 'src/endpoints/clients/copilot.md'
+const page = 'docs/customers/clients/copilot.md'
 const program = installed(`@github/copilot-${process.platform}-${process.arch}/copilot`)
 
 arena({

@@ -6,7 +6,7 @@ import t from 'tap'
 import { thrown } from '../../support/sdk.ts'
 import { desk, isPlayed, made, ownHands, promptFor, scenario, settings, stage, toolsAt } from '../../support/agents.ts'
 
-const page = 'src/endpoints/clients/langchain.md'
+const page = 'docs/customers/clients/langchain.md'
 const models = [['ChatAnthropic', true], ['ChatOpenAI', false], ['ChatOpenAI, useResponsesApi', true]] as const
 
 for (const [nth, [name, keepsThoughts]] of models.entries()) {

@@ -2,7 +2,7 @@
 import { ownHands, programAt, settings } from '../../support/agents.ts'
 import { arena } from '../../support/arena.ts'
 
-const page = 'src/endpoints/clients/mastra.md'
+const page = 'docs/customers/clients/mastra.md'
 
 /** A program that asks once, and prints what the model says at last. */
 const ask = `

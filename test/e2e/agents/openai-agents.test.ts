@@ -8,7 +8,7 @@ import { desk, isPlayed, made, ownHands, promptFor, scenario, stage, steps, tool
 
 // One for both: the SDK keeps the first client that it was told.
 const at = await stage(t)
-await made('src/endpoints/clients/openai-agents.md', at, ['client'])
+await made('docs/customers/clients/openai-agents.md', at, ['client'])
 
 function helper (on: Desk) {
   const { shell, write } = toolsAt(on)

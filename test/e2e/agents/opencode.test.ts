@@ -18,7 +18,7 @@ for (const [npm, dialect] of [
   t.test(`${npm}, a vendor that speaks ${dialect}: a loop of tools, with a picture, long thoughts and a cut`, { skip: opencode.skip }, async (t) => {
     const at = await stage(t, { dialect })
     const on = desk(t)
-    const json = settings('src/endpoints/clients/opencode.md', 'json', at.gw.url).replace('@ai-sdk/openai-compatible', npm)
+    const json = settings('docs/customers/clients/opencode.md', 'json', at.gw.url).replace('@ai-sdk/openai-compatible', npm)
     writeFileSync(join(on.work, 'opencode.json'), json)
     const prompt = promptFor(scenario(on, {
       shell: (command) => ({ name: 'bash', input: { command, description: 'runs it' } }),

@@ -4,7 +4,7 @@ import { join } from 'node:path'
 import { installed, settings } from '../../support/agents.ts'
 import { arena } from '../../support/arena.ts'
 
-const page = 'src/endpoints/clients/qwen-code.md'
+const page = 'docs/customers/clients/qwen-code.md'
 const program = installed('@qwen-code/qwen-code/cli-entry.js')
 
 arena({

@@ -6,7 +6,7 @@ import { desk, isPlayed, made, ownHands, promptFor, scenario, stage, toolsAt } f
 
 Object.assign(globalThis, { AI_SDK_LOG_WARNINGS: false })
 
-const page = 'src/endpoints/clients/vercel-ai.md'
+const page = 'docs/customers/clients/vercel-ai.md'
 /** By the page: whether the model is to think, and whether its thoughts come back to it. */
 const providers = [['@ai-sdk/anthropic', true, true], ['openai.chat', true, false],
   ['@ai-sdk/openai-compatible', true, false], ['@ai-sdk/open-responses', true, true], ['openai', false, false],
