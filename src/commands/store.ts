@@ -27,7 +27,7 @@ const USAGE =
        gateway store restore FILE [--config FILE]    into a folder without a ledger; an export, also into an empty Redis
        gateway store export FILE [--config FILE]    all that the store keeps, as JSON lines; FILE must be new
        gateway store import FILE [--config FILE]    into a store that is empty, or whose ledger is lost
-       gateway store new --accept-loss [--config FILE]    where the ledger of the data folder is lost: the next start begins a new one
+       gateway store new --accept-loss [--config FILE]    where the ledger is lost: begin a new one, or go on with what Redis has
 `
 
 /** @returns the exit code: 0 done and the same on both sides, 1 refused or failed */
@@ -147,16 +147,13 @@ async function restoreStore (config: Config, folder: string, file: string): Prom
   return await restore(config, folder, file) ? 0 : await importStore(config, folder, file)
 }
 
-/** Renames what is left of a lost ledger, so that a start finds none. */
+/** Goes on without a lost ledger. */
 async function acceptLoss ({ store }: Config, folder: string): Promise<number> {
-  const files = await acceptStoreLoss(store, folder)
-  if (files === undefined) {
+  const result = await acceptStoreLoss(store, folder)
+  if (result === undefined) {
     throw new CommandError(`No ledger is lost in the data folder ${folder}: nothing was changed.`)
   }
-  await print(
-    `${files.map((file) => `kept as ${file}\n`).join('')}The next start begins a new ledger, and credits the ` +
-    `opening balances of gateway.yaml again.\n`
-  )
+  await print(result)
   return 0
 }
 

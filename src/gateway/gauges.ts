@@ -49,6 +49,7 @@ function watchStore ({ metrics, store, tasks }: GatewayServices): void {
     metrics.watch('gateway_store_up', () => store.health!.isUp ? 1 : 0)
     metrics.watch('gateway_store_lag_seconds', () => store.health!.lagSeconds)
     metrics.watch('gateway_outbox_pending', () => store.health!.pending)
+    metrics.watch('gateway_ledger_lost', () => store.health!.loss === undefined ? 0 : 1)
   }
   metrics.watch('gateway_videos_open', () => tasks.openTasks().length)
   metrics.watch('gateway_holds_open', () => store.health?.holds ?? store.openHolds())

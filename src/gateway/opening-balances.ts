@@ -10,8 +10,10 @@ import type { Store } from '../store/store.ts'
  */
 export async function creditOpenings (
   accounts: readonly AccountConfig[],
-  store: Pick<Store, 'credit' | 'amountOf'>
+  store: Pick<Store, 'credit' | 'amountOf' | 'health'>
 ): Promise<void> {
+  // A ledger that is lost would seem to have credited none of them.
+  if (store.health?.loss !== undefined) return
   await Promise.all(accounts.map(async ({ id, opening_balance_usd: opening }) => {
     const reference = openingOf(id)
     if (await store.amountOf('credit', reference) === undefined) await store.credit(id, reference, parseUsd(opening))

@@ -6,7 +6,7 @@ import type { GatewayServices } from './services.ts'
 
 /** All reasons, in the order in which they are listed. Values of a metric's label: a fixed list. */
 export const REASONS = ['draining', 'warming_up', 'overloaded', 'out_of_resources', 'store_away',
-  'ledger_unwritable'] as const
+  'ledger_unwritable', 'ledger_lost'] as const
 export type Reason = typeof REASONS[number]
 
 export interface ReadinessParts {
@@ -26,7 +26,8 @@ export function reasonsOf (
     overloaded: server().overload.isOverloaded,
     out_of_resources: isOutOfResources(),
     store_away: store.health?.refusesRequests === true,
-    ledger_unwritable: store.trouble !== undefined
+    ledger_unwritable: store.trouble !== undefined,
+    ledger_lost: store.health?.loss !== undefined
   }
   return REASONS.filter((reason) => reason !== 'draining' && holds[reason])
 }

@@ -1,6 +1,7 @@
 // The interface of a store driver: the folder of its name has a driver.ts, which exports one as `driver`. Its row is in
 // config/sections/drivers.ts.
 import type { Logger } from 'pino'
+import type { Awaitable } from '../base/awaitable.ts'
 import type { StoreConfig } from '../config/config.ts'
 import type { Backup, Restored } from './backup.ts'
 import type { ResponseStore } from './responses.ts'
@@ -29,9 +30,8 @@ export interface Driver {
   /** Whether a ledger is in the folder, or what is left of a lost one. Absent: it is not in a folder. */
   hasLedger? (folder: string): boolean
   /**
-   * Renames the files that are left of a lost ledger, so that the next start begins a new one. Absent: this driver's
-   * data is lost in other ways.
-   * @returns the new names; undefined: no ledger is lost
+   * Accepts that the ledger is lost: gateways go on with what there is. Absent: this driver's data ends with its process.
+   * @returns what was done, for the operator; undefined: no ledger is lost
    */
-  acceptLoss? (folder: string): readonly string[] | undefined
+  acceptLoss? (config: StoreConfig, folder: string): Awaitable<string | undefined>
 }

@@ -90,13 +90,13 @@ export async function restoreStore (
 }
 
 /**
- * Renames the files that are left of a lost ledger, so that the next start begins a new one.
+ * Accepts that the ledger is lost: gateways go on with what there is.
  * @param folder the data folder, absolute
- * @returns the new names; undefined: no ledger is lost
+ * @returns what was done, for the operator; undefined: no ledger is lost
  */
-export async function acceptLoss (config: StoreConfig, folder: string): Promise<readonly string[] | undefined> {
+export async function acceptLoss (config: StoreConfig, folder: string): Promise<string | undefined> {
   const driver = await load(config)
-  return driver.acceptLoss?.(folder)
+  return await driver.acceptLoss?.(config, folder)
 }
 
 /**

@@ -216,6 +216,8 @@ export interface StoreHealth {
   readonly pending: number
   /** open holds of this process */
   readonly holds: number
+  /** why the ledger counts as lost, and nothing that costs is served until an operator accepts it */
+  readonly loss?: string | undefined
 }
 
 export interface Store {

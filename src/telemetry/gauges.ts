@@ -7,7 +7,7 @@ const WATCH_TIMEOUT_MS = 1000
 /** The single values, read at each scrape. */
 export type Watched = 'gateway_accounts_low_balance' | 'gateway_answer_memory_bytes' | 'gateway_body_memory_bytes'
   | 'gateway_event_loop_delay_seconds' | 'gateway_overloaded' | 'gateway_fleet_processes' | 'gateway_holds_open'
-  | 'gateway_log_dropped_total' | 'gateway_outbox_pending' | 'gateway_request_log_dropped_total'
+  | 'gateway_log_dropped_total' | 'gateway_outbox_pending' | 'gateway_ledger_lost' | 'gateway_request_log_dropped_total'
   | 'gateway_out_of_resources' | 'gateway_store_lag_seconds' | 'gateway_store_up' | 'gateway_videos_open'
 
 /** The values with labels, read at each scrape. */
@@ -100,6 +100,9 @@ export const WATCHED: Readonly<Record<Watched, Pick<Gauge, 'help' | 'type'>>> = 
     help: 'How far its replicas are behind: a failover may forget so much of holds and admissions, and no charge.'
   },
   gateway_outbox_pending: { help: 'Charges that it does not know yet, and that wait on the disk.' },
+  gateway_ledger_lost: {
+    help: '1: it has lost the ledger, or went back to an old state. Nothing that costs is served until this is accepted.'
+  },
   gateway_accounts_low_balance: {
     help: 'Accounts with a balance below low_balance_usd of billing-meter; looked at once a minute at most.'
   },

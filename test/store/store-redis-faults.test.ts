@@ -1,12 +1,13 @@
 // The Redis driver when things go wrong: Redis is killed, paused, replaced or failed over, connections break, gateways
 // die. What was charged is charged once, whatever happens; what can't be decided is refused, and never free.
 import t, { type Test } from 'tap'
+import { acceptLoss } from '../../src/store/redis/accept-loss.ts'
 import type { RedisStore } from '../../src/store/redis/store.ts'
 import { CHARGE_MS, GRACE_MS, LEASE_MS } from '../../src/store/redis/lua/account.ts'
 import { startTimer } from '../../src/base/timer.ts'
 import { startClock } from '../support/clock.ts'
 import { newLog, request, settlement } from '../support/embedded-store.ts'
-import { newPrefix, openRedis } from '../support/redis-store.ts'
+import { newPrefix, openRedis, redisConfig } from '../support/redis-store.ts'
 import { redisSentinel, redisServer, type RedisServer } from '../support/redis-server.ts'
 import { slowProxy } from '../support/slow-proxy.ts'
 import { folderFor } from '../support/spawned.ts'
@@ -18,6 +19,12 @@ const AWAY = { code: 'auth_unavailable', status: 503 }
 
 async function isDone (store: RedisStore): Promise<void> {
   await until(() => store.health.isUp && store.health.pending === 0)
+}
+
+/** An empty Redis counts as one that has lost the ledger. */
+async function accept (store: RedisStore, server: RedisServer, prefix: string, folder: string): Promise<void> {
+  await until(() => store.health.loss !== undefined)
+  await acceptLoss(redisConfig(server, { prefix }), folder)
 }
 
 /** With an account that has 1000. */
@@ -94,14 +101,16 @@ void t.test('a Redis that stands still is away, and what it does afterwards of w
 
 void t.test('a Redis that comes back as another one hears of the last credits and charges again, once', async (t) => {
   const server = await redisServer(t, { appendonly: false })
+  const [prefix, folder] = [newPrefix(), folderFor(t)]
   const log = newLog()
-  const store = await funded(t, server, { log })
+  const store = await funded(t, server, { prefix, folder, log })
   t.ok(log.lines.some((line) => /^Redis at \S+:\d+ writes nothing down/.test(line)), 'there was a warning')
   await store.hold(request('r1', 50n))
   await store.settle(settlement('r1', 30n))
   await store.hold(request('r2', 50n))
   await isDone(store)
   await server.restart()
+  await accept(store, server, prefix, folder)
   await until(async () => store.health.isUp && (await store.balance('acme')).balance === 970n)
   t.equal(await store.settle(settlement('r2', 20n)), 20n, 'its hold is forgotten, and it was promised')
   await isDone(store)
@@ -114,14 +123,15 @@ void t.test('a Redis that comes back as another one hears of the last credits an
 
 void t.test('a Redis that has lost refunds and debits hears of them again, once; a debit takes what is left', async (t) => {
   const server = await redisServer(t, { appendonly: false })
-  const [prefix, log] = [newPrefix(), newLog()]
-  const store = await funded(t, server, { prefix, log })
+  const [prefix, folder, log] = [newPrefix(), folderFor(t), newLog()]
+  const store = await funded(t, server, { prefix, folder, log })
   const debit = { kind: 'debit' as const, account: 'acme', reference: 'd', nanos: 900n, reason: 'a fee' }
   t.equal(await store.book(debit), 'new')
   t.equal(await store.book({ kind: 'refund', account: 'acme', reference: 'r', nanos: 20n, reason: 'cut off' }), 'new')
   t.equal(await store.book({ ...debit, reference: 'e', nanos: 121n }), 'short')
   await isDone(store)
   await server.restart()
+  await accept(store, server, prefix, folder)
   await until(async () => store.health.isUp && (await store.balance('acme')).balance === 120n)
   t.strictSame(await Promise.all([store.book(debit), store.book({ ...debit, kind: 'refund', reference: 'r' })]), [
     'known',
@@ -137,14 +147,15 @@ void t.test('a Redis that has lost refunds and debits hears of them again, once;
 
 void t.test('a debit that a Redis has lost together with a credit of a gateway that is gone takes what is left', async (t) => {
   const server = await redisServer(t, { appendonly: false })
-  const [prefix, log] = [newPrefix(), newLog()]
+  const [prefix, folder, log] = [newPrefix(), folderFor(t), newLog()]
   const gone = await openRedis(t, server, { prefix })
   await gone.credit('acme', 'g', 900n)
   await gone.close()
-  const store = await funded(t, server, { prefix, log })
+  const store = await funded(t, server, { prefix, folder, log })
   t.equal(await store.book({ kind: 'debit', account: 'acme', reference: 'd', nanos: 1800n, reason: 'a fee' }), 'new')
   await isDone(store)
   await server.restart()
+  await accept(store, server, prefix, folder)
   await until(() => log.lines.some((line) => line.includes('was told to it again')))
   t.strictSame((await all(store)).map(({ reference, nanos }) => [reference, nanos]), [['c', 1000n], ['d', -1000n]])
   t.strictSame(await store.balance('acme'), { balance: 0n, held: 0n, open_holds: 0 })
@@ -152,13 +163,15 @@ void t.test('a debit that a Redis has lost together with a credit of a gateway t
 
 void t.test('a charge whose hold a Redis has lost counts to its own day, and to no other', async (t) => {
   const server = await redisServer(t, { appendonly: false })
-  const store = await funded(t, server)
+  const [prefix, folder] = [newPrefix(), folderFor(t)]
+  const store = await funded(t, server, { prefix, folder })
   const [before, day] = ['2027-01-14', '2027-01-15']
   await store.hold(request('r1', 100n, { day: before }))
   await store.settle(settlement('r1', 60n))
   await store.hold(request('r2', 100n, { day }))
   await isDone(store)
   await server.restart()
+  await accept(store, server, prefix, folder)
   await until(async () => store.health.isUp && (await store.balance('acme')).balance === 940n)
   await store.settle(settlement('r2', 70n))
   await isDone(store)

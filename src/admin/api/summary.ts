@@ -78,7 +78,8 @@ const summary = object('Summary', 'What an operator looks at first.', {
     is_up: flag('false: it does not answer.'),
     lag_s: number('Seconds that its replicas are behind.'),
     pending: whole('Charges that it does not have yet.'),
-    trouble: orNull(text('Why no request is served: its charge could not be recorded.'))
+    trouble: orNull(text('Why no request is served: its charge could not be recorded.')),
+    loss: orNull(text('Why the ledger counts as lost: nothing that costs is served until an operator accepts it.'))
   }),
   config: object('ConfigSummary', 'The live configuration.', {
     generation: whole('Counts those that went live since the start.'),
@@ -91,7 +92,7 @@ const summary = object('Summary', 'What an operator looks at first.', {
     is_converged: flag('true: all run the same configuration.')
   })),
   problems: list('What needs somebody, the worst first.', object('Alarm', 'What needs somebody.', {
-    code: choice('For programs.', ['ledger_unwritable', 'store_away', 'config_refused', 'not_ready', 'target_out',
+    code: choice('For programs.', ['ledger_lost', 'ledger_unwritable', 'store_away', 'config_refused', 'not_ready', 'target_out',
       'credential_out', 'charges_pending', 'not_converged', 'low_balance']),
     message: text('For people.')
   }))
@@ -157,7 +158,7 @@ class Overview {
       low_balances: (low ?? []).slice(0, MOST_TOLD),
       upstreams: outOf(view),
       store: { is_up: health?.isUp ?? true, lag_s: health?.lagSeconds ?? 0, pending: health?.pending ?? 0,
-        trouble: store.trouble?.message ?? null },
+        trouble: store.trouble?.message ?? null, loss: health?.loss ?? null },
       config: { generation, hash, loaded_at, is_refused: !ok },
       fleet: processes === undefined
         ? null
@@ -230,7 +231,8 @@ interface Told {
   readonly day: object | null
   readonly low_balances: readonly { readonly account: string, readonly hours_left: number }[]
   readonly upstreams: Out
-  readonly store: { readonly is_up: boolean, readonly pending: number, readonly trouble: string | null }
+  readonly store: { readonly is_up: boolean, readonly pending: number, readonly trouble: string | null,
+    readonly loss: string | null }
   readonly config: { readonly is_refused: boolean, readonly generation: number }
   readonly fleet: { readonly is_converged: boolean } | null
 }
@@ -243,6 +245,8 @@ function problemsOf ({ reasons, day, low_balances: low, upstreams, store, config
   const tell = (code: string, isSo: boolean, message: () => string): void => {
     if (isSo) problems.push({ code, message: message() })
   }
+  tell('ledger_lost', store.loss !== null, () => `The ledger is lost, and nothing that costs is served: ${store.loss!}. ` +
+    'Restore it; then, or to go on without it: gateway store new --accept-loss.')
   tell('ledger_unwritable', store.trouble !== null, () => `No request is served: ${store.trouble!}.`)
   tell('store_away', !store.is_up || day === null || fleet === null,
     () => 'The store does not answer: what it knows can\'t be told.')

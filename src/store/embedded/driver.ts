@@ -16,5 +16,9 @@ export const driver: Driver = {
     return await restoreFolder(folder, file, now)
   },
   hasLedger,
-  acceptLoss: (folder) => findLoss(folder) === undefined ? undefined : setAside(folder)
+  acceptLoss (_config, folder) {
+    if (findLoss(folder) === undefined) return undefined
+    return setAside(folder).map((file) => `kept as ${file}\n`).join('') +
+      'The next start begins a new ledger, and credits the opening balances of gateway.yaml again.\n'
+  }
 }

@@ -25,6 +25,8 @@ export interface LinkOptions {
    * @returns false: Redis is away again
    */
   readonly onBack: () => Promise<boolean>
+  /** Called with each check of Redis while commands pass. @returns true: `onBack` is due, as for another Redis */
+  readonly onCheck?: () => Promise<boolean>
   /** called when all commands pass again */
   readonly onUp?: () => void
 }
@@ -391,9 +393,9 @@ export class Link implements Way {
   #watch (): void {
     this.#cancel()
     this.#cancel = this.#options.timer(LOOK_MS, () => {
-      this.#look().then((areOthers) => {
+      this.#look().then(async (areOthers) => areOthers || await this.#options.onCheck?.() === true).then((isDue) => {
         if (this.#state !== 'up') return
-        if (areOthers) void this.#tell()
+        if (isDue) void this.#tell()
         else this.#watch()
       }, (thrown: unknown) => { this.#noteTrouble(thrown as Error) })
     })

@@ -11,5 +11,12 @@ export const driver: Driver = {
   async fill (config, _folder, log, rows) {
     const { fillRedis } = await import('./import.ts')
     await fillRedis(config, log, rows)
+  },
+  async acceptLoss (config, folder) {
+    const { acceptLoss } = await import('./accept-loss.ts')
+    return await acceptLoss(config, folder)
+      ? 'Within seconds the gateways go on with what Redis has, and send it what their outboxes still have. A reload ' +
+        'or a start credits the opening balances of gateway.yaml that Redis does not have.\n'
+      : undefined
   }
 }

@@ -190,6 +190,19 @@ export class Outbox {
     return Math.max(0, ...this.#files.map((file) => file.lastAcknowledged))
   }
 
+  /** All entries up to this number are acknowledged. */
+  get acknowledgedUpTo (): number {
+    const file = this.#files.find(({ pending }) => pending > 0)
+    return (file === undefined ? this.#next : file.first + file.acknowledged.indexOf(NOT_YET)) - 1
+  }
+
+  /** Whether all entries from this number on are here, with a tenth of the retention to send them in. */
+  keeps (from: number): boolean {
+    const since = this.#now() - this.#retention * 0.9
+    return from >= this.#files[0]!.first && this.#files.every(({ first, acknowledged }) =>
+      acknowledged.every((at, i) => first + i < from || at === NOT_YET || at >= since))
+  }
+
   /** Ends when all appended entries and acknowledgements are on the disk, or can't be. */
   async close (): Promise<void> {
     await (this.#closing ??= this.#close())

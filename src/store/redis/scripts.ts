@@ -1,4 +1,5 @@
 // All scripts by name.
+import { guard } from './lua/guard.ts'
 import { limits } from './lua/limits.ts'
 import { money } from './lua/money.ts'
 import { records } from './lua/records.ts'
@@ -7,7 +8,7 @@ import { rollups } from './lua/rollups.ts'
 import { tasks } from './lua/tasks.ts'
 import { LuaScript } from './script-call.ts'
 
-const bodies = { ...money, ...limits, ...tasks, ...records, ...responses, ...rollups }
+const bodies = { ...money, ...limits, ...tasks, ...records, ...responses, ...rollups, ...guard }
 
 export type Script = keyof typeof bodies
 

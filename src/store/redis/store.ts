@@ -34,6 +34,7 @@ import { BudgetLease } from './budget-lease.ts'
 import { checkServers } from './check-servers.ts'
 import { Delivery, type Message } from './outbox-delivery.ts'
 import { Ended } from './ended.ts'
+import { LedgerGuard } from './guard.ts'
 import { bookingName, merged, readEntry, reasonText, refundText, textOf, type Raw } from './entries.ts'
 import { refuseHalfFilled } from './import.ts'
 import { AwayError, Link } from './connection.ts'
@@ -108,6 +109,7 @@ export class RedisStore implements Store, Records, Tasks, Answers, Movable, Roll
   readonly #outbox: Outbox
   readonly #delivery: Delivery
   readonly #ended: Ended
+  #guard!: LedgerGuard
   readonly #tasks: RedisTasks
   readonly #records: RedisRecords
   readonly #rollups: RedisRollups
@@ -143,7 +145,8 @@ export class RedisStore implements Store, Records, Tasks, Answers, Movable, Roll
       client: clientFor(config), name: nameOf(config), timeout: config.timeout, log, timer,
       onAway: () => { if (store !== undefined) store.#delivery.hold() },
       onBack: async () => store === undefined || await store.#noteBack(),
-      onUp: () => { if (store !== undefined) void store.#delivery.go() }
+      onCheck: async () => store !== undefined && await store.#isCheckDue(),
+      onUp: () => { if (store !== undefined && store.#guard.loss === undefined) void store.#delivery.go() }
     })
     try {
       await link.open()
@@ -151,6 +154,8 @@ export class RedisStore implements Store, Records, Tasks, Answers, Movable, Roll
       const opened = store = new RedisStore(options, link, outbox)
       opened.#known = await readFile(opened.#knownFile, 'utf8').catch(() => '')
       await link.patiently(async () => { await refuseHalfFilled(opened.#space) })
+      opened.#guard = await LedgerGuard.open(path.join(folder, 'outbox'), opened.#early)
+      await link.patiently(async () => { await opened.#check() })
       await link.patiently(async () => { await opened.#tasks.take() })
       await opened.#tell()
       opened.#begin()
@@ -205,7 +210,8 @@ export class RedisStore implements Store, Records, Tasks, Answers, Movable, Roll
     const { isUp, lag } = this.#link
     return { isUp, lagSeconds: lag, pending: this.#delivery.size,
       holds: this.#holds.size + this.#tasks.allOpen().length, refusesKeys: !isUp && auth === 'deny',
-      refusesRequests: !isUp && (limits === 'deny' || money === 'deny') }
+      refusesRequests: !isUp && (limits === 'deny' || money === 'deny'),
+      loss: this.#guard.loss }
   }
 
   get trouble (): Error | undefined {
@@ -214,6 +220,7 @@ export class RedisStore implements Store, Records, Tasks, Answers, Movable, Roll
 
   async book (booking: Booking): Promise<Booked> {
     this.#refuseClosed()
+    this.#refuseLost()
     refuseBooking(booking)
     const { kind, account, reference, nanos, reason } = booking
     const booked = await this.#space.orUnavailable(this.#book(booking, false))
@@ -672,7 +679,7 @@ export class RedisStore implements Store, Records, Tasks, Answers, Movable, Roll
     this.#records.close()
     this.#rollups.close()
     this.#delivery.stop()
-    if (this.#link.isUp) {
+    if (this.#link.isUp && this.#guard.loss === undefined) {
       await before(CLOSE_MS, (async () => {
         await this.#delivery.drain()
         await this.#delivery.idle()
@@ -748,6 +755,8 @@ export class RedisStore implements Store, Records, Tasks, Answers, Movable, Roll
   async #noteBack (): Promise<boolean> {
     this.#delivery.hold()
     try {
+      await this.#check()
+      if (this.#guard.loss !== undefined) return true
       await this.#renew(true)
       await this.#ended.giveLate()
     } catch {
@@ -756,13 +765,47 @@ export class RedisStore implements Store, Records, Tasks, Answers, Movable, Roll
     return await this.#tell()
   }
 
+  /** Compares what Redis knows with what it knew. Nothing reaches a Redis that has lost the ledger. @throws {AwayError} */
+  async #check (): Promise<void> {
+    const before = this.#guard.loss
+    const found = await this.#guard.check(this.#outbox)
+    const { loss } = this.#guard
+    if (found === 'behind') {
+      this.#delivery.stop()
+      this.#known = ''
+      await writeFile(this.#knownFile, '', { mode: 0o600 })   // the next process sends all again too
+    }
+    if (loss !== undefined && before === undefined) {
+      this.#delivery.hold()
+      this.#log.error({ alert: 'ledger_lost', why: loss },
+        `the ledger in ${nameOf(this.#config)} is lost: ${loss}. Requests that cost something are refused, and charges ` +
+        'wait in the outbox. Bring the ledger back, or restore a backup (gateway store restore FILE); then, or to go ' +
+        'on with what Redis has: gateway store new --accept-loss')
+    } else if (loss === undefined && before !== undefined) {
+      this.#log.info('the ledger counts again: requests are served, and charges are sent')
+    }
+  }
+
+  /** @returns whether Redis must receive messages again */
+  async #isCheckDue (): Promise<boolean> {
+    const before = this.#guard.loss
+    if (before === undefined && this.#known !== this.#ids()) return await this.#guard.check(undefined) !== 'same'
+    await this.#check()
+    return this.#known === '' || (before !== undefined && this.#guard.loss === undefined)
+  }
+
+  #ids (): string {
+    return JSON.stringify([...this.#link.ids].toSorted())
+  }
+
   /**
    * Delivers what was not acknowledged; and all messages of the last minutes to a Redis that neither this process nor
    * the one before it has known. Never rejects.
    * @returns false: Redis is away
    */
   async #tell (): Promise<boolean> {
-    const ids = JSON.stringify([...this.#link.ids].toSorted())
+    if (this.#guard.loss !== undefined) return true
+    const ids = this.#ids()
     if (ids === this.#known) return await this.#delivery.drain()
     this.#listed.clear()
     return await this.#delivery.tell(ids, () => {
@@ -795,7 +838,7 @@ export class RedisStore implements Store, Records, Tasks, Answers, Movable, Roll
   }
 
   async #renewAll (): Promise<void> {
-    if (!this.#link.isUp) return
+    if (!this.#link.isUp || this.#guard.loss !== undefined) return
     await this.#renew()
     await this.#tasks.renew()
     await this.#delivery.drain()
@@ -808,6 +851,7 @@ export class RedisStore implements Store, Records, Tasks, Answers, Movable, Roll
    * their leases: it is swept again in the next round.
    */
   async #sweep (): Promise<void> {
+    if (this.#guard.loss !== undefined) return
     const [cursor, accounts] = await this.#link.call(async (client) =>
       await client.sscan(this.#space.single('accounts'), this.#sweepCursor, 'COUNT', SWEPT_AT_ONCE)
     )
@@ -832,8 +876,14 @@ export class RedisStore implements Store, Records, Tasks, Answers, Movable, Roll
 
   /** Refuses while charges can't be recorded: no answer is bought that could not be charged. */
   #refuseUnwritable (): void {
+    this.#refuseLost()
     const { trouble: cause } = this
     if (cause !== undefined) throw new GatewayError('service_unavailable', { cause })
+  }
+
+  #refuseLost (): void {
+    const { loss } = this.#guard
+    if (loss !== undefined) throw new GatewayError('service_unavailable', { cause: new Error(loss) })
   }
 
   #refuseClosed (): void {
