@@ -30,7 +30,8 @@ export interface Driver {
   /** Whether a ledger is in the folder, or what is left of a lost one. Absent: it is not in a folder. */
   hasLedger? (folder: string): boolean
   /**
-   * Accepts that the ledger is lost: gateways go on with what there is. Absent: this driver's data ends with its process.
+   * Accepts that the ledger is lost: gateways go on with what is left. Absent: this driver's data ends with its
+   * process.
    * @returns what was done, for the operator; undefined: no ledger is lost
    */
   acceptLoss? (config: StoreConfig, folder: string): Awaitable<string | undefined>

@@ -1,5 +1,5 @@
 // Notices a Redis that has lost the ledger: one that is empty or another one, or that went back to a state so old that
-// the outboxes can't make up for it. A file beside the outbox says what Redis knew last; where Redis knows less, nothing
+// the outboxes can't make up for it. A file beside the outbox says what Redis knew last. Where it knows less, nothing
 // that costs is served until an operator accepts the loss (src/README.md#settle-once).
 //
 // {PREFIX}:guard  hash   id of the ledger; outbox:ID, up to which message each outbox was acknowledged; at, the newest

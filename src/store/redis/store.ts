@@ -765,7 +765,10 @@ export class RedisStore implements Store, Records, Tasks, Answers, Movable, Roll
     return await this.#tell()
   }
 
-  /** Compares what Redis knows with what it knew. Nothing reaches a Redis that has lost the ledger. @throws {AwayError} */
+  /**
+   * Compares what Redis knows with what it knew. Nothing reaches a Redis that has lost the ledger.
+   * @throws {AwayError}
+   */
   async #check (): Promise<void> {
     const before = this.#guard.loss
     const found = await this.#guard.check(this.#outbox)
