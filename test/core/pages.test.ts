@@ -117,9 +117,9 @@ t.test('the front page leads to every other page, by way of others or of its fol
   t.strictSame(current.map(({ path }) => path).filter((path) => !found.has(path)), [])
 })
 
-t.test('the front page has 200 lines at most, and no line of prose is longer than 120 characters', async (t) => {
+t.test('the front page has 120 lines at most, and no line of prose is longer than 120 characters', async (t) => {
   const lines = textOfPage('README.md').trimEnd().split('\n')
-  t.ok(lines.length <= 200, `${lines.length} lines`)
+  t.ok(lines.length <= 120, `${lines.length} lines`)
   for (const { path, text } of all) {
     const prose = withoutCode(text).split('\n').filter((line) => !line.startsWith('|'))
     t.strictSame(prose.filter((line) => [...line].length > 120), [], path)
@@ -128,7 +128,7 @@ t.test('the front page has 200 lines at most, and no line of prose is longer tha
 
 t.test('the map shows every room of src, and no other', async (t) => {
   const rooms = filesOf('src/*/').map((path) => path.replace(/^src\/|\/$/g, '')).toSorted()
-  t.strictSame(matches(textOfPage('README.md'), /^\| \[(\w+)\]\(src\/\1\) \|/gm).toSorted(), rooms)
+  t.strictSame(matches(textOfPage('src/README.md'), /^\| \[(\w+)\]\(\1\) \|/gm).toSorted(), rooms)
   const [floors = ''] = matches(textOfPage('src/README.md'), /^## Rooms$[^]*?^```\n([^]*?)^```/gm)
   t.strictSame(matches(floors, /^ (\w+) /gm).filter((room) => room !== 'plugins').toSorted(), rooms)
 })

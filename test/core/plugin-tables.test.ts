@@ -6,7 +6,7 @@ import type { Plugin } from '../../src/core/plugin.ts'
 import { config, services } from '../support/exchange.ts'
 import { textOfPage } from '../support/pages.ts'
 
-const rows = [...textOfPage('README.md').matchAll(/^\| `([\w-]+)` \|[^|]+\|([\w, ]*)\|([\w, -]*)\|([\w, -]*)\|$/gm)]
+const rows = [...textOfPage('src/README.md').matchAll(/^\| `([\w-]+)` \|[^|]+\|([\w, ]*)\|([\w, -]*)\|([\w, -]*)\|$/gm)]
   .map(([, name, hooks, reads, writes]) => ({ name, hooks: list(hooks), reads: list(reads), writes: list(writes) }))
 
 /** Its options where gateway.yaml names none. */

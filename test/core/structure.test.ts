@@ -276,7 +276,7 @@ t.test('no test has a time limit of its own that is below the common one: a busy
 
 t.test('the top level holds what is ours, and what tools demand', async (t) => {
   const names = new Set(['src', 'plugins', 'config', 'docs', 'test', 'gateway.yaml', 'package.json', 'tsconfig.json',
-    'README.md', 'package-lock.json', 'LICENSE', 'Dockerfile'])
+    'README.md', 'CHANGELOG.md', 'CONTRIBUTING.md', 'SECURITY.md', 'package-lock.json', 'LICENSE', 'Dockerfile'])
   const ignored = readFileSync(join(packageRoot, '.gitignore'), 'utf8').split('\n').filter(Boolean)
     .map((line) => line.replace(/\/$/, ''))
   const extra = readdirSync(packageRoot)
