@@ -58,3 +58,18 @@ t.test('a loop of tools, with a picture and long thoughts, in chat completions',
   t.equal((await run(helper(on), inputOf(on))).finalOutput, 'All is done.')
   await isPlayed(t, at, on, { ...expected, keepsThoughts: false, before })
 })
+
+t.test('structured output and an error, on both APIs', async (t) => {
+  const outputType = {
+    type: 'json_schema' as const, name: 'place', strict: true as const,
+    schema: { type: 'object' as const, properties: { city: { type: 'string' as const } }, required: ['city'],
+      additionalProperties: false as const }
+  }
+  for (const api of ['responses', 'chat_completions'] as const) {
+    setOpenAIAPI(api)
+    const agent = new Agent({ name: 'Helper', instructions: 'Help.', model: 'claude-sonnet', outputType })
+    t.strictSame((await run(agent, 'Where? I am in Rome')).finalOutput, { city: 'Rome' }, api)
+    const wrong = new Agent({ name: 'Helper', instructions: 'Help.', model: 'no-such-model' })
+    t.match(await thrown(run(wrong, 'Hello')), { status: 400, code: 'model_not_found' }, api)
+  }
+})

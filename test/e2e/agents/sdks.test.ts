@@ -6,14 +6,15 @@ import t from 'tap'
 import { thrown } from '../../support/sdk.ts'
 import { desk, isPlayed, made, ownHands, promptFor, scenario, stage, toolsAt, type Desk } from '../../support/agents.ts'
 
-const page = 'src/endpoints/README.md'
+const OPENAI = 'docs/customers/clients/openai.md'
+const ANTHROPIC = 'docs/customers/clients/anthropic.md'
 
 for (const name of ['openai', 'openai-6']) {
   t.test(`${name}, chat completions: a loop of tools, with a picture, long thoughts and a cut`, async (t) => {
     const at = await stage(t)
     const on = desk(t)
-    const { openai, completion } = await made<{ openai: OpenAI, completion: OpenAI.ChatCompletion }>(page, at,
-      ['openai', 'completion'], { nth: 1, change: (code) => code.replace('from \'openai\'', `from '${name}'`) })
+    const { openai, completion } = await made<{ openai: OpenAI, completion: OpenAI.ChatCompletion }>(OPENAI, at,
+      ['openai', 'completion'], { nth: 0, change: (code) => code.replace('from \'openai\'', `from '${name}'`) })
     t.match(completion.choices[0]!.message.content, /^You said: “Hello!”/)
     const { shell, write } = toolsAt(on)
     const url = `data:image/png;base64,${readFileSync(on.picture).toString('base64')}`
@@ -63,8 +64,8 @@ for (const name of ['openai', 'openai-6']) {
   t.test(`${name}, responses: a loop of tools, with a picture, long thoughts and a cut`, async (t) => {
     const at = await stage(t)
     const on = desk(t)
-    const { openai, response } = await made<{ openai: OpenAI, response: OpenAI.Responses.Response }>(page, at,
-      ['openai', 'response'], { nth: 2, change: (code) => code.replace('from \'openai\'', `from '${name}'`) })
+    const { openai, response } = await made<{ openai: OpenAI, response: OpenAI.Responses.Response }>(OPENAI, at,
+      ['openai', 'response'], { nth: 1, change: (code) => code.replace('from \'openai\'', `from '${name}'`) })
     t.match(response.output_text, /^You said: “Hello!”/)
     t.match(await thrown(loop(openai, on)), { message: 'it is failed' }, 'a cut is no end')
     t.equal(await loop(openai, on), 'All is done.')
@@ -76,7 +77,7 @@ for (const name of ['@anthropic-ai/sdk', 'anthropic-sdk-0']) {
   t.test(`${name}: a loop of tools, with a picture, long thoughts and a cut`, async (t) => {
     const at = await stage(t)
     const on = desk(t)
-    const { anthropic, message } = await made<{ anthropic: Anthropic, message: Anthropic.Message }>(page, at,
+    const { anthropic, message } = await made<{ anthropic: Anthropic, message: Anthropic.Message }>(ANTHROPIC, at,
       ['anthropic', 'message'], { nth: 0, change: (code) => code.replace('@anthropic-ai/sdk', name) })
     t.match(message.content, [{ type: 'text', text: /^You said: “Hello!”/ }])
     const { shell, write } = toolsAt(on)
