@@ -162,8 +162,8 @@ const EXPECTED =
   /an answer cost more than was held for it|an upstream reported more than its model can have|an upstream went on far beyond max_tokens|extras without a price were given away|an upstream has lost a video task|nobody knows what became of a video task|was refused; generation \d+ stays live/
 
 /**
- * Refusals that clients get from the vendor: of its own style, where schemas, further fields and the last turn are not
- * changed; of names of properties, which are nowhere changed; and of a conversation in which nothing is said.
+ * Refusals that clients get from the vendor: of its own style, where schemas, names of properties, further fields and
+ * the last turn are not changed; and of a conversation in which nothing is said.
  */
 const LEFT = /^(?:schema|array|unknown field|name of a property|white space at the end|empty)/
 

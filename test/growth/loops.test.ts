@@ -160,6 +160,7 @@ const HARMLESS: Readonly<Record<string, string>> = {
   'src/upstream/dialects/chat/conversation.ts addAnswer': ROPE,
   'src/upstream/dialects/functions.ts isClosed': DEPTH,
   'src/upstream/dialects/json.ts parsedInput': 'once more, with the part that is whole',
+  'src/upstream/dialects/messages/property-names.ts push': ROPE,
   'src/upstream/dialects/messages/beta-fields.ts changed': 'once, with the first one that changes',
   'src/upstream/dialects/messages/beta-fields.ts removalFor': 'rows of a table that stands in the code, each once',
   'src/upstream/dialects/messages/blocks.ts fill': FIELDS,

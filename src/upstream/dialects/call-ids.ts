@@ -135,6 +135,8 @@ export interface EarlierCalls {
   readonly ids: ReadonlySet<string>
   /** names of tools that upstreams get in the place of the client's, by those (tool-names.ts) */
   readonly names: ReadonlyMap<string, string>
+  /** names of properties that upstreams get in the place of the client's, by tool (messages/property-names.ts) */
+  readonly properties: ReadonlyMap<unknown, ReadonlyMap<string, string>>
   /** what it writes to a cache lives for an hour (cache-marks.ts) */
   readonly writesLong: boolean
 }

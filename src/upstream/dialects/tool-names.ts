@@ -6,8 +6,7 @@ import type { Exchange } from '../../core/exchange.ts'
 import type { StreamTransformer } from '../../core/plugin.ts'
 import { SseEvent } from '../../core/sse.ts'
 import { shortName, VALID_NAME } from '../../translation/short-name.ts'
-import { writesLong } from './cache-marks.ts'
-import { callsIn, EarlierCalls, earlierIds } from './call-ids.ts'
+import { callsIn, EarlierCalls } from './call-ids.ts'
 import type { DialectModule } from './dialect.ts'
 import { textIn } from './json.ts'
 import { changesIn } from './tool-changes.ts'
@@ -95,12 +94,6 @@ function renamed (value: unknown, names: Names): unknown {
     if (other !== own) (changed ??= { ...value })[field] = other
   }
   return changed ?? value
-}
-
-/** For an answer that is read where the request's body is not. */
-export function earlierCalls (exchange: Exchange): EarlierCalls {
-  return exchange.find(EarlierCalls) ?? { ids: earlierIds(exchange), names: shortNames(exchange.request.body),
-    writesLong: writesLong(exchange) }
 }
 
 /** The client's names by those in their place. */

@@ -12,7 +12,7 @@ import type { CallRequest } from './call.ts'
 import type { EarlierCalls } from '../dialects/call-ids.ts'
 import { dialectOf } from '../dialects/index.ts'
 import { textOf } from '../dialects/passed-body.ts'
-import { earlierCalls } from '../dialects/tool-names.ts'
+import { earlierCalls } from '../dialects/earlier-calls.ts'
 
 export function encodeRequest (request: UpstreamRequest, exchange: Exchange): CallRequest {
   const { method, path, headers, files } = request

@@ -13,6 +13,7 @@ import { sample } from './sample.ts'
 import { toEvents } from './stream.ts'
 import { isSystemOnly, withoutSystemTurns } from './system-turns.ts'
 import { shortNames, withShortNames } from '../tool-names.ts'
+import { propertyNames, withClientProperties, withVendorInputs, withVendorProperties } from './property-names.ts'
 import { ownThoughts } from './thoughts.ts'
 import { type Removal, removalFor, withoutFields } from './beta-fields.ts'
 import { withoutEndSpace } from './end-space.ts'
@@ -35,7 +36,7 @@ const NO_SAMPLING = { temperature: undefined, top_p: undefined, top_k: undefined
 const LONGER_CONTEXT = /context-\d+m/i
 const LONG_CONTEXT = 200_000
 
-export const dialect: DialectModule = {
+export const dialect: DialectModule = withClientProperties({
   encode: (exchange, attempt, upstream) =>
     encode(dataOf(upstream).answer, exchange.request.stream, exchange, attempt, upstream),
 
@@ -55,7 +56,7 @@ export const dialect: DialectModule = {
       return tokens
     }
   }
-}
+})
 
 interface UpstreamData {
   readonly answer: string
@@ -122,8 +123,10 @@ function encode (
   const turns = named?.messages ?? folded?.messages ?? body.messages
   const declared = named?.tools ?? (folded !== undefined && 'tools' in folded ? folded.tools : body.tools)
   const isTranslated = exchange.route.style !== messagesStyle
-  const tools = isTranslated ? adaptTools(declared) : declared
-  const whole = wholeTurns(turns)
+  const adapted = isTranslated ? adaptTools(declared) : declared
+  const properties = isTranslated ? propertyNames(adapted) : undefined
+  const tools = properties === undefined ? adapted : withVendorProperties(adapted, properties)
+  const whole = wholeTurns(properties === undefined ? turns : withVendorInputs(turns, properties))
   const spoken = isTranslated ? withoutEndSpace(withoutSealedThoughts(whole, body, exchange.get(Model))) : whole
   const messages = withSentIds(spoken, upstream)
   // Field by field: spreads of what is seldom there cost 2 us.
