@@ -42,6 +42,8 @@ export async function startCommand (
   const log = createLogger('info', output, seat === undefined ? null : { worker: seat.number })
   const ending = new Ending(log, output, { isWorker: seat !== undefined })
   let gateway: Gateway | undefined
+  ending.hearSignals()
+  process.on('SIGHUP', () => { gateway?.reload() })
   try {
     gateway = await ending.of(startGateway({ file, base, plugins, pluginsUrl, log, output, seat,
       warmsUp: true, watchesStalls: true }))
@@ -62,8 +64,6 @@ export async function startCommand (
 }
 
 async function attend (gateway: Gateway, ending: Ending, file: string, seat: Seat | undefined): Promise<void> {
-  process.on('SIGHUP', () => { gateway.reload() })
-  ending.hearSignals()
   // Last: a reader of these lines may send a signal at once.
   if (seat === undefined) {
     announce(gateway)

@@ -31,6 +31,8 @@ import { GatewayServer, type Listeners } from '../http/server.ts'
 import type { GatewayServices } from './services.ts'
 import { watchGauges } from './gauges.ts'
 import { type ReadinessParts, reasonsOf, watchReadiness } from './readiness.ts'
+import { StoreWait } from './wait-for-store.ts'
+import { UnreachableError } from '../store/unreachable.ts'
 import { creditOpenings, openingOf } from './opening-balances.ts'
 import { type OpenServices, openServices } from './open-services.ts'
 import { WarmUp } from './warm-up.ts'
@@ -110,7 +112,8 @@ export async function startGateway (options: GatewayOptions): Promise<Gateway> {
   const shipped = new Map(plugins.map((plugin) => [plugin.name, plugin]))
   const simulator = builtInSimulator(log, seat)
   const parts: Parts = { options, base, metrics, upstreams, shipped, simulator, now, timer }
-  const { live, opened } = liveConfig(parts)
+  const { live, opened, missing } = liveConfig(parts)
+  const storeWait = new StoreWait({ log, timer })
   let warmUp: WarmUp | undefined
   let stalls: StallWatch | undefined
   let waitsFor: string | undefined
@@ -129,8 +132,18 @@ export async function startGateway (options: GatewayOptions): Promise<Gateway> {
     await waitFor('the watch of the event loop', stalls?.close())
   }
   try {
-    await live.start()
+    for (;;) {
+      const isLive = await live.start().then(() => true, (thrown: unknown) => {
+        if (missing() === undefined) throw thrown
+        return false
+      })
+      if (isLive) break
+      const { error, config: { server: { admin } } } = missing()!
+      await storeWait.next(error, seat === undefined ? admin.listen : undefined)
+    }
+    await storeWait.end()
   } catch (error) {
+    await storeWait.end()
     await end()
     throw error
   }
@@ -233,13 +246,22 @@ interface Live {
   readonly live: LiveConfig
   /** services opened by the first configuration; undefined before */
   readonly opened: () => OpenServices | undefined
+  /** the store that the last start did not reach; undefined: it did, or failed for another reason */
+  readonly missing: () => MissingStore | undefined
 }
+
+interface MissingStore { readonly error: UnreachableError, readonly config: Config }
 
 /** The live configuration and its services; the first one that is compiled decides their store. */
 function liveConfig ({ options, base, metrics, upstreams, shipped, simulator, now, timer }: Parts): Live {
   const { file, pluginsUrl, log, env = process.env, load, output, seat } = options
   const pluginsOf = new WeakMap<Snapshot, readonly string[]>()
   let opened: OpenServices | undefined
+  let missing: MissingStore | undefined
+  const noteMissing = (config: Config) => (error: unknown): never => {
+    if (error instanceof UnreachableError) missing = { error, config }
+    throw error
+  }
   /** The format of a worker's lines is decided where they are written: by its primary. */
   const speak = ({ level, format }: Config['log']): void => {
     log.level = level
@@ -252,6 +274,7 @@ function liveConfig ({ options, base, metrics, upstreams, shipped, simulator, no
     ...(load !== undefined && { load }),
     services: { log: seat === undefined ? log : withoutWarnings(log), metrics, now },
     async compile (loaded, generation, userPlugins) {
+      missing = undefined
       if (Object.values(loaded.upstreams).some(({ url }) => url === 'simulator:')) {
         upstreams.simulatorUrl = await simulator.url()
       }
@@ -261,7 +284,7 @@ function liveConfig ({ options, base, metrics, upstreams, shipped, simulator, no
         upstreams.fastLane = loaded.server.fast_lane === 'on' // as all of `server`: a change needs a restart
         opened = await openServices(loaded, folder,
           { log, metrics, upstreams, now, timer, number: seat?.number, current: () => live.current(), pluginsUrl,
-            largeBody: options.largeBody })
+            largeBody: options.largeBody }).catch(noteMissing(loaded))
       }
       const { services } = opened
       const config = withDemo(loaded, folder, services.directory)
@@ -271,7 +294,9 @@ function liveConfig ({ options, base, metrics, upstreams, shipped, simulator, no
       pluginsOf.set(snapshot, inUse.map(({ name }) => name))
       return snapshot
     },
-    goLive: async ({ config }) => { await creditOpenings(config.accounts, opened!.services.store) },
+    goLive: async ({ config }) => {
+      await creditOpenings(config.accounts, opened!.services.store).catch(noteMissing(config))
+    },
     warnings: (before, { config }) => turnedOff(before?.config, config),
     creditedTo: (account) => opened?.services.store.amountOf('credit', openingOf(account)),
     onReload ({ changed }) {
@@ -285,7 +310,7 @@ function liveConfig ({ options, base, metrics, upstreams, shipped, simulator, no
       opened?.fleet.beat()
     }
   })
-  return { live, opened: () => opened }
+  return { live, opened: () => opened, missing: () => missing }
 }
 
 interface AdminListenerParts extends Pick<AdminParts, 'token' | 'reasons'> {

@@ -76,7 +76,7 @@ export class Ending {
     if (this.#isDraining) return
     this.#isDraining = true
     const gateway = this.#gateway
-    if (gateway === undefined) return
+    if (gateway === undefined) { this.#over.resolve(); return }
     const times = drainTimes(gateway.live.current().config.server, isUrgent)
     const [giveUp, end] = this.#options.isWorker === true ? [times.giveUpWorker, times.killWorkers]
       : [times.giveUp, times.end]

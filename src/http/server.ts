@@ -477,7 +477,7 @@ const REASONS: Readonly<Record<number, string>> = { 400: 'Bad Request', 405: 'Me
 const NAMES: ReadonlyArray<keyof Listeners> = ['api', 'public', 'admin']
 
 /** @param name where the address stands in gateway.yaml */
-function bind (server: Server, listen: string, name: string): Promise<string> {
+export function bind (server: Server, listen: string, name: string): Promise<string> {
   const [, host, port] = /^(.*):(\d+)$/.exec(listen)!
   const bare = host!.replace(/^\[|\]$/g, '')
   return new Promise((resolve, reject) => {

@@ -5,6 +5,7 @@ import { Cluster, Redis, ReplyError } from 'ioredis'
 import type { Logger } from 'pino'
 import { atEndOfTurn } from '../../base/end-of-turn.ts'
 import type { Timer } from '../../base/timer.ts'
+import { UnreachableError } from '../unreachable.ts'
 import type { Client } from './address.ts'
 import { type Argument, ScriptCall } from './script-call.ts'
 import { luaScripts, type Script } from './scripts.ts'
@@ -32,7 +33,7 @@ export interface LinkOptions {
 }
 
 /** Redis does not answer, or not in time. A command that was sent may or may not have been executed. */
-export class AwayError extends Error {
+export class AwayError extends UnreachableError {
   override readonly name = 'AwayError'
   /** true: Redis was away before, and the command was not sent */
   readonly isUnasked: boolean
@@ -165,7 +166,7 @@ export class Link implements Way {
   }
 
   #unusable (cause: Error): Error {
-    return new Error(
+    return new UnreachableError(
       `Redis at ${this.#options.name} can't be used: ${explain(cause)}. Start it, or correct store: ` +
       'in the configuration.',
       { cause }
