@@ -276,6 +276,7 @@ void t.test('systemd: waits for the drain, reloads by SIGHUP, and knows every se
   t.equal(setting('Type'), 'notify')
   t.ok(text.indexOf('StartLimitIntervalSec=') < text.indexOf('[Service]'), 'systemd knows it in [Unit] only')
   const { server } = await checked(t, join(packageRoot, 'gateway.yaml'))
+  t.equal(setting('TimeoutStartSec'), 'infinity', 'the gateway waits for its store')
   t.ok(seconds(setting('TimeoutStopSec')!) * 1000 >= server.drain_delay + server.drain_timeout + 5000)
   const copy = join(folderFor(t), 'model-gateway.service')
   writeFileSync(copy, text.replaceAll(/^(Exec\w+=)\S+\/node /gm, `$1${process.execPath} `))
