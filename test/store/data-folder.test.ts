@@ -7,8 +7,11 @@ import { join } from 'node:path'
 import t, { type Test } from 'tap'
 import { packageRoot } from '../../src/base/package.ts'
 import { fillFolder } from '../../src/store/embedded/import.ts'
+import { explain } from '../../src/store/embedded/ledger.ts'
 import { readMark } from '../../src/store/embedded/ledger-mark.ts'
 import { openEmbedded } from '../../src/store/embedded/store.ts'
+import type { StoreConfig } from '../../src/config/config.ts'
+import { acceptLoss } from '../../src/store/open.ts'
 import type { Row } from '../../src/store/transfer.ts'
 import { copied, newLog, open } from '../support/embedded-store.ts'
 import { freePort } from '../support/free-port.ts'
@@ -131,7 +134,7 @@ await t.test('a ledger that is lost: no start, nothing is credited again, and wh
   const left = contentsOf(data)
   for (const args of [['start'], ['ledger', 'export'], ['store', 'new']]) {
     const { code, err } = await command(folder, args)
-    t.equal(code, 1, args.join(' '))
+    t.equal(code, args[0] === 'start' ? 78 : 1, args.join(' '))
     t.match(err, /gateway store new --accept-loss/)
     if (args[0] !== 'store') t.match(err, /ledger of the data folder .* is lost.*gateway store import FILE/)
   }
@@ -184,7 +187,7 @@ await t.test('while a lost ledger is filled the folder is one whose ledger is lo
   t.match(readdirSync(folder).filter((name) => /\.lost-/.test(name)), [/^gateway\.db\.lost-/])
 })
 
-await t.test('a log that was cut, and an older backup: how many entries are missing is told', async (t) => {
+await t.test('a log that was cut or deleted, and an older backup: no start until the loss is accepted', async (t) => {
   const folder = folderFor(t)
   const store = await open(t, folder, { fsync_interval: 1 })
   await store.credit('acme', 'c0', 1n)
@@ -195,25 +198,49 @@ await t.test('a log that was cut, and an older backup: how many entries are miss
     existsSync(join(folder, 'ledger-mark')) &&
     /up to number +5,/.test(readFileSync(join(folder, 'ledger-mark'), 'utf8'))
   )
+  const whole = copied(t, folder)
   const cut = copied(t, folder)
   truncateSync(join(cut, 'gateway.db-wal'), early)
+  const config = { driver: 'embedded' } as StoreConfig
   for (const lost of [cut, backup]) {
     cpSync(join(folder, 'ledger-mark'), join(lost, 'ledger-mark'))
-    const log = newLog()
-    const found = await open(t, lost, { log })
-    t.match(log.lines, [/ends earlier than it did/])
-    t.match(log.about, [{ alert: 'ledger_cut', entries: 5, last_entry: /Z$/ }])
+    for (let start = 0; start < 2; start++) {
+      await t.rejects(openEmbedded({ folder: lost, log: newLog() }),
+        /ends earlier than it did: 5 entries are missing.*belong to different times.*gateway store new --accept-loss/)
+    }
+    t.match(await acceptLoss(config, lost), /kept as .*ledger-mark\.lost-.*goes on with the entries/s)
+    t.equal(await acceptLoss(config, lost), undefined, 'nothing is lost any more')
+    const found = await open(t, lost)
     t.equal(found.balance('acme').balance, 1n)
     await found.close()
-    const again = newLog()
-    await open(t, lost, { log: again })
-    t.strictSame(again.lines, [], 'told once')
   }
-  const whole = newLog()
-  const killed = copied(t, folder)
-  cpSync(join(folder, 'ledger-mark'), join(killed, 'ledger-mark'))
-  t.equal((await open(t, killed, { log: whole })).balance('acme').balance, 6n)
-  t.strictSame(whole.lines, [], 'a kill loses nothing, and nothing is told')
+  cpSync(join(folder, 'ledger-mark'), join(whole, 'ledger-mark'))
+  t.equal((await open(t, whole)).balance('acme').balance, 6n, 'a kill loses nothing')
+})
+
+await t.test('a log put back after a refused start brings every entry back', async (t) => {
+  const folder = folderFor(t)
+  const first = await open(t, folder, { fsync_interval: 1 })
+  await first.credit('acme', 'c0', 1n)
+  await first.close()                                         // all of it is in gateway.db
+  const store = await open(t, folder, { fsync_interval: 1 })
+  await store.credit('acme', 'c1', 1n)
+  await until(() => (readMark(folder)?.seq ?? -1) === 1)
+  const copy = copied(t, folder)
+  cpSync(join(folder, 'ledger-mark'), join(copy, 'ledger-mark'))
+  const log = readFileSync(join(copy, 'gateway.db-wal'))
+  rmSync(join(copy, 'gateway.db-wal'))
+  await t.rejects(openEmbedded({ folder: copy, log: newLog() }), /ends earlier than it did: 1 entries are missing/)
+  writeFileSync(join(copy, 'gateway.db-wal'), log)
+  t.equal((await open(t, copy)).balance('acme').balance, 2n)
+})
+
+await t.test('pages of another time are called so', (t) => {
+  const folder = folderFor(t)
+  const thrown = Object.assign(new Error('database disk image is malformed'), { errcode: 11 })
+  t.match(explain(thrown, folder), /two files that belong to different times/)
+  t.notMatch(explain(thrown, folder), /malformed/)
+  t.end()
 })
 
 /** Names and bytes, without what names a process. */

@@ -1,6 +1,6 @@
 // The driver `embedded`: SQLite in the data folder.
 import type { Driver } from '../driver.ts'
-import { findLoss, hasLedger, setAside } from './ledger-mark.ts'
+import { findLoss, hasLedger, setAside, setMarkAside } from './ledger-mark.ts'
 
 export const driver: Driver = {
   async open ({ fsync_interval, windows }, folder, log, now) {
@@ -16,9 +16,14 @@ export const driver: Driver = {
     return await restoreFolder(folder, file, now)
   },
   hasLedger,
-  acceptLoss (_config, folder) {
-    if (findLoss(folder) === undefined) return undefined
-    return setAside(folder).map((file) => `kept as ${file}\n`).join('') +
-      'The next start begins a new ledger, and credits the opening balances of gateway.yaml again.\n'
+  async acceptLoss (_config, folder) {
+    const listOf = (files: readonly string[]): string => files.map((file) => `kept as ${file}\n`).join('')
+    if (findLoss(folder) !== undefined) {
+      return listOf(setAside(folder)) +
+        'The next start begins a new ledger, and credits the opening balances of gateway.yaml again.\n'
+    }
+    const { isCut } = await import('./ledger.ts')
+    if (!hasLedger(folder) || !isCut(folder)) return undefined
+    return `${listOf(setMarkAside(folder))}The next start goes on with the entries that gateway.db has.\n`
   }
 }

@@ -71,6 +71,29 @@ export function refuseLoss (folder: string): void {
   if (loss !== undefined) throw new LossError(textOf(folder, loss))
 }
 
+/**
+ * The mark is written after the sync, so its entries were on the disk: a power loss does not explain that they are
+ * missing.
+ * @param last the last entry that the ledger has
+ * @throws {LossError}
+ */
+export function refuseCut (folder: string, mark: Mark, last: Mark): void {
+  if (last.seq >= mark.seq) return
+  const date = ({ time }: Mark): string => new Date(time).toISOString()
+  throw new LossError(
+    `the ledger of the data folder ${folder} ends earlier than it did: ${mark.seq - last.seq} entries are missing. ` +
+    `It ${last.seq < 0 ? 'has no entries' : `has entries up to ${date(last)}`}, and had entries up to ${date(mark)}. ` +
+    'gateway.db and ledger-mark belong to different times, such as after gateway.db-wal was deleted or an older ' +
+    'gateway.db was put in place. Put the missing files back, or move gateway.db away and restore a backup: gateway ' +
+    'store restore FILE. To accept the loss and go on with this ledger: gateway store new --accept-loss.'
+  )
+}
+
+/** Accepts that the ledger ends earlier: only the mark gets another name. @returns the new names */
+export function setMarkAside (folder: string): readonly string[] {
+  return setAside(folder, [NAME])
+}
+
 function textOf (folder: string, { state, mark, logBytes }: NonNullable<ReturnType<typeof findLoss>>): string {
   const had = mark === undefined || mark.seq < 0 ? '' : `, which had entries up to ${new Date(mark.time).toISOString()}`
   const log = logBytes === 0

@@ -15,7 +15,7 @@ import type { Difference } from '../store.ts'
 import { RollupSums } from '../rollup-sums.ts'
 import { Sums } from '../sums.ts'
 import { copy } from './backup.ts'
-import { LossError, type Mark, readMark, refuseLoss, writeMark } from './ledger-mark.ts'
+import { LossError, readMark, refuseCut, refuseLoss, writeMark } from './ledger-mark.ts'
 import { FOREIGN, migrate, refuseEmpty } from './schema.ts'
 import { Tables } from './documents.ts'
 import { EntryIndex } from './newest.ts'
@@ -26,6 +26,8 @@ const SLICE = 500
 
 const [TIME, ACCOUNT, KEY, NANOS, DAY] = [ENTRY.indexOf('time'), ENTRY.indexOf('account'), ENTRY.indexOf('key'),
   ENTRY.indexOf('nanos'), ENTRY.indexOf('day')]
+
+const LAST = 'SELECT seq, time FROM entries ORDER BY seq DESC LIMIT 1'
 
 /** Stored sums that memory has too. */
 type KeptSum = Exclude<Difference['of'], 'rollup'>
@@ -49,8 +51,6 @@ interface Compared { readonly of: Difference['of'], readonly cells: Cell[] }
 export class Ledger {
   readonly documents: Tables
   readonly #folder: string
-  /** the mark found at the start */
-  readonly #mark: Mark | undefined
   readonly #db: DatabaseSync
   readonly #insert: StatementSync
   /** of `TOGETHER`, each with its cells */
@@ -73,25 +73,31 @@ export class Ledger {
   /** newest day of the entries that this thread has written */
   #today = ''
 
-  /** @throws {Error} the folder can't be used: says why, in words for the operator */
+  /** @throws {Error} the folder can't be used, or its ledger was cut: says why, in words for the operator */
   constructor (folder: string, isDurable: boolean) {
     const file = path.join(folder, 'gateway.db')
     this.#folder = folder
+    let db: DatabaseSync | undefined
     try {
       refuseLoss(folder)
-      this.#mark = readMark(folder)
+      const mark = readMark(folder)
       create(folder, file)
       // The timeout is for the end of another process that is about to end, or of a dead thread of this one.
-      this.#db = new DatabaseSync(file, { timeout: 1000 })
+      this.#db = db = new DatabaseSync(file, { timeout: 1000 })
       // One connection for the process's life: the lock dies with the process, and the index of the write-ahead log is
       // in memory, not in a third file.
       this.#db.exec('PRAGMA locking_mode = EXCLUSIVE')
       const { journal_mode: mode } = this.#db.prepare('PRAGMA journal_mode = WAL').get()!
       if (mode !== 'wal') throw new Error(`its file system allows no write-ahead log, only ${mode}`)
-      if (this.#mark !== undefined) refuseEmpty(this.#db)
+      if (mark !== undefined) {
+        refuseEmpty(db)
+        refuseCut(folder, mark, lastOf(db.prepare(LAST)))     // before the first write: the missing log may come back
+      }
       migrate(this.#db) // writes in any case: a disk that takes nothing is found here
     } catch (thrown) {
-      throw thrown instanceof LossError ? thrown : new Error(explain(thrown, folder, file), { cause: thrown })
+      const error = thrown instanceof LossError ? thrown : new Error(explain(thrown, folder), { cause: thrown })
+      db?.close()
+      throw error
     }
     try { writeFileSync(pidFile(folder), `${process.pid}\n`) } catch { /* it only serves a message */ }
     // recursive_triggers: without it INSERT OR REPLACE deletes unseen by the triggers that keep entries.
@@ -119,7 +125,7 @@ export class Ledger {
     this.#forget = prepare('DELETE FROM progress WHERE reference = ?')
     this.#noteWindow = prepare(`INSERT OR REPLACE INTO noted_windows (${WINDOW.join()}) VALUES (${marks(WINDOW)})`)
     this.#probe = prepare('UPDATE life SET owner = owner')
-    this.#last = prepare('SELECT seq, time FROM entries ORDER BY seq DESC LIMIT 1')
+    this.#last = prepare(LAST)
     this.#slice = prepare(
       `SELECT ${withTexts(ENTRY)} FROM entries WHERE seq > ? AND seq <= ? ORDER BY seq LIMIT ${SLICE}`
     )
@@ -310,12 +316,7 @@ export class Ledger {
   }
 
   last (): Opened['last'] {
-    return this.#last.get() as Opened['last'] | undefined ?? { seq: -1, time: 0 }
-  }
-
-  /** Entries that were on the disk and are missing now; 0: none, as far as is known. */
-  lost (): number {
-    return this.#mark === undefined ? 0 : Math.max(0, this.#mark.seq - this.last().seq)
+    return lastOf(this.#last)
   }
 
   /** Marks the entries up to `last` as on the disk. @throws {Error} the mark can't be written */
@@ -475,6 +476,7 @@ function create (folder: string, file: string): void {
 const BUSY = 5
 /** In the last byte: what constraint it was is before it. */
 const CONSTRAINT = 19
+const CORRUPT = 11
 const NOT_A_DATABASE = 26
 
 /** SQLite's number of an error; NaN: it is none of SQLite's. */
@@ -482,14 +484,39 @@ function codeOf (thrown: unknown): number {
   return (thrown as { readonly errcode?: number }).errcode ?? NaN
 }
 
-function explain (thrown: unknown, folder: string, file: string): string {
+const OF_TWO_TIMES = 'it is damaged, or gateway.db and its write-ahead log (gateway.db-wal) are two files that ' +
+  'belong to different times. Put both back as they were at one time, or move them away and restore a backup: gateway store ' +
+  'restore FILE'
+
+/** Whether the ledger ends earlier than its mark. @throws {Error} the folder can't be used */
+export function isCut (folder: string): boolean {
+  try {
+    new Ledger(folder, true).abandon()
+    return false
+  } catch (thrown) {
+    if (thrown instanceof LossError) return true
+    throw thrown
+  }
+}
+
+export function isDamage (thrown: unknown): boolean {
+  return codeOf(thrown) % 256 === CORRUPT
+}
+
+/** Also of an error after the opening: SQLite finds pages of another time when it reads them. */
+export function explain (thrown: unknown, folder: string): string {
   const code = codeOf(thrown)
   if (code === BUSY) {
     return `the data folder ${folder} is in use by another gateway${pidIn(folder)}. Stop that one first, or name ` +
       'another folder in store.path.'
   }
-  const why = code === NOT_A_DATABASE ? FOREIGN : (thrown as Error).message
-  return `the ledger ${file} can't be opened: ${why}. Another folder can be named in store.path.`
+  const why = code === NOT_A_DATABASE ? FOREIGN : isDamage(thrown) ? OF_TWO_TIMES : (thrown as Error).message
+  return `the ledger ${path.join(folder, 'gateway.db')} can't be opened: ${why}. Another folder can be named in ` +
+    'store.path.'
+}
+
+function lastOf (statement: StatementSync): Opened['last'] {
+  return statement.get() as Opened['last'] | undefined ?? { seq: -1, time: 0 }
 }
 
 /** For people only: the lock is in gateway.db. */

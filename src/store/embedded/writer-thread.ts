@@ -5,7 +5,7 @@ import path from 'node:path'
 import { parentPort, workerData } from 'node:worker_threads'
 import { answerFrom, type Documents, type Opened, type Write } from '../local/writer.ts'
 import { copyIn } from './backup.ts'
-import { Ledger } from './ledger.ts'
+import { explain, isDamage, Ledger } from './ledger.ts'
 import { syncFolder } from './ledger-mark.ts'
 import type { FromThread, ThreadInput, ToThread } from './messages.ts'
 
@@ -218,7 +218,6 @@ try {
   const recording = new Recording(ledger)
   rmSync(copyIn(folder).folder, { recursive: true, force: true })
   let recovered = 0
-  const lost = ledger.lost()
   if (isResumed) {
     ledger.resume(owner)
   } else {
@@ -227,8 +226,8 @@ try {
     ledger.documents.dropUncharged()
     for (const [of, cells] of ledger.load()) post({ kind: 'loaded', of, cells })
   }
-  post({ kind: 'opened', opened: { last: ledger.last(), aliveUntil: ledger.aliveUntil(), recovered, lost } })
+  post({ kind: 'opened', opened: { last: ledger.last(), aliveUntil: ledger.aliveUntil(), recovered } })
   parentPort!.on('message', (message: ToThread) => { recording.take(message) })
 } catch (thrown) {
-  post({ kind: 'refused', message: (thrown as Error).message })
+  post({ kind: 'refused', message: isDamage(thrown) ? explain(thrown, folder) : (thrown as Error).message })
 }

@@ -118,9 +118,9 @@ export class LocalStore implements Store, Records, Tasks, Answers, Movable, Roll
    * Starts with the state that the process before this one has recorded.
    * @throws {Error} the writer can't be used: says why, in words for the operator
    */
-  static async open (options: LocalOptions<LastingWriter>, log: Pick<Logger, 'warn' | 'error'>): Promise<LocalStore> {
+  static async open (options: LocalOptions<LastingWriter>, log: Pick<Logger, 'warn'>): Promise<LocalStore> {
     const store = new LocalStore(options)
-    const { last, aliveUntil, recovered, lost } = await options.writer.open((of, cells) => {
+    const { last, aliveUntil, recovered } = await options.writer.open((of, cells) => {
       store.#load(of, cells)
     }, () => {
       store.#payOwed()
@@ -129,13 +129,6 @@ export class LocalStore implements Store, Records, Tasks, Answers, Movable, Roll
     store.#sequence = new Sequence(store.#now, last)
     // That process noted no windows: which names it counted, and how often, is unknown, so every window starts full.
     if (options.windows !== 'forget') store.#windows.fill(Math.min(aliveUntil, now) + MINUTE_MS)
-    if (lost > 0) {
-      log.error({ alert: 'ledger_cut', entries: lost,
-        last_entry: last.seq < 0 ? null : new Date(last.time).toISOString() },
-        'the ledger ends earlier than it did: its last entries are lost, such as by a write-ahead log ' +
-        '(gateway.db-wal) that was cut or left behind, or by a backup that is older. Stop the gateway and put back ' +
-        'what is missing, or it goes on from here')
-    }
     if (recovered > 0) {
       log.warn({ requests: recovered },
         'the gateway died before these requests ended: they are charged for what they had produced')

@@ -148,6 +148,4 @@ export interface Opened {
   readonly aliveUntil: number
   /** requests that died with that process, and were charged what they had produced */
   readonly recovered: number
-  /** entries that were on the disk before and are missing now */
-  readonly lost: number
 }
