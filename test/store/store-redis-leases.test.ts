@@ -2,6 +2,7 @@
 // is said to a process of whose requests Redis knows nothing any more.
 import { Redis } from 'ioredis'
 import t, { type Test } from 'tap'
+import type { AdmissionResult } from '../../src/store/store.ts'
 import type { RedisStore } from '../../src/store/redis/store.ts'
 import { GRACE_MS, LEASE_MS, SILENCE_MS } from '../../src/store/redis/lua/account.ts'
 import { Outbox } from '../../src/store/redis/outbox.ts'
@@ -354,4 +355,25 @@ void t.test('a refund that would take the balance beyond what can be counted wai
   t.equal(store.health.pending, 1)
   t.equal((await store.balance('rich')).balance, 2n ** 63n - 1n)
   t.strictSame(await store.keyUsage('dev'), { spent: 5n, held: 0n })
+})
+
+void t.test('a clock that jumps back closes a full window for a minute at most', async (t) => {
+  const prefix = newPrefix()
+  let time = 1_800_000_000_000
+  const store = await openRedis(t, server, { prefix, now: () => time, timer: noTimer })
+  let count = 0
+  const admit = async (): Promise<AdmissionResult> =>
+    await store.admit({ request_id: `r${++count}`, account: 'acme', windows: [{ name: 'k', limit: 2 }] })
+  for (const back of [60_000, 3_600_000]) {
+    t.match(await admit(), { kind: 'admitted' })
+    t.match(await admit(), { kind: 'admitted' })
+    time -= back
+    for (const [passed, left] of [[0, 60_000], [30_000, 30_000], [29_999, 1]] as const) {
+      time += passed
+      t.match(await admit(), { kind: 'refused', by: 'window', windows: [{ next_ms: left }] }, `${back} back`)
+    }
+    time += 1
+    t.match(await admit(), { kind: 'admitted' }, `${back} back: after a minute`)
+    time += 60_000
+  }
 })

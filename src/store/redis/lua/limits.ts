@@ -14,8 +14,8 @@ local decision, id, slot, slotLimit = base .. 'decision:' .. ARGV[2], ARGV[3], A
 local slots = base .. 'slot:' .. slot
 `
 
-/** Decides, and only reads. Returns from the script with a refusal. */
-const judge = `
+/** Only reads. Returns from the script where the request has a slot. */
+const read = `
 local taken = 0
 if slot ~= '' then
   if redis.call('ZSCORE', slots, id) then return { 'taken' } end
@@ -26,10 +26,11 @@ local windows = {}
 for i = 6, #ARGV, 2 do
   local name = base .. 'window:' .. ARGV[i]
   local packed = redis.call('GET', name)
-  local parts, count = {}, 0
+  local parts, count, isAhead = {}, 0, false
   local all = packed and cmsgpack.unpack(packed) or {}
   for k = 1, #all, 3 do
     -- Where the clock was set back, nothing came later than now.
+    isAhead = isAhead or all[k + 1] > now
     local first, last = math.min(all[k], now), math.min(all[k + 1], now)
     if last + 60000 > now then
       table.insert(parts, first)
@@ -38,9 +39,17 @@ for i = 6, #ARGV, 2 do
       count = count + all[k + 2]
     end
   end
-  table.insert(windows, { name = name, own = ARGV[i], limit = tonumber(ARGV[i + 1]), parts = parts, count = count })
+  table.insert(windows, { name = name, own = ARGV[i], limit = tonumber(ARGV[i + 1]), parts = parts, count = count,
+    isAhead = isAhead })
 end
 
+local function saveWindow (window)
+  redis.call('SET', window.name, cmsgpack.pack(window.parts), 'PX', 61000)
+end
+`
+
+/** Decides, and only reads. Returns from the script with a refusal. */
+const decide = `
 local function nextOf (window)
   local left = math.max(1, window.count - window.limit + 1)
   for k = 1, #window.parts, 3 do
@@ -78,7 +87,12 @@ const admit = ofAccount(question + `
 local known = redis.call('GET', decision)
 if known then return cmsgpack.unpack(known) end
 if slot ~= '' and areLeasesKept() then redis.call('ZREMRANGEBYSCORE', slots, '-inf', now) end
-` + judge + `
+` + read + `
+-- Without this, a refused request would move the window along with a clock that was set back, until it has caught up.
+for _, window in ipairs(windows) do
+  if window.isAhead then saveWindow(window) end
+end
+` + decide + `
 for _, window in ipairs(windows) do
   local parts = window.parts
   window.count = window.count + 1
@@ -88,7 +102,7 @@ for _, window in ipairs(windows) do
     parts[#parts - 1] = now
     parts[#parts] = parts[#parts] + 1
   end
-  redis.call('SET', window.name, cmsgpack.pack(parts), 'PX', 61000)
+  saveWindow(window)
 end
 if slot ~= '' then redis.call('ZADD', slots, now + ${LEASE_MS}, id) end
 local told = answer('admitted', '')
@@ -97,7 +111,7 @@ return told
 `)
 
 /** The result that `admit` would have now, in the same form. */
-const wouldAdmit = ofAccount(question + judge + `
+const wouldAdmit = ofAccount(question + read + decide + `
 return answer('admitted', '')
 `)
 
