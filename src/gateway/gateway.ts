@@ -365,6 +365,7 @@ function adminListener (
         state: () => live.state(),
         reasons,
         lately: async () => mergedLately([metrics.lately(), ...await crew?.lately() ?? []]),
+        ledgerDifferences: () => metrics.ledgerDifferences(),
         timer,
         log: services.log,
         api: {

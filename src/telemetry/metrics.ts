@@ -54,6 +54,8 @@ export interface Metrics extends CoreMetrics {
   target (upstream: string, model: string): TargetCounts
   /** All entries of the ledger were added up again. @param differences balances and sums that are wrong */
   verified (differences: number): void
+  /** Differences at the last verification; undefined: none has run since the start. */
+  ledgerDifferences (): number | undefined
   /** A configuration went live. Forgets the series of what it no longer has. */
   configLive (generation: number, config: Config): void
   /** The plugins of the configuration that went live; it knows a user's own by their files only. */
@@ -334,6 +336,7 @@ export function createMetrics (now: () => number = Date.now, isOfProcess = true)
       ledger.differences = differences
       ledger.at = now()
     },
+    ledgerDifferences: () => ledger.differences,
 
     workerRestarted () { workerRestarts.cell().value++ },
     shortfall (nanos) { shortfalls.cell().value += Number(nanos) },

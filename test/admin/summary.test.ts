@@ -217,3 +217,13 @@ t.test('the key of a client does not open it', async (t) => {
   const got = await fetch(`${own.urls.admin}/admin/v1/summary`, { headers: { authorization: `Bearer ${KEY}` } })
   t.equal(got.status, 401)
 })
+
+void t.test('differences of the ledger are shown until a verification finds none', async (t) => {
+  const own = await serving(t)
+  t.match(await summary(own), { store: { differences: null }, problems: [] })
+  own.services.metrics.verified(2)
+  t.match(await summary(own), { store: { differences: 2 }, problems: [{ code: 'ledger_differs', message: /^2 balances/ }] })
+  own.services.metrics.verified(0)
+  t.match(await summary(own), { store: { differences: 0 } })
+  t.strictSame((await summary(own)).problems, [])
+})

@@ -68,6 +68,8 @@ export interface RunningParts {
   readonly reasons: () => readonly string[] | Promise<readonly string[]>
   /** what requests came to, with those of the workers */
   readonly lately: () => Promise<LatelyView>
+  /** at the last verification of the ledger; undefined: none has run since the start */
+  readonly ledgerDifferences: () => number | undefined
   /** measures the time between two events */
   readonly timer: Timer
   readonly log: Pick<Logger, 'error'>

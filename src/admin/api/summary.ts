@@ -79,7 +79,9 @@ const summary = object('Summary', 'What an operator looks at first.', {
     lag_s: number('Seconds that its replicas are behind.'),
     pending: whole('Charges that it does not have yet.'),
     trouble: orNull(text('Why no request is served: its charge could not be recorded.')),
-    loss: orNull(text('Why the ledger counts as lost: nothing that costs is served until an operator accepts it.'))
+    loss: orNull(text('Why the ledger counts as lost: nothing that costs is served until an operator accepts it.')),
+    differences: orNull(whole('Balances and sums that differed from their entries at the last verification; null: none ' +
+      'has run since the start.'))
   }),
   config: object('ConfigSummary', 'The live configuration.', {
     generation: whole('Counts those that went live since the start.'),
@@ -92,8 +94,8 @@ const summary = object('Summary', 'What an operator looks at first.', {
     is_converged: flag('true: all run the same configuration.')
   })),
   problems: list('What needs somebody, the worst first.', object('Alarm', 'What needs somebody.', {
-    code: choice('For programs.', ['ledger_lost', 'ledger_unwritable', 'store_away', 'config_refused', 'not_ready', 'target_out',
-      'credential_out', 'charges_pending', 'not_converged', 'low_balance']),
+    code: choice('For programs.', ['ledger_lost', 'ledger_differs', 'ledger_unwritable', 'store_away', 'config_refused',
+      'not_ready', 'target_out', 'credential_out', 'charges_pending', 'not_converged', 'low_balance']),
     message: text('For people.')
   }))
 })
@@ -158,7 +160,8 @@ class Overview {
       low_balances: (low ?? []).slice(0, MOST_TOLD),
       upstreams: outOf(view),
       store: { is_up: health?.isUp ?? true, lag_s: health?.lagSeconds ?? 0, pending: health?.pending ?? 0,
-        trouble: store.trouble?.message ?? null, loss: health?.loss ?? null },
+        trouble: store.trouble?.message ?? null, loss: health?.loss ?? null,
+        differences: this.#running.ledgerDifferences() ?? null },
       config: { generation, hash, loaded_at, is_refused: !ok },
       fleet: processes === undefined
         ? null
@@ -232,7 +235,7 @@ interface Told {
   readonly low_balances: readonly { readonly account: string, readonly hours_left: number }[]
   readonly upstreams: Out
   readonly store: { readonly is_up: boolean, readonly pending: number, readonly trouble: string | null,
-    readonly loss: string | null }
+    readonly loss: string | null, readonly differences: number | null }
   readonly config: { readonly is_refused: boolean, readonly generation: number }
   readonly fleet: { readonly is_converged: boolean } | null
 }
@@ -247,6 +250,8 @@ function problemsOf ({ reasons, day, low_balances: low, upstreams, store, config
   }
   tell('ledger_lost', store.loss !== null, () => `The ledger is lost, and nothing that costs is served: ${store.loss!}. ` +
     'Restore it; then, or to go on without it: gateway store new --accept-loss.')
+  tell('ledger_differs', (store.differences ?? 0) > 0, () =>
+    `${store.differences!} balances or sums differ from the entries of the ledger: gateway ledger verify names them.`)
   tell('ledger_unwritable', store.trouble !== null, () => `No request is served: ${store.trouble!}.`)
   tell('store_away', !store.is_up || day === null || fleet === null,
     () => 'The store does not answer: what it knows can\'t be told.')
