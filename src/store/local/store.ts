@@ -118,7 +118,7 @@ export class LocalStore implements Store, Records, Tasks, Answers, Movable, Roll
    * Starts with the state that the process before this one has recorded.
    * @throws {Error} the writer can't be used: says why, in words for the operator
    */
-  static async open (options: LocalOptions<LastingWriter>, log: Pick<Logger, 'warn'>): Promise<LocalStore> {
+  static async open (options: LocalOptions<LastingWriter>, log: Pick<Logger, 'warn' | 'error'>): Promise<LocalStore> {
     const store = new LocalStore(options)
     const { last, aliveUntil, recovered } = await options.writer.open((of, cells) => {
       store.#load(of, cells)
@@ -129,6 +129,11 @@ export class LocalStore implements Store, Records, Tasks, Answers, Movable, Roll
     store.#sequence = new Sequence(store.#now, last)
     // That process noted no windows: which names it counted, and how often, is unknown, so every window starts full.
     if (options.windows !== 'forget') store.#windows.fill(Math.min(aliveUntil, now) + MINUTE_MS)
+    if (last.time > now + MINUTE_MS) {
+      log.error({ alert: 'ledger_ahead', last_entry: new Date(last.time).toISOString() },
+        'the last entry of the ledger is later than this clock: the clock is behind, or it was ahead. Check it: new ' +
+        'entries get the time of that entry until the clock has passed it')
+    }
     if (recovered > 0) {
       log.warn({ requests: recovered },
         'the gateway died before these requests ended: they are charged for what they had produced')
