@@ -1,7 +1,7 @@
 // The reference page of all names in gateway.yaml, made of the sections' schemas and the plugins' options: written by
 // `npm run schema`.
 import { restartSections } from '../config/config.ts'
-import { composeSchema, optionsSchema } from '../config/schema.ts'
+import { composeSchema, editorSchema, optionsSchema } from '../config/schema.ts'
 import type { JsonSchema, PluginDescriptor } from '../config/plugin-descriptor.ts'
 
 const HEAD = `<!-- Written by "npm run schema". Do not edit. -->
@@ -22,6 +22,11 @@ Made of the sections in \`src/config/sections\` and of what each plugin says of 
 `
 
 interface Row { readonly name: string, readonly type: string, readonly standard: string, readonly meaning: string }
+
+/** config/gateway.schema.json. */
+export function schemaText (plugins: readonly PluginDescriptor[]): string {
+  return JSON.stringify(editorSchema(plugins), null, 2) + '\n'
+}
 
 /** Markdown. */
 export function configReference (plugins: readonly PluginDescriptor[]): string {

@@ -1,4 +1,4 @@
-// The catalogue as the error table of src/endpoints/README.md, with which errors.test.ts compares it.
+// The catalogue as the error table of the pages, which `npm run goldens` writes.
 import { catalogue, type ErrorCode, GatewayError } from '../errors.ts'
 
 /** Markdown; rows in the order of their status. Without `client_closed`, which is only logged. */
@@ -11,4 +11,15 @@ export function errorTable (): string {
       `| ${status} | \`${code}\` | ${type} | ${message.replaceAll('|', '\\|')} |`
     )
   return ['| HTTP | code | type | meaning |', '|---|---|---|---|', ...rows].join('\n')
+}
+
+/**
+ * A page with the table of today between its marks.
+ * @throws {Error} it has no marks
+ */
+export function withErrorTable (page: string): string {
+  const [begin, end] = ['\n<!-- errors -->\n', '\n<!-- /errors -->\n']
+  const [from, to] = [page.indexOf(begin), page.indexOf(end)]
+  if (from < 0 || to < from) throw new Error('there is no table between <!-- errors --> and <!-- /errors -->')
+  return page.slice(0, from) + begin + errorTable() + page.slice(to)
 }

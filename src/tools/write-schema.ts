@@ -5,8 +5,7 @@ import { resolve } from 'node:path'
 import { argv } from 'node:process'
 import { pathToFileURL } from 'node:url'
 import type { Plugin } from '../core/plugin.ts'
-import { editorSchema } from '../config/schema.ts'
-import { configReference } from './config-reference.ts'
+import { configReference, schemaText } from './config-reference.ts'
 
 const [plugins, schema, page] = argv.slice(2)
 if (plugins === undefined || schema === undefined || page === undefined) {
@@ -14,5 +13,5 @@ if (plugins === undefined || schema === undefined || page === undefined) {
 }
 // src never imports plugins: their place is an argument
 const shipped = await import(pathToFileURL(resolve(plugins)).href) as { readonly plugins: readonly Plugin[] }
-writeFileSync(schema, JSON.stringify(editorSchema(shipped.plugins), null, 2) + '\n')
+writeFileSync(schema, schemaText(shipped.plugins))
 writeFileSync(page, configReference(shipped.plugins))

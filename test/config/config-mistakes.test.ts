@@ -1,53 +1,38 @@
 // Every mistake that somebody can make in gateway.yaml, and the exact lines that the gateway says about it. The table
 // is test/fixtures/config/mistakes.txt.
-import { mkdirSync, readFileSync, writeFileSync } from 'node:fs'
-import { dirname, join } from 'node:path'
+import { readFileSync, writeFileSync } from 'node:fs'
+import { join } from 'node:path'
 import t from 'tap'
-import { print, read } from '../fixtures/config/mistakes.ts'
-
-interface Mistake {
-  readonly title: string
-  readonly files: ReadonlyMap<string, string>
-  readonly env: Readonly<Record<string, string>>
-  readonly kind: 'problems' | 'warnings'
-  readonly lines: readonly string[]
-}
+import { layFiles, mistakesIn, print, read, withResults } from '../fixtures/config/mistakes.ts'
 
 const table = readFileSync(new URL('../fixtures/config/mistakes.txt', import.meta.url), 'utf8')
-const mistakes = table.split(/^=== /m).slice(1).map(parse)
-
-function parse (text: string): Mistake {
-  const [title, ...parts] = text.replace(/\n+(?:## .*\n+)?$/, '\n').split(/^--- /m)
-  const sections = new Map(parts.map((part) => [part.slice(0, part.indexOf('\n')), part.slice(part.indexOf('\n') + 1)]))
-  const lines = (name: string): string[] => (sections.get(name) ?? '').split('\n').filter((line) => line !== '')
-  const kind = sections.has('warnings') ? 'warnings' : 'problems'
-  return {
-    title: title!.trim(),
-    files: new Map([...sections].filter(([name]) => !['env', 'problems', 'warnings'].includes(name))),
-    env: Object.fromEntries(
-      lines('env').map((line) => [line.slice(0, line.indexOf('=')), line.slice(line.indexOf('=') + 1)])
-    ),
-    kind,
-    lines: lines(kind)
-  }
-}
+const mistakes = mistakesIn(table)
+/** How a mistake is mended that only has other words now. */
+const REWRITE = 'if these lines are right now, "npm run goldens" writes them to test/fixtures/config/mistakes.txt'
 
 t.ok(mistakes.length >= 60, 'the table was read')
 
 for (const { title, files, env, kind, lines } of mistakes) {
   t.test(title, async (t) => {
     const folder = t.testdir()
-    for (const [name, text] of files) {
-      mkdirSync(dirname(join(folder, name)), { recursive: true })
-      writeFileSync(join(folder, name), text)
-    }
+    layFiles(files, folder)
     const verdict = await read(folder, env)
     t.equal(verdict.kind, kind === 'problems' ? 'invalid' : 'valid')
-    t.strictSame(print(verdict, folder).map((line) => line.replaceAll(folder, '.')), lines)
+    t.strictSame(print(verdict, folder).map((line) => line.replaceAll(folder, '.')), lines, REWRITE)
     t.notMatch(JSON.stringify(verdict.kind === 'invalid' ? verdict : verdict.warnings), /hunter2|k{32}|l{32}/,
       'no secret is in it')
   })
 }
+
+t.test('the table is rewritten as it is, and where a line is wrong with the right one', async (t) => {
+  const [head, ...rest] = table.split(/^(?==== )/m)
+  const some = [head!, ...rest.slice(0, 10)].join('')
+  t.equal(await withResults(some), some)
+  t.equal(await withResults(some.replace('YAML wants spaces', 'YAML wants tabs')), some)
+  await t.rejects(withResults(some.replace('\t- auth', '  - auth')), {
+    message: /^a tab in the indentation: this configuration is valid now/
+  }, 'a mistake that is none any more')
+})
 
 t.test('bytes that are not UTF-8 are said to be', async (t) => {
   const folder = t.testdir()

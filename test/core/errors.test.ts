@@ -1,8 +1,6 @@
 // The catalogue of errors, both shapes, and the table of src/endpoints/README.md.
-import { readFileSync } from 'node:fs'
-import path from 'node:path'
 import t from 'tap'
-import { errorTable } from '../../src/tools/errors-table.ts'
+import { withErrorTable } from '../../src/tools/errors-table.ts'
 import { catalogue, type ErrorCode, GatewayError, isGatewayError, toGatewayError } from '../../src/errors.ts'
 import type { Style } from '../../src/core/style.ts'
 import { chatStyle } from '../../src/protocols/chat.ts'
@@ -10,9 +8,9 @@ import { shapeError } from '../../src/protocols/error-shape.ts'
 import { styles } from '../../src/protocols/index.ts'
 import { messagesStyle } from '../../src/protocols/messages.ts'
 import { responsesStyle } from '../../src/protocols/responses.ts'
-import { packageRoot } from '../../src/base/package.ts'
 import { createRequestId } from '../../src/base/request-id.ts'
 import { SseDecoder } from '../../src/core/sse.ts'
+import { errorPage } from '../support/goldens.ts'
 
 const codes = (Object.keys(catalogue) as ErrorCode[])
 const sent = codes.filter((code) => code !== 'client_closed')
@@ -48,6 +46,8 @@ t.test('the catalogue is the table of the specification, no row more and none le
   ).sort()
   const actual = sent.map((code) => new GatewayError(code)).map(({ status, code, type }) => `${status} ${code} ${type}`)
     .sort()
+  const help = 'write the row of a new error below `specified` in test/core/errors.test.ts too'
+  t.strictSame(actual.filter((row) => !expected.includes(row)), [], `in src/errors.ts alone: ${help}`)
   t.strictSame(actual, expected)
 })
 
@@ -178,14 +178,9 @@ t.test('each sentence says in plain words what happened and, where one can do so
 })
 
 t.test('the page of the API lists every error, and none that does not exist', async (t) => {
-  const page = readFileSync(path.join(packageRoot, 'src/endpoints/README.md'), 'utf8')
-  const section = /<!-- errors -->\n([^]*?)\n?<!-- \/errors -->/.exec(page)?.[1]
-  t.not(section, undefined, 'src/endpoints/README.md has its error table between <!-- errors --> and <!-- /errors -->')
-  const rows = (text: string): string[] => text.split('\n').filter((line) => /^\| \d/.test(line))
-  const [written, generated] = [rows(section ?? ''), rows(errorTable())]
-  t.strictSame(written.filter((row) => !generated.includes(row)), [], 'on the page, not in the catalogue')
-  t.strictSame(generated.filter((row) => !written.includes(row)), [], 'in the catalogue, not on the page')
-  t.equal(generated.length, sent.length)
+  const page = errorPage()
+  t.equal(page.text, withErrorTable(page.text), `run "npm run goldens": it writes the table of ${page.path}`)
+  t.throws(() => withErrorTable('# Errors'), /no table between/)
 })
 
 /** @param body of an error, or its event, which in responses style is that of a response */
