@@ -28,20 +28,26 @@ t.test('each plugin has its row, in the order of the pipeline: its hooks, what i
     writes: (plugin.writes ?? []).map(({ name }) => name)
   }))
   const sorted = (table: typeof rows): unknown => table.map((row) => ({ ...row, hooks: row.hooks.toSorted() }))
-  t.strictSame(sorted(rows), sorted(said))
+  const table = 'in the table of src/README.md'
+  t.strictSame(rows.map(({ name }) => name), plugins.map(({ name }) => name), `rows ${table}`)
+  t.strictSame(sorted(rows), sorted(said), `write hooks, reads and writes of each plugin ${table}`)
 })
 
 t.test('the page of the plugins names the options that each has, with their defaults', async (t) => {
   const cells = [...textOfPage('plugins/README.md').matchAll(/^\| `([\w-]+)` \|([^|]*)\|[^|]*\|$/gm)]
     .map(([, name, cell = '']) => ({ name, cell }))
-  t.strictSame(cells.map(({ name }) => name), plugins.map(({ name }) => name))
-  for (const [i, plugin] of plugins.entries()) {
-    const { cell } = cells[i]!
+  t.strictSame(cells.map(({ name }) => name), plugins.map(({ name }) => name),
+    'each plugin has a row in the table of plugins/README.md, in the order of plugins/index.ts')
+  const where = (plugin: Plugin): string => `write it into the row of ${plugin.name} in plugins/README.md`
+  for (const plugin of plugins) {
+    const cell = cells.find(({ name }) => name === plugin.name)?.cell
+    if (cell === undefined) continue
     const defaults = Object.values(defaultsOf(plugin)).filter((value) => typeof value !== 'object').map(String)
     const options = Object.keys(plugin.schema?.['properties'] ?? {})
-    t.strictSame(options.filter((option) => !cell.includes('`' + option + '`')), [], plugin.name)
+    t.strictSame(options.filter((option) => !cell.includes('`' + option + '`')), [],
+      `an option: ${where(plugin)}`)
     const isThere = (value: string): boolean => cell.includes(`(${value})`) || cell.includes('(`' + value + '`)')
-    t.strictSame(defaults.filter((value) => !isThere(value)), [], plugin.name)
+    t.strictSame(defaults.filter((value) => !isThere(value)), [], `a default in brackets: ${where(plugin)}`)
   }
 })
 

@@ -6,6 +6,7 @@ import t from 'tap'
 import { packageRoot } from '../../src/base/package.ts'
 import { dialectNames } from '../../src/config/sections/dialects.ts'
 import { driverNames } from '../../src/config/sections/drivers.ts'
+import { key } from '../../src/config/sections/keys.ts'
 import { styles } from '../../src/protocols/index.ts'
 import { TEST_LIMIT_S } from '../run-files.ts'
 import { sets } from '../sets.ts'
@@ -159,7 +160,24 @@ t.test('an API style and a dialect are named in their own files and tables; else
 t.test('what is loaded by its name is there: the folder of each dialect, and of each store driver', async (t) => {
   const wanted = [...dialectNames.map((name) => `src/upstream/dialects/${name}/index.ts`),
     ...driverNames.map((name) => `src/store/${name}/driver.ts`)]
-  t.strictSame(wanted.filter((path) => !core.some((file) => file.path === path)), [])
+  t.strictSame(wanted.filter((path) => !core.some((file) => file.path === path)), [], 'write these files')
+})
+
+t.test('each store driver is held to what a store does, and each setting of a key does something', async (t) => {
+  const conformance = sources.filter(({ path, imports }) =>
+    path.startsWith('test/store/') && imports.includes('../support/store-conformance.ts'))
+  t.strictSame(driverNames.filter((name) => !conformance.some(({ text }) => text.toLowerCase().includes(name))), [],
+    'write test/store/store-NAME.test.ts, which calls conformance() of test/support/store-conformance.ts')
+
+  const isIn = (name: string, files: readonly Source[]): boolean =>
+    files.some(({ text }) => new RegExp(`\\b${name}\\b`).test(text))
+  const settings = Object.keys(key.properties)
+  const readers = shipped.filter(({ path }) => !/^src\/(config|admin\/web)\//.test(path))
+  t.strictSame(settings.filter((name) => !isIn(name, readers)), [],
+    'read it where requests are served; a plugin that does names it in its `enforces`')
+  const form = sources.filter(({ path }) => path === 'src/admin/web/ui/key-fields.ts')
+  t.strictSame(settings.filter((name) => name !== 'secret' && !isIn(name, form)), [],
+    'write its field into src/admin/web/ui/key-fields.ts')
 })
 
 t.test('what is shipped imports only what is installed for those who run it', async (t) => {

@@ -9,7 +9,7 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { setTimeout as pause } from 'node:timers/promises'
 import { packageRoot } from '../../src/base/package.ts'
-import { type Dialect, dialectNames } from '../../src/config/sections/dialects.ts'
+import { type Dialect, dialectNames, dialectsOf } from '../../src/config/sections/dialects.ts'
 import { startSimulator } from '../../src/simulator/simulator.ts'
 import { strictVendors, type VendorName } from '../../src/simulator/vendors.ts'
 import { openEmbedded } from '../../src/store/embedded/store.ts'
@@ -53,7 +53,12 @@ export interface Stall {
 
 export const noStall: Stall = { ms: 0, cpu: 0 }
 
-const textDialects = ['messages', 'chat', 'responses'] as const
+const textDialects = dialectsOf('text')
+
+/** @param who the upstream: "good", "bad", or "vendor" */
+export function textModel (who: string, dialect: typeof textDialects[number]): string {
+  return `${who}-${dialect === 'messages' ? 'text' : dialect}`
+}
 
 function playersOf (player: (dialect: Dialect) => Player): Readonly<Record<Dialect, Player>> {
   return Object.fromEntries(dialectNames.map((dialect) => [dialect, player(dialect)])) as Record<Dialect, Player>
@@ -97,7 +102,7 @@ pipeline: [auth, key-policy, rate-limit: { default_rpm: 0, default_concurrency: 
 upstreams:
 ${upstreams.join('\n')}
 models:${['good', 'vendor', 'bad'].map((who) => [
-  ...textDialects.map((dialect) => model(`${who}-${dialect === 'messages' ? 'text' : dialect}`, `${who}-${dialect}`,
+  ...textDialects.map((dialect) => model(textModel(who, dialect), `${who}-${dialect}`,
     'text', text, tokens, who === 'bad' ? undefined : players[dialect].vendor)),
   model(`${who}-image`, `${who}-images`, 'image', '[{ usd: 0.04 }]', picture), model(
     `${who}-clip`, `${who}-videos`, 'video', '[{ usd_per_second: 0.1 }]', film

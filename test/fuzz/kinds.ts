@@ -5,7 +5,7 @@ import { loadConfig } from '../../src/config/load/load.ts'
 import { dialectNamed, dialectNames } from '../../src/config/sections/dialects.ts'
 import { type Habit, habits } from '../../src/simulator/habits.ts'
 import { clientStyles, styles } from '../support/client-styles.ts'
-import { KEY, PATIENCE_MS, PLAIN_YAML, TOKEN, type Arena } from './arena.ts'
+import { KEY, PATIENCE_MS, PLAIN_YAML, textModel, TOKEN, type Arena } from './arena.ts'
 import { HOSTILE, request, type Input } from './request.ts'
 import { keptOf, withIds } from './kept.ts'
 import { pieces, spoilJson, wound, type Chance } from './chance.ts'
@@ -278,7 +278,7 @@ const upstreams: Kind = {
         ...(chance.is(0.5) && { response_format: 'b64_json' }) })
     }
     if (vendor === 'videos') return post('/v1/videos', { model: 'bad-clip', prompt: words })
-    const model = { messages: 'bad-text', chat: 'bad-chat', responses: 'bad-responses' }[vendor]
+    const model = textModel('bad', vendor)
     const about = { model, max_tokens: 100, stream: isStream, messages: [{ role: 'user', content: words }] }
     if (style === 'responses') return post('/v1/responses', { model, stream: isStream, input: words })
     return style === 'messages'
@@ -312,7 +312,7 @@ const vendorHabits: Kind = {
     })
     if (dialect === 'images') return post('/v1/images/generations', { model: 'vendor-image', prompt })
     if (dialect === 'videos') return post('/v1/videos', { model: 'vendor-clip', prompt })
-    const model = { messages: 'vendor-text', chat: 'vendor-chat', responses: 'vendor-responses' }[dialect]
+    const model = textModel('vendor', dialect)
     const { path, asking } = clientStyles[chance.of(styles)]
     return post(path, asking({ model, max_tokens: 100, stream: chance.is(0.6),
       messages: [{ role: 'user', content: prompt }] }))

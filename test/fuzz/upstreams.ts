@@ -145,17 +145,19 @@ function json (chance: Chance, body: object): Buffer {
   return Buffer.from(chance.is(0.8) ? spoilJson(chance, body) : JSON.stringify(body))
 }
 
+/** What each kind of upstream says. */
+const BODIES: Readonly<Record<Asked['vendor'], (chance: Chance, isStream: boolean) => Buffer>> = {
+  messages: (chance, isStream) => isStream ? stream(chance, MESSAGE_EVENTS) : json(chance, MESSAGE),
+  chat: (chance, isStream) => isStream ? stream(chance, CHAT_EVENTS) : json(chance, COMPLETION),
+  responses: (chance, isStream) => isStream ? stream(chance, RESPONSE_EVENTS) : json(chance, RESPONSE),
+  images: (chance) => json(chance, IMAGES),
+  videos: (chance) => json(chance, VIDEO),
+  raw: (chance) => Buffer.from(chance.times(chance.below(2000), () => chance.below(256)))
+}
+
 function bodyOf (chance: Chance, { vendor, isStream }: Asked): Buffer {
   if (chance.is(0.08)) return json(chance, chance.of(WRONG))
-  switch (vendor) {
-    case 'messages': return isStream !== chance.is(0.03) ? stream(chance, MESSAGE_EVENTS) : json(chance, MESSAGE)
-    case 'chat': return isStream !== chance.is(0.03) ? stream(chance, CHAT_EVENTS) : json(chance, COMPLETION)
-    case 'responses':
-      return isStream !== chance.is(0.03) ? stream(chance, RESPONSE_EVENTS) : json(chance, RESPONSE)
-    case 'images': return json(chance, IMAGES)
-    case 'videos': return json(chance, VIDEO)
-    case 'raw': return Buffer.from(chance.times(chance.below(2000), () => chance.below(256)))
-  }
+  return BODIES[vendor](chance, isStream !== chance.is(0.03))
 }
 
 const STATUSES = ['400 Bad', '401 No', '402 Pay', '403 No', '404 Not', '408 Late', '409 X', '413 Big', '418 Tea',

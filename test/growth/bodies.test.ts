@@ -234,7 +234,7 @@ const STREAMS: Readonly<Record<string, Readonly<Record<string, (size: number) =>
 }
 
 t.test('streams of each dialect, for clients of each style', async (t) => {
-  t.strictSame(Object.keys(STREAMS).toSorted(), [...dialectNames].toSorted(), 'each dialect has its streams')
+  t.strictSame(Object.keys(STREAMS).toSorted(), [...dialectNames].toSorted(), 'each dialect has its streams: in STREAMS of this file')
   for (const dialect of dialectNames) {
     for (const style of styles) {
       const live = on(dialect)
@@ -313,7 +313,7 @@ const ODD_ANSWERS: Readonly<Record<string, (size: number) => string>> = {
 }
 
 t.test('whole answers of each dialect, for clients of each style', async (t) => {
-  t.strictSame(Object.keys(ANSWERS).toSorted(), [...dialectNames].toSorted(), 'each dialect has its answers')
+  t.strictSame(Object.keys(ANSWERS).toSorted(), [...dialectNames].toSorted(), 'each dialect has its answers: in ANSWERS of this file')
   for (const dialect of dialectNames) {
     for (const style of styles) {
       const live = on(dialect)

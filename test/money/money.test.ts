@@ -7,11 +7,23 @@ import { scratchSeals } from '../../src/base/seals.ts'
 import { boundInput as bound, estimateInput } from '../../src/tokens/bound.ts'
 import { formatUsd, parsePrice, parseUsd } from '../../src/money/nanos.ts'
 import { noUsage, readUsage, reportedInput, type ReportedUsage, type Usage } from '../../src/money/usage.ts'
+import { tokens as classes } from '../../src/config/sections/prices.ts'
 import { codePoint } from '../support/code-point.ts'
 
 const boundInput = (...of: Parameters<typeof bound>): number => bound(...of).tokens
 
-void t.test('a price is read exactly, to 12 decimals, and nothing else is a price', async (t) => {
+void t.test('each price of tokens that gateway.yaml may name is charged', (t) => {
+  const usage = Object.fromEntries(Object.entries(noUsage).map(([name, value]) =>
+    [name, typeof value === 'number' ? 1000 : value])) as unknown as Usage
+  const plain = { input: '1', output: '1' }
+  const isCharged = (name: string): boolean =>
+    cost(usage, compilePrice({ ...plain, [name]: '2' })) > cost(usage, compilePrice(plain))
+  t.strictSame(Object.keys(classes).filter((name) => !isCharged(name)), [],
+    'add it to TokenPrice and compilePrice of src/money/price.ts, and to Usage of src/money/usage.ts')
+  t.end()
+})
+
+t.test('a price is read exactly, to 12 decimals, and nothing else is a price', async (t) => {
   t.equal(parsePrice('3.33'), 3_330_000_000_000n)
   t.equal(parsePrice('0.000000000001'), 1n)
   t.equal(parsePrice('1.50000000000000000'), 1_500_000_000_000n, 'zeros at the end are no decimals')

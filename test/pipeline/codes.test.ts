@@ -489,5 +489,6 @@ t.test('the gateway is stopped, and tells all that are running', async (t) => {
 
 t.test('every error of the catalogue is provoked here, or it is said why not', async (t) => {
   const here = new Set(rows.map(({ row }) => row))
-  t.strictSame([...here, ...Object.keys(elsewhere)].toSorted(), Object.keys(catalogue).toSorted())
+  t.strictSame([...here, ...Object.keys(elsewhere)].toSorted(), Object.keys(catalogue).toSorted(),
+    'a code of src/errors.ts has a row in `rows` of this file, or a line in `elsewhere` with the test that provokes it')
 })

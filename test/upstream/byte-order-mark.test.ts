@@ -38,7 +38,8 @@ t.test('A7: upstreams of each dialect send it, and are asked once', async (t) =>
   const answers: Readonly<Record<string, unknown>> = { messages: text('messages'), chat: text('chat'),
     responses: text('responses'), images: { created: 1, data: [{ b64_json: 'iVBORw0KGgo=' }] },
     videos: { id: 'video_1', object: 'video', status: 'queued', progress: 0 } }
-  t.strictSame(Object.keys(answers).toSorted(), [...dialectNames].toSorted(), 'each dialect')
+  t.strictSame(Object.keys(answers).toSorted(), [...dialectNames].toSorted(),
+    'each dialect has an answer in `answers`, and an upstream and a model below it, in this file')
   const vendor = await upstream(t, ({ path }: Received) => marked(answers[path.split('/')[1]!]))
   const yaml = kindsYaml(vendor.url).replace(/^ {2}one: .*$/m, `  one: { url: "${vendor.url}/messages" }
   chatty: { url: "${vendor.url}/chat", dialect: chat }

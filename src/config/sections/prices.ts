@@ -11,7 +11,8 @@ import { map, type Of, price, record, typed, word } from './schema.ts'
 const USE_FORMS = 'US dollars, or a map with "usd" and "most"'
 const PER_USE = 'US dollars per use of something that the provider counts, such as web_search'
 
-const tokens = {
+/** Prices of tokens, by class. */
+export const tokens = {
   input: price('Input tokens that come from no cache.'),
   output: price('Output tokens.'),
   cache_read: price('Input tokens read from a cache; absent: as input.'),
