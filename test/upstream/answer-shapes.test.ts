@@ -383,7 +383,7 @@ for (const [where, options, server] of [
               continue
             }
             t.equal(got.status, 200, `${about}: ${JSON.stringify(got.body ?? {}).slice(0, 300)}`)
-            const { calls = [], ...rest } = answer ?? {}
+            const { calls = [], ids: _ids, ...rest } = answer ?? {}
             t.strictSame({ ...rest, inputs: calls.map((call) => call.input) }, expectedOf(expected, style), about)
             t.equal(world.requests() - before, 1, `${about}: one upstream request`)
           }
