@@ -122,7 +122,9 @@ async function placeOfInvalid ({ access, problems }: InvalidLoad, file: string, 
     if (url !== undefined) {
       complain(`${file} can't be used now (\`gateway check\` shows why): the gateway that runs at ${url} is used.`)
       const folder = path.resolve(base, access.path ?? DATA_FOLDER)
-      return { url, token: tokenOf(access.token ?? env[TOKEN_VARIABLE] ?? '', folder) }
+      // At the default address another gateway may run: it does not get a token that it would accept.
+      const fromOutside = access.listen === undefined ? '' : env[TOKEN_VARIABLE] ?? ''
+      return { url, token: tokenOf(access.token ?? fromOutside, folder) }
     }
   }
   throw new CommandError(
