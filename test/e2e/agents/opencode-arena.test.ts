@@ -4,7 +4,7 @@ import { join } from 'node:path'
 import { installed, settings } from '../../support/agents.ts'
 import { arena } from '../../support/arena.ts'
 
-const page = 'src/endpoints/clients/opencode.md'
+const page = 'docs/customers/clients/opencode.md'
 const program = installed(`opencode-${process.platform}-${process.arch}-baseline/bin/opencode`)
 
 arena({
