@@ -78,7 +78,7 @@ await t.test('every other command that says much: lists, problems, help, and wha
   t.equal(complaint.code, 1)
   t.equal(complaint.said.match(/wrong\.yaml:\d+:\d+ /g)?.length, problems.length)
   const refusal = await readLate(folder, ['start', '--config', 'wrong.yaml'], 'stderr')
-  t.equal(refusal.code, 1)
+  t.equal(refusal.code, 78)
   t.equal(refusal.said.match(/wrong\.yaml:\d+:\d+ /g)?.length, problems.length)
 })
 
