@@ -63,6 +63,7 @@ function idleServices (): Services {
     videos: { watch: nothing, hear: async () => {}, takeBack: async () => {}, pollAfter: () => 0 },
     upstreams: { health: new Health(Date.now), answers: new AnswerMemory(), timer: startTimer },
     ...scratchFiles(Date.now),
+    addresses: { api: '', public: '' },
     seals,
     responses: new SealedResponses(store.responses, seals, log, Date.now),
     tokenRates: new TokenRates(),

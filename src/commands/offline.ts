@@ -46,7 +46,7 @@ export async function openDirectly (loaded: Config, folder: string, plugins: rea
     const services = { log, metrics, store, ...backgroundServices(store, { log, metrics, now: Date.now }), directory,
       upstreams, ...scratchFiles(Date.now), seals,
       responses: new SealedResponses(store.responses, seals, log, Date.now), tokenRates: new TokenRates(),
-      overheads: new Overheads(), now: Date.now }
+      overheads: new Overheads(), addresses: { api: '', public: '' }, now: Date.now }
     const shipped = new Map(plugins.map((plugin) => [plugin.name, plugin]))
     const snapshot = async (): Promise<Snapshot> => {
       const own = new Map<string, Plugin>()

@@ -17,18 +17,24 @@ export type EndpointKind =
     readonly compacts?: true
     /** of the body: the name of a file in config/requests/ */
     readonly schema?: string
+    /** one line, for the description of the API */
+    readonly summary?: string
   }
   /** answered by the gateway itself, in the path's style if it names none */
   | {
     readonly kind: 'local'
     readonly style?: Style
+    /** media type of its answer; absent: JSON */
+    readonly type?: string
     /** reads a JSON body that names a model, as above, or any JSON object */
     readonly reads?: 'body' | 'json'
     /** of the body: the name of a file in config/requests/ */
     readonly schema?: string
+    /** one line, for the description of the API */
+    readonly summary?: string
   }
   /** bytes of an upstream that the endpoint chooses, unread */
-  | { readonly kind: 'download', readonly style?: Style }
+  | { readonly kind: 'download', readonly style?: Style, readonly summary?: string }
   /** bytes to one upstream, unread; `websocket`: upgrades too */
   | { readonly kind: 'forward', readonly upstream: string, readonly price: Price, readonly websocket?: boolean }
 

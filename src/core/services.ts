@@ -22,6 +22,7 @@ export interface Services {
   readonly upstreams: UpstreamServices
   /** files that clients fetch from the public listener */
   readonly links: Links
+  readonly addresses: Addresses
   /** files that live as long as a request */
   readonly temporary: TemporaryFolder
   readonly seals: Seals
@@ -32,6 +33,12 @@ export interface Services {
   readonly overheads: InputOverheads
   /** milliseconds since the epoch; tests bring their own */
   readonly now: () => number
+}
+
+/** URLs under which clients reach the listeners; empty until they listen. */
+export interface Addresses {
+  readonly api: string
+  readonly public: string
 }
 
 /** Metrics of running requests; telemetry/ has those of finished ones. */

@@ -180,7 +180,8 @@ export async function startGateway (options: GatewayOptions): Promise<Gateway> {
     throw error
   }
   if (seat === undefined) warnOfFewDescriptors(log)
-  services.links.publicUrl = serverConfig.public.url ?? urls.public
+  services.links.publicUrl = services.addresses.public = serverConfig.public.url ?? urls.public
+  services.addresses.api = serverConfig.api.url ?? urls.api
   live.watch()
   if (options.warmsUp === true && crew === undefined) {
     // A request of a client warms up too, and should not wait for others.

@@ -116,6 +116,7 @@ export async function openServices (
     requests,
     upstreams,
     links: files.links,
+    addresses: { api: '', public: '' },
     temporary: files.temporary,
     seals,
     responses: new SealedResponses(store.responses, seals, log, now),

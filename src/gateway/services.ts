@@ -22,5 +22,7 @@ export interface GatewayServices extends Services {
   readonly bodies?: BodyThreads | undefined
   readonly upstreams: Upstreams
   readonly links: Links
+  /** set when the listeners are open */
+  readonly addresses: { api: string, public: string }
   readonly temporary: TemporaryFolder
 }

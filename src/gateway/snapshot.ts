@@ -25,6 +25,13 @@ const publicRoutes: readonly RouteConfig[] = [
   { match: 'GET /files/*', serve: 'file', pipeline: [] }
 ]
 
+/** With `server.public.docs`. */
+const docsRoutes: readonly RouteConfig[] = [
+  { match: 'GET /docs', serve: 'docs', pipeline: [] },
+  { match: 'GET /docs/*', serve: 'docs', pipeline: [] },
+  { match: 'GET /openapi.json', serve: 'openapi', pipeline: [] }
+]
+
 export interface Parts {
   readonly config: Config
   readonly generation: number
@@ -80,7 +87,8 @@ export class Snapshot implements LeasedSnapshot {
     this.#plugins = new RunningPlugins(plugins, config, services, shipped?.values())
     try {
       this.routes = new RouteTable(this.#compileRoutes(this.#apiRoutes(), endpoints))
-      this.publicRoutes = new RouteTable(this.#compileRoutes(publicRoutes, endpoints))
+      this.publicRoutes = new RouteTable(this.#compileRoutes(
+        config.server.public.docs ? [...publicRoutes, ...docsRoutes] : publicRoutes, endpoints))
       for (const [name, upstream] of Object.entries(config.upstreams)) {
         upstreams.set(name, services.upstreams.open(name, upstream))
       }

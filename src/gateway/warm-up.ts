@@ -130,7 +130,7 @@ function ownServices (
   return { log, metrics, store, ...backgroundServices(store, { log, metrics, now }), requests,
     directory: new Directory(store, now), upstreams, ...scratchFiles(now), seals,
     responses: new SealedResponses(store.responses, seals, log, now), tokenRates: new TokenRates(),
-    overheads: new Overheads(), now }
+    overheads: new Overheads(), addresses: { api: '', public: '' }, now }
 }
 
 /** A dialect in use, with a model and an upstream of it. */

@@ -33,7 +33,7 @@ t.test('what is not written has its default', async (t) => {
       workers: 1,
       api: { listen: '127.0.0.1:8080',
         timeouts: { headers: 10_000, body_idle: 15_000, write_stall: 60_000, hold_head: 10_000, ping: 15_000 } },
-      public: { listen: '127.0.0.1:8081', link_life: 86_400_000, link_space: 10_737_418_240 },
+      public: { listen: '127.0.0.1:8081', docs: false, link_life: 86_400_000, link_space: 10_737_418_240 },
       admin: { listen: '127.0.0.1:9090', token: '', hosts: [] },
       seal_secrets: [],
       trusted_proxies: [],

@@ -28,7 +28,7 @@ function targetsOf (text: string): string[] {
 }
 
 function linkOf (page: string, to: string): readonly Link[] {
-  if (/^https?:/.test(to)) return []
+  if (/^https?:|^\{\{/.test(to)) return []               // {{public_url}} of the customers' pages
   const [file = '', anchor] = to.split('#')
   return [{ page, to, path: file === '' ? page : posix.join(dirname(page), file), anchor }]
 }

@@ -92,7 +92,7 @@ export function config (more: Partial<Config> = {}): Config {
       workers: 1,
       api: { ...listener,
         timeouts: { headers: 10_000, body_idle: 15_000, write_stall: 60_000, hold_head: 10_000, ping: 15_000 } },
-      public: { ...listener, link_life: 86_400_000, link_space: 10_737_418_240 },
+      public: { ...listener, docs: false, link_life: 86_400_000, link_space: 10_737_418_240 },
       admin: { ...listener, token: 'admin-token', hosts: [] },
       seal_secrets: [],
       trusted_proxies: [],
@@ -139,7 +139,7 @@ export function services (now: () => number = Date.now): TestServices {
   return { log, metrics, store, ...backgroundServices(store, { log, metrics, now }),
     directory: new Directory(new MemoryStore(), now), upstreams: new Upstreams(undefined, now), ...scratchFiles(now),
     seals, responses: new SealedResponses(store.responses, seals, log, now), tokenRates: new TokenRates(),
-    overheads: new Overheads(), now, lines, requests: { note () {} } }
+    overheads: new Overheads(), addresses: { api: '', public: '' }, now, lines, requests: { note () {} } }
 }
 
 /** @param plugins with their options in the pipeline, `{}` if it names none */

@@ -28,6 +28,8 @@ const names = {
   'images-edits': {},
   'public-media-info': {},
   file: {},
+  docs: {},
+  openapi: {},
   'create-video': { needs: 'billing' },
   videos: {},
   video: {},

@@ -4,7 +4,7 @@ import { quote } from '../check/messages.ts'
 import { driverNamed } from './drivers.ts'
 import { at, type Report, type RuleInput, text, texts } from './input.ts'
 import { checkNetworks } from './networks.ts'
-import { choice, duration, list, map, type Of, size } from './schema.ts'
+import { choice, duration, flag, list, map, type Of, size } from './schema.ts'
 
 function listen (description: string, standard: string) {
   return { description, type: 'string', default: standard } as const
@@ -38,9 +38,12 @@ export const server = map('Where the gateway listens, and its limits. A change n
       ping: duration('Silence in a stream after which a ping is sent.', '15s')
     }, { default: {} })
   }, { default: {} }),
-  public: map('The address of the public pages: model catalogue and links.', {
+  public: map('The address of the public pages: prices, links to images and pages for customers.', {
     listen: listen('"host:port"; port 0 takes a free one.', '127.0.0.1:8081'),
     url: url('The address under which clients reach this listener, for links to images; absent: where it listens.'),
+    docs: flag('Serves pages for customers at /docs and a description of the API at /openapi.json.', false),
+    name: { description: 'The name that these pages show, such as that of your company; absent: a neutral one.',
+      type: 'string', pattern: '^[^\\p{Cc}]{1,80}$', expected: '1 to 80 characters on one line' },
     link_life: duration('How long a link to an image works.', '24h', { min: '1m' }),
     link_space: size('All images behind links; beyond it no more are made until some expire.', '10GB', { min: '1MB' })
   }, { default: {} }),
