@@ -23,11 +23,11 @@ t.setTimeout(1_200_000)
 const TOKEN = 'test-admin-token'
 const RICH = 'sk-gw-' + 'r'.repeat(32)
 const POOR = 'sk-gw-' + 'p'.repeat(32)
-/** No test lets a store fall behind, or takes all descriptors of a process. */
-const NOT_CAUSED = ['GatewayStoreBehind', 'GatewayOutOfResources']
+/** No test here loses a ledger (store-redis-lost.test.ts does), lets a store fall behind, or takes all descriptors. */
+const NOT_CAUSED = ['GatewayLedgerLost', 'GatewayStoreBehind', 'GatewayOutOfResources']
 /** What a machine that is busy with other tests may do to a gateway with which all is well. */
 const BUSY = ['GatewaySlowItself', 'GatewayFirstTokenSlow', 'GatewayOverloaded', 'GatewayDown', 'GatewayStoreAway',
-  'GatewayEventLoopStalls']
+  'GatewayEventLoopStalls', 'GatewayNotReady']
 
 const rules = rulesIn(readFileSync(rulesFile, 'utf8'))
 const alerts = rules.flatMap(({ alert }) => alert === undefined ? [] : [alert])

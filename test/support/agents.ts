@@ -129,7 +129,7 @@ export function settings (page: string, language: string, url = 'http://127.0.0.
     .filter(([, name]) => name === language).map(([, , code = '']) => code)
   const block = blocks[nth]
   if (block === undefined) throw new Error(`${page} has ${blocks.length} blocks of ${language}`)
-  return block.replaceAll('{{base_url}}', url)
+  return block.replaceAll(/\{\{base_url\}\}|http:\/\/127\.0\.0\.1:8080/g, url)
 }
 
 /**
