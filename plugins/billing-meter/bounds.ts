@@ -1,5 +1,6 @@
 // The worst case of one exchange: held before an upstream is called, whichever target answers.
 import type { Awaitable } from '../../src/base/awaitable.ts'
+import { asRecord, type Json } from '../../src/base/json.ts'
 import { bodyStep } from '../../src/core/body-step.ts'
 import type { Exchange } from '../../src/core/exchange.ts'
 import type { Upstream } from '../../src/core/upstream.ts'
@@ -45,6 +46,8 @@ export interface TextBounds {
   /** the request's own bound; `input` of the bounds adds what upstreams were seen to add */
   readonly input: InputBound
   readonly believed: Believed
+  /** whether and how much the model is to think: answers of other modes teach nothing of it */
+  readonly mode: string
 }
 
 /**
@@ -98,6 +101,16 @@ function pricesAt ({ attempts }: Plan, at: number): readonly PriceSpan[] {
 
 interface ReadBody extends UseBounds {
   readonly shown: InputBound
+  readonly mode: string
+}
+
+/** Whether and how much the model is to think, in the request's words. */
+function modeOf ({ thinking, output_config: output }: Json): string {
+  return `${wordOf(asRecord(thinking).type)} ${wordOf(asRecord(output).effort)}`
+}
+
+function wordOf (value: unknown): string {
+  return typeof value === 'string' ? value.slice(0, 16) : ''
 }
 
 /** What the whole body says of the price. @throws {GatewayError} a part of it has none */
@@ -108,7 +121,7 @@ const readBody = bodyStep('billing-meter', (
   refuseSurcharges(body, prices)
   const shown = boundShown(exchange, upstreams)
   const { uses, limits } = boundUses(body, prices)
-  return { shown, uses, limits }
+  return { shown, uses, limits, mode: modeOf(body) }
 }, { isRead: true })
 
 const setLimits = bodyStep('billing-meter limits', (exchange, limits: readonly UseLimit[]) => {
@@ -117,7 +130,7 @@ const setLimits = bodyStep('billing-meter limits', (exchange, limits: readonly U
 
 function dearestOf (
   exchange: Exchange, at: number, prices: readonly PriceSpan[], upstreams: readonly Upstream[],
-  { shown, uses }: ReadBody
+  { shown, uses, mode }: ReadBody
 ): Bounds {
   const model = exchange.get(Model)
   const { body, stream } = exchange.request
@@ -127,7 +140,7 @@ function dearestOf (
   for (const { price } of prices) refuseBeyondCount(price, believed)
   const most = dearestCase(exchange, shown, output, prices, uses)
   const ceiling = Math.max(CEILING * output, output + CEILING_MARGIN)
-  const text: TextBounds = { input: shown, believed, ceiling }
+  const text: TextBounds = { input: shown, believed, ceiling, mode }
   const first = stream && output > SLICE ? dearestCase(exchange, shown, SLICE, prices, uses) : most
   const least = stream && output > LEAST ? dearestCase(exchange, shown, LEAST, prices, uses) : undefined
   return { first, least, most, input: mostInput(exchange, shown), output, uses, at, text }

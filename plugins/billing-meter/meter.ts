@@ -457,7 +457,7 @@ export class Meter {
   #hiddenIn (tally: Tally): number {
     const visible = tally.uncovered
     if (visible === undefined) return 0
-    const hidden = this.#services.tokenRates.hidden.of(this.#attempt!, this.#account, visible)
+    const hidden = this.#services.tokenRates.hidden.of(this.#attempt!, this.#bounds.text!.mode, this.#account, visible)
     return Math.max(0, Math.min(hidden, Math.floor(this.#bounds.output - visible)))
   }
 
@@ -474,7 +474,9 @@ export class Meter {
     const { lesson } = tally
     if (ending === 'completed' && lesson !== undefined) tokenRates.learn(this.#attempt!, lesson.text, lesson.reported)
     const parts = ending === 'completed' ? tally.parts : undefined
-    if (parts !== undefined) tokenRates.hidden.learn(this.#attempt!, this.#account, parts.visible, parts.hidden)
+    if (parts !== undefined) {
+      tokenRates.hidden.learn(this.#attempt!, this.#bounds.text!.mode, this.#account, parts.visible, parts.hidden)
+    }
     const said = tally.reportedTokens
     if (said > 0) {
       const { context } = this.#exchange.get(Model)

@@ -105,10 +105,16 @@ export interface TokenRates {
 
 /** Output that is counted and not shown, such as reasoning, learned from whole answers of each model and account. */
 interface HiddenOutput {
-  /** @param visible tokens of the answer that were shown @param hidden the others that its provider counts */
-  learn (target: Pick<Attempt, 'upstream' | 'model'>, account: string, visible: number, hidden: number): void
+  /**
+   * @param mode how much the request has the model think
+   * @param visible tokens of the answer that were shown
+   * @param hidden the others that its provider counts
+   */
+  learn (
+    target: Pick<Attempt, 'upstream' | 'model'>, mode: string, account: string, visible: number, hidden: number
+  ): void
   /** Tokens that belong to so many visible ones. */
-  of (target: Pick<Attempt, 'upstream' | 'model'>, account: string, visible: number): number
+  of (target: Pick<Attempt, 'upstream' | 'model'>, mode: string, account: string, visible: number): number
 }
 
 interface Weighed {

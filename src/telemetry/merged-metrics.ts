@@ -17,7 +17,7 @@ const PARTS: ReadonlySet<string> = new Set(['gateway_requests_in_flight', 'gatew
   'gateway_videos_open', 'gateway_holds_open'])
 /** Gauges that every process reads from the shared store: the last value counts. */
 const SHARED: ReadonlySet<string> = new Set(['gateway_fleet_processes', 'gateway_accounts_low_balance',
-  'gateway_ledger_differences', 'gateway_ledger_lost', 'gateway_ledger_verified_timestamp_seconds'])
+  'gateway_ledger_differences', 'gateway_ledger_verified_timestamp_seconds'])
 
 /** Lines that are read in one turn of the event loop: under 1 ms. */
 const READ_AT_ONCE = 1000

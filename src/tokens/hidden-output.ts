@@ -8,6 +8,8 @@ const LEAST_TOKENS = 32
 const KEPT = 7 / 8
 /** Most accounts of a target that are kept; beyond them the one first seen is dropped. */
 const ACCOUNTS = 1000
+/** Most modes of a target: clients name them. */
+const MODES = 20
 /** Accounts that must have reports before others are charged by them. */
 const WITNESSES = 2
 
@@ -30,16 +32,22 @@ class Habit {
 }
 
 export class HiddenOutput {
-  readonly #learned = new PerCounter<Map<string, Habit>>()
+  readonly #learned = new PerCounter<Map<string, Map<string, Habit>>>()
 
   /**
+   * @param mode how much the request has the model think: answers of other modes say nothing of it
    * @param visible tokens of a whole answer that its client was shown, by estimate
    * @param hidden the others that its provider reports
    */
-  learn (counter: Counter, account: string, visible: number, hidden: number): void {
+  learn (counter: Counter, mode: string, account: string, visible: number, hidden: number): void {
     if (visible + hidden < LEAST_TOKENS) return
-    let accounts = this.#learned.get(counter)
-    if (accounts === undefined) this.#learned.set(counter, accounts = new Map())
+    let modes = this.#learned.get(counter)
+    if (modes === undefined) this.#learned.set(counter, modes = new Map())
+    let accounts = modes.get(mode)
+    if (accounts === undefined) {
+      if (modes.size === MODES) return
+      modes.set(mode, accounts = new Map())
+    }
     let habit = accounts.get(account)
     if (habit === undefined) {
       if (accounts.size === ACCOUNTS) for (const first of accounts.keys()) { accounts.delete(first); break }
@@ -52,8 +60,8 @@ export class HiddenOutput {
    * Tokens that belong to so many visible ones: by the account's own answers, otherwise by the median of the others, so
    * that no account can raise what others are charged.
    */
-  of (counter: Counter, account: string, visible: number): number {
-    const accounts = this.#learned.get(counter)
+  of (counter: Counter, mode: string, account: string, visible: number): number {
+    const accounts = this.#learned.get(counter)?.get(mode)
     const own = accounts?.get(account)
     if (own !== undefined) return Math.round(own.of(visible))
     if (accounts === undefined || accounts.size < WITNESSES) return 0

@@ -111,6 +111,8 @@ t.test('Anthropic and its clouds get all fields, as they refuse those that they 
   const original = ['https://api.anthropic.com', 'https://api.anthropic.com:443/v1', 'simulator:',
     'https://bedrock-runtime.us-east-1.amazonaws.com/x', 'https://bedrock-mantle.us-east-1.api.aws/anthropic',
     'https://us-east5-aiplatform.googleapis.com/v1', 'https://aiplatform.googleapis.com',
+    'https://aiplatform.eu.rep.googleapis.com/v1', 'https://bedrock-runtime.cn-north-1.amazonaws.com.cn',
+    'https://vpce-0a1-x.bedrock-runtime.us-east-1.vpce.amazonaws.com',
     'https://mine.services.ai.azure.com/anthropic']
   const others = ['https://openrouter.ai/api', 'https://api.z.ai/api/anthropic', 'https://api.anthropic.com.example.org',
     'https://notanthropic.com', 'http://api.anthropic.com', 'https://x.execute-api.us-east-1.amazonaws.com',

@@ -14,12 +14,16 @@ const FIELDS: ReadonlySet<string> = new Set([
   'model', 'max_tokens', 'messages', 'system', 'metadata', 'stop_sequences', 'stream', 'temperature', 'top_p', 'top_k',
   'thinking', 'tools', 'tool_choice', 'output_config', 'output_format', 'cache_control', 'context_management',
   'diagnostics', 'service_tier', 'speed', 'container', 'inference_geo', 'mcp_servers', 'fallbacks', 'thread',
-  'compaction', 'billing_policy'
+  'compaction', 'billing_policy',
+  // Where Claude is behind a proxy in front of a cloud, these stand in the body.
+  'anthropic_version', 'anthropic_beta'
 ])
 
 /** Anthropic, the clouds that serve its API, and the simulator: they refuse a field that they do not know. */
-const HOSTS = ['(?:[\\w-]+\\.)*anthropic\\.com', '(?:[\\w-]+-)?aiplatform\\.googleapis\\.com',
-  '(?:bedrock|aws-external-anthropic)[\\w-]*\\.[\\w-]+\\.(?:amazonaws\\.com|api\\.aws)',
+const HOSTS = ['(?:[\\w-]+\\.)*anthropic\\.com',
+  '(?:[\\w-]+-)?aiplatform\\.(?:[\\w-]+\\.rep\\.)?googleapis\\.com',
+  '(?:[\\w-]+\\.)?(?:bedrock|aws-external-anthropic)[\\w-]*\\.[\\w-]+\\.' +
+    '(?:vpce\\.)?(?:amazonaws\\.com(?:\\.cn)?|api\\.aws)',
   '[\\w-]+\\.services\\.ai\\.azure\\.com']
 const REFUSES_UNKNOWN = new RegExp(`^(?:simulator:|https://(?:${HOSTS.join('|')})(?=[:/]|$))`)
 
